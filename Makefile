@@ -1,0 +1,58 @@
+# The project's commands. `make demo` and `make test` are the two that the README names; both set
+# themselves up on a machine that has only Python 3.11+ and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+RUN_READY := $(VENV)/.ready-run
+PYTEST_ARGS ?=
+
+.PHONY: demo test check fmt bench conformance requirements clean
+
+demo: $(RUN_READY)
+	$(BIN)/accredit demo $(ARGS)
+
+test: $(READY)
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright --warnings
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python scripts/check_sizes.py
+
+fmt: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)
+	$(BIN)/python -m bench $(ARGS)
+
+conformance: $(READY)
+	$(BIN)/python -m tests.conformance $(ARGS)
+
+# Hash-pinned, and without index addresses: the machine's own settings say where packages come from.
+requirements: $(READY)
+	$(BIN)/pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-emit-index-url --group demo pyproject.toml -o requirements/demo.txt
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-emit-index-url --group demo --group dev pyproject.toml -o requirements/dev.txt
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit("accredit needs Python 3.11 or newer: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+
+$(RUN_READY): requirements/demo.txt pyproject.toml | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/demo.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+$(READY): requirements/dev.txt pyproject.toml | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@ $(RUN_READY)
+
+clean:
+	rm -rf $(VENV) bench/results tests/conformance/results

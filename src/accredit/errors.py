@@ -1,0 +1,88 @@
+"""Every exception that `accredit` raises on purpose. No I/O.
+
+    AccreditError
+    ├── ConfigurationError        what is wrong, and what to do about it
+    ├── FrameError                bytes that are not one valid JSON-RPC message
+    │   ├── JsonError             ... nor JSON at all
+    │   ├── RequestError          ... from a client, with the JSON-RPC error it is owed
+    │   └── AnswerError           ... from an upstream: the client gets a clean error instead
+    └── UpstreamError             no frame to judge
+        ├── UpstreamUnavailable   unreachable or cut off
+        └── UpstreamTimeout       too late
+
+Nothing from a parser, a socket or an operating system leaves this package unwrapped: each boundary is
+fenced where it is crossed. The text of an exception is public (a peer may read it) unless its class says
+otherwise; it never quotes a secret, nor more than 100 ASCII characters of what a peer sent.
+"""
+
+MessageId = int | str
+"""The id of a JSON-RPC request: an integer or a string, and 7 is not "7"."""
+
+
+class AccreditError(Exception):
+    """The root of the tree."""
+
+
+class ConfigurationError(AccreditError):
+    """The configuration, or the command line, can't be used.
+
+    `what` says in one line what is wrong and names the key; `remedy` says in one line what to do.
+    """
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(f"{what}\n{remedy}")
+        self.what = what
+        self.remedy = remedy
+
+
+class FrameError(AccreditError):
+    """Bytes that are not one valid message. `detail` is public and short.
+
+    `bound` says that a limit was passed: such a frame is refused in observe mode too.
+    """
+
+    def __init__(self, detail: str, *, bound: bool = False) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.bound = bound
+
+
+class JsonError(FrameError):
+    """Bytes that are not one strict JSON value."""
+
+
+class RequestError(FrameError):
+    """A client's message that is refused.
+
+    `code` and `detail` become the JSON-RPC error, `id` is the request's where it could be read, and
+    `status` is the HTTP status that goes with it.
+    """
+
+    def __init__(
+        self, code: int, detail: str, *, id: MessageId | None = None, status: int = 400, data: object = None
+    ) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.id = id
+        self.status = status
+        self.data = data
+
+
+class AnswerError(FrameError):
+    """An upstream's answer that is not forwarded (message "Invalid upstream JSON-RPC response")."""
+
+
+class UpstreamError(AccreditError):
+    """The upstream gave nothing to judge. `detail` is public and short."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+
+class UpstreamUnavailable(UpstreamError):
+    """The upstream can't be reached, or was cut off before its answer was whole."""
+
+
+class UpstreamTimeout(UpstreamError):
+    """The upstream did not answer in time."""

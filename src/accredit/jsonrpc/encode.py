@@ -1,0 +1,34 @@
+"""Writing frames: the few that the gateway makes itself, and the few members that it changes. No I/O."""
+
+import msgspec
+from msgspec import Raw
+
+from accredit.errors import MessageId
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+UPSTREAM_ERROR = -32000
+"""The upstream's answer was invalid, or there was none (contract, section 3)."""
+HEADER_MISMATCH = -32020
+"""HTTP headers and body disagree (2026-07-28, basic/transports)."""
+
+INVALID_ANSWER = "Invalid upstream JSON-RPC response"
+UNAVAILABLE = "Upstream unavailable"
+
+to_json = msgspec.json.encode
+
+
+def error_frame(id: MessageId | None, code: int, message: str, data: object = None) -> bytes:
+    """An error response as compact JSON text; `data` is left out when it is None."""
+    error: dict[str, object] = {"code": code, "message": message}
+    if data is not None:
+        error["data"] = data
+    return to_json({"jsonrpc": "2.0", "id": id, "error": error})
+
+
+def with_members(found: dict[str, Raw], changes: dict[str, object]) -> bytes:
+    """An object's text with some members replaced or added; the text of every other value stays as it was."""
+    return to_json({**found, **changes})

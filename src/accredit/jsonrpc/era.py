@@ -1,0 +1,116 @@
+"""The era of a request, and the agreement of its HTTP headers with its body (2026-07-28). No I/O.
+
+Source: 2026-07-28, basic/transports ("Standard headers", "Header validation") and basic/index ("Per-request
+protocol fields"). A modern request is refused, in this order:
+
+1. `params._meta` lacks the protocol version or the client's capabilities: -32602;
+2. a routing header occurs twice, is missing, or differs from the body: -32020. The headers are
+   `MCP-Protocol-Version`, `Mcp-Method` and, for calls with a target, `Mcp-Name`.
+
+Intermediaries route by headers and servers act on bodies: one that says two things is refused before anyone
+believes either. Whether the version is supported is the upstream's to say.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+
+from msgspec import Raw
+
+from accredit.errors import FrameError, RequestError
+from accredit.jsonrpc.encode import HEADER_MISMATCH, INVALID_PARAMS
+from accredit.jsonrpc.frames import Frame, Notification, Request
+from accredit.jsonrpc.methods import (
+    LEGACY_REVISIONS,
+    META_CAPABILITIES,
+    META_VERSION,
+    MODERN_REVISIONS,
+    TARGET_MEMBER,
+    Era,
+)
+from accredit.jsonrpc.requests import Batch, meta_of
+from accredit.jsonrpc.text import as_string, members
+
+VERSION_HEADER = b"mcp-protocol-version"
+METHOD_HEADER = b"mcp-method"
+NAME_HEADER = b"mcp-name"
+
+_SENTINEL = re.compile(r"=\?base64\?(.*)\?=")
+
+Headers = Mapping[bytes, bytes]
+"""Header values by lower-case name; a header that came twice holds both values, joined by `DUPLICATED`."""
+
+DUPLICATED = b"\0"
+"""Joins the values of a repeated header: no value can hold it, so it equals nothing that a body says."""
+
+
+def era_of(frame: Frame | Batch, headers: Headers) -> Era:
+    """The era that a client's message belongs to: what its header names, or else what its body carries."""
+    version = headers.get(VERSION_HEADER, b"").decode("latin-1")
+    if version in MODERN_REVISIONS:
+        return Era.MODERN
+    if isinstance(frame, Request) and META_VERSION in _meta(frame):
+        return Era.MODERN
+    if version and version not in LEGACY_REVISIONS and version > LEGACY_REVISIONS[-1]:
+        return Era.MODERN  # a later revision than any that we know: stateless until we learn better
+    return Era.LEGACY
+
+
+def check_agreement(frame: Request | Notification, headers: Headers) -> None:
+    """Refuses a modern message whose headers and body disagree. Raises `RequestError`."""
+    id = frame.id if isinstance(frame, Request) else None
+    if isinstance(frame, Request):
+        version = _required_meta(frame)
+        _agree(headers, VERSION_HEADER, version, id)
+    if isinstance(frame, Request) or METHOD_HEADER in headers:
+        _agree(headers, METHOD_HEADER, frame.method, id)
+    member = TARGET_MEMBER.get(frame.method)
+    if member is not None and frame.params is not None:
+        target = as_string(members(frame.params).get(member))
+        if target is not None:
+            _agree(headers, NAME_HEADER, target, id)
+
+
+def decode_header(value: bytes) -> str | None:
+    """The text of a header value, in plain or in the Base64 sentinel form `=?base64?...?=`; None if malformed."""
+    text = value.decode("latin-1")
+    found = _SENTINEL.fullmatch(text)
+    if found is None:
+        return text
+    try:
+        decoded = base64.b64decode(found[1], validate=True)
+        if base64.b64encode(decoded).decode("ascii") != found[1]:
+            return None  # two spellings of one value: only the canonical one counts
+        return decoded.decode("utf-8")
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return None
+
+
+def _meta(frame: Request) -> dict[str, Raw]:
+    try:
+        return meta_of(frame.params)
+    except FrameError:
+        return {}
+
+
+def _required_meta(request: Request) -> str:
+    meta = _meta(request)
+    missing = [key for key in (META_VERSION, META_CAPABILITIES) if key not in meta]
+    if missing:
+        raise RequestError(INVALID_PARAMS, f"params._meta lacks {' and '.join(missing)}", id=request.id)
+    version = as_string(meta[META_VERSION])
+    if version is None:
+        raise RequestError(INVALID_PARAMS, f"params._meta {META_VERSION} is not a string", id=request.id)
+    return version
+
+
+def _agree(headers: Headers, name: bytes, expected: str, id: int | str | None) -> None:
+    value = headers.get(name)
+    shown = {VERSION_HEADER: "MCP-Protocol-Version", METHOD_HEADER: "Mcp-Method", NAME_HEADER: "Mcp-Name"}[name]
+    if value is None:
+        raise RequestError(HEADER_MISMATCH, f"Header mismatch: {shown} is missing", id=id)
+    if DUPLICATED in value:
+        raise RequestError(HEADER_MISMATCH, f"Header mismatch: {shown} occurs twice", id=id)
+    if decode_header(value) != expected:
+        raise RequestError(HEADER_MISMATCH, f"Header mismatch: {shown} differs from the body", id=id)

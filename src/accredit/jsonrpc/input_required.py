@@ -1,0 +1,69 @@
+"""The `input_required` result of revision 2026-07-28, as an intermediary must check it. No I/O.
+
+Source: basic/patterns/mrtr (SEP-2322). In this order:
+
+1. only `tools/call`, `prompts/get` and `resources/read` may be answered so;
+2. it holds `inputRequests` (an object, not empty), or `requestState` (a string), or both;
+3. every entry is an object with one of three methods, and `params` that is an object where present;
+4. the client declared that kind of input in this request: `elicitation: {}` declares forms only.
+"""
+
+from msgspec import Raw
+
+from accredit.errors import FrameError
+from accredit.jsonrpc.frames import Request
+from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, META_CAPABILITIES
+from accredit.jsonrpc.requests import meta_of
+from accredit.jsonrpc.text import as_string, excerpt, is_object, members
+
+_CAPABILITY = {
+    "elicitation/create": "elicitation",
+    "sampling/createMessage": "sampling",
+    "roots/list": "roots",
+}
+
+
+def check_input_required(request: Request, result: dict[str, Raw]) -> None:
+    """Judges the members of an `input_required` result that answers `request`. Raises `FrameError`."""
+    if request.method not in INPUT_REQUIRED_METHODS:
+        raise FrameError(f"input_required in answer to {excerpt(request.method)}")
+    state = result.get("requestState")
+    if state is not None and as_string(state) is None:
+        raise FrameError('"requestState" is not a string')
+    asked = result.get("inputRequests")
+    if asked is not None and not is_object(asked):
+        raise FrameError('"inputRequests" is not an object')
+    entries = members(asked) if asked is not None else {}
+    if not entries and state is None:
+        raise FrameError("input_required with neither inputRequests nor requestState")
+    if entries:
+        declared = _declared(request)
+        for entry in entries.values():
+            _check_entry(entry, declared)
+
+
+def _declared(request: Request) -> dict[str, Raw]:
+    capabilities = meta_of(request.params).get(META_CAPABILITIES)
+    return members(capabilities) if is_object(capabilities) and capabilities is not None else {}
+
+
+def _check_entry(entry: Raw, declared: dict[str, Raw]) -> None:
+    if not is_object(entry):
+        raise FrameError("an input request that is not an object")
+    found = members(entry)
+    method = as_string(found.get("method")) or ""
+    params = found.get("params")
+    if method not in _CAPABILITY:
+        raise FrameError(f"an input request of unknown kind: {excerpt(method)}")
+    if params is not None and not is_object(params):
+        raise FrameError("an input request whose params are not an object")
+    capability = declared.get(_CAPABILITY[method])
+    if not is_object(capability):
+        raise FrameError(f"an input request that the client did not declare: {method}")
+    if method == "elicitation/create" and capability is not None:
+        mode = as_string(members(params).get("mode")) if params is not None else None
+        modes = members(capability)
+        if mode == "url" and "url" not in modes:
+            raise FrameError("a URL elicitation that the client did not declare")
+        if mode != "url" and modes and "form" not in modes:
+            raise FrameError("a form elicitation that the client did not declare")

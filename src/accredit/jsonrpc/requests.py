@@ -1,0 +1,96 @@
+"""What a client sends: one message, or a batch where the revision allows it. No I/O.
+
+The gateway decides on one reading of a request and the upstream acts on another, if their parsers differ. So
+requests are read more strictly than answers (validation brief, "Requests are judged too"), in this order:
+
+1. strict JSON text, else -32700;
+2. no duplicate member at any depth, also when spelled with escapes;
+3. a valid message (`frames.frame_of`), or a non-empty array of such where a batch is allowed;
+4. in `params` and `params._meta`, no member that differs only by case from one that MCP defines there.
+
+Every refusal is a `RequestError`, with the request's id where it could be read.
+"""
+
+from msgspec import Raw
+
+from accredit.errors import FrameError, JsonError, MessageId, RequestError
+from accredit.jsonrpc.encode import INVALID_REQUEST, PARSE_ERROR
+from accredit.jsonrpc.frames import Frame, Notification, Request, frame_of, message_id
+from accredit.jsonrpc.methods import META_MEMBERS, params_members
+from accredit.jsonrpc.text import (
+    check_no_duplicates,
+    check_spelling,
+    check_text,
+    is_object,
+    members,
+    split_array,
+)
+from accredit.limits import MAX_BATCH_MEMBERS
+
+
+class Batch:
+    """The members of a JSON-RPC batch, and the bytes that they came in."""
+
+    __slots__ = ("frames", "text")
+
+    def __init__(self, frames: tuple[Frame, ...], text: bytes) -> None:
+        self.frames = frames
+        self.text = text
+
+
+def decode_request(text: bytes, *, batch_allowed: bool = False) -> Frame | Batch:
+    """Reads the body of a client's POST, or a line of its stdin. Raises `RequestError`."""
+    found: dict[str, Raw] = {}
+    try:
+        check_text(text)
+        if text.lstrip(b" \t\r\n").startswith(b"["):
+            return _decode_batch(text, batch_allowed)
+        found = members(text)
+        check_no_duplicates(text)
+        return _checked(frame_of(found, text))
+    except JsonError as error:
+        raise RequestError(PARSE_ERROR, f"Parse error: {error.detail}") from None
+    except FrameError as error:
+        raise RequestError(INVALID_REQUEST, f"Invalid Request: {error.detail}", id=_id_of(found)) from None
+
+
+def meta_of(params: Raw | None) -> dict[str, Raw]:
+    """The members of `params._meta`; empty where there is none. Raises `FrameError` when it is no object."""
+    if params is None:
+        return {}
+    meta = members(params).get("_meta")
+    if meta is None:
+        return {}
+    if not is_object(meta):
+        raise FrameError('"params._meta" is not an object')
+    return members(meta)
+
+
+def _decode_batch(text: bytes, allowed: bool) -> Batch:
+    if not allowed:
+        raise FrameError("a batch is valid in revision 2025-03-26 only")
+    parts = [bytes(part) for part in split_array(text)]
+    if not 0 < len(parts) <= MAX_BATCH_MEMBERS:
+        raise FrameError(f"a batch has 1 to {MAX_BATCH_MEMBERS} messages")
+    check_no_duplicates(text)
+    frames = tuple(_checked(frame_of(members(part), part)) for part in parts)
+    ids = [frame.id for frame in frames if isinstance(frame, Request)]
+    if len(set(ids)) != len(ids):
+        raise FrameError("two requests of a batch have the same id")
+    return Batch(frames, text)
+
+
+def _checked(frame: Frame) -> Frame:
+    if isinstance(frame, Request | Notification) and frame.params is not None:
+        params = members(frame.params)
+        check_spelling(params, params_members(frame.method))
+        if is_object(params.get("_meta")):
+            check_spelling(members(params["_meta"]), META_MEMBERS)
+    return frame
+
+
+def _id_of(found: dict[str, Raw]) -> MessageId | None:
+    try:
+        return message_id(found["id"]) if "id" in found else None
+    except FrameError:
+        return None

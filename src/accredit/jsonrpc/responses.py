@@ -1,0 +1,136 @@
+"""Whether an upstream's answer answers *this* request. No I/O.
+
+`Expected` is made from what the client sent and is asked about each frame that comes back. It refuses, in this
+order (validation brief, "What a valid frame is"):
+
+1. what is no valid frame at all (`frames.decode_frame`);
+2. a batch where none was sent, or with an empty, foreign or repeated member;
+3. a response to an id that was not asked for (7 is not "7"), or that was answered already;
+4. a request from the upstream where none may come: in the modern era, or in a plain JSON body;
+5. in the modern era: a `result` that is no object, a `resultType` that is no string, an `input_required` that
+   breaks its rules (`rounds brief`, "In the gateway").
+
+What it does not check: whether a result has the shape that its method defines.
+"""
+
+from collections.abc import Iterable
+
+from msgspec import Raw
+
+from accredit.errors import AnswerError, FrameError, MessageId
+from accredit.jsonrpc.encode import with_members
+from accredit.jsonrpc.frames import Failure, Frame, Request, Response, Success, decode_frame, frame_of
+from accredit.jsonrpc.input_required import check_input_required
+from accredit.jsonrpc.methods import Era
+from accredit.jsonrpc.text import as_string, check_text, is_object, members, split_array
+
+_COMPLETE = b'"resultType":"complete"'
+
+
+class Expected:
+    """What one exchange may still be answered with; it shrinks as answers come.
+
+    `requests` are those of the client's POST, none for a standing stream. `batch` says that they were sent as an
+    array. With `resumed` the stream goes on where another one ended, so that ids asked for elsewhere may be
+    answered in it.
+    """
+
+    __slots__ = ("batch", "era", "open", "resumed", "waiting")
+
+    def __init__(
+        self, era: Era, requests: Iterable[Request] = (), *, batch: bool = False, resumed: bool = False
+    ) -> None:
+        self.era = era
+        self.batch = batch
+        self.resumed = resumed
+        self.open: dict[MessageId, Request] = {request.id: request for request in requests}
+        self.waiting = bool(self.open)
+
+    @property
+    def done(self) -> bool:
+        """Whether each request has had its response. A standing stream is never done."""
+        return self.waiting and not self.open
+
+    def ask(self, request: Request) -> None:
+        """Adds a request to those that a standing stream may answer. Raises `FrameError` for an id in use."""
+        if request.id in self.open:
+            raise FrameError("a request with this id is still open")
+        self.open[request.id] = request
+
+    def body(self, text: bytes) -> bytes:
+        """Judges a JSON body, and gives the bytes to forward. Raises `AnswerError`."""
+        try:
+            if self.batch and text.lstrip(b" \t\r\n").startswith(b"["):
+                check_text(text)
+                return self._batch(text)
+            frame = decode_frame(text)
+            if not isinstance(frame, Success | Failure):
+                raise FrameError("a call where a response was due")
+            return self._response(frame)
+        except FrameError as error:
+            raise AnswerError(error.detail, bound=error.bound) from None
+
+    def event(self, data: bytes) -> tuple[bytes, Frame | None]:
+        """Judges the data of one SSE event, or one line; gives the bytes to forward, and the frame in them.
+
+        The frame is None for a batch. Raises `AnswerError`.
+        """
+        try:
+            if self.batch and data.lstrip(b" \t\r\n").startswith(b"["):
+                check_text(data)
+                return self._batch(data), None
+            frame = decode_frame(data)
+            if isinstance(frame, Success | Failure):
+                return self._response(frame), frame
+            if isinstance(frame, Request) and self.era is Era.MODERN:
+                raise FrameError("a request from the upstream, which this revision does not allow")
+            return data, frame
+        except FrameError as error:
+            raise AnswerError(error.detail, bound=error.bound) from None
+
+    def _batch(self, text: bytes) -> bytes:
+        parts = [bytes(part) for part in split_array(text)]
+        if not parts:
+            raise FrameError("an empty batch")
+        for part in parts:
+            frame = frame_of(members(part), part)
+            if isinstance(frame, Failure) and frame.id is None:
+                raise FrameError("a response without an id in a batch")
+            if isinstance(frame, Success | Failure):
+                self._response(frame)
+        return text
+
+    def _response(self, frame: Response) -> bytes:
+        if frame.id is None:
+            return self._nameless(frame)
+        request = self.open.pop(frame.id, None)
+        if request is None and not self.resumed:
+            raise FrameError("a response to an id that was not asked for")
+        if isinstance(frame, Success) and self.era is Era.MODERN and request is not None:
+            check_modern_result(request, frame.result)
+        return frame.text
+
+    def _nameless(self, frame: Response) -> bytes:
+        # Some clients wait for ever on an error without an id: where one request is open, it can only be that.
+        if len(self.open) != 1:
+            raise FrameError("an error without an id")
+        id, _ = self.open.popitem()
+        return with_members(members(frame.text), {"id": id})
+
+
+def check_modern_result(request: Request, result: Raw) -> None:
+    """Rule 5, for the `result` of a response to `request`. Raises `FrameError`."""
+    if not is_object(result):
+        raise FrameError('"result" is not an object')
+    text = bytes(result)
+    # The usual spelling at either end of the result. The quotes are real ones: only a brace or comma is before.
+    if text.startswith(b"{" + _COMPLETE) or text.endswith((b"," + _COMPLETE + b"}", b"{" + _COMPLETE + b"}")):
+        return
+    found = members(result)
+    if "resultType" not in found:
+        return
+    kind = as_string(found["resultType"])
+    if kind is None:
+        raise FrameError('"resultType" is not a string')
+    if kind == "input_required":
+        check_input_required(request, found)
