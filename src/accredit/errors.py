@@ -6,9 +6,13 @@
     │   ├── JsonError             ... nor JSON at all
     │   ├── RequestError          ... from a client, with the JSON-RPC error it is owed
     │   └── AnswerError           ... from an upstream: the client gets a clean error instead
-    └── UpstreamError             no frame to judge
-        ├── UpstreamUnavailable   unreachable or cut off
-        └── UpstreamTimeout       too late
+    ├── UpstreamError             no frame to judge
+    │   ├── UpstreamUnavailable   unreachable or cut off
+    │   └── UpstreamTimeout       too late
+    └── RatifyError               the delegation protocol
+        ├── WireError             bytes or values that are no object of the protocol
+        ├── IssueError            what may not be signed, and why
+        └── ChallengesFull        no room for one more pending challenge
 
 Nothing from a parser, a socket or an operating system leaves this package unwrapped: each boundary is
 fenced where it is crossed. The text of an exception is public (a peer may read it) unless its class says
@@ -86,3 +90,28 @@ class UpstreamUnavailable(UpstreamError):
 
 class UpstreamTimeout(UpstreamError):
     """The upstream did not answer in time."""
+
+
+class RatifyError(AccreditError):
+    """Something of the Ratify protocol that can't be read, signed or issued."""
+
+
+class WireError(RatifyError):
+    """What was read or is to be written is no object of the protocol.
+
+    `path` names the place, such as `ProofBundle.delegations[0].scope` ("" for the whole text), and `reason` says
+    what is wrong there.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"wire: {path}: {reason}" if path else f"wire: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class IssueError(RatifyError):
+    """What was asked to be signed may not be: nothing was signed. The text says why."""
+
+
+class ChallengesFull(RatifyError):
+    """A challenge store has no room: too many challenges are pending."""

@@ -47,3 +47,51 @@ is reused then, and closed otherwise; the client has had its answer either way."
 
 MAX_SSE_SESSIONS = 1_000
 """Open HTTP+SSE sessions (revision 2024-11-05). Each holds a connection on both sides, and its open requests."""
+
+# --- the Ratify protocol ----------------------------------------------------------------------------
+
+MAX_SAFE_INTEGER = 2**53 - 1
+"""The largest integer that every JSON reader holds exactly (Ratify section 1)."""
+
+MAX_PROOF_BUNDLE_BYTES = 131_072
+"""Bytes of a proof bundle's or certificate's text, checked before it is parsed (Ratify section 1)."""
+
+MAX_STATEMENT_BYTES = 4_194_304
+"""Bytes of a revocation list's, receipt's or other signed statement's text (Ratify section 12)."""
+
+MAX_JSON_NESTING_DEPTH = 16
+"""Levels of a wire object, its own counted as 1; parameters of an extension may nest as deep (Ratify section 1)."""
+
+MAX_DELEGATION_CHAIN_DEPTH = 8
+"""Certificates in a chain that a verifier accepts (Ratify section 1)."""
+
+MAX_SCOPES_PER_CERT = 128
+"""Scopes of one certificate (Ratify section 1)."""
+
+MAX_CONSTRAINTS_PER_CERT = 32
+"""Constraints of one certificate (Ratify section 1)."""
+
+MAX_SCOPE_LENGTH_BYTES = 256
+"""UTF-8 bytes of one scope (Ratify section 1)."""
+
+MAX_IDENTIFIER_LENGTH_BYTES = 512
+"""UTF-8 bytes of a constraint's `resource_id` (Ratify section 1)."""
+
+MAX_AGENT_NAME_LENGTH_BYTES = 256
+"""UTF-8 bytes of a key's name (Ratify section 1)."""
+
+CHALLENGE_WINDOW_SECONDS = 300
+"""Age at which a signed challenge is still accepted, in seconds, inclusive (Ratify section 1)."""
+
+MAX_PENDING_CHALLENGES = 10_000
+"""Challenges of the memory store that were issued and not yet used (Ratify section 9), some 200 bytes each."""
+
+MAX_CACHED_CERTIFICATES = 65_536
+"""Digests of verified certificates that a cache remembers (contract, section 8): about 8 MiB."""
+
+MAX_LOADED_KEYS = 256
+"""Public keys that stay loaded, some 11 KiB each (measured): those of agents that call again and again."""
+
+MIN_SIGNED_MAGNITUDE = 1e-4
+"""Numbers nearer to zero than this, and not zero, print differently in other implementations: an issuer refuses
+them (Ratify section 3)."""

@@ -1,0 +1,48 @@
+"""Canonical JSON, the form that is signed (Ratify section 3). No I/O.
+
+1. UTF-8 without whitespace; members sorted by the bytes of their names;
+2. strings escape only what JSON demands, and U+2028 and U+2029;
+3. bytes are padded standard base64; integers are plain decimal in the safe range;
+4. numbers that may have a fraction pass through `number` first, which gives them ECMAScript's form.
+"""
+
+import math
+
+import msgspec
+from msgspec import Raw
+
+from accredit.errors import WireError
+from accredit.limits import MAX_SAFE_INTEGER
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+_LINE_SEPARATOR = "\u2028".encode()
+_PARAGRAPH_SEPARATOR = "\u2029".encode()
+
+
+def canonical(value: object) -> bytes:
+    """The canonical text of structs, mappings, sequences, strings, bytes, integers, booleans and null.
+
+    Floats must be the result of `number`. Raises `WireError` for a string with a lone surrogate.
+    """
+    try:
+        text = _encode(value)
+    except UnicodeEncodeError:
+        raise WireError("", "a lone surrogate in a string") from None
+    if text.isascii():
+        return text
+    return text.replace(_LINE_SEPARATOR, b"\\u2028").replace(_PARAGRAPH_SEPARATOR, b"\\u2029")
+
+
+def number(value: float) -> int | float | Raw:
+    """What to hand to `canonical` for a number: integral values print as integers, others as ECMAScript does.
+
+    Raises `WireError` for NaN, infinities and magnitudes above 2^53-1, which have no form that all agree on.
+    """
+    if not math.isfinite(value) or abs(value) > MAX_SAFE_INTEGER:
+        raise WireError("", "a number without a canonical form")
+    if value == int(value):
+        return int(value)
+    if 1e-6 <= abs(value) < 1e-5:  # the one decade in which msgspec and ECMAScript differ
+        digits = repr(abs(value)).partition("e")[0].replace(".", "")
+        return Raw(f"{'-' if value < 0 else ''}0.00000{digits}".encode())
+    return value

@@ -1,0 +1,95 @@
+"""Challenges that a verifier issues and accepts once (Ratify section 9). No I/O.
+
+A record is good when it is there, has not expired, and is bound to what the verifier asks it for: the session
+context, or, as the gateway does it, the hash of the request. Time and randomness are arguments.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from accredit.errors import ChallengesFull
+from accredit.limits import MAX_PENDING_CHALLENGES
+
+CHALLENGE_BYTES = 32
+BINDING_BYTES = 32
+
+_UNKNOWN = "challenge was not issued by this verifier or has already been used"
+
+
+class ChallengeStore(Protocol):
+    """What `verify_bundle` asks of a store. `binding` is empty or 32 bytes, `now` in unix seconds."""
+
+    def validate(self, challenge: bytes, binding: bytes, now: int) -> str | None:
+        """None when the challenge could be consumed now, otherwise why not. Changes nothing."""
+        ...
+
+    def consume(self, challenge: bytes, binding: bytes, now: int) -> str | None:
+        """The same test, and the challenge is gone: of two calls at once exactly one gets None."""
+        ...
+
+
+class IssuedChallenge(NamedTuple):
+    """A fresh challenge of 32 bytes, and the last unix second at which it is good."""
+
+    challenge: bytes
+    expires_at: int
+
+
+class _Record(NamedTuple):
+    binding: bytes
+    expires_at: int
+
+
+class MemoryChallengeStore:
+    """A store within one process. Threads may share it.
+
+    `draw` gives so many unpredictable bytes: `secrets.token_bytes` outside of tests.
+    """
+
+    __slots__ = ("_draw", "_max_size", "_records", "_swept_at")
+
+    def __init__(self, draw: Callable[[int], bytes], max_size: int = MAX_PENDING_CHALLENGES) -> None:
+        """Raises `ValueError` for a size below 1."""
+        if max_size < 1:
+            raise ValueError("max_size is at least 1")
+        self._draw = draw
+        self._max_size = max_size
+        self._records: dict[bytes, _Record] = {}
+        self._swept_at = 0
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def issue(self, binding: bytes, ttl_seconds: int, now: int) -> IssuedChallenge:
+        """A fresh challenge for one use. Raises `ChallengesFull`, or `ValueError` for a wrong binding or time."""
+        if len(binding) not in (0, BINDING_BYTES):
+            raise ValueError(f"a binding has {BINDING_BYTES} bytes")
+        if ttl_seconds <= 0:
+            raise ValueError("a challenge lives for at least a second")
+        if len(self._records) >= self._max_size:
+            self._sweep(now)
+        issued = IssuedChallenge(self._draw(CHALLENGE_BYTES), now + ttl_seconds)
+        self._records[issued.challenge] = _Record(binding, issued.expires_at)
+        return issued
+
+    def validate(self, challenge: bytes, binding: bytes, now: int) -> str | None:
+        """None when the challenge could be consumed now, otherwise why not. Changes nothing."""
+        record = self._records.get(challenge)
+        return None if record and record.expires_at >= now and record.binding == binding else _UNKNOWN
+
+    def consume(self, challenge: bytes, binding: bytes, now: int) -> str | None:
+        """The same test, and the challenge is gone. One that is asked for with another binding stays."""
+        refusal = self.validate(challenge, binding, now)
+        if refusal is None and self._records.pop(challenge, None) is None:
+            return _UNKNOWN  # another thread was faster
+        return refusal
+
+    def _sweep(self, now: int) -> None:
+        # Once a second at most: whoever fills the store must not make every further request slow.
+        if now != self._swept_at:
+            self._swept_at = now
+            expired = [challenge for challenge, record in list(self._records.items()) if record.expires_at < now]
+            for challenge in expired:
+                self._records.pop(challenge, None)
+        if len(self._records) >= self._max_size:
+            raise ChallengesFull(f"{self._max_size} challenges are pending")

@@ -1,0 +1,80 @@
+"""Constraints that a deployment defines (Ratify section 7). No I/O.
+
+Their parameters are null, booleans, strings, safe integers, arrays and objects; never floats or bytes. An evaluator
+that a deployment registers for the type judges them; without one the call is refused.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import cast
+
+from msgspec import UNSET, Struct, UnsetType
+
+from accredit.errors import WireError
+from accredit.limits import MAX_JSON_NESTING_DEPTH, MAX_SAFE_INTEGER
+from accredit.ratify.constraints.base import Constraint, Outcome, denied, unverifiable
+from accredit.ratify.facts import VerifierContext
+
+
+class Extension(Constraint, Struct, frozen=True, forbid_unknown_fields=True, rename={"name": "type"}):
+    """A constraint of a type that the protocol does not define; the name should be a domain that one controls,
+    reversed (`com.example.office-hours`)."""
+
+    name: str
+    params: dict[str, object] | UnsetType = UNSET
+
+    @property
+    def type(self) -> str:
+        """The kind's name on the wire."""
+        return self.name
+
+    def members(self) -> dict[str, object]:
+        """The parameters only where there are any; an empty object counts."""
+        return {"type": self.name} if self.params is UNSET else {"type": self.name, "params": self.params}
+
+    def check_params(self, level: int) -> None:
+        """Raises `WireError` unless the parameters are of the types above and nest no deeper than the bound.
+
+        `level` is the nesting of the object that holds this constraint's members, from 1.
+        """
+        if self.params is not UNSET:
+            _check_value(self.params, level + 1)
+
+
+Evaluator = Callable[[Extension, str, VerifierContext, int], object]
+"""Judges one constraint: `evaluate(constraint, cert_id, context, now)`.
+
+None or True allows. A text denies, and says why; one that begins with "constraint_unverifiable" says that a fact is
+missing. Anything else denies, and so does an exception.
+"""
+
+
+def evaluate(
+    constraint: Constraint, facts: VerifierContext, cert_id: str, now: int, evaluators: Mapping[str, Evaluator]
+) -> Outcome | None:
+    """What the constraint says of the call; evaluators are asked only about types that are not built in."""
+    evaluator = evaluators.get(constraint.type) if isinstance(constraint, Extension) else None
+    if evaluator is None or not isinstance(constraint, Extension):
+        return constraint.judge(facts, cert_id, now)
+    try:
+        answer = evaluator(constraint, cert_id, facts, now)
+    except Exception as error:  # a deployment's own code: whatever it raises is a denial
+        return denied(f"evaluator failed: {error}")
+    if answer is None or answer is True:
+        return None
+    if isinstance(answer, str) and answer.startswith("constraint_unverifiable"):
+        return unverifiable(answer.removeprefix("constraint_unverifiable").lstrip(": "))
+    return denied(answer if isinstance(answer, str) else "denied by the evaluator")
+
+
+def _check_value(value: object, level: int) -> None:
+    if value is None or isinstance(value, bool | str):
+        return
+    if type(value) is int and -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
+        return
+    if not isinstance(value, dict | list):
+        raise WireError("params", "expected null, a boolean, a string, a safe integer, an array or an object")
+    if level > MAX_JSON_NESTING_DEPTH:
+        raise WireError("params", f"nested more than {MAX_JSON_NESTING_DEPTH} deep")
+    items = cast("dict[str, object]", value).values() if isinstance(value, dict) else cast("list[object]", value)
+    for item in items:
+        _check_value(item, level + 1)

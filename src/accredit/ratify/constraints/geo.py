@@ -1,0 +1,120 @@
+"""Constraints on where a call is made: inside a circle, a polygon or a box (Ratify section 7). No I/O.
+
+Degrees and metres. Each looks for the location first. A comparison with a value that is not a number denies.
+"""
+
+import math
+
+from accredit.ratify.canonical import number
+from accredit.ratify.constraints.base import BuiltIn, Outcome, denied, unverifiable
+from accredit.ratify.facts import VerifierContext, finite
+
+EARTH_RADIUS_M = 6_371_000
+
+_NO_LOCATION = unverifiable("no current location in context")
+
+
+def _location(facts: VerifierContext) -> tuple[float, float] | None:
+    lat, lon = finite(facts.current_lat), finite(facts.current_lon)
+    return None if lat is None or lon is None else (lat, lon)
+
+
+class GeoCircle(BuiltIn, frozen=True, tag="geo_circle"):
+    """Within `radius_m` of a point, along a great circle."""
+
+    lat: float
+    lon: float
+    radius_m: float
+
+    def judge(self, facts: VerifierContext, _cert_id: str, _now: int, /) -> Outcome | None:
+        """The distance by the haversine formula, the radius included."""
+        here = _location(facts)
+        if here is None:
+            return _NO_LOCATION
+        distance = _haversine(*here, self.lat, self.lon)
+        if not distance <= self.radius_m:
+            return denied(f"outside allowed radius: {distance:.1f}m > {self.radius_m:.1f}m")
+        return None
+
+
+def _haversine(lat1: float, lon1: float, lat2: float, lon2: float) -> float:
+    north, east = math.radians(lat2 - lat1), math.radians(lon2 - lon1)
+    across = math.cos(math.radians(lat1)) * math.cos(math.radians(lat2)) * math.sin(east / 2) ** 2
+    return 2 * EARTH_RADIUS_M * math.asin(min(1, math.sqrt(math.sin(north / 2) ** 2 + across)))
+
+
+class GeoPolygon(BuiltIn, frozen=True, tag="geo_polygon"):
+    """Inside a polygon of `(lat, lon)` points that does not cross the antimeridian."""
+
+    points: tuple[tuple[float, float], ...]
+
+    def members(self) -> dict[str, object]:
+        """The points as pairs."""
+        return {"type": self.type, "points": [(number(lat), number(lon)) for lat, lon in self.points]}
+
+    def judge(self, facts: VerifierContext, _cert_id: str, _now: int, /) -> Outcome | None:
+        """A ray is cast along the latitude: an odd number of edges crossed is inside."""
+        here = _location(facts)
+        if here is None:
+            return _NO_LOCATION
+        if len(self.points) < 3:
+            return denied("polygon has fewer than 3 points")
+        longitudes = [lon for _, lon in self.points]
+        if not max(longitudes) - min(longitudes) <= 180:
+            return denied(
+                "geo_polygon spans >180° longitude — v1 semantics are undefined for"
+                " anti-meridian-crossing polygons (see SPEC §5.7.2)"
+            )
+        return None if _inside(*here, self.points) else denied("outside allowed polygon")
+
+
+def _inside(lat: float, lon: float, points: tuple[tuple[float, float], ...]) -> bool:
+    inside = False
+    for (lat1, lon1), (lat2, lon2) in zip(points, (points[-1], *points[:-1]), strict=True):
+        if (lat1 > lat) != (lat2 > lat) and lon < (lon2 - lon1) * (lat - lat1) / (lat2 - lat1) + lon1:
+            inside = not inside
+    return inside
+
+
+class GeoBox(BuiltIn, frozen=True, tag="geo_bbox"):
+    """Inside a box of latitudes and longitudes, bounds included; it wraps where `min_lon` is above `max_lon`.
+
+    Altitudes count where one of their bounds is not zero.
+    """
+
+    min_lat: float
+    max_lat: float
+    min_lon: float
+    max_lon: float
+    min_alt_m: float = 0
+    max_alt_m: float = 0
+
+    def members(self) -> dict[str, object]:
+        """The altitudes only where they count."""
+        found = super().members()
+        if not (self.min_alt_m or self.max_alt_m):
+            del found["min_alt_m"], found["max_alt_m"]
+        return found
+
+    def judge(self, facts: VerifierContext, _cert_id: str, _now: int, /) -> Outcome | None:
+        """Latitude, longitude, altitude, in this order."""
+        here = _location(facts)
+        if here is None:
+            return _NO_LOCATION
+        lat, lon = here
+        if not self.min_lat <= lat <= self.max_lat:
+            return denied(f"latitude {lat:.6f} outside [{self.min_lat:.6f}, {self.max_lat:.6f}]")
+        wraps = self.min_lon > self.max_lon
+        if not (lon >= self.min_lon or lon <= self.max_lon if wraps else self.min_lon <= lon <= self.max_lon):
+            wrapped = "wrapped " if wraps else ""
+            return denied(f"longitude {lon:.6f} outside {wrapped}[{self.min_lon:.6f}, {self.max_lon:.6f}]")
+        return self._judge_altitude(finite(facts.current_alt_m))
+
+    def _judge_altitude(self, altitude: float | None) -> Outcome | None:
+        if not (self.min_alt_m or self.max_alt_m):
+            return None
+        if altitude is None:
+            return unverifiable("no altitude in context but bbox has altitude bounds")
+        if not self.min_alt_m <= altitude <= self.max_alt_m:
+            return denied(f"altitude {altitude:.1f}m outside [{self.min_alt_m:.1f}m, {self.max_alt_m:.1f}m]")
+        return None

@@ -1,0 +1,80 @@
+"""The constraint on what: one resource, and a path below it (Ratify section 7). No I/O.
+
+A path is compared as text, byte for byte: nothing is decoded, folded or resolved, before or after. So whatever
+decodes a path does it before it states the fact, and what is executed is what was stated.
+"""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from accredit.limits import MAX_IDENTIFIER_LENGTH_BYTES
+from accredit.ratify.constraints.base import BuiltIn, Outcome, denied, unverifiable
+from accredit.ratify.facts import VerifierContext
+
+_DOTS = frozenset({".", ".."})
+
+
+def path_fault(path: str) -> str | None:
+    """Why a text is no path, or None when it is one."""
+    if not path:
+        return "path is empty"
+    if not path.startswith("/"):
+        return "path must begin with '/'"
+    if "\0" in path:
+        return "path contains a NUL byte"
+    if "\\" in path:
+        return "path contains a backslash; '/' is the only separator"
+    if path == "/":
+        return None
+    for segment in path.removesuffix("/")[1:].split("/"):
+        if not segment:
+            return "path contains an empty segment"
+        if segment in _DOTS:
+            return "path contains a dot-segment; dot-segments are rejected, never resolved"
+    return None
+
+
+def path_is_below(path: str, prefix: str) -> bool:
+    """Whether a path is the prefix or lies below it. Neither has a fault; one slash at the end does not count."""
+    path, prefix = path.removesuffix("/"), prefix.removesuffix("/")
+    return path == prefix or path.startswith(prefix + "/")
+
+
+class ResourcePath(BuiltIn, frozen=True, tag="resource_path"):
+    """Exactly one resource, and in it only `path_prefix` and below; without a prefix all of it."""
+
+    resource_id: Annotated[str, Meta(min_length=1)]
+    path_prefix: Annotated[str, Meta(min_length=1)] = ""
+
+    def members(self) -> dict[str, object]:
+        """The prefix only where there is one."""
+        found = super().members()
+        if not self.path_prefix:
+            del found["path_prefix"]
+        return found
+
+    def judge(self, facts: VerifierContext, _cert_id: str, _now: int, /) -> Outcome | None:
+        """The resource first, then the path."""
+        if not facts.requested_resource_id:
+            return unverifiable("no requested resource in context")
+        if not self.resource_id:
+            return denied("malformed resource_path: resource_id is required")
+        if len(self.resource_id.encode()) > MAX_IDENTIFIER_LENGTH_BYTES:
+            return denied("malformed resource_path: resource_id exceeds MAX_IDENTIFIER_LENGTH_BYTES")
+        if facts.requested_resource_id != self.resource_id:
+            return denied("requested resource does not match the authorized resource")
+        return self._judge_path(facts.requested_path) if self.path_prefix else None
+
+    def _judge_path(self, path: str) -> Outcome | None:
+        fault = path_fault(self.path_prefix)
+        if fault:
+            return denied(f"malformed path_prefix: {fault}")
+        if not path:
+            return unverifiable("no requested path in context")
+        fault = path_fault(path)
+        if fault:
+            return denied(f"invalid requested path: {fault}")
+        if not path_is_below(path, self.path_prefix):
+            return denied(f'requested path "{path}" is outside the authorized prefix "{self.path_prefix}"')
+        return None

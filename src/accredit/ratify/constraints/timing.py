@@ -1,0 +1,62 @@
+"""The constraint on when: a window of local time (Ratify section 7).
+
+Zone names are those of the `tzdata` package, so that no name leads to another file; their rules come from the
+operating system where it has them, otherwise from that package. This is the only file that the core reads.
+"""
+
+import re
+from datetime import datetime
+from functools import cache
+from importlib.resources import files
+from zoneinfo import ZoneInfo
+
+from accredit.errors import ConfigurationError
+from accredit.ratify.constraints.base import BuiltIn, Outcome, denied
+from accredit.ratify.facts import VerifierContext
+
+_CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
+
+
+@cache
+def zone_names() -> frozenset[str]:
+    """The names of all IANA time zones. Raises `ConfigurationError` where the zone data is missing.
+
+    To be called once at the start: a verifier without zone data would deny what it should allow.
+    """
+    try:
+        names = files("tzdata").joinpath("zones").read_text("utf-8").split()
+    except (ImportError, OSError):
+        raise ConfigurationError("the time zone data is missing", "install the package tzdata") from None
+    return frozenset(names)
+
+
+class TimeWindow(BuiltIn, frozen=True, tag="time_window"):
+    """From `start` to `end`, both included, on the clocks of zone `tz`; past midnight where `end` is before `start`."""
+
+    start: str
+    end: str
+    tz: str
+
+    def judge(self, facts: VerifierContext, _cert_id: str, now: int, /) -> Outcome | None:
+        """Malformed, start, end, zone, then the time, in this order; whole minutes."""
+        if not (self.tz and self.start and self.end):
+            return denied("malformed time_window: tz/start/end required")
+        start, end = _minutes(self.start), _minutes(self.end)
+        if start is None:
+            return denied(f"bad start time: {self.start}")
+        if end is None:
+            return denied(f"bad end time: {self.end}")
+        if self.tz not in zone_names():
+            return denied(f'unknown timezone "{self.tz}"')
+        local = datetime.fromtimestamp(now, ZoneInfo(self.tz))
+        current = local.hour * 60 + local.minute
+        wraps = end < start
+        if (current >= start or current <= end) if wraps else (start <= current <= end):
+            return None
+        wrapped = "wrapped " if wraps else ""
+        return denied(f"current {local:%H:%M} outside {wrapped}[{self.start}, {self.end}] {self.tz}")
+
+
+def _minutes(clock: str) -> int | None:
+    match = _CLOCK.fullmatch(clock)
+    return int(match[1]) * 60 + int(match[2]) if match else None

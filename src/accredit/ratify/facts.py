@@ -1,0 +1,63 @@
+"""The facts of a call that constraints are held against (Ratify sections 2 and 7). No I/O."""
+
+import hashlib
+import math
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from accredit.ratify.canonical import canonical, number
+
+
+class VerifierContext(Struct, frozen=True, kw_only=True):
+    """What the verifier knows of the call; what it does not know is None or "".
+
+    Degrees, metres, metres per second. `invocations_in_window(cert_id, window_s)` counts the uses of a certificate
+    in the last seconds, the present one not included. Whoever fills this in refuses negative amounts and speeds.
+    """
+
+    current_lat: float | None = None
+    current_lon: float | None = None
+    current_alt_m: float | None = None
+    current_speed_mps: float | None = None
+    requested_amount: float | None = None
+    requested_currency: str | None = None
+    invocations_in_window: Callable[[str, int], int] | None = None
+    requested_resource_id: str = ""
+    requested_path: str = ""
+
+
+def finite(fact: float | None) -> float | None:
+    """The fact, or None where it is absent, not a number or not finite: nothing is allowed because of a NaN."""
+    if type(fact) not in (int, float):
+        return None
+    try:
+        return fact if fact is not None and math.isfinite(fact) else None
+    except OverflowError:
+        return None
+
+
+def verifier_context_hash(context: VerifierContext) -> bytes:
+    """The 32-byte hash of a context that receipts and verdicts carry (section 4).
+
+    It does not cover the resource that is asked for: a verdict for one resource says nothing about another.
+    """
+    has_location = finite(context.current_lat) is not None and finite(context.current_lon) is not None
+    has_amount = finite(context.requested_amount) is not None
+    members = {
+        "current_alt_m": _fact(context.current_alt_m if has_location else None),
+        "current_lat": _fact(context.current_lat if has_location else None),
+        "current_lon": _fact(context.current_lon if has_location else None),
+        "current_speed_mps": _fact(context.current_speed_mps),
+        "has_amount": has_amount,
+        "has_location": has_location,
+        "has_speed": finite(context.current_speed_mps) is not None,
+        "requested_amount": _fact(context.requested_amount),
+        "requested_currency": (context.requested_currency or "") if has_amount else "",
+    }
+    return hashlib.sha256(canonical(members)).digest()
+
+
+def _fact(value: float | None) -> object:
+    known = finite(value)
+    return 0 if known is None else number(known)

@@ -1,0 +1,114 @@
+"""Hybrid keys and signatures: Ed25519 and ML-DSA-65 over the same bytes, both required (Ratify section 5). No I/O.
+
+Signing lets OpenSSL draw the randomness of hedged ML-DSA; nothing else here is random: keys come from seeds.
+"""
+
+import hashlib
+from functools import lru_cache
+from typing import Annotated
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA65PrivateKey, MLDSA65PublicKey
+from msgspec import Meta, Struct
+
+from accredit.limits import MAX_LOADED_KEYS
+
+ED25519_KEY_BYTES = 32
+ED25519_SIGNATURE_BYTES = 64
+ML_DSA_65_KEY_BYTES = 1952
+ML_DSA_65_SIGNATURE_BYTES = 3309
+SEED_BYTES = 32
+"""Bytes of either private key's seed."""
+
+
+class HybridPublicKey(Struct, frozen=True, forbid_unknown_fields=True):
+    """Both public keys of one holder, raw: 32 and 1952 bytes."""
+
+    ed25519: Annotated[bytes, Meta(min_length=ED25519_KEY_BYTES, max_length=ED25519_KEY_BYTES)]
+    ml_dsa_65: Annotated[bytes, Meta(min_length=ML_DSA_65_KEY_BYTES, max_length=ML_DSA_65_KEY_BYTES)]
+
+
+class HybridSignature(Struct, frozen=True, forbid_unknown_fields=True):
+    """Both signatures over the same bytes, raw: 64 and 3309 bytes."""
+
+    ed25519: Annotated[bytes, Meta(min_length=ED25519_SIGNATURE_BYTES, max_length=ED25519_SIGNATURE_BYTES)]
+    ml_dsa_65: Annotated[bytes, Meta(min_length=ML_DSA_65_SIGNATURE_BYTES, max_length=ML_DSA_65_SIGNATURE_BYTES)]
+
+
+def derive_id(key: HybridPublicKey) -> str:
+    """The id that belongs to a key: 32 lowercase hex characters."""
+    return hashlib.sha256(key.ed25519 + key.ml_dsa_65).hexdigest()[:32]
+
+
+class HybridPrivateKey:
+    """Both private keys of one holder, made from two seeds of 32 bytes. It never shows them."""
+
+    __slots__ = ("_ed25519", "_ml_dsa_65", "id", "public_key")
+
+    def __init__(self, ed25519_seed: bytes, ml_dsa_65_seed: bytes) -> None:
+        """Raises `ValueError` for a seed of another length."""
+        if not len(ed25519_seed) == len(ml_dsa_65_seed) == SEED_BYTES:
+            raise ValueError(f"a seed has {SEED_BYTES} bytes")
+        self._ed25519 = Ed25519PrivateKey.from_private_bytes(ed25519_seed)
+        self._ml_dsa_65 = MLDSA65PrivateKey.from_seed_bytes(ml_dsa_65_seed)
+        self.public_key = HybridPublicKey(
+            self._ed25519.public_key().public_bytes_raw(), self._ml_dsa_65.public_key().public_bytes_raw()
+        )
+        self.id = derive_id(self.public_key)
+
+    def __repr__(self) -> str:
+        return f"<HybridPrivateKey {self.id}>"
+
+    def sign(self, message: bytes) -> HybridSignature:
+        """Both signatures. Two calls give different ones."""
+        return HybridSignature(self._ed25519.sign(message), self._ml_dsa_65.sign(message))
+
+
+def signature_fault(message: bytes, signature: HybridSignature, key: HybridPublicKey) -> str | None:
+    """Why a signature is not good, or None when both of its parts are: lengths, Ed25519, ML-DSA-65."""
+    return (
+        length_fault(signature, key)
+        or _ed25519_fault(message, signature.ed25519, key.ed25519)
+        or _ml_dsa_65_fault(message, signature.ml_dsa_65, key.ml_dsa_65)
+    )
+
+
+def length_fault(signature: HybridSignature, key: HybridPublicKey) -> str | None:
+    """Which of the four lengths is wrong, or None. Whatever was decoded has the right ones."""
+    for what, data, size in (
+        ("Ed25519 public key", key.ed25519, ED25519_KEY_BYTES),
+        ("ML-DSA-65 public key", key.ml_dsa_65, ML_DSA_65_KEY_BYTES),
+        ("Ed25519 signature", signature.ed25519, ED25519_SIGNATURE_BYTES),
+        ("ML-DSA-65 signature", signature.ml_dsa_65, ML_DSA_65_SIGNATURE_BYTES),
+    ):
+        if len(data) != size:
+            return f"{what} wrong length: {len(data)}"
+    return None
+
+
+def _ed25519_fault(message: bytes, signature: bytes, key: bytes) -> str | None:
+    try:
+        _load_ed25519(key).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        return "Ed25519 signature invalid"
+    return None
+
+
+def _ml_dsa_65_fault(message: bytes, signature: bytes, key: bytes) -> str | None:
+    try:
+        _load_ml_dsa_65(key).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        return "ML-DSA-65 signature invalid"
+    return None
+
+
+# Loading is a pure function of the bytes, and some 4% of a verification: agents call again, roots sign many.
+@lru_cache(MAX_LOADED_KEYS)
+def _load_ed25519(key: bytes) -> Ed25519PublicKey:
+    return Ed25519PublicKey.from_public_bytes(key)
+
+
+@lru_cache(MAX_LOADED_KEYS)
+def _load_ml_dsa_65(key: bytes) -> MLDSA65PublicKey:
+    return MLDSA65PublicKey.from_public_bytes(key)

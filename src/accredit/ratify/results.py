@@ -1,0 +1,75 @@
+"""What a verifier answers (Ratify section 2). No I/O."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+
+class IdentityStatus(StrEnum):
+    """The closed set of verdicts. Only `authorized_agent`, also called `VALID`, lets a call pass."""
+
+    AUTHORIZED_AGENT = "authorized_agent"
+    VALID = "authorized_agent"
+    VERIFIED_HUMAN = "verified_human"
+    """Reserved by the protocol: no verification ends so."""
+    EXPIRED = "expired"
+    REVOKED = "revoked"
+    SCOPE_DENIED = "scope_denied"
+    CONSTRAINT_DENIED = "constraint_denied"
+    CONSTRAINT_UNVERIFIABLE = "constraint_unverifiable"
+    CONSTRAINT_UNKNOWN = "constraint_unknown"
+    INVALID_SCOPE = "invalid_scope"
+    DELEGATION_NOT_AUTHORIZED = "delegation_not_authorized"
+    INVALID = "invalid"
+    """Everything structural or cryptographic."""
+    UNAUTHORIZED = "unauthorized"
+    """Reserved by the protocol: no verification ends so."""
+
+
+class VerifyResult(Struct, frozen=True, kw_only=True):
+    """The outcome of one verification.
+
+    `granted_scope` is sorted, and empty unless `valid`. `human_id` and `agent_id` are filled when valid, expired or
+    revoked. `root_checked` says that the chain ends in one of the roots that the caller trusts; without it,
+    `human_id` names whoever signed, which proves nothing about who that is.
+    """
+
+    valid: bool
+    identity_status: IdentityStatus
+    human_id: str = ""
+    agent_id: str = ""
+    granted_scope: list[str] = []
+    error_reason: str = ""
+    root_checked: bool = False
+
+    @property
+    def principal_id(self) -> str:
+        """The id of the human whose delegation starts the chain."""
+        return self.human_id
+
+
+class Refusal(Exception):
+    """A step of a verification said no. It never leaves a verification: `result` is what the caller gets."""
+
+    def __init__(
+        self, status: IdentityStatus, reason: str, *, human_id: str = "", agent_id: str = "", root_checked: bool = False
+    ) -> None:
+        super().__init__(reason)
+        self.result = VerifyResult(
+            valid=False,
+            identity_status=status,
+            error_reason=reason,
+            human_id=human_id,
+            agent_id=agent_id,
+            root_checked=root_checked,
+        )
+
+
+def invalid(code: str, text: str) -> Refusal:
+    """A refusal with the status `invalid`, whose reason starts with a code of its own."""
+    return Refusal(IdentityStatus.INVALID, f"{code}: {text}")
+
+
+def refused(status: IdentityStatus, text: str) -> Refusal:
+    """A refusal whose reason starts with its status."""
+    return Refusal(status, f"{status}: {text}")

@@ -1,0 +1,85 @@
+"""The scope vocabulary (Ratify section 6). No I/O.
+
+A scope is one of the canonical strings, one of their wildcards, `custom:` and at least one character, or a string
+that the deployment adds. Wildcards stand for members that are not sensitive; what a deployment adds stands for
+itself. There is no implication between scopes: what is required is looked for literally.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+
+CUSTOM_PREFIX = "custom:"
+DELEGATE = "identity:delegate"
+"""Without it a subject may not delegate further."""
+
+
+def _members(group: str, plain: str, sensitive: str = "") -> tuple[frozenset[str], frozenset[str]]:
+    return (
+        frozenset(f"{group}:{name}" for name in plain.split()),
+        frozenset(f"{group}:{name}" for name in sensitive.split()),
+    )
+
+
+_GROUPS = (
+    _members("meeting", "attend speak video chat share_screen", "record"),
+    _members("comms", "message:read message:send email:read email:send calendar:read calendar:write"),
+    _members("comms", "", "message:delete email:delete"),
+    _members("files", "read", "write"),
+    _members("identity", "prove", "delegate"),
+    _members("presence", "", "represent"),
+    _members("transact", "purchase sell"),
+    _members("payments", "send receive", "authorize"),
+    _members("contract", "read", "sign"),
+    _members("data", "read share", "write delete export"),
+    _members("execute", "tool", "code"),
+    _members("generate", "content", "deepfake"),
+    _members("physical", "enter exit", "actuate manipulate"),
+    _members("robot", "operate move interact"),
+    _members("drone", "deliver capture", "fly"),
+    _members("vehicle", "transport charge", "operate"),
+    _members("infrastructure", "monitor", "control access"),
+    _members("actuate", "", "valve motor switch"),
+)
+
+SENSITIVE_SCOPES = frozenset[str]().union(*(sensitive for _, sensitive in _GROUPS))
+CANONICAL_SCOPES = SENSITIVE_SCOPES.union(*(plain for plain, _ in _GROUPS))
+
+_WITH_WILDCARD = (
+    "meeting comms:message comms:email comms transact payments data execute generate physical robot drone vehicle"
+    " infrastructure"
+)
+WILDCARDS: Mapping[str, frozenset[str]] = {
+    f"{group}:*": frozenset(scope for scope in CANONICAL_SCOPES - SENSITIVE_SCOPES if scope.startswith(f"{group}:"))
+    for group in _WITH_WILDCARD.split()
+}
+
+
+def unknown_scope(scopes: Iterable[str], vocabulary: Collection[str] = ()) -> str | None:
+    """The first scope that no vocabulary knows, or None. `vocabulary` is what the deployment adds."""
+    for scope in scopes:
+        known = scope in CANONICAL_SCOPES or scope in WILDCARDS or scope in vocabulary
+        if not known and not (scope.startswith(CUSTOM_PREFIX) and len(scope) > len(CUSTOM_PREFIX)):
+            return scope
+    return None
+
+
+def is_sensitive(scope: str) -> bool:
+    """Whether the canonical vocabulary calls a scope sensitive."""
+    return scope in SENSITIVE_SCOPES
+
+
+def expand(scopes: Iterable[str]) -> list[str]:
+    """Every scope that is granted, sorted: wildcards become their members, others stay as they are."""
+    return sorted(_expanded(scopes))
+
+
+def intersect(grants: Iterable[Iterable[str]]) -> list[str]:
+    """What all of the lists grant once they are expanded, sorted."""
+    expanded = [_expanded(scopes) for scopes in grants]
+    return sorted(expanded[0].intersection(*expanded[1:])) if expanded else []
+
+
+def _expanded(scopes: Iterable[str]) -> set[str]:
+    granted: set[str] = set()
+    for scope in scopes:
+        granted.update(WILDCARDS.get(scope, (scope,)))
+    return granted

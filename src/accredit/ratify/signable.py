@@ -1,0 +1,57 @@
+"""The bytes of certificates and challenges that are signed, and the hashes built on them (Ratify section 4). No I/O.
+
+The signable bytes of every other object stand beside its structure.
+"""
+
+import hashlib
+from collections.abc import Iterable
+
+from accredit.ratify.canonical import canonical
+from accredit.ratify.structures import DelegationCert, ProofBundle
+from accredit.ratify.wire import tree
+
+_UINT64 = 2**64
+
+
+def delegation_sign_bytes(cert: DelegationCert) -> bytes:
+    """What an issuer signs. Raises `WireError` where a value has no canonical form."""
+    return canonical(
+        {
+            "cert_id": cert.cert_id,
+            "constraints": [constraint.members() for constraint in cert.constraints],
+            "expires_at": cert.expires_at,
+            "issued_at": cert.issued_at,
+            "issuer_id": cert.issuer_id,
+            "issuer_pub_key": cert.issuer_pub_key,
+            "scope": cert.scope,
+            "subject_id": cert.subject_id,
+            "subject_pub_key": cert.subject_pub_key,
+            "version": cert.version,
+        }
+    )
+
+
+def challenge_sign_bytes(
+    challenge: bytes, challenge_at: int, session_context: bytes = b"", stream_id: bytes = b"", stream_seq: int = 0
+) -> bytes:
+    """What an agent signs: binary, 40 bytes and more as it is bound to a session and a turn of a stream.
+
+    Numbers are eight bytes, big-endian; a negative one is written in two's complement.
+    """
+    turn = stream_id + _be64(stream_seq) if stream_id else b""
+    return challenge + _be64(challenge_at) + session_context + turn
+
+
+def chain_hash(chain: Iterable[DelegationCert]) -> bytes:
+    """The 32-byte hash of a chain's signable bytes, leaf first."""
+    return hashlib.sha256(b"".join(map(delegation_sign_bytes, chain))).digest()
+
+
+def bundle_hash(bundle: ProofBundle) -> bytes:
+    """The 32-byte hash of a bundle in its fixed shape: what is not bound is there, empty or 0."""
+    members = {name: tree(getattr(bundle, name)) for name in bundle.__struct_fields__}
+    return hashlib.sha256(canonical(members)).digest()
+
+
+def _be64(number: int) -> bytes:
+    return (number % _UINT64).to_bytes(8, "big")

@@ -1,0 +1,81 @@
+"""Text that was received, read strictly (Ratify section 12, steps 1 to 3). No I/O.
+
+1. at most so many bytes, before anything is parsed;
+2. UTF-8, no byte order mark;
+3. one JSON value; no member twice in an object, no NaN or infinity, no "-0", every integer in the safe range,
+   no lone surrogate.
+
+What it says is then held against a structure by `wire`; only there is nesting bounded, as nothing but an
+extension's parameters may nest freely.
+"""
+
+import json
+import math
+
+from accredit.errors import WireError
+from accredit.limits import MAX_QUOTED, MAX_SAFE_INTEGER
+
+
+def quoted(text: str) -> str:
+    """At most `MAX_QUOTED` characters of a peer's text, in quotes and as ASCII."""
+    return json.dumps(text[:MAX_QUOTED])
+
+
+def parse(data: bytes, max_bytes: int) -> object:
+    """The value of a JSON text, as dicts, lists, strings, integers, floats, booleans and None.
+
+    Raises `WireError`, and nothing else, for any text that breaks a rule above.
+    """
+    if len(data) > max_bytes:
+        raise WireError("", f"more than {max_bytes} bytes")
+    try:
+        text = str(data, "utf-8")
+        value: object = _decode(text)
+        if "\\" in text:  # only an escape can spell half of a surrogate pair
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeDecodeError:
+        raise WireError("", "not UTF-8") from None
+    except UnicodeEncodeError:
+        raise WireError("", "a lone surrogate in a string") from None
+    except RecursionError:
+        raise WireError("", "nested too deep") from None
+    except ValueError:
+        raise WireError("", "not one JSON value") from None
+    return value
+
+
+def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise WireError("", f"duplicate key {quoted(twice)} in JSON object")
+    return members
+
+
+def _integer(text: str) -> int:
+    # Longer texts are outside the range whatever their digits, and cost more to read.
+    value = int(text[:20])
+    if not -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
+        raise WireError("", "integer outside the safe-integer range [-(2^53-1), 2^53-1]")
+    if value == 0 and text[0] == "-":
+        raise WireError("", "-0 is not the shortest form of zero")
+    return value
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise WireError("", "a number that is too large")
+    if value == 0 and text[0] == "-":
+        raise WireError("", "-0 is not the shortest form of zero")
+    return value
+
+
+def _constant(name: str) -> float:
+    raise WireError("", f"{name} is not JSON")
+
+
+_decode = json.JSONDecoder(
+    object_pairs_hook=_members, parse_int=_integer, parse_float=_number, parse_constant=_constant
+).decode

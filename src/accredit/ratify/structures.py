@@ -1,0 +1,124 @@
+"""Delegation certificates and proof bundles (Ratify section 2). No I/O."""
+
+from typing import Annotated, ClassVar
+
+from msgspec import Meta, Struct
+
+from accredit.errors import WireError
+from accredit.limits import (
+    MAX_CONSTRAINTS_PER_CERT,
+    MAX_IDENTIFIER_LENGTH_BYTES,
+    MAX_PROOF_BUNDLE_BYTES,
+    MAX_SCOPE_LENGTH_BYTES,
+    MAX_SCOPES_PER_CERT,
+)
+from accredit.ratify.constraints import Constraint, Extension, ResourcePath
+from accredit.ratify.hybrid import HybridPublicKey, HybridSignature
+from accredit.ratify.wire import Bytes32, WireObject
+
+PROTOCOL_VERSION = 1
+
+
+class DelegationCert(WireObject, frozen=True):
+    """An issuer's signed statement that a subject may use some scopes, under some constraints, for some time.
+
+    Times are unix seconds, both included. `scope` is signed in its order. The ids are those of the keys beside them.
+    """
+
+    max_bytes: ClassVar[int] = MAX_PROOF_BUNDLE_BYTES
+
+    cert_id: str
+    version: int
+    issuer_id: str
+    issuer_pub_key: HybridPublicKey
+    subject_id: str
+    subject_pub_key: HybridPublicKey
+    scope: tuple[str, ...]
+    constraints: tuple[Constraint, ...]
+    issued_at: int
+    expires_at: int
+    signature: HybridSignature
+
+    def check(self, path: str, level: int) -> None:
+        """Counts, byte lengths and the nesting of parameters. Raises `WireError`."""
+        fault = bounds_fault(self)
+        if fault:
+            raise WireError(path, fault)
+        for constraint in self.constraints:
+            if isinstance(constraint, Extension):
+                constraint.check_params(level + 2)
+
+
+def bounds_fault(cert: DelegationCert) -> str | None:
+    """Which bound on counts and lengths a certificate passes (section 8, step 4), or None."""
+    if len(cert.scope) > MAX_SCOPES_PER_CERT:
+        return f"carries {len(cert.scope)} scopes, exceeding MAX_SCOPES_PER_CERT ({MAX_SCOPES_PER_CERT})"
+    if len(cert.constraints) > MAX_CONSTRAINTS_PER_CERT:
+        count = len(cert.constraints)
+        return f"carries {count} constraints, exceeding MAX_CONSTRAINTS_PER_CERT ({MAX_CONSTRAINTS_PER_CERT})"
+    for scope in cert.scope:
+        size = len(scope.encode())
+        if size > MAX_SCOPE_LENGTH_BYTES:
+            return f"carries a scope of {size} bytes, exceeding MAX_SCOPE_LENGTH_BYTES ({MAX_SCOPE_LENGTH_BYTES})"
+    for constraint in cert.constraints:
+        size = len(constraint.resource_id.encode()) if isinstance(constraint, ResourcePath) else 0
+        if size > MAX_IDENTIFIER_LENGTH_BYTES:
+            return (
+                f"constraint resource_id is {size} bytes,"
+                f" exceeding MAX_IDENTIFIER_LENGTH_BYTES ({MAX_IDENTIFIER_LENGTH_BYTES})"
+            )
+    return None
+
+
+class ProofBundle(WireObject, frozen=True):
+    """An agent's proof: its chain of certificates, leaf first, and its signature over a challenge.
+
+    `challenge_at` is in unix seconds. What is not bound to a session has an empty `session_context`; what is no turn
+    of a stream has an empty `stream_id` and the `stream_seq` 0.
+    """
+
+    max_bytes: ClassVar[int] = MAX_PROOF_BUNDLE_BYTES
+
+    agent_id: str
+    agent_pub_key: HybridPublicKey
+    delegations: Annotated[tuple[DelegationCert, ...], Meta(min_length=1)]
+    challenge: Bytes32
+    challenge_at: int
+    challenge_sig: HybridSignature
+    session_context: Bytes32 = b""
+    stream_id: Bytes32 = b""
+    stream_seq: Annotated[int, Meta(ge=1)] = 0
+
+    def check(self, path: str, level: int) -> None:
+        """Each certificate, and that the members of a stream go together. Raises `WireError`."""
+        for index, cert in enumerate(self.delegations):
+            cert.check(f"{path}.delegations[{index}]", level + 2)
+        if bool(self.stream_id) != bool(self.stream_seq):
+            raise WireError(path, "stream_id and stream_seq go together")
+
+
+class StreamContext(Struct, frozen=True):
+    """What a verifier knows of a stream: its 32-byte id and the number of the last accepted turn (0: none yet)."""
+
+    stream_id: bytes
+    last_seen_seq: int = 0
+
+
+def decode_proof_bundle(data: bytes | str) -> ProofBundle:
+    """Reads a proof bundle's JSON text, at most 131,072 bytes. Raises `WireError`."""
+    return ProofBundle.decode(data)
+
+
+def encode_proof_bundle(bundle: ProofBundle) -> bytes:
+    """A proof bundle's canonical JSON text. Raises `WireError` for what `decode_proof_bundle` would refuse."""
+    return bundle.encode()
+
+
+def decode_delegation_cert(data: bytes | str) -> DelegationCert:
+    """Reads a certificate's JSON text, at most 131,072 bytes. Raises `WireError`."""
+    return DelegationCert.decode(data)
+
+
+def encode_delegation_cert(cert: DelegationCert) -> bytes:
+    """A certificate's canonical JSON text. Raises `WireError` for what `decode_delegation_cert` would refuse."""
+    return cert.encode()

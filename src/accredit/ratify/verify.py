@@ -1,0 +1,331 @@
+"""The verifier (Ratify section 8, with the decisions of the project's brief). No I/O but the default of `now`.
+
+The steps, in the order in which the first failure decides:
+
+ 1. there are certificates, 2. at most eight, 3. and a challenge, of 32 bytes;
+ 4. counts and lengths are within bounds;
+ 5. the session context is the expected one;
+ 6. the challenge is one that the store would accept, where there is a store;
+ 7. the turn is the next of its stream;
+ 8. the agent's key has the right lengths, 9. and is the subject of the leaf certificate;
+10. every id is the one derived from its key;
+11. certificate by certificate, leaf first: version, scopes, expiry, start, revocation, signatures, constraints
+    (without a store), and that its issuer is the subject of the next, which may delegate;
+12. the challenge is fresh, 13. and signed by the agent;
+14. the store consumes the challenge, and only then constraints are judged;
+15. the required scope is in what all certificates grant;
+16. the chain ends in a trusted root, where roots are given.
+
+Not checked here: that the agent is the one who sent the bundle (that is what bindings are for), that a certificate's
+life lies within its parent's, loops. Without `roots` anyone can be the principal.
+"""
+
+import hashlib
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from accredit.limits import MAX_DELEGATION_CHAIN_DEPTH
+from accredit.ratify.cache import CertificateCache
+from accredit.ratify.challenges import CHALLENGE_BYTES, ChallengeStore
+from accredit.ratify.checks import check_challenge_signature, check_freshness, check_session, check_stream
+from accredit.ratify.constraints import Evaluator, evaluate
+from accredit.ratify.facts import VerifierContext
+from accredit.ratify.hybrid import (
+    ED25519_KEY_BYTES,
+    ML_DSA_65_KEY_BYTES,
+    HybridPublicKey,
+    derive_id,
+    length_fault,
+    signature_fault,
+)
+from accredit.ratify.results import IdentityStatus, Refusal, VerifyResult, invalid, refused
+from accredit.ratify.scopes import DELEGATE, intersect, unknown_scope
+from accredit.ratify.signable import delegation_sign_bytes
+from accredit.ratify.structures import PROTOCOL_VERSION, DelegationCert, ProofBundle, StreamContext, bounds_fault
+
+
+class IsRevoked(NamedTuple):
+    """Is this certificate revoked? The answer is a bool."""
+
+    cert_id: str
+
+
+class ValidateChallenge(NamedTuple):
+    """Could this challenge be consumed? The answer is None, or why not."""
+
+    challenge: bytes
+    session_context: bytes
+
+
+class ConsumeChallenge(NamedTuple):
+    """Consume this challenge. The answer is None, or why it could not be."""
+
+    challenge: bytes
+    session_context: bytes
+
+
+Need = IsRevoked | ValidateChallenge | ConsumeChallenge
+"""What a verification asks of the world. An exception instead of an answer is a refusal."""
+
+Verification = Generator[Need, object, VerifyResult]
+
+
+class Terms(Struct, frozen=True, kw_only=True):
+    """What a verification holds a bundle against.
+
+    `now` is in unix seconds. `vocabulary` is what the deployment adds to the canonical scopes. `session_context` is
+    empty or 32 bytes. `check_revocation` and `single_use` say whether there is anyone to ask.
+    """
+
+    now: int
+    required_scope: str = ""
+    vocabulary: Collection[str] = ()
+    roots: Collection[HybridPublicKey] | None = None
+    session_context: bytes = b""
+    stream: StreamContext | None = None
+    context: VerifierContext = VerifierContext()
+    constraint_evaluators: Mapping[str, Evaluator] = {}
+    check_revocation: bool = False
+    single_use: bool = False
+    cert_cache: CertificateCache | None = None
+
+
+def verify_bundle(
+    bundle: ProofBundle,
+    required_scope: str = "",
+    *,
+    now: int | None = None,
+    vocabulary: Iterable[str] | None = None,
+    roots: Iterable[HybridPublicKey] | None = None,
+    is_revoked: Callable[[str], bool] | None = None,
+    session_context: bytes | None = None,
+    stream: StreamContext | None = None,
+    context: VerifierContext | None = None,
+    constraint_evaluators: Mapping[str, Evaluator] | None = None,
+    challenge_store: ChallengeStore | None = None,
+    cert_cache: CertificateCache | None = None,
+) -> VerifyResult:
+    """Judges a proof. It never raises on what a bundle holds: whatever is wrong is a result that is not valid.
+
+    `now` is in unix seconds (default: this machine's clock). `vocabulary` is what the deployment adds to the
+    canonical scopes. With `roots`, the chain must start at one of these keys; without, the result's `root_checked`
+    is False, and its `human_id` is whoever signed. `is_revoked(cert_id)` is asked about every certificate.
+    `stream` is not advanced here: the caller does it, after success. See `Evaluator` and `ChallengeStore` for the
+    others. An empty `required_scope` asks for none, which a gateway never should.
+    """
+    moment = _clock() if now is None else now
+    terms = Terms(
+        now=moment,
+        required_scope=required_scope,
+        vocabulary=frozenset(vocabulary or ()),
+        roots=None if roots is None else tuple(roots),
+        session_context=session_context or b"",
+        stream=stream,
+        context=context or VerifierContext(),
+        constraint_evaluators=constraint_evaluators or {},
+        check_revocation=is_revoked is not None,
+        single_use=challenge_store is not None,
+        cert_cache=cert_cache,
+    )
+
+    def answer(need: Need) -> object:
+        match need:
+            case IsRevoked(cert_id):
+                return is_revoked(cert_id) if is_revoked else None
+            case ValidateChallenge(challenge, binding):
+                return challenge_store.validate(challenge, binding, moment) if challenge_store else None
+            case ConsumeChallenge(challenge, binding):
+                return challenge_store.consume(challenge, binding, moment) if challenge_store else None
+
+    return drive(verification(bundle, terms), answer)
+
+
+def drive(steps: Verification, answer: Callable[[Need], object]) -> VerifyResult:
+    """Runs a verification whose needs one function answers; what that raises is handed to the verification."""
+    try:
+        need = next(steps)
+        while True:
+            try:
+                reply = answer(need)
+            except Exception as error:
+                need = steps.throw(error)
+            else:
+                need = steps.send(reply)
+    except StopIteration as stop:
+        return stop.value
+
+
+def verification(bundle: ProofBundle, terms: Terms) -> Verification:
+    """The steps above, asking for what they need. Raises nothing that depends on the bundle."""
+    try:
+        return (yield from _steps(bundle, terms))
+    except Refusal as refusal:
+        return refusal.result
+    except Exception as error:  # fail closed: a bundle that no one decoded can hold anything
+        return invalid("invalid", f"the bundle can't be verified ({type(error).__name__})").result
+
+
+def _steps(bundle: ProofBundle, terms: Terms) -> Verification:
+    _check_shape(bundle)  # 1 to 4
+    check_session("bundle", bundle.session_context, terms.session_context)  # 5
+    if terms.single_use:
+        yield from ask_store(ValidateChallenge(bundle.challenge, terms.session_context))  # 6
+    check_stream("bundle", bundle, terms.stream)  # 7
+    _check_agent(bundle)  # 8, 9
+    for index, cert in enumerate(bundle.delegations):
+        _check_ids(index, cert)  # 10
+    for index, cert in enumerate(bundle.delegations):
+        yield from _check_certificate(index, cert, bundle, terms)  # 11
+    check_freshness(bundle.challenge_at, terms.now)  # 12
+    check_challenge_signature(bundle, bundle.agent_pub_key)  # 13
+    if terms.single_use:
+        yield from ask_store(ConsumeChallenge(bundle.challenge, terms.session_context))  # 14
+        for index, cert in enumerate(bundle.delegations):
+            _check_constraints(index, cert, terms)
+    granted = intersect(cert.scope for cert in bundle.delegations)
+    if terms.required_scope and terms.required_scope not in granted:  # 15
+        raise refused(
+            IdentityStatus.SCOPE_DENIED,
+            f'required scope "{terms.required_scope}" not in effective delegation scope',
+        )
+    root = bundle.delegations[-1]
+    if terms.roots is not None and root.issuer_pub_key not in terms.roots:  # 16
+        raise Refusal(IdentityStatus.INVALID, "untrusted_root: the chain's root is not trusted", root_checked=True)
+    return VerifyResult(
+        valid=True,
+        identity_status=IdentityStatus.VALID,
+        human_id=root.issuer_id,
+        agent_id=bundle.agent_id,
+        granted_scope=granted,
+        root_checked=terms.roots is not None,
+    )
+
+
+def _check_shape(bundle: ProofBundle) -> None:
+    if not bundle.delegations:
+        raise invalid("no_delegations", "proof bundle contains no delegation certificates")
+    if len(bundle.delegations) > MAX_DELEGATION_CHAIN_DEPTH:
+        raise invalid("chain_too_deep", "delegation chain exceeds maximum depth")
+    if not bundle.challenge:
+        raise invalid("no_challenge", "proof bundle contains no challenge")
+    if len(bundle.challenge) != CHALLENGE_BYTES:
+        raise invalid("invalid_challenge", f"challenge must be {CHALLENGE_BYTES} bytes, got {len(bundle.challenge)}")
+    for index, cert in enumerate(bundle.delegations):
+        fault = bounds_fault(cert)
+        if fault:
+            raise invalid("invalid", f"cert {index} {fault}")
+
+
+def ask_store(need: ValidateChallenge | ConsumeChallenge) -> Generator[Need, object, None]:
+    """Steps 6 and 14: every way in which a store can fail gives the same text."""
+    try:
+        refusal = yield need
+    except Exception as error:  # a store that can't answer has not said yes
+        refusal = error
+    if refusal is not None:
+        raise invalid("unknown_challenge", "challenge was not issued by this verifier or has already been used")
+
+
+def _check_agent(bundle: ProofBundle) -> None:
+    key, leaf = bundle.agent_pub_key, bundle.delegations[0]
+    for what, data, size in (
+        ("Ed25519", key.ed25519, ED25519_KEY_BYTES),
+        ("ML-DSA-65", key.ml_dsa_65, ML_DSA_65_KEY_BYTES),
+    ):
+        if len(data) != size:
+            raise invalid("invalid_agent_key", f"agent {what} public key has wrong length: {len(data)}")
+    if key != leaf.subject_pub_key:
+        raise invalid("key_mismatch", "agent public key does not match delegation subject")
+    if bundle.agent_id != leaf.subject_id:
+        raise invalid("id_mismatch", "agent ID does not match delegation subject ID")
+
+
+def _check_ids(index: int, cert: DelegationCert) -> None:
+    if derive_id(cert.issuer_pub_key) != cert.issuer_id:
+        raise invalid("id_derivation", f"cert {index} issuer_id does not match its key")
+    if derive_id(cert.subject_pub_key) != cert.subject_id:
+        raise invalid("id_derivation", f"cert {index} subject_id does not match its key")
+
+
+def _check_certificate(
+    index: int, cert: DelegationCert, bundle: ProofBundle, terms: Terms
+) -> Generator[Need, object, None]:
+    human_id = bundle.delegations[-1].issuer_id
+    if cert.version != PROTOCOL_VERSION:
+        raise invalid("version_mismatch", f"cert {index} has unsupported version {cert.version}")
+    unknown = unknown_scope(cert.scope, terms.vocabulary)
+    if unknown is not None:
+        text = f'cert {index}: unknown scope "{unknown}": not in canonical vocabulary and not a custom: extension'
+        raise refused(IdentityStatus.INVALID_SCOPE, text)
+    if terms.now > cert.expires_at:
+        reason = "delegation certificate has expired"
+        raise Refusal(IdentityStatus.EXPIRED, reason, human_id=human_id, agent_id=bundle.agent_id)
+    if terms.now < cert.issued_at:
+        raise invalid("not_yet_valid", f"cert {index} is not yet valid")
+    if terms.check_revocation and (yield from _is_revoked(index, cert.cert_id)):
+        reason = "delegation certificate has been revoked"
+        raise Refusal(IdentityStatus.REVOKED, reason, human_id=human_id, agent_id=bundle.agent_id)
+    _check_signature(index, cert, terms.cert_cache)
+    if not terms.single_use:
+        _check_constraints(index, cert, terms)
+    if index + 1 < len(bundle.delegations):
+        _check_link(index, cert, bundle.delegations[index + 1])
+
+
+def _is_revoked(index: int, cert_id: str) -> Generator[Need, object, bool]:
+    try:
+        revoked = yield IsRevoked(cert_id)
+    except Exception as error:  # a lookup that fails has not said that the certificate is good
+        raise invalid("revocation_error", f"cert {index}: revocation lookup failed: {error}") from None
+    if revoked is None:
+        raise invalid("revocation_error", f"cert {index}: revocation lookup failed: no answer")
+    return bool(revoked)
+
+
+def _check_signature(index: int, cert: DelegationCert, cache: CertificateCache | None) -> None:
+    signable = delegation_sign_bytes(cert)
+    if cache is None:
+        fault = signature_fault(signable, cert.signature, cert.issuer_pub_key)
+    else:
+        fault = _remembered_fault(signable, cert, cache)
+    if fault:
+        raise invalid("bad_signature", f"cert {index}: {fault}")
+
+
+def _remembered_fault(signable: bytes, cert: DelegationCert, cache: CertificateCache) -> str | None:
+    # Only where the lengths are right can no two certificates give the digest the same bytes.
+    fault = length_fault(cert.signature, cert.issuer_pub_key)
+    if fault:
+        return fault
+    digest = hashlib.sha256(signable + cert.signature.ed25519 + cert.signature.ml_dsa_65).digest()
+    if digest in cache:
+        return None
+    fault = signature_fault(signable, cert.signature, cert.issuer_pub_key)
+    if fault is None:
+        cache.add(digest)
+    return fault
+
+
+def _check_constraints(index: int, cert: DelegationCert, terms: Terms) -> None:
+    for position, constraint in enumerate(cert.constraints):
+        outcome = evaluate(constraint, terms.context, cert.cert_id, terms.now, terms.constraint_evaluators)
+        if outcome is not None:
+            where = f"cert {index}: constraint[{position}] ({constraint.type})"
+            raise refused(outcome.status, f"{where}: {outcome.detail}")
+
+
+def _check_link(index: int, cert: DelegationCert, parent: DelegationCert) -> None:
+    if cert.issuer_id != parent.subject_id:
+        raise invalid("broken_chain", f"cert {index} issuer does not match cert {index + 1} subject")
+    if cert.issuer_pub_key != parent.subject_pub_key:
+        raise invalid("broken_chain_keys", f"cert {index} issuer key does not match cert {index + 1} subject key")
+    if DELEGATE not in parent.scope:
+        text = f'cert {index} issued by a subject whose parent cert {index + 1} did not grant "{DELEGATE}"'
+        raise refused(IdentityStatus.DELEGATION_NOT_AUTHORIZED, text)
+
+
+def _clock() -> int:
+    return int(datetime.now(UTC).timestamp())  # noqa: TID251 - the one place, for callers who pass no time

@@ -1,0 +1,145 @@
+"""What every object on the wire has in common: reading it strictly, and writing its canonical text. No I/O.
+
+A structure's annotations are its schema: which members there are, their types, the lengths of byte strings. Reading
+goes in this order (Ratify section 12), and any bytes at all give an object or one `WireError`:
+
+1. the text is strict JSON (`strict_json`);
+2. its members are those of the structure, with their types and lengths: nothing unknown, missing or null;
+3. every byte string was written in canonical base64;
+4. what annotations can't say (`WireObject.check`): byte lengths of text, members that go together, nesting.
+
+Writing refuses what reading refuses: a text is read back before it is handed out.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Self, TypeVar, cast
+
+import msgspec
+from msgspec import Meta, Struct
+
+from accredit.errors import WireError
+from accredit.limits import MAX_STATEMENT_BYTES
+from accredit.ratify.canonical import canonical
+from accredit.ratify.constraints import Constraint, read_constraint
+from accredit.ratify.strict_json import parse, quoted
+
+Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]
+Name = Annotated[str, Meta(min_length=1)]
+
+# The last characters that a canonical text can have before "=" (two bits are zero) and before "==" (four are).
+_BEFORE_ONE_PAD = frozenset(b"AEIMQUYcgkosw048")
+_BEFORE_TWO_PADS = frozenset(b"AQgw")
+_PAD = ord("=")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_PLACE = re.compile(r"\$?((?:\.[a-z0-9_]+|\[[0-9]+\])*)")
+
+
+class WireObject(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An object of the protocol that travels as JSON. Byte strings are base64; absent optional members are left out."""
+
+    max_bytes: ClassVar[int] = MAX_STATEMENT_BYTES
+    """Bytes of the text that are read at most."""
+
+    @classmethod
+    def decode(cls, data: bytes | str) -> Self:
+        """Reads the object's JSON text. Raises `WireError`."""
+        data = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+        tree = parse(data, cls.max_bytes)
+        found = _convert(tree, cls)
+        if not _base64_is_canonical(data):
+            _compare(tree, json.loads(found.text()), cls.__name__)
+        found.check(cls.__name__, 1)
+        return found
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, object]) -> Self:
+        """Reads the object from what a JSON parser made of it, as strictly as its text. Raises `WireError`."""
+        try:
+            return cls.decode(json.dumps(value, ensure_ascii=False, allow_nan=False))
+        except (TypeError, ValueError, RecursionError):
+            raise WireError(cls.__name__, "not a JSON object") from None
+
+    def encode(self) -> bytes:
+        """The object's canonical text. Raises `WireError` for what `decode` would refuse."""
+        text = self.text()
+        type(self).decode(text)
+        return text
+
+    def to_dict(self) -> dict[str, object]:
+        """The object as a JSON parser would give it, members in canonical order. Raises `WireError`."""
+        return json.loads(self.encode())
+
+    def text(self) -> bytes:
+        """The canonical text of whatever the object holds, valid or not."""
+        return canonical(tree(self))
+
+    def check(self, path: str, level: int) -> None:
+        """Raises `WireError` for what annotations can't say. `level` is the nesting of this object, from 1."""
+
+
+AnyObject = TypeVar("AnyObject", bound=WireObject)
+
+
+def tree(value: object) -> object:
+    """A structure as members ready for `canonical`: constraints in their canonical form, defaults left out."""
+    if isinstance(value, Constraint):
+        return value.members()
+    if isinstance(value, tuple):
+        return [tree(item) for item in cast("tuple[object, ...]", value)]
+    if isinstance(value, Struct):
+        fields = msgspec.structs.fields(value)
+        members = {field.name: (getattr(value, field.name), field.default) for field in fields}
+        return {name: tree(found) for name, (found, default) in members.items() if found != default}
+    return value
+
+
+def _convert(value: object, kind: type[AnyObject]) -> AnyObject:
+    try:
+        return msgspec.convert(value, kind, dec_hook=_read_member)
+    except msgspec.ValidationError as error:
+        reason, _, place = str(error).rpartition(" - at `")
+        match = _PLACE.match(place) if reason else None
+        raise WireError(kind.__name__ + (match[1] if match else ""), _public(reason or str(error))) from None
+
+
+def _read_member(_kind: type, value: object) -> Constraint:
+    return read_constraint(value)  # the only members that msgspec does not know are constraints
+
+
+def _public(reason: str) -> str:
+    # The only text of a peer that msgspec quotes is an unknown member's name.
+    unknown = _UNKNOWN.search(reason)
+    return f"unknown field {quoted(unknown[1])}" if unknown else reason
+
+
+def _base64_is_canonical(data: bytes) -> bool:
+    """Whether no text in `data` ends like base64 with bits left over, which decoders ignore.
+
+    Other texts may end so too: False only means that a closer look is needed.
+    """
+    if b"\\" in data:
+        return False
+    at = data.find(b"=")
+    while at > 0:
+        double = data[at + 1] == _PAD
+        if data[at - 1] not in (_BEFORE_TWO_PADS if double else _BEFORE_ONE_PAD):
+            return False
+        at = data.find(b"=", at + 1 + double)
+    return True
+
+
+def _compare(received: object, understood: object, path: str) -> None:
+    # Numbers may be written in several ways and their values are the same; texts may not.
+    if isinstance(received, str):
+        if received != understood:
+            raise WireError(path, "non-canonical base64")
+    elif isinstance(received, dict):
+        members = cast("dict[str, object]", received)
+        for name, value in members.items():
+            _compare(value, cast("dict[str, object]", understood).get(name), f"{path}.{name}")
+    elif isinstance(received, list):
+        items = zip(cast("list[object]", received), cast("list[object]", understood), strict=True)
+        for index, (value, other) in enumerate(items):
+            _compare(value, other, f"{path}[{index}]")
