@@ -55,4 +55,4 @@ $(READY): requirements/dev.txt pyproject.toml | $(BIN)/python
 	touch $@ $(RUN_READY)
 
 clean:
-	rm -rf $(VENV) bench/results tests/conformance/results
+	rm -rf $(VENV) bench/results

@@ -13,14 +13,29 @@ exchange of its own, so this bounds how many one POST can start."""
 MAX_QUOTED = 100
 """Characters of a peer's text that an error may quote (contract, section 3)."""
 
+MAX_NUMBER_LENGTH = 400
+"""Characters of a JSON number that is read as an integer. The largest that is finite as a double has 309 digits."""
+
+MAX_EXTREME_NUMBERS = 10_000
+"""Numbers of 1e100 and more in one body: each is converted to see whether it is finite (0.5 us). Real data has a few
+sentinels such as 1.7976931348623157e308."""
+
+MAX_MEMBERS = 65_536
+"""Members of one JSON object of which the gateway reads the names (a message, its params, its result). Real ones have
+tens; a body of 100 MiB could hold 20 million, at some 300 bytes of memory each."""
+
 MAX_ENVELOPE_BYTES = 65_536
-"""Bytes of a message beside its largest member, where the message is not written compactly: such an envelope
-is read by the slow reader, and this bounds the time that a peer can make it take."""
+"""Bytes of an invalid line in which the id that it answers is looked for, by a slow and lenient reader."""
 
-# --- server-sent events -----------------------------------------------------------------------------
+MAX_TOOL_LIST_BYTES = 4_194_304
+"""Bytes of a `tools/list` result in which header declarations are looked for; a hundred tools make some 200,000. In a
+longer one nothing is found, and the upstream alone checks its headers."""
 
-MAX_RETRY_DIGITS = 9
-"""Digits of an SSE `retry` field (milliseconds): eleven days, more than any client should wait."""
+MAX_SCHEMA_BYTES = 262_144
+"""Bytes of one tool's `inputSchema` in which they are looked for. Decoded, it takes up to 30 times as much memory."""
+
+MAX_PARAM_HEADERS = 64
+"""Headers that one tool may declare. Servers stop at about 100 header fields of a request."""
 
 # --- logs -------------------------------------------------------------------------------------------
 
@@ -37,6 +52,13 @@ KEEP_ALIVE_SECONDS = 15.0
 """A stream to a client that has been silent for so long gets a comment, so that proxies and clients with an idle
 timeout (30 s and up are common) keep it open."""
 
+REQUEST_BODY_SECONDS = 60.0
+"""For the rest of a request's body after its first piece. 4 MiB in a minute is 0.5 Mbit/s."""
+
+CLIENT_STALL_SECONDS = 60.0
+"""For a client to read 256 KiB of its answer, or an event; past it, its connection is closed. What waits for it is in
+memory, and holds a connection to the upstream."""
+
 MAX_REMEMBERED_SESSIONS = 10_000
 """Legacy sessions of an HTTP upstream whose revision a worker remembers (about 200 bytes each). A forgotten one
 only loses the right to send batches without `MCP-Protocol-Version`."""
@@ -47,6 +69,146 @@ is reused then, and closed otherwise; the client has had its answer either way."
 
 MAX_SSE_SESSIONS = 1_000
 """Open HTTP+SSE sessions (revision 2024-11-05). Each holds a connection on both sides, and its open requests."""
+
+# --- the upstream HTTP client -----------------------------------------------------------------------
+
+CONNECT_SECONDS = 10.0
+"""To resolve the upstream's name, connect to one of its addresses and finish TLS. A peer that is there needs well
+under a second; a call's own timeout may be a minute, most of which should be left for its answer."""
+
+REACHABLE_SECONDS = 2.0
+"""The same for `/readyz`, whose callers (orchestrators) commonly wait for one to five seconds."""
+
+MAX_ADDRESSES = 8
+"""Addresses of the upstream's name that are tried, each with its share of the time to connect."""
+
+IDLE_SECONDS = 4.0
+"""How long a connection is kept for the next request. Common servers (Node, uvicorn) close after five seconds of
+silence, and a request that meets their FIN is lost, as it can't be sent again."""
+
+MAX_IDLE_CONNECTIONS = 64
+"""Connections kept for the next request. More calls than this at once pay for new connections."""
+
+MAX_CONNECTIONS = 2_000
+"""Connections to the upstream in all, a file descriptor each. Sessions hold one for each standing stream."""
+
+MAX_HEAD_BYTES = 65_536
+"""Bytes of an answer's header names and values, and bytes that an upstream may send without any body among them
+(an endless status line, chunk extension or trailer). Servers themselves stop at 8 to 64 KiB."""
+
+MAX_HEADERS = 200
+"""Header fields of an answer, trailers included. Servers themselves stop at about 100."""
+
+MAX_INTERIM_ANSWERS = 8
+"""Answers with a status below 200 before the real one; one or two are usual (100, 103)."""
+
+HIGH_WATER_BYTES = 262_144
+"""Bytes of a body that may wait for their reader; past it the connection is not read. One read of the event loop
+brings at most as much again."""
+
+MAX_PIECES = 256
+"""Pieces in which these bytes may wait before they are put together: a piece costs some 50 bytes of its own."""
+
+DECODED_PIECE_BYTES = 65_536
+"""Bytes of decoded content that are in memory at once beside what their reader keeps."""
+
+MAX_GZIP_MEMBERS = 100_000
+"""Members of one gzip stream, each some 3 µs of setting up for as little as 20 bytes. Writers that split their
+output (bgzip) make one per 64 KiB."""
+
+# --- stdio upstreams --------------------------------------------------------------------------------
+
+STOP_GRACE_SECONDS = 2.0
+"""For a child to end after its stdin was closed, and again after SIGTERM, before SIGKILL. The official SDK's
+client waits as long (2025-11-25, basic/lifecycle, "Shutdown" leaves the time open)."""
+
+EXIT_SECONDS = 0.25
+"""From the end of a child's output to its exit, at most, for its clients to be told the exit code."""
+
+GROUP_POLL_SECONDS = 0.02
+"""Between two looks whether a process group is empty: the kernel tells nobody."""
+
+PIPE_BUFFER_BYTES = 262_144
+"""Bytes that wait in memory on one of a child's pipes; past it, its output is not read, or no more is written to it."""
+
+STDERR_LINE_CHARS = 1_000
+"""Characters of one line of a child's stderr that reach the log; the rest of the line is left out."""
+
+STDERR_LINES_PER_SECOND = 50
+"""Lines of one child's stderr that reach the log in a second; of the rest only the number does."""
+
+MAX_SESSIONS = 128
+"""Legacy sessions at once: each is a child process, of 20 to 100 MiB."""
+
+SESSION_IDLE_SECONDS = 1_800.0
+"""A session without a request or a stream for so long ends with its child. Clients that go away without a DELETE
+are common; one that comes back later gets a 404 and initializes anew (2025-11-25, basic/transports)."""
+
+MAX_OPEN_REQUESTS = 1_000
+"""Requests that one child owes an answer at once, and as many that it is owed one by a client: what each of them
+holds in memory is small, but not bounded by anything else."""
+
+REPLAY_EVENTS = 256
+"""Events of one stream that are kept for a client that lost its connection and resumes."""
+
+REPLAY_BYTES = 1_048_576
+"""Bytes of these events, but for the newest, which is kept whatever its size: it may be the response."""
+
+REPLAY_STREAMS = 8
+"""Finished streams of one session that can still be resumed; a client notices a lost connection within seconds."""
+
+RETRY_MILLISECONDS = 1_000
+"""What a client is told to wait before it resumes (2025-11-25, basic/transports, "Sending messages")."""
+
+UNSENT_BYTES = 262_144
+"""Bytes that wait for one client of a session; past it, the session's child is not read until they are sent."""
+
+SHARED_UNSENT_BYTES = 1_048_576
+"""Bytes that may wait for one client of the shared child when more comes for it; past it the client is cut off,
+since the others must not wait for it."""
+
+CLIENT_STALL_SECONDS = 30.0
+"""A client that reads nothing of its stream for so long counts as gone: its session's child waits for it."""
+
+BACKOFF_FIRST_SECONDS = 0.5
+"""Before the second restart in a row of a shared child that never answered (the first is immediate); it doubles."""
+
+BACKOFF_MAX_SECONDS = 30.0
+"""The longest such wait."""
+
+# --- the endpoint's HTTP server ---------------------------------------------------------------------
+
+LISTEN_BACKLOG = 2_048
+"""Connections that the kernel holds until they are accepted; it lowers this to its own bound (4096 on Linux)."""
+
+MAX_REQUEST_HEAD_BYTES = 65_536
+"""Bytes of a request that are no body's, at a time: its head, its trailers, a chunk's extension. Clients and
+proxies themselves stop at 8 to 64 KiB."""
+
+REQUEST_HEAD_SECONDS = 20.0
+"""From a connection's beginning, or the first byte of its next request, to the end of that request's head. A head
+is one packet or two; a connection that sends none holds a file descriptor."""
+
+CLIENT_IDLE_SECONDS = 75
+"""How long a client's connection is kept for its next request: longer than common proxies keep theirs (60 s), so
+that they, who know when they send, close first."""
+
+GRACE_SECONDS = 10
+"""For open calls to finish when the gateway is told to stop (the issue that asked for it)."""
+
+RESTART_SECONDS = 1
+"""Before a worker that died is replaced: one that dies at once must not take a core."""
+
+# --- Mcp-Param-* ------------------------------------------------------------------------------------
+
+MAX_KNOWN_TOOLS = 4_096
+"""Tools whose declared headers are remembered; the one named longest ago is forgotten first."""
+
+MAX_LIST_PAGES = 50
+"""Pages of a tool list that are asked for: a server whose cursors never end must not hold a call."""
+
+TOOL_LIST_FRESH_SECONDS = 10.0
+"""Between two questions for the tool list: calls to tools that nobody offers must not become as many questions."""
 
 # --- the Ratify protocol ----------------------------------------------------------------------------
 

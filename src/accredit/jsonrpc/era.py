@@ -29,13 +29,16 @@ from accredit.jsonrpc.methods import (
     TARGET_MEMBER,
     Era,
 )
+from accredit.jsonrpc.objects import members
 from accredit.jsonrpc.requests import Batch, meta_of
-from accredit.jsonrpc.text import as_string, members
+from accredit.jsonrpc.scalars import as_string
 
 VERSION_HEADER = b"mcp-protocol-version"
 METHOD_HEADER = b"mcp-method"
 NAME_HEADER = b"mcp-name"
 
+_SHOWN = {VERSION_HEADER: "MCP-Protocol-Version", METHOD_HEADER: "Mcp-Method", NAME_HEADER: "Mcp-Name"}
+_PLAIN = re.compile(rb"[\t\x20-\x7e]*")
 _SENTINEL = re.compile(r"=\?base64\?(.*)\?=")
 
 Headers = Mapping[bytes, bytes]
@@ -47,7 +50,7 @@ DUPLICATED = b"\0"
 
 def era_of(frame: Frame | Batch, headers: Headers) -> Era:
     """The era that a client's message belongs to: what its header names, or else what its body carries."""
-    version = headers.get(VERSION_HEADER, b"").decode("latin-1")
+    version = headers.get(VERSION_HEADER, b"").strip(b" \t").decode("latin-1")
     if version in MODERN_REVISIONS:
         return Era.MODERN
     if isinstance(frame, Request) and META_VERSION in _meta(frame):
@@ -61,7 +64,7 @@ def check_agreement(frame: Request | Notification, headers: Headers) -> None:
     """Refuses a modern message whose headers and body disagree. Raises `RequestError`."""
     id = frame.id if isinstance(frame, Request) else None
     if isinstance(frame, Request):
-        version = _required_meta(frame)
+        version = required_version(frame)
         _agree(headers, VERSION_HEADER, version, id)
     if isinstance(frame, Request) or METHOD_HEADER in headers:
         _agree(headers, METHOD_HEADER, frame.method, id)
@@ -72,10 +75,16 @@ def check_agreement(frame: Request | Notification, headers: Headers) -> None:
             _agree(headers, NAME_HEADER, target, id)
 
 
+def plain_header(value: bytes) -> str | None:
+    """The text of a header value, without the blanks around it (RFC 9110 section 5.5); None if it is not ASCII."""
+    value = value.strip(b" \t")
+    return value.decode("ascii") if _PLAIN.fullmatch(value) else None
+
+
 def decode_header(value: bytes) -> str | None:
-    """The text of a header value, in plain or in the Base64 sentinel form `=?base64?...?=`; None if malformed."""
-    text = value.decode("latin-1")
-    found = _SENTINEL.fullmatch(text)
+    """The same for a value that may have the Base64 sentinel form `=?base64?...?=`; None too if that is malformed."""
+    text = plain_header(value)
+    found = _SENTINEL.fullmatch(text or "")
     if found is None:
         return text
     try:
@@ -94,7 +103,8 @@ def _meta(frame: Request) -> dict[str, Raw]:
         return {}
 
 
-def _required_meta(request: Request) -> str:
+def required_version(request: Request) -> str:
+    """The protocol version that a modern request carries. Raises `RequestError` when required metadata is missing."""
     meta = _meta(request)
     missing = [key for key in (META_VERSION, META_CAPABILITIES) if key not in meta]
     if missing:
@@ -107,10 +117,10 @@ def _required_meta(request: Request) -> str:
 
 def _agree(headers: Headers, name: bytes, expected: str, id: int | str | None) -> None:
     value = headers.get(name)
-    shown = {VERSION_HEADER: "MCP-Protocol-Version", METHOD_HEADER: "Mcp-Method", NAME_HEADER: "Mcp-Name"}[name]
+    shown = _SHOWN[name]
     if value is None:
         raise RequestError(HEADER_MISMATCH, f"Header mismatch: {shown} is missing", id=id)
     if DUPLICATED in value:
         raise RequestError(HEADER_MISMATCH, f"Header mismatch: {shown} occurs twice", id=id)
-    if decode_header(value) != expected:
+    if (decode_header if name == NAME_HEADER else plain_header)(value) != expected:
         raise RequestError(HEADER_MISMATCH, f"Header mismatch: {shown} differs from the body", id=id)

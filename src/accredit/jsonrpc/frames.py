@@ -14,10 +14,12 @@ byte for byte. `decode_frame` applies, in this order (validation brief, "What a 
 from msgspec import Raw, Struct
 
 from accredit.errors import FrameError, MessageId
-from accredit.jsonrpc.text import as_integer, as_string, check_spelling, check_text, is_object, members
+from accredit.jsonrpc.objects import Names, is_object, unambiguous_members
+from accredit.jsonrpc.scalars import as_integer, as_string
+from accredit.jsonrpc.text import check_text
 
-MESSAGE_MEMBERS = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
-ERROR_MEMBERS = frozenset({"code", "message", "data"})
+MESSAGE = Names("jsonrpc", "id", "method", "params", "result", "error")
+_ERROR = Names("code", "message", "data")
 
 
 class Request(Struct, frozen=True):
@@ -62,12 +64,11 @@ Response = Success | Failure
 def decode_frame(text: bytes) -> Frame:
     """Reads one message. Raises `FrameError` for anything that is not exactly one."""
     check_text(text)
-    return frame_of(members(text), text)
+    return frame_of(unambiguous_members(text, MESSAGE), text)
 
 
 def frame_of(found: dict[str, Raw], text: bytes) -> Frame:
     """The message whose members are `found` (rules 2 to 5)."""
-    check_spelling(found, MESSAGE_MEMBERS)
     if as_string(found.get("jsonrpc")) != "2.0":
         raise FrameError('"jsonrpc" is not "2.0"')
     if "method" in found:
@@ -111,15 +112,14 @@ def _response_of(found: dict[str, Raw], text: bytes) -> Response:
         raise FrameError("neither a result nor an error")
     error = found["error"]
     code, message = _error_of(error)
-    no_id = memoryview(found["id"]) == b"null"
+    no_id = bytes(found["id"]) == b"null"
     return Failure(None if no_id else message_id(found["id"]), code, message, error, text)
 
 
 def _error_of(raw: Raw) -> tuple[int, str]:
     if not is_object(raw):
         raise FrameError('"error" is not an object')
-    error = members(raw)
-    check_spelling(error, ERROR_MEMBERS)
+    error = unambiguous_members(raw, _ERROR)
     code = as_integer(error.get("code"))
     if code is None:
         raise FrameError('"error.code" is not an integer')

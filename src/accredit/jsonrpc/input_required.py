@@ -4,7 +4,8 @@ Source: basic/patterns/mrtr (SEP-2322). In this order:
 
 1. only `tools/call`, `prompts/get` and `resources/read` may be answered so;
 2. it holds `inputRequests` (an object, not empty), or `requestState` (a string), or both;
-3. every entry is an object with one of three methods, and `params` that is an object where present;
+3. every entry is an object with one of three methods, and `params` that is an object where present, under names
+   that all readers take alike;
 4. the client declared that kind of input in this request: `elicitation: {}` declares forms only.
 """
 
@@ -13,9 +14,13 @@ from msgspec import Raw
 from accredit.errors import FrameError
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, META_CAPABILITIES
+from accredit.jsonrpc.objects import Names, is_object, members, pairs, unambiguous_members
 from accredit.jsonrpc.requests import meta_of
-from accredit.jsonrpc.text import as_string, excerpt, is_object, members
+from accredit.jsonrpc.scalars import as_string
+from accredit.jsonrpc.text import excerpt
 
+_ENTRY = Names("method", "params")
+_ELICITATION = Names("mode")
 _CAPABILITY = {
     "elicitation/create": "elicitation",
     "sampling/createMessage": "sampling",
@@ -33,12 +38,12 @@ def check_input_required(request: Request, result: dict[str, Raw]) -> None:
     asked = result.get("inputRequests")
     if asked is not None and not is_object(asked):
         raise FrameError('"inputRequests" is not an object')
-    entries = members(asked) if asked is not None else {}
+    entries = pairs(asked) if asked is not None else []
     if not entries and state is None:
         raise FrameError("input_required with neither inputRequests nor requestState")
     if entries:
         declared = _declared(request)
-        for entry in entries.values():
+        for _, entry in entries:
             _check_entry(entry, declared)
 
 
@@ -50,7 +55,7 @@ def _declared(request: Request) -> dict[str, Raw]:
 def _check_entry(entry: Raw, declared: dict[str, Raw]) -> None:
     if not is_object(entry):
         raise FrameError("an input request that is not an object")
-    found = members(entry)
+    found = unambiguous_members(entry, _ENTRY)
     method = as_string(found.get("method")) or ""
     params = found.get("params")
     if method not in _CAPABILITY:
@@ -61,9 +66,14 @@ def _check_entry(entry: Raw, declared: dict[str, Raw]) -> None:
     if not is_object(capability):
         raise FrameError(f"an input request that the client did not declare: {method}")
     if method == "elicitation/create" and capability is not None:
-        mode = as_string(members(params).get("mode")) if params is not None else None
-        modes = members(capability)
-        if mode == "url" and "url" not in modes:
-            raise FrameError("a URL elicitation that the client did not declare")
-        if mode != "url" and modes and "form" not in modes:
-            raise FrameError("a form elicitation that the client did not declare")
+        _check_mode(params, members(capability))
+
+
+def _check_mode(params: Raw | None, declared: dict[str, Raw]) -> None:
+    found = unambiguous_members(params, _ELICITATION) if params is not None else {}
+    mode = as_string(found["mode"]) if "mode" in found else "form"
+    if mode not in ("form", "url"):
+        raise FrameError("an elicitation of unknown mode")
+    if mode not in declared and (mode == "url" or declared):
+        kind = "URL" if mode == "url" else "form"
+        raise FrameError(f"a {kind} elicitation that the client did not declare")

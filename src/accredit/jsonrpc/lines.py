@@ -23,7 +23,7 @@ class LineSplitter:
         *ended, rest = chunk.split(b"\n")
         for part in ended:
             self._take(part, lines)
-            if not self._skipping and (line := bytes(self._buffer).strip()):
+            if not self._skipping and (line := bytes(self._buffer).strip(b" \t\r")):
                 lines.append(line)
             self._buffer.clear()
             self._skipping = False

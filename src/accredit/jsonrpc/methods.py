@@ -7,6 +7,8 @@ era, to find a request's target, and to see a misspelt member for what it is.
 
 from enum import Enum
 
+from accredit.jsonrpc.objects import Names
+
 LEGACY_REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """Revisions with `initialize` and sessions, oldest first."""
 
@@ -34,19 +36,17 @@ META_LOG_LEVEL = "io.modelcontextprotocol/logLevel"
 META_SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 META_PROGRESS = "progressToken"
 
-META_MEMBERS = frozenset(
-    {
-        META_PROGRESS,
-        META_VERSION,
-        META_CLIENT_INFO,
-        META_CAPABILITIES,
-        META_LOG_LEVEL,
-        META_SUBSCRIPTION,
-        "io.modelcontextprotocol/related-task",
-        "traceparent",
-        "tracestate",
-        "baggage",
-    }
+META_MEMBERS = Names(
+    META_PROGRESS,
+    META_VERSION,
+    META_CLIENT_INFO,
+    META_CAPABILITIES,
+    META_LOG_LEVEL,
+    META_SUBSCRIPTION,
+    "io.modelcontextprotocol/related-task",
+    "traceparent",
+    "tracestate",
+    "baggage",
 )
 """The names that MCP defines in a request's `_meta`."""
 
@@ -56,39 +56,37 @@ INPUT_REQUIRED_METHODS = frozenset({"tools/call", "prompts/get", "resources/read
 TARGET_MEMBER = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """The member of `params` that names a request's target; `Mcp-Name` mirrors it (2026-07-28, basic/transports)."""
 
-_PAGE = frozenset({"cursor"})
-_ROUND = frozenset({"inputResponses", "requestState"})
+_ROUND = ("inputResponses", "requestState")
 
-_PARAMS: dict[str, frozenset[str]] = {
-    "initialize": frozenset({"protocolVersion", "capabilities", "clientInfo"}),
-    "ping": frozenset(),
-    "server/discover": frozenset(),
-    "subscriptions/listen": frozenset({"notifications"}),
-    "completion/complete": frozenset({"ref", "argument", "context"}),
-    "logging/setLevel": frozenset({"level"}),
-    "prompts/get": _ROUND | {"name", "arguments"},
-    "prompts/list": _PAGE,
-    "resources/list": _PAGE,
-    "resources/read": _ROUND | {"uri"},
-    "resources/subscribe": frozenset({"uri"}),
-    "resources/templates/list": _PAGE,
-    "resources/unsubscribe": frozenset({"uri"}),
-    "tools/call": _ROUND | {"name", "arguments", "task"},
-    "tools/list": _PAGE,
-    "tasks/get": frozenset({"taskId"}),
-    "tasks/result": frozenset({"taskId"}),
-    "tasks/cancel": frozenset({"taskId"}),
-    "tasks/list": _PAGE,
-    "notifications/cancelled": frozenset({"requestId", "reason"}),
-    "notifications/initialized": frozenset(),
-    "notifications/progress": frozenset({"progressToken", "progress", "total", "message"}),
-    "notifications/roots/list_changed": frozenset(),
+_PARAMS: dict[str, tuple[str, ...]] = {
+    "initialize": ("protocolVersion", "capabilities", "clientInfo"),
+    "ping": (),
+    "server/discover": (),
+    "subscriptions/listen": ("notifications",),
+    "completion/complete": ("ref", "argument", "context"),
+    "logging/setLevel": ("level",),
+    "prompts/get": ("name", "arguments", *_ROUND),
+    "prompts/list": ("cursor",),
+    "resources/list": ("cursor",),
+    "resources/read": ("uri", *_ROUND),
+    "resources/subscribe": ("uri",),
+    "resources/templates/list": ("cursor",),
+    "resources/unsubscribe": ("uri",),
+    "tools/call": ("name", "arguments", "task", *_ROUND),
+    "tools/list": ("cursor",),
+    "tasks/get": ("taskId",),
+    "tasks/update": ("taskId", *_ROUND),
+    "tasks/result": ("taskId",),
+    "tasks/cancel": ("taskId",),
+    "tasks/list": ("cursor",),
+    "notifications/cancelled": ("requestId", "reason"),
+    "notifications/initialized": (),
+    "notifications/progress": ("progressToken", "progress", "total", "message"),
+    "notifications/roots/list_changed": (),
 }
-_ANY = frozenset({"_meta"})
-PARAMS_MEMBERS = {method: names | _ANY for method, names in _PARAMS.items()}
+
+PARAMS_MEMBERS = {method: Names("_meta", *names) for method, names in _PARAMS.items()}
 """Client methods and the members that MCP defines in their `params`, over all revisions."""
 
-
-def params_members(method: str) -> frozenset[str]:
-    """The members that MCP defines in the `params` of `method`; of an unknown method only `_meta`."""
-    return PARAMS_MEMBERS.get(method, _ANY)
+UNKNOWN_PARAMS = Names("_meta")
+"""... and of a method that MCP does not define."""

@@ -15,17 +15,17 @@ from msgspec import Raw
 
 from accredit.errors import FrameError, JsonError, MessageId, RequestError
 from accredit.jsonrpc.encode import INVALID_REQUEST, PARSE_ERROR
-from accredit.jsonrpc.frames import Frame, Notification, Request, frame_of, message_id
-from accredit.jsonrpc.methods import META_MEMBERS, params_members
-from accredit.jsonrpc.text import (
+from accredit.jsonrpc.frames import MESSAGE, Frame, Notification, Request, frame_of, message_id
+from accredit.jsonrpc.methods import META_MEMBERS, PARAMS_MEMBERS, UNKNOWN_PARAMS
+from accredit.jsonrpc.objects import (
+    check_names,
     check_no_duplicates,
-    check_spelling,
-    check_text,
     is_object,
     members,
-    split_array,
+    split_batch,
+    unambiguous_members,
 )
-from accredit.limits import MAX_BATCH_MEMBERS
+from accredit.jsonrpc.text import check_text
 
 
 class Batch:
@@ -45,7 +45,7 @@ def decode_request(text: bytes, *, batch_allowed: bool = False) -> Frame | Batch
         check_text(text)
         if text.lstrip(b" \t\r\n").startswith(b"["):
             return _decode_batch(text, batch_allowed)
-        found = members(text)
+        found = unambiguous_members(text, MESSAGE)
         check_no_duplicates(text)
         return _checked(frame_of(found, text))
     except JsonError as error:
@@ -69,11 +69,9 @@ def meta_of(params: Raw | None) -> dict[str, Raw]:
 def _decode_batch(text: bytes, allowed: bool) -> Batch:
     if not allowed:
         raise FrameError("a batch is valid in revision 2025-03-26 only")
-    parts = [bytes(part) for part in split_array(text)]
-    if not 0 < len(parts) <= MAX_BATCH_MEMBERS:
-        raise FrameError(f"a batch has 1 to {MAX_BATCH_MEMBERS} messages")
+    parts = split_batch(text)
     check_no_duplicates(text)
-    frames = tuple(_checked(frame_of(members(part), part)) for part in parts)
+    frames = tuple(_checked(frame_of(unambiguous_members(part, MESSAGE), part)) for part in parts)
     ids = [frame.id for frame in frames if isinstance(frame, Request)]
     if len(set(ids)) != len(ids):
         raise FrameError("two requests of a batch have the same id")
@@ -83,9 +81,9 @@ def _decode_batch(text: bytes, allowed: bool) -> Batch:
 def _checked(frame: Frame) -> Frame:
     if isinstance(frame, Request | Notification) and frame.params is not None:
         params = members(frame.params)
-        check_spelling(params, params_members(frame.method))
+        check_names(params, PARAMS_MEMBERS.get(frame.method, UNKNOWN_PARAMS))
         if is_object(params.get("_meta")):
-            check_spelling(members(params["_meta"]), META_MEMBERS)
+            check_names(members(params["_meta"]), META_MEMBERS)
     return frame
 
 

@@ -4,7 +4,7 @@
 order (validation brief, "What a valid frame is"):
 
 1. what is no valid frame at all (`frames.decode_frame`);
-2. a batch where none was sent, or with an empty, foreign or repeated member;
+2. a batch where none was sent, an empty one, or one with a member that is no response or that rule 3 refuses;
 3. a response to an id that was not asked for (7 is not "7"), or that was answered already;
 4. a request from the upstream where none may come: in the modern era, or in a plain JSON body;
 5. in the modern era: a `result` that is no object, a `resultType` that is no string, an `input_required` that
@@ -19,12 +19,22 @@ from msgspec import Raw
 
 from accredit.errors import AnswerError, FrameError, MessageId
 from accredit.jsonrpc.encode import with_members
-from accredit.jsonrpc.frames import Failure, Frame, Request, Response, Success, decode_frame, frame_of
+from accredit.jsonrpc.frames import MESSAGE, Failure, Frame, Request, Response, Success, decode_frame, frame_of
 from accredit.jsonrpc.input_required import check_input_required
 from accredit.jsonrpc.methods import Era
-from accredit.jsonrpc.text import as_string, check_text, is_object, members, split_array
+from accredit.jsonrpc.objects import (
+    Names,
+    check_names,
+    is_object,
+    members,
+    pairs,
+    split_batch,
+    unambiguous_members,
+)
+from accredit.jsonrpc.scalars import as_string
+from accredit.jsonrpc.text import check_text
 
-_COMPLETE = b'"resultType":"complete"'
+_RESULT = Names("resultType", "inputRequests", "requestState")
 
 
 class Expected:
@@ -89,25 +99,27 @@ class Expected:
             raise AnswerError(error.detail, bound=error.bound) from None
 
     def _batch(self, text: bytes) -> bytes:
-        parts = [bytes(part) for part in split_array(text)]
-        if not parts:
-            raise FrameError("an empty batch")
-        for part in parts:
-            frame = frame_of(members(part), part)
-            if isinstance(frame, Failure) and frame.id is None:
-                raise FrameError("a response without an id in a batch")
-            if isinstance(frame, Success | Failure):
+        before = self.open.copy()
+        try:
+            for part in split_batch(text):
+                frame = frame_of(unambiguous_members(part, MESSAGE), part)
+                if not isinstance(frame, Success | Failure) or frame.id is None:
+                    raise FrameError("a batch with a member that answers no request")
                 self._response(frame)
+        except FrameError:
+            self.open = before
+            raise
         return text
 
     def _response(self, frame: Response) -> bytes:
         if frame.id is None:
             return self._nameless(frame)
-        request = self.open.pop(frame.id, None)
+        request = self.open.get(frame.id)
         if request is None and not self.resumed:
             raise FrameError("a response to an id that was not asked for")
         if isinstance(frame, Success) and self.era is Era.MODERN and request is not None:
             check_modern_result(request, frame.result)
+        self.open.pop(frame.id, None)  # only now: a request whose answer is refused is still owed one
         return frame.text
 
     def _nameless(self, frame: Response) -> bytes:
@@ -122,11 +134,10 @@ def check_modern_result(request: Request, result: Raw) -> None:
     """Rule 5, for the `result` of a response to `request`. Raises `FrameError`."""
     if not is_object(result):
         raise FrameError('"result" is not an object')
-    text = bytes(result)
-    # The usual spelling at either end of the result. The quotes are real ones: only a brace or comma is before.
-    if text.startswith(b"{" + _COMPLETE) or text.endswith((b"," + _COMPLETE + b"}", b"{" + _COMPLETE + b"}")):
-        return
-    found = members(result)
+    # What decides about input must be said once; of other names in a result it is for the client to judge.
+    deciding = [(name, value) for name, value in pairs(result) if name.casefold() in _RESULT.folded]
+    check_names([name for name, _ in deciding], _RESULT)
+    found = dict(deciding)
     if "resultType" not in found:
         return
     kind = as_string(found["resultType"])

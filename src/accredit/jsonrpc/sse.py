@@ -6,6 +6,7 @@ empty ones), and their `raw` bytes put together are the stream.
 """
 
 import re
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -38,20 +39,18 @@ class SseParser:
         self._scanned = 0
         self._started = False
 
-    def feed(self, chunk: bytes) -> list[Event]:
-        """The events that `chunk` completes, in their order."""
+    def feed(self, chunk: bytes) -> Iterator[Event]:
+        """The events that `chunk` completes, in their order; to be read to its end, or to the error."""
         self._buffer += chunk
         if not self._started and not self._start():
-            return []
-        events: list[Event] = []
+            return
         while end := self._end_of_event():
             raw = bytes(self._buffer[:end])
             del self._buffer[:end]
             self._scanned = 0
             self._check(end)
-            events.append(parse_event(raw))
+            yield parse_event(raw)
         self._check(len(self._buffer))
-        return events
 
     @property
     def pending(self) -> bool:

@@ -5,7 +5,7 @@ Signing lets OpenSSL draw the randomness of hedged ML-DSA; nothing else here is 
 
 import hashlib
 from functools import lru_cache
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -36,9 +36,31 @@ class HybridSignature(Struct, frozen=True, forbid_unknown_fields=True):
     ml_dsa_65: Annotated[bytes, Meta(min_length=ML_DSA_65_SIGNATURE_BYTES, max_length=ML_DSA_65_SIGNATURE_BYTES)]
 
 
+UNSIGNED = HybridSignature(b"", b"")
+"""What an object holds while its signable bytes are made."""
+
+
 def derive_id(key: HybridPublicKey) -> str:
     """The id that belongs to a key: 32 lowercase hex characters."""
     return hashlib.sha256(key.ed25519 + key.ml_dsa_65).hexdigest()[:32]
+
+
+class HybridSigner(Protocol):
+    """Whoever can sign with both keys of a holder: a private key, or a device that keeps one."""
+
+    @property
+    def id(self) -> str:
+        """The id that belongs to the public key."""
+        ...
+
+    @property
+    def public_key(self) -> HybridPublicKey:
+        """Both public keys."""
+        ...
+
+    def sign(self, message: bytes) -> HybridSignature:
+        """Both signatures over a message."""
+        ...
 
 
 class HybridPrivateKey:

@@ -1,16 +1,14 @@
 """Signed lists of revoked certificates, and pushed changes to them (Ratify section 2). No I/O."""
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from msgspec import Meta
 from msgspec.structs import replace
 
 from accredit.ratify.canonical import canonical
-from accredit.ratify.hybrid import HybridPrivateKey, HybridPublicKey, HybridSignature, signature_fault
+from accredit.ratify.hybrid import UNSIGNED, HybridPublicKey, HybridSignature, HybridSigner, derive_id, signature_fault
 from accredit.ratify.wire import WireObject
-
-UNSIGNED = HybridSignature(b"", b"")
-"""What an object holds before it is signed."""
 
 
 class RevocationList(WireObject, frozen=True):
@@ -19,7 +17,7 @@ class RevocationList(WireObject, frozen=True):
     issuer_id: str
     updated_at: int
     revoked_certs: tuple[str, ...]
-    signature: HybridSignature = UNSIGNED
+    signature: HybridSignature
 
 
 class RevocationPush(WireObject, frozen=True):
@@ -32,45 +30,49 @@ class RevocationPush(WireObject, frozen=True):
     seq_no: Annotated[int, Meta(ge=1)]
     entries: tuple[str, ...]
     pushed_at: int
-    signature: HybridSignature = UNSIGNED
+    signature: HybridSignature
 
 
 def revocation_sign_bytes(revoked: RevocationList) -> bytes:
     """What an issuer signs of a list; the ids in their order."""
-    members = {
-        "issuer_id": revoked.issuer_id,
-        "revoked_certs": revoked.revoked_certs,
-        "updated_at": revoked.updated_at,
-    }
-    return canonical(members)
+    return canonical(
+        {"issuer_id": revoked.issuer_id, "revoked_certs": revoked.revoked_certs, "updated_at": revoked.updated_at}
+    )
 
 
 def revocation_push_sign_bytes(push: RevocationPush) -> bytes:
     """What an issuer signs of a push; the ids in their order."""
-    members = {
-        "entries": push.entries,
-        "issuer_id": push.issuer_id,
-        "pushed_at": push.pushed_at,
-        "seq_no": push.seq_no,
-    }
-    return canonical(members)
+    return canonical(
+        {
+            "entries": push.entries,
+            "issuer_id": push.issuer_id,
+            "pushed_at": push.pushed_at,
+            "seq_no": push.seq_no,
+        }
+    )
 
 
-def sign_revocation_list(revoked: RevocationList, issuer: HybridPrivateKey) -> RevocationList:
-    """The list with its issuer's signature."""
+def issue_revocation_list(issuer: HybridSigner, revoked_certs: Iterable[str], updated_at: int) -> RevocationList:
+    """A list with its issuer's signature."""
+    revoked = RevocationList(issuer.id, updated_at, tuple(revoked_certs), UNSIGNED)
     return replace(revoked, signature=issuer.sign(revocation_sign_bytes(revoked)))
 
 
-def sign_revocation_push(push: RevocationPush, issuer: HybridPrivateKey) -> RevocationPush:
-    """The push with its issuer's signature."""
+def issue_revocation_push(issuer: HybridSigner, seq_no: int, entries: Iterable[str], pushed_at: int) -> RevocationPush:
+    """A push with its issuer's signature."""
+    push = RevocationPush(issuer.id, seq_no, tuple(entries), pushed_at, UNSIGNED)
     return replace(push, signature=issuer.sign(revocation_push_sign_bytes(push)))
 
 
 def revocation_list_fault(revoked: RevocationList, issuer: HybridPublicKey) -> str | None:
-    """Why a list is not signed by the key, or None. That the key is the right one is the caller's to know."""
+    """Why a list is not this issuer's, or None."""
+    if derive_id(issuer) != revoked.issuer_id:
+        return "issuer_id does not match the key"
     return signature_fault(revocation_sign_bytes(revoked), revoked.signature, issuer)
 
 
 def revocation_push_fault(push: RevocationPush, issuer: HybridPublicKey) -> str | None:
-    """Why a push is not signed by the key, or None. That it follows the one before is the caller's to know."""
+    """Why a push is not this issuer's, or None. That it follows the one before is the caller's to know."""
+    if derive_id(issuer) != push.issuer_id:
+        return "issuer_id does not match the key"
     return signature_fault(revocation_push_sign_bytes(push), push.signature, issuer)

@@ -1,0 +1,168 @@
+"""What a run found, as Markdown (readable on a terminal too) and as JSON. It reads versions, and no more."""
+
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+
+from bench.errors import BenchError
+from bench.footprint import Footprint
+from bench.load import WRK
+from bench.payloads import MIB
+from bench.processes import NGINX
+from bench.speed import DIRECT, GATEWAY, PLAIN, Series
+from bench.speed import NGINX as NGINX_WAY
+
+MAX_TIMES_NGINX = 5.0
+MAX_VALIDATION_SHARE = 0.30
+MAX_REST_BYTES = 64 * MIB
+MAX_GROWTH_BYTES = MIB
+MAX_HUGE_BYTES = 132 * MIB
+"""The bound that `[gateway] max_response_bytes` has by default, and 32 MiB."""
+TARGET_SERIES = ("200b-json-x16", "32k-json-x16")
+
+BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Everything that one run has found."""
+
+    command: str
+    date: str
+    machine: str
+    versions: str
+    skipped: tuple[str, ...]
+    series: list[Series]
+    footprint: Footprint | None
+
+
+def machine() -> str:
+    model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    return f"{os.cpu_count()} cores, {model[1] if model else platform.machine()}, Linux {platform.release()}"
+
+
+def versions() -> str:
+    """The versions of what was measured and of what it was measured with."""
+    names = ["accredit", "uvicorn", "uvloop", "httptools", "msgspec"]
+    found = [f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in names)]
+    for program in filter(None, (NGINX, WRK)):
+        said = subprocess.run([program, "-v"], capture_output=True, text=True, check=False)
+        number = re.search(r"\d+\.\d+[.\d]*", said.stdout + said.stderr)
+        found.append(f"{Path(program).name} {number[0] if number else '?'}")
+    return ", ".join(found)
+
+
+def as_json(results: Results) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(asdict(results)), indent=1)
+
+
+def as_markdown(results: Results) -> str:
+    parts = [
+        f"{results.date}; {results.machine}; {results.versions}; `{results.command}`.",
+        *(f"Skipped: {what}." for what in results.skipped),
+        _table(("target", "at most", "measured", ""), _targets(results)),
+    ]
+    if results.series:
+        parts += ["**CPU time per call, µs** (direct: the upstream's own)"]
+        parts += [_table(_COST_HEAD, map(_cost_row, results.series))]
+        parts += ["**Calls per second, and latency: median / 99th percentile, ms**"]
+        parts += [_table(_PACE_HEAD, map(_pace_row, results.series))]
+    if results.footprint is not None:
+        parts += [
+            "**Memory of the gateway's process**",
+            _table(("state", "MiB"), _memory_rows(results.footprint)),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def into_page(page: str, text: str) -> str:
+    """The page with what stands between the two markers replaced."""
+    head, begin, rest = page.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not begin or not end:
+        raise BenchError(f"the page has no {BEGIN} ... {END}")
+    return f"{head}{BEGIN}\n{text}{END}{tail}"
+
+
+def _targets(results: Results) -> Iterable[tuple[str, ...]]:
+    for series in results.series:
+        if series.name in TARGET_SERIES:
+            times, share = series.ratio(GATEWAY, NGINX_WAY), _share(series)
+            yield _judged(f"CPU per call to nginx's, {series.name}", times, MAX_TIMES_NGINX, "{:.1f} x")
+            yield _judged(f"validation's share, {series.name}", share, MAX_VALIDATION_SHARE, "{:.0%}")
+    if results.footprint is not None:
+        found = results.footprint
+        yield _judged("resident at rest", found.rest_rss / MIB, MAX_REST_BYTES / MIB, "{:.1f} MiB")
+        growth = f"growth over {found.growth_calls:,} calls"
+        yield _judged(growth, found.growth / MIB, MAX_GROWTH_BYTES / MIB, "{:.1f} MiB")
+        for what, extra in found.extra.items():
+            yield _judged(f"added by {what}", extra / MIB, MAX_HUGE_BYTES / MIB, "{:.1f} MiB")
+
+
+def _judged(what: str, value: float | None, bound: float, shown: str) -> tuple[str, ...]:
+    if value is None:
+        return what, shown.format(bound), "not measured", ""
+    return what, shown.format(bound), shown.format(value), "met" if value <= bound else "**missed**"
+
+
+def _share(series: Series) -> float | None:
+    """The part of the gateway's cost that its unparsed path does not have."""
+    plain = series.ratio(PLAIN, GATEWAY)
+    return None if plain is None else 1 - plain
+
+
+_COST_HEAD = ("call", "direct", "nginx", "gateway", "to nginx", "unparsed", "validation's share")
+
+
+def _cost_row(series: Series) -> tuple[str, ...]:
+    return (
+        series.name,
+        *(_shown(series.cpu(way), "{:.0f}") for way in (DIRECT, NGINX_WAY, GATEWAY)),
+        _shown(series.ratio(GATEWAY, NGINX_WAY), "{:.1f} x"),
+        _shown(series.cpu(PLAIN), "{:.0f}"),
+        _shown(_share(series), "{:.0%}"),
+    )
+
+
+_PACE_WAYS = (DIRECT, NGINX_WAY, GATEWAY)
+_PACE_HEAD = ("call", *(f"{way}{what}" for way in _PACE_WAYS for what in (" /s", " ms")))
+
+
+def _pace_row(series: Series) -> tuple[str, ...]:
+    cells = [series.name]
+    for way in _PACE_WAYS:
+        pace = series.typical(way, lambda sample: sample.load.calls / sample.load.duration * 1e6)
+        p50 = series.typical(way, lambda sample: sample.load.p50 / 1000)
+        p99 = series.typical(way, lambda sample: sample.load.p99 / 1000)
+        cells += [_shown(pace, "{:,.0f}"), f"{_shown(p50, '{:.2f}')} / {_shown(p99, '{:.2f}')}"]
+    return tuple(cells)
+
+
+def _memory_rows(found: Footprint) -> Iterable[tuple[str, str]]:
+    sizes = {
+        "at rest, resident": found.rest_rss,
+        "at rest, proportional share": found.rest_pss,
+        "highest under load (16 connections, answers up to 1 MiB)": found.load_peak,
+        f"growth over {found.growth_calls:,} calls": found.growth,
+        **{f"added at the peak by {what}": extra for what, extra in found.extra.items()},
+    }
+    return [(what, f"{size / MIB:.1f}") for what, size in sizes.items()]
+
+
+def _shown(value: float | None, shown: str) -> str:
+    return "-" if value is None else shown.format(value)
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    cells = [head, *rows]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
+    lines = [" | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
+    lines.insert(1, " | ".join("-" * max(width, 3) for width in widths))
+    return "\n".join(f"| {line} |" for line in lines)

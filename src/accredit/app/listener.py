@@ -1,0 +1,49 @@
+"""Opens the listening socket before anything else starts, so that a port that is taken is a clean error."""
+
+import errno
+import ipaddress
+import os
+import socket
+
+from accredit.errors import ConfigurationError
+from accredit.limits import LISTEN_BACKLOG
+
+
+def open_listener(host: str, port: int) -> socket.socket:
+    """A socket that listens on `host` (an address or a name; IPv4 is preferred). Raises `ConfigurationError`."""
+    host = host.removeprefix("[").removesuffix("]")
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (socket.gaierror, UnicodeError):
+        raise ConfigurationError(
+            f"can't listen on {host!a}: no address of that name", "correct gateway.host or --host"
+        ) from None
+    family, kind, protocol, _, address = min(found, key=lambda info: info[0] != socket.AF_INET)
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(LISTEN_BACKLOG)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise _refused(host, port, error) from None
+    return listener
+
+
+def address_of(listener: socket.socket) -> str:
+    """The `host:port` that a URL names it with."""
+    host, port = listener.getsockname()[:2]
+    return f"[{host}]:{port}" if ipaddress.ip_address(host).version == 6 else f"{host}:{port}"
+
+
+def _refused(host: str, port: int, error: OSError) -> ConfigurationError:
+    if error.errno == errno.EADDRINUSE:
+        what, remedy = "the port is taken", "stop what listens there, or choose another: --port 0 finds one"
+    elif error.errno == errno.EACCES:
+        what, remedy = "not permitted", "choose a port from 1024 on"
+    elif error.errno == errno.EADDRNOTAVAIL:
+        what, remedy = "not an address of this machine", "correct gateway.host or --host"
+    else:
+        what, remedy = os.strerror(error.errno or 0), "choose another gateway.host and gateway.port"
+    return ConfigurationError(f"can't listen on {ascii(host)[1:-1]} port {port}: {what}", remedy)

@@ -1,0 +1,106 @@
+"""Serves an application on a socket until a signal says stop. Runs an event loop.
+
+The first SIGTERM or SIGINT begins the end: nothing new is accepted, standing streams end, open calls have
+`GRACE_SECONDS`. In a process of its own a second signal ends it at once; in a worker, which hears what its whole
+process group or service hears as well as its parent, only the parent decides that.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from types import FrameType
+from typing import Any, Protocol
+
+import uvicorn
+
+from accredit.app.edge import EdgeProtocol
+from accredit.limits import CLIENT_IDLE_SECONDS, GRACE_SECONDS, LISTEN_BACKLOG
+
+
+class Application(Protocol):
+    """An ASGI application that can be told that the end begins."""
+
+    def __call__(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
+        """Serves one ASGI scope."""
+        ...
+
+    def drain(self) -> None:
+        """Ends the streams that would stand for ever, and lets calls finish."""
+        ...
+
+
+def serve(
+    app: Application,
+    listener: socket.socket,
+    *,
+    tls: ssl.SSLContext | None = None,
+    lifeline: int | None = None,
+    announce: Callable[[], None] | None = None,
+) -> int:
+    """Serves `app` until told to stop; returns the process's exit code.
+
+    `announce` is called once connections are accepted. `lifeline` makes this a worker: a file descriptor whose end
+    of file means that the parent says stop, or is gone.
+    """
+    server = _Server(_config(app, tls), app, lifeline, announce)
+    try:
+        server.run([listener])
+    except SystemExit:
+        return 1  # the application could not start, and has said why in the log
+    return 0
+
+
+def _config(app: Application, tls: ssl.SSLContext | None) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        loop="uvloop",
+        http=EdgeProtocol,
+        ws="none",
+        interface="asgi3",
+        lifespan="on",
+        workers=1,
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        backlog=LISTEN_BACKLOG,
+        timeout_keep_alive=CLIENT_IDLE_SECONDS,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        ssl_context_factory=None if tls is None else lambda _config, _default: tls,
+    )
+
+
+class _Server(uvicorn.Server):
+    def __init__(
+        self, config: uvicorn.Config, app: Application, lifeline: int | None, announce: Callable[[], None] | None
+    ) -> None:
+        super().__init__(config)
+        self._app = app
+        self._lifeline = lifeline
+        self._announce = announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._lifeline is not None:
+            asyncio.get_running_loop().add_reader(self._lifeline, self._let_go, self._lifeline)
+        if self._announce is not None:
+            self._announce()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._app.drain()
+        await super().shutdown(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal came. uvicorn's own would end the process by that signal after a stop that went well."""
+        if self.should_exit and self._lifeline is None:
+            signal.signal(sig, signal.SIG_DFL)
+            os.kill(os.getpid(), sig)
+        self.should_exit = True
+
+    def _let_go(self, lifeline: int) -> None:
+        asyncio.get_running_loop().remove_reader(lifeline)
+        self.should_exit = True

@@ -1,0 +1,63 @@
+"""The commands. `main` is the entry point; each command is one small module that is registered below.
+
+Modules of commands import only what `--help` needs; what a command runs is imported when it runs, since the data
+plane and the schema take longer to load than all of the help.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+from typer.main import get_command
+
+from accredit import __version__
+from accredit.cli.config import config_app
+from accredit.cli.dashes import CommandAfterDashes
+from accredit.cli.demo import demo
+from accredit.cli.serve import serve
+from accredit.cli.wrap import wrap
+from accredit.errors import ConfigurationError
+
+app = typer.Typer(
+    name="accredit",
+    help="The trust layer of the Model Context Protocol: a gateway that lets no malformed frame through.",
+    epilog="Example:  accredit serve http://127.0.0.1:9000/mcp",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(demo)
+app.command(cls=CommandAfterDashes)(serve)
+app.command(cls=CommandAfterDashes)(wrap)
+app.add_typer(config_app, name="config")
+
+
+def main() -> int:
+    """Runs the command line; returns the exit code. Errors are two lines on stderr: what, and what to do."""
+    try:
+        code = get_command(app)(sys.argv[1:], prog_name="accredit", standalone_mode=False)
+    except ConfigurationError as error:
+        return _fail(error.what, error.remedy)
+    except typer.TyperException as error:
+        return _fail(error.format_message(), "`accredit --help` lists the commands, COMMAND --help shows examples")
+    except typer.Abort:
+        return 1
+    return code if isinstance(code, int) else 0
+
+
+def _fail(what: str, remedy: str) -> int:
+    typer.echo(f"error: {what}\nhelp: {remedy}", err=True)
+    return 2
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"accredit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _accredit(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None: ...

@@ -1,0 +1,19 @@
+"""The arguments that stand for keys of the configuration. No I/O."""
+
+from accredit.config import Origin, Values
+from accredit.errors import ConfigurationError
+
+
+def values_of(url: str | None, command: list[str] | None, host: str | None, port: int | None) -> Values:
+    """What the command line says, by key. Raises `ConfigurationError`."""
+    if url is not None and command is not None:
+        raise ConfigurationError(
+            "a URL and a command are given", "keep the one that names your server; options go before --"
+        )
+    given = {
+        ("upstream", "url"): ("URL", url),
+        ("upstream", "command"): ("-- COMMAND", command),
+        ("gateway", "host"): ("--host", host),
+        ("gateway", "port"): ("--port", port),
+    }
+    return {key: (Origin("command line", option), value) for key, (option, value) in given.items() if value is not None}

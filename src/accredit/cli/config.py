@@ -1,0 +1,91 @@
+"""`accredit config check|show|schema`: what the configuration is, without starting anything."""
+
+# ruff: noqa: PLC0415 - the schema is loaded when it is asked for: `accredit --help` is quick without it
+
+import json
+import os
+
+import typer
+
+from accredit.cli.dashes import CommandAfterDashes, command_of
+from accredit.cli.options import ConfigOption, HostOption, JsonOption, PortOption, UrlArgument
+from accredit.errors import ConfigurationError
+
+config_app = typer.Typer(help="Checks and prints the configuration.")
+
+
+@config_app.command()
+def check(config: ConfigOption = None) -> None:
+    """Validates the configuration and what it names on this machine; starts nothing.
+
+    Example:
+
+    accredit config check --config accredit.toml
+    """
+    from accredit.config import build_settings, check_exposure, load, tls_context
+
+    loaded = load(config, os.environ, {})
+    if loaded.file is None:
+        raise ConfigurationError(
+            "no configuration: there is no accredit.toml here", "name a file with --config or ACCREDIT_CONFIG"
+        )
+    typer.echo(f"ok: {loaded.file} is valid")
+    upstream = loaded.config.upstream
+    if upstream.url or upstream.command:
+        build_settings(loaded, os.environ)
+        typer.echo(f"ok: the upstream is a {'URL' if upstream.url else 'command'}")
+    else:
+        typer.echo("ok: it names no upstream, so `accredit serve` needs a URL or a command")
+    typer.echo("ok: TLS is on" if tls_context(loaded.config.gateway) else "ok: TLS is off")
+    try:
+        check_exposure(loaded.config.gateway)
+    except ConfigurationError as error:
+        typer.echo(f"note: {error.what}; `accredit serve` needs --insecure")
+
+
+@config_app.command(cls=CommandAfterDashes)
+def show(
+    ctx: typer.Context,
+    url: UrlArgument = None,
+    config: ConfigOption = None,
+    host: HostOption = None,
+    port: PortOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Prints the values that `accredit serve` would use with the same arguments, and their origin.
+
+    Secrets are masked.
+
+    Examples:
+
+    accredit config show
+
+    accredit config show --json --port 9000 -- python server.py
+    """
+    from accredit.cli.command_line import values_of
+    from accredit.config import load, shown
+
+    rows = shown(load(config, os.environ, values_of(url, command_of(ctx), host, port)))
+    if as_json:
+        tables: dict[str, dict[str, object]] = {}
+        for row in rows:
+            told = {"value": row.value, "origin": row.origin, "source": row.source}
+            tables.setdefault(row.section, {})[row.key] = told
+        typer.echo(json.dumps(tables, indent=2))
+        return
+    for row in rows:
+        source = f" {row.source}" if row.source else ""
+        typer.echo(f"{row.section}.{row.key} = {json.dumps(row.value)}  # {row.origin}{source}")
+
+
+@config_app.command()
+def schema() -> None:
+    """Prints the JSON Schema of accredit.toml, for editors and other tools.
+
+    Example:
+
+    accredit config schema > accredit.schema.json
+    """
+    from accredit.config import Config
+
+    typer.echo(json.dumps(Config.model_json_schema(), indent=2))

@@ -1,0 +1,25 @@
+"""Options that several commands take, and what they mean for the configuration. No I/O."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="The configuration; else $ACCREDIT_CONFIG, else ./accredit.toml."),
+]
+LogLevelOption = Annotated[
+    Literal["debug", "info", "warning", "error"], typer.Option("--log-level", help="The least that is logged.")
+]
+LogFormatOption = Annotated[
+    Literal["json", "text"], typer.Option("--log-format", help="JSON for programs, text for people.")
+]
+UrlArgument = Annotated[
+    str | None, typer.Argument(metavar="URL", help="The MCP server, in place of the configured one.")
+]
+HostOption = Annotated[str | None, typer.Option("--host", metavar="H", help="In place of gateway.host.")]
+PortOption = Annotated[
+    int | None, typer.Option("--port", metavar="P", help="In place of gateway.port; 0 picks a free one.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -1,0 +1,83 @@
+"""What `serve` and `wrap` run: from a configuration to a running gateway.
+
+Reads the environment, opens the listening socket and runs until told to stop. Everything that can be wrong is
+looked at before anything is started.
+"""
+
+import contextlib
+import logging
+import os
+
+import typer
+import uvloop
+
+from accredit import __version__
+from accredit.app import address_of, open_listener, run_workers, serve
+from accredit.config import Loaded, build_settings, check_exposure, tls_context
+from accredit.errors import ConfigurationError
+from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
+from accredit.gateway.logs import LogFormat, LogLevel, configure_logs, log_event
+from accredit.gateway.stdio.wrap import run
+
+_logger = logging.getLogger("accredit.app")
+
+
+def run_server(loaded: Loaded, *, workers: int, insecure: bool, log_level: LogLevel, log_format: LogFormat) -> int:
+    """`accredit serve`, until a signal ends it; returns the exit code. Raises `ConfigurationError`."""
+    gateway = loaded.config.gateway
+    settings = build_settings(loaded, os.environ, workers=workers)
+    tls = tls_context(gateway)
+    if not insecure:
+        check_exposure(gateway)
+    listener = open_listener(gateway.host, gateway.port)
+    endpoint = f"{'https' if tls else 'http'}://{address_of(listener)}{gateway.path}"
+    configure_logs(log_level, log_format)
+    _tell_what_runs(loaded, settings)
+
+    def announce() -> None:
+        _say(f"listening on {endpoint}")
+
+    if workers == 1:
+        return serve(create_app(settings), listener, tls=tls, announce=announce)
+
+    def serve_as_worker(lifeline: int, first: bool) -> int:
+        app = create_app(settings)
+        return serve(app, listener, tls=tls, lifeline=lifeline, announce=announce if first else None)
+
+    return run_workers(workers, listener, serve_as_worker)
+
+
+def run_wrap(loaded: Loaded, *, log_level: LogLevel, log_format: LogFormat) -> int:
+    """`accredit wrap`, until its input ends; returns the exit code. Raises `ConfigurationError`."""
+    settings = build_settings(loaded, os.environ)
+    if isinstance(settings.upstream, HttpUpstream):
+        raise ConfigurationError(
+            "wrap stands around a stdio server, and upstream.url names one behind HTTP",
+            "name a command after --, or use `accredit serve`",
+        )
+    configure_logs(log_level, log_format)
+    _tell_what_runs(loaded, settings)
+    return uvloop.run(run(settings))
+
+
+def _tell_what_runs(loaded: Loaded, settings: GatewaySettings) -> None:
+    if loaded.file is None:  # nobody should take a validating proxy for more than it is
+        _say(
+            "tokens, proofs and records are off (no accredit.toml; "
+            "`accredit init`, which comes with a later version, will write one)"
+        )
+    log_event(
+        _logger,
+        logging.INFO,
+        "the gateway starts",
+        version=__version__,
+        configuration=str(loaded.file) if loaded.file else None,
+        upstream="command" if isinstance(settings.upstream, StdioUpstream) else "url",
+        responses="enforce" if settings.enforce else "observe",
+    )
+
+
+def _say(line: str) -> None:
+    """One line to the person who started this, beside the log; a stderr that nobody reads stops nothing."""
+    with contextlib.suppress(OSError):
+        typer.echo(f"accredit: {line}", err=True)

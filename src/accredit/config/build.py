@@ -1,0 +1,106 @@
+"""From a configuration that is valid by itself to what the data plane is told. Reads the PATH for programs.
+
+In this order: exactly one of `url` and `command`; nothing that belongs to the other one; then the headers' values
+are taken from the environment, or the program is looked for. Every failure is a `ConfigurationError`.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from accredit.config.load import Loaded
+from accredit.config.problems import one_line
+from accredit.config.schema import FromEnvironment, Upstream, check_header_text
+from accredit.errors import ConfigurationError
+from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstream
+from accredit.gateway.stdio.child import find_program
+
+
+def build_settings(loaded: Loaded, environ: Mapping[str, str], *, workers: int = 1) -> GatewaySettings:
+    """The settings of one gateway. Raises `ConfigurationError` for what can't work on this machine."""
+    gateway = loaded.config.gateway
+    upstream = _upstream(loaded, environ)
+    if workers > 1 and isinstance(upstream, StdioUpstream):
+        raise ConfigurationError(
+            f"{workers} workers can't share an upstream that is a command: its sessions live in one process",
+            "leave out --workers, or run the server behind a URL",
+        )
+    return GatewaySettings(
+        upstream=upstream,
+        path=gateway.path,
+        allowed_origins=tuple(gateway.allowed_origins),
+        allowed_hosts=tuple(gateway.allowed_hosts),
+        passthrough=tuple(gateway.passthrough),
+        max_request_bytes=gateway.max_request_bytes,
+        max_response_bytes=gateway.max_response_bytes,
+        max_event_bytes=gateway.max_event_bytes,
+        upstream_timeout_seconds=gateway.upstream_timeout_seconds,
+        enforce=loaded.config.validation.responses == "enforce",
+        workers=workers,
+    )
+
+
+def _upstream(loaded: Loaded, environ: Mapping[str, str]) -> HttpUpstream | StdioUpstream:
+    upstream = loaded.config.upstream
+    if upstream.url and upstream.command:
+        raise ConfigurationError(
+            f"upstream.url ({loaded.origins['upstream', 'url'].name}) and upstream.command "
+            f"({loaded.origins['upstream', 'command'].name}) exclude each other",
+            "keep the one that names your server",
+        )
+    if upstream.url:
+        if upstream.env:
+            raise ConfigurationError("upstream.env is for a command, not for a url", "remove upstream.env")
+        return HttpUpstream(upstream.url, _headers(upstream, environ))
+    if upstream.command:
+        if upstream.headers:
+            raise ConfigurationError("upstream.headers is for a url, not for a command", "remove upstream.headers")
+        return _stdio(upstream.command, upstream.env, _folder(loaded))
+    raise ConfigurationError(
+        "no upstream: there is no MCP server to stand in front of",
+        "give a URL, or a command after --, or [upstream] url or command in accredit.toml",
+    )
+
+
+def _folder(loaded: Loaded) -> Path | None:
+    """The file's own folder, where the command comes from the file: the paths in it are relative to that."""
+    from_file = loaded.origins["upstream", "command"].kind == "file"
+    return loaded.file.parent if loaded.file and from_file else None
+
+
+def _stdio(command: list[str], env: Mapping[str, str], folder: Path | None) -> StdioUpstream:
+    program = command[0]
+    if folder and os.path.dirname(program):
+        program = str(folder / program)
+    upstream = StdioUpstream((program, *command[1:]), env, str(folder) if folder else None)
+    if find_program(upstream) is None:
+        raise ConfigurationError(
+            one_line(f"upstream command not found: {program}"),
+            "correct the path, or make the file executable"
+            if os.path.dirname(program)
+            else "install it, correct its name, or give its full path",
+        )
+    return upstream
+
+
+def _headers(upstream: Upstream, environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: _header(name, value, environ) for name, value in upstream.headers.items()}
+
+
+def _header(name: str, value: str | FromEnvironment, environ: Mapping[str, str]) -> str:
+    if isinstance(value, str):
+        return value
+    text = environ.get(value.env)
+    if text is None:
+        raise ConfigurationError(
+            f"upstream.headers.{name} is to come from the environment, which has no {value.env}",
+            f"set {value.env} before the start",
+        )
+    try:
+        check_header_text(text)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"upstream.headers.{name} can't be sent: the value of {value.env} {error}",
+            f"correct {value.env} in the environment",
+        ) from None
+    return text

@@ -1,0 +1,122 @@
+"""Finds the configuration and validates it. Reads one file; the environment and the command line are arguments.
+
+In this order; what comes later overrides:
+
+1. the file: `--config`, else `$ACCREDIT_CONFIG`, else `./accredit.toml` where it exists. It is validated by
+   itself and strictly: a broken file stops the start, even where something else would override that part;
+2. the environment, `ACCREDIT_<SECTION>__<KEY>`: text, or JSON where a key holds several values;
+3. the command line. A URL or a command given there replaces the whole of `[upstream]`: headers with a secret
+   that are meant for one server must not reach another.
+"""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from pydantic import ValidationError
+
+from accredit.config.problems import PREFIX, check_environment_name, one_line, problem
+from accredit.config.schema import FILES, Config
+from accredit.errors import ConfigurationError
+
+DEFAULT_FILE = "accredit.toml"
+
+Key = tuple[str, str]
+"""A section, and a key of it."""
+
+
+class Origin(NamedTuple):
+    """Where a value came from: the kind of source, and the file's path, the variable or the option."""
+
+    kind: Literal["file", "environment", "command line"]
+    name: str
+
+
+Values = Mapping[Key, tuple[Origin, object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A configuration that is valid by itself, and where it came from. A key without an origin has its default."""
+
+    config: Config
+    file: Path | None
+    origins: Mapping[Key, Origin]
+
+
+def load(file: Path | None, environ: Mapping[str, str], command_line: Values) -> Loaded:
+    """Reads and joins the three sources. Raises `ConfigurationError`."""
+    file = _find(file, environ)
+    from_file: Values = _read(file) if file else {}
+    from_environment: Values = _from_environment(environ)
+    if any(section == "upstream" for section, _ in command_line):
+        from_file = {key: found for key, found in from_file.items() if key[0] != "upstream"}
+        from_environment = {key: found for key, found in from_environment.items() if key[0] != "upstream"}
+    joined = {**from_file, **from_environment, **command_line}
+    origins = {key: origin for key, (origin, _) in joined.items()}
+    tables: dict[str, dict[str, object]] = {}
+    for (section, key), (_, value) in joined.items():
+        tables.setdefault(section, {})[key] = value
+    try:
+        config = Config.model_validate(tables)
+    except ValidationError as error:
+        raise problem(error, lambda section, key: origins[section, key].name) from None
+    return Loaded(config, file, origins)
+
+
+def _find(file: Path | None, environ: Mapping[str, str]) -> Path | None:
+    if file is None and environ.get("ACCREDIT_CONFIG"):
+        file = Path(environ["ACCREDIT_CONFIG"])
+    if file is None and (Path(DEFAULT_FILE).exists() or Path(DEFAULT_FILE).is_symlink()):
+        file = Path(DEFAULT_FILE)
+    return file.absolute() if file else None
+
+
+def _read(file: Path) -> Values:
+    shown = one_line(str(file))
+    try:
+        tables: dict[str, dict[str, object]] = tomllib.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigurationError(
+            f"can't read {shown}: {error.strerror}", "name a readable file with --config or ACCREDIT_CONFIG"
+        ) from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        detail = "not UTF-8" if isinstance(error, UnicodeDecodeError) else one_line(str(error))
+        raise ConfigurationError(f"{shown} is not TOML: {detail}", "correct that place in the file") from None
+    try:
+        Config.model_validate(tables, strict=True)
+    except ValidationError as error:
+        raise problem(error, lambda _section, _key: shown) from None
+    return {
+        (section, key): (Origin("file", shown), _anchored((section, key), value, file.parent))
+        for section, table in tables.items()
+        for key, value in table.items()
+    }
+
+
+def _anchored(key: Key, value: object, folder: Path) -> object:
+    """Relative paths in a file are relative to the file's own folder."""
+    if key in FILES:
+        return str(folder / str(value))
+    return value
+
+
+def _from_environment(environ: Mapping[str, str]) -> Values:
+    """Variables without a double underscore are not ours to judge: Kubernetes, for one, makes up such names."""
+    return {
+        check_environment_name(name): (Origin("environment", name), _several(text))
+        for name, text in environ.items()
+        if name.startswith(PREFIX) and "__" in name
+    }
+
+
+def _several(text: str) -> object:
+    if text[:1] not in ("[", "{"):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text  # an IPv6 address in brackets; where a list is wanted, the schema says so

@@ -1,0 +1,39 @@
+"""The effective configuration, value by value with its origin, and without its secrets. No I/O."""
+
+from dataclasses import dataclass
+from typing import cast
+
+from accredit.config.load import Loaded
+from accredit.config.schema import SECRETS, FromEnvironment
+
+MASK = "***"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One key: its value as JSON data, and the kind and the name of the source that set it."""
+
+    section: str
+    key: str
+    value: object
+    origin: str
+    source: str | None
+
+
+def shown(loaded: Loaded) -> list[Shown]:
+    """Every key, in the order of the schema."""
+    rows: list[Shown] = []
+    for section, table in loaded.config:
+        for key, value in table:
+            kind, name = loaded.origins.get((section, key), ("default", None))
+            rows.append(Shown(section, key, _masked(section, key, value), kind, name))
+    return rows
+
+
+def _masked(section: str, key: str, value: object) -> object:
+    if (section, key) in SECRETS:
+        table = cast("dict[str, object]", value)
+        return {name: {"env": text.env} if isinstance(text, FromEnvironment) else MASK for name, text in table.items()}
+    if (section, key) == ("upstream", "url") and isinstance(value, str) and "?" in value:
+        return f"{value.partition('?')[0]}?{MASK}"  # some servers take their key there
+    return value

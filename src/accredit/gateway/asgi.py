@@ -1,0 +1,125 @@
+"""The gateway as one ASGI application: which path goes where, and its life.
+
+It may be mounted in another application. What it needs (connections, children) it makes at first use and gives
+back at the end of its lifespan.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from accredit.errors import AccreditError
+from accredit.gateway.backend import Backend
+from accredit.gateway.endpoint import Endpoint
+from accredit.gateway.http import JSON, ClientGone, Exchange, Receive, Scope, Send
+from accredit.gateway.http_relay import HttpRelay
+from accredit.gateway.legacy_sse import MESSAGES_PATH, SSE_PATH, LegacySse
+from accredit.gateway.passthrough import forward, named, refuse
+from accredit.gateway.replies import refusal
+from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstream
+from accredit.gateway.stdio.backend import StdioBackend
+from accredit.gateway.tally import Tally
+from accredit.gateway.trace import set_current
+from accredit.jsonrpc.encode import to_json
+
+
+def create_app(upstream: GatewaySettings | str | Sequence[str]) -> "Gateway":
+    """An ASGI application in front of one upstream.
+
+    `upstream` is a URL, a command (a list of strings), or complete settings.
+    """
+    if isinstance(upstream, GatewaySettings):
+        return Gateway(upstream)
+    if isinstance(upstream, str):
+        return Gateway(GatewaySettings(HttpUpstream(upstream)))
+    return Gateway(GatewaySettings(StdioUpstream(tuple(upstream))))
+
+
+class Gateway:
+    """The application. `drain` is for the server that runs it: it ends streams that would stand for ever."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self._settings = settings
+        self._tally = Tally()
+        self._backend: Backend
+        self._http: HttpRelay | None = None
+        if isinstance(settings.upstream, HttpUpstream):
+            self._backend = self._http = HttpRelay(settings, settings.upstream, self._tally)
+            self._sse = LegacySse(settings, settings.upstream.url, self._http, self._tally)
+        else:
+            self._backend = StdioBackend(settings, settings.upstream, self._tally)
+        self._endpoint = Endpoint(settings, self._backend)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one ASGI scope."""
+        if scope["type"] == "http":
+            await self._serve(scope, Exchange(scope, receive, send))
+        elif scope["type"] == "lifespan":
+            await self._live(receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1000})
+
+    def drain(self) -> None:
+        """The process is about to stop: ends standing streams, lets calls finish."""
+        self._backend.drain()
+
+    async def aclose(self) -> None:
+        """Gives everything back."""
+        await self._backend.aclose()
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await send({"type": "lifespan.startup.complete"})
+            elif message["type"] == "lifespan.shutdown":
+                await self.aclose()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def _serve(self, scope: Scope, exchange: Exchange) -> None:
+        set_current(None)
+        try:
+            await self._route(scope, exchange)
+        except ClientGone:
+            pass
+        except AccreditError as error:
+            self._tally.refused(error)
+            if not exchange.started:  # else nothing more can be said: the server closes the connection
+                told = refusal(error)
+                allow = [(b"allow", b"GET, POST, DELETE")] if told.status == 405 else []
+                await exchange.reply(told.status, told.frame(), [JSON, *allow])
+
+    async def _route(self, scope: Scope, exchange: Exchange) -> None:
+        root: str = scope.get("root_path", "")
+        path = exchange.path.removeprefix(root)
+        if path == self._settings.path:
+            await self._endpoint.serve(exchange)
+        elif path == "/healthz":
+            await exchange.reply(200, to_json({"status": "ok"}), [JSON])
+        elif path == "/readyz":
+            await self._ready(exchange)
+        else:
+            self._endpoint.check_source(exchange)
+            await self._elsewhere(scope, exchange, path, root)
+
+    async def _ready(self, exchange: Exchange) -> None:
+        up = await self._backend.ready()
+        told: dict[str, Any] = {"status": "ready" if up else "unavailable", "upstream": up}
+        told["refused"] = dict(self._tally.counts)
+        await exchange.reply(200 if up else 503, to_json(told), [JSON])
+
+    async def _elsewhere(self, scope: Scope, exchange: Exchange, path: str, root: str) -> None:
+        if self._http is None:
+            raise refuse(path)
+        if path == SSE_PATH and exchange.method == "GET":
+            await self._sse.stream(exchange, root)
+        elif path == MESSAGES_PATH and exchange.method == "POST":
+            await self._sse.message(exchange)
+        elif named(path, self._settings.passthrough):
+            raw: bytes = scope.get("raw_path") or path.encode("utf-8")
+            target = raw.removeprefix(root.encode("utf-8"))
+            if exchange.query:
+                target += b"?" + exchange.query
+            await forward(exchange, target, self._http.client, self._settings)
+        else:
+            raise refuse(path)

@@ -1,0 +1,75 @@
+"""The MCP endpoint: a ladder of checks, then the backend. First failure wins; each becomes a clean reply.
+
+1. `Host` and `Origin` are allowed (DNS rebinding): 403.
+2. The method is one that MCP uses: 405.
+3. A POST is JSON (415), within bounds (413), and one valid message, or a batch where the session's revision
+   allows one (400).
+4. Modern era: the headers agree with the body (400, -32020; missing metadata -32602).
+
+What it does not check: whether the upstream knows the version, the session or the method; that is its business.
+"""
+
+from accredit.errors import RequestError
+from accredit.gateway.backend import Backend
+from accredit.gateway.headers import SESSION_HEADER, host_allowed, is_json, origin_allowed
+from accredit.gateway.http import Exchange
+from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.trace import set_current
+from accredit.jsonrpc.encode import INVALID_REQUEST
+from accredit.jsonrpc.era import DUPLICATED, VERSION_HEADER, check_agreement, era_of
+from accredit.jsonrpc.frames import Notification, Request
+from accredit.jsonrpc.methods import BATCH_REVISION, HEADERLESS_REVISION, Era
+from accredit.jsonrpc.requests import decode_request
+
+
+class Endpoint:
+    """Serves `[gateway] path`."""
+
+    def __init__(self, settings: GatewaySettings, backend: Backend) -> None:
+        self._settings = settings
+        self._backend = backend
+
+    async def serve(self, exchange: Exchange) -> None:
+        """Answers one HTTP request, or raises the `AccreditError` that becomes its answer."""
+        self.check_source(exchange)
+        match exchange.method:
+            case "POST":
+                await self._post(exchange)
+            case "GET":
+                await self._backend.get(exchange)
+            case "DELETE":
+                await self._backend.delete(exchange)
+            case _:
+                raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
+
+    def check_source(self, exchange: Exchange) -> None:
+        """Step 1. Raises `RequestError` (403)."""
+        headers = exchange.headers
+        host = headers.get(b"host")
+        if not host_allowed(host, self._settings.allowed_hosts):
+            raise RequestError(INVALID_REQUEST, "Forbidden: this Host is not allowed", status=403)
+        if not origin_allowed(headers.get(b"origin"), host, self._settings.allowed_origins):
+            raise RequestError(INVALID_REQUEST, "Forbidden: this Origin is not allowed", status=403)
+
+    async def _post(self, exchange: Exchange) -> None:
+        headers = exchange.headers
+        if not is_json(headers.get(b"content-type")):
+            raise RequestError(INVALID_REQUEST, "Content-Type must be application/json", status=415)
+        session = headers.get(SESSION_HEADER)
+        if session is not None and DUPLICATED in session:
+            raise RequestError(INVALID_REQUEST, "Invalid Request: Mcp-Session-Id occurs twice")
+        text = await exchange.body(self._settings.max_request_bytes)
+        message = decode_request(text, batch_allowed=self._revision(exchange) == BATCH_REVISION)
+        set_current(message)
+        era = era_of(message, headers)
+        if era is Era.MODERN and isinstance(message, Request | Notification):
+            check_agreement(message, headers)
+        await self._backend.post(exchange, message, era)
+
+    def _revision(self, exchange: Exchange) -> str:
+        named = exchange.headers.get(VERSION_HEADER)
+        if named is not None:
+            return named.decode("latin-1")
+        session = exchange.headers.get(SESSION_HEADER)
+        known = self._backend.revision(session.decode("latin-1")) if session is not None else None
+        return known or HEADERLESS_REVISION

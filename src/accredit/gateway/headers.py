@@ -1,0 +1,94 @@
+"""HTTP headers at the gateway: which pass, and which hosts and origins may ask. No I/O.
+
+Source: RFC 9110 section 7.6.1 (hop-by-hop), 2025-11-25 and 2026-07-28 basic/transports ("Security").
+"""
+
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from accredit.jsonrpc.era import DUPLICATED
+
+RawHeaders = list[tuple[bytes, bytes]]
+"""Header fields in their order, names in lower case (as ASGI gives them)."""
+
+SESSION_HEADER = b"mcp-session-id"
+
+_HOP_BY_HOP = frozenset(
+    {
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+# The gateway writes these itself, or they are a client's word about addresses, which nobody should trust.
+_NOT_FORWARDED = frozenset({b"accept-encoding", b"content-length", b"expect", b"forwarded", b"host", b"x-real-ip"})
+_LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
+
+
+def fold(raw: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Values by name; those of a repeated header are joined by `DUPLICATED`, which equals no value."""
+    folded: dict[bytes, bytes] = {}
+    for name, value in raw:
+        folded[name] = value if name not in folded else folded[name] + DUPLICATED + value
+    return folded
+
+
+def _hops(raw: Iterable[tuple[bytes, bytes]]) -> frozenset[bytes]:
+    named = [value for name, value in raw if name == b"connection"]
+    if not named:
+        return _HOP_BY_HOP
+    return _HOP_BY_HOP | {token.strip().lower() for value in named for token in value.split(b",")}
+
+
+def to_upstream(raw: RawHeaders) -> RawHeaders:
+    """A client's end-to-end headers."""
+    drop = _hops(raw) | _NOT_FORWARDED
+    return [pair for pair in raw if pair[0] not in drop and not pair[0].startswith(b"x-forwarded-")]
+
+
+def to_client(raw: RawHeaders, *, without: frozenset[bytes] = frozenset()) -> RawHeaders:
+    """An upstream's end-to-end headers, without `Content-Length`, which is written anew, and `without`."""
+    drop = _hops(raw) | without | {b"content-length"}
+    return [pair for pair in raw if pair[0] not in drop]
+
+
+def host_allowed(host: bytes | None, allowed: tuple[str, ...]) -> bool:
+    """Whether a `Host` header names this gateway: a rebound DNS name does not. The port does not matter."""
+    if host is None or DUPLICATED in host:
+        return False
+    name = host.decode("latin-1").lower()
+    bare = name if name.endswith("]") else name.rsplit(":", 1)[0]
+    return any(entry.lower() in (name, bare) for entry in allowed)
+
+
+def origin_allowed(origin: bytes | None, host: bytes | None, allowed: tuple[str, ...]) -> bool:
+    """Whether a page of this origin may ask: none (not a browser), a listed one, or the same on loopback."""
+    if origin is None:
+        return True
+    text = origin.decode("latin-1").lower()
+    if text in {entry.lower().rstrip("/") for entry in allowed}:
+        return True
+    try:
+        netloc = urlsplit(text).netloc
+    except ValueError:
+        return False
+    same = host is not None and netloc == host.decode("latin-1").lower()
+    return same and host_allowed(netloc.encode("latin-1"), tuple(_LOOPBACK_HOSTS))
+
+
+def media_type(value: bytes | None) -> bytes:
+    """The type of a `Content-Type` without its parameters, in lower case; empty where there is none, or two."""
+    if value is None or DUPLICATED in value:
+        return b""
+    return value.split(b";", 1)[0].strip().lower()
+
+
+def is_json(value: bytes | None) -> bool:
+    """Whether a `Content-Type` says JSON. A type that merely begins so is not JSON."""
+    return media_type(value) in (b"application/json", b"application/json-rpc")

@@ -1,0 +1,148 @@
+"""One HTTP request and the one answer to it, over ASGI. I/O through `receive` and `send` only."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from types import TracebackType
+from typing import Any
+
+from accredit.errors import AccreditError, RequestError
+from accredit.gateway.headers import RawHeaders, fold
+from accredit.jsonrpc.encode import INVALID_REQUEST
+from accredit.limits import CLIENT_STALL_SECONDS, DISCONNECT_WATCH_SECONDS, REQUEST_BODY_SECONDS
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+ASGIApplication = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+JSON = (b"content-type", b"application/json")
+EVENT_STREAM: RawHeaders = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+]
+
+
+_PIECE_BYTES = 262_144
+
+
+class ClientGone(AccreditError):
+    """The client closed its connection, or does not read any more; there is nobody to answer."""
+
+
+class Exchange:
+    """A client's HTTP request. `headers` are folded (`headers.fold`); `raw_headers` are as they came."""
+
+    __slots__ = ("_receive", "_send", "headers", "method", "path", "query", "raw_headers", "started")
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.query: bytes = scope["query_string"]
+        self.raw_headers: RawHeaders = list(scope["headers"])
+        self.headers = fold(self.raw_headers)
+        self.started = False
+
+    async def body(self, limit: int) -> bytes:
+        """The whole body. Raises `RequestError` (413) as soon as it is known to pass `limit` bytes."""
+        declared = self.headers.get(b"content-length", b"")
+        if declared.isdigit() and int(declared) > limit:
+            raise _too_large(limit)
+        chunk, more = await self._piece()
+        if not more and len(chunk) <= limit:
+            return chunk
+        chunks = [chunk]
+        size = len(chunk)
+        try:
+            async with asyncio.timeout(REQUEST_BODY_SECONDS):
+                while more and size <= limit:
+                    chunk, more = await self._piece()
+                    size += len(chunk)
+                    chunks.append(chunk)
+        except TimeoutError:
+            raise RequestError(INVALID_REQUEST, "The request did not come in time", status=408) from None
+        if size > limit:
+            raise _too_large(limit)
+        return b"".join(chunks)
+
+    async def _piece(self) -> tuple[bytes, bool]:
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        return message.get("body", b""), message.get("more_body", False)
+
+    async def reply(self, status: int, body: bytes = b"", headers: RawHeaders | None = None) -> None:
+        """Sends a whole answer. `headers` without `Content-Length`."""
+        length = [] if status == 204 else [(b"content-length", b"%d" % len(body))]
+        await self.start(status, [*(headers or []), *length])
+        if len(body) > _PIECE_BYTES:
+            for start in range(0, len(body), _PIECE_BYTES):
+                await self.write(body[start : start + _PIECE_BYTES])
+            body = b""
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def start(self, status: int, headers: RawHeaders) -> None:
+        """Sends the head of an answer whose body follows in pieces."""
+        self.started = True
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def write(self, chunk: bytes) -> None:
+        """Sends a piece, and waits while the client is slow to read, but not for ever. Raises `ClientGone`."""
+        try:
+            async with asyncio.timeout(CLIENT_STALL_SECONDS):
+                await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+        except TimeoutError:
+            raise ClientGone from None
+
+    async def end(self) -> None:
+        """Ends an answer that was begun with `start`."""
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def gone(self) -> None:
+        """Returns when the client has closed its connection. The body must have been read."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+
+class WhileConnected:
+    """Within this context, a client that goes away cancels the work: it raises `ClientGone` there.
+
+    The watch begins only after a moment: most calls are over by then, and need none.
+    """
+
+    __slots__ = ("_exchange", "_gone", "_task", "_timer", "_watcher")
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._gone = False
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task(loop)
+        self._timer = loop.call_later(DISCONNECT_WATCH_SECONDS, self._watch, loop)
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._watcher = loop.create_task(self._wait())
+
+    async def _wait(self) -> None:
+        await self._exchange.gone()
+        self._gone = True
+        if self._task is not None:
+            self._task.cancel()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._timer.cancel()
+        if self._watcher is not None:
+            self._watcher.cancel()
+        # A cancellation that came from elsewhere as well (the process is stopping) goes on.
+        if self._gone and self._task is not None and self._task.uncancel() == 0 and kind is asyncio.CancelledError:
+            raise ClientGone from None
+
+
+def _too_large(limit: int) -> RequestError:
+    return RequestError(INVALID_REQUEST, f"Invalid Request: the body is larger than {limit} bytes", status=413)

@@ -1,0 +1,276 @@
+"""The relay to a server behind streamable HTTP, both eras: forward, judge what comes back, forward that.
+
+How an answer to a POST is judged (validation brief, "When an answer is judged"):
+
+1. A status of 400 and above passes with its body; one that claims to be JSON and is no JSON-RPC error of this
+   exchange is replaced, with the same status, and `WWW-Authenticate` stays.
+2. A redirect is neither followed nor passed on, and no other status below 200 or above 299 means anything here.
+3. A notification or a response is answered without a body.
+4. A request is answered with JSON, one frame, or with an event stream, each event a frame.
+
+A refused answer takes all its headers with it; a session that it announced is ended upstream.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from functools import partial
+
+from accredit.errors import AccreditError, AnswerError, FrameError, UpstreamError
+from accredit.gateway.headers import SESSION_HEADER, RawHeaders, is_json, media_type, to_client, to_upstream
+from accredit.gateway.http import JSON, Exchange, WhileConnected
+from accredit.gateway.own_calls import own_call, whole_response
+from accredit.gateway.param_schemas import ParamSchemas
+from accredit.gateway.replies import refusal
+from accredit.gateway.sessions import Sessions
+from accredit.gateway.settings import GatewaySettings, HttpUpstream
+from accredit.gateway.sse_relay import EventRelay
+from accredit.gateway.standing import Standing
+from accredit.gateway.tally import Tally
+from accredit.gateway.upstream.client import Answer, UpstreamClient
+from accredit.gateway.upstream.encoding import accepted_codings, decode_body
+from accredit.jsonrpc.frames import Failure, Frame, Request, Success, decode_frame
+from accredit.jsonrpc.methods import Era
+from accredit.jsonrpc.objects import members
+from accredit.jsonrpc.requests import Batch
+from accredit.jsonrpc.responses import Expected
+from accredit.jsonrpc.scalars import as_string
+
+_STANDING = "subscriptions/listen"
+_LEARNED_FROM = frozenset({"initialize", "tools/list"})
+
+
+class HttpRelay:
+    """The backend for an `HttpUpstream`."""
+
+    def __init__(self, settings: GatewaySettings, upstream: HttpUpstream, tally: Tally) -> None:
+        self._settings = settings
+        self._tally = tally
+        self.client = UpstreamClient(upstream.url, headers=upstream.headers, timeout=settings.upstream_timeout_seconds)
+        self._sessions = Sessions()
+        self._schemas = ParamSchemas(eager=False)
+        self.standing = Standing()
+        self._chores: set[asyncio.Task[None]] = set()
+
+    async def post(self, exchange: Exchange, message: Frame | Batch, era: Era) -> None:
+        """Forwards a message and judges its answer."""
+        frames = message.frames if isinstance(message, Batch) else (message,)
+        requests = [frame for frame in frames if isinstance(frame, Request)]
+        expected = Expected(era, requests, batch=isinstance(message, Batch))
+        async with WhileConnected(exchange):
+            if era is Era.MODERN and isinstance(message, Request) and message.method == "tools/call":
+                await self._schemas.check(message, exchange.headers, partial(self._ask, exchange))
+            answer = await self._send(exchange, message.text)
+            try:
+                await self._answer(exchange, answer, expected, requests)
+            except (AnswerError, UpstreamError):
+                self._disown(exchange, answer, requests)
+                raise
+            finally:
+                answer.close()
+
+    async def get(self, exchange: Exchange) -> None:
+        """Forwards the opening of a standing stream, or its resumption."""
+        async with WhileConnected(exchange):
+            answer = await self._send(exchange, b"")
+            try:
+                if answer.status >= 400:
+                    await self._error(exchange, answer, Expected(Era.LEGACY), [])
+                    return
+                if answer.status != 200 or not _is_stream(answer):
+                    raise AnswerError("neither an event stream nor an error in answer to GET")
+                expected = Expected(Era.LEGACY, resumed=b"last-event-id" in exchange.headers)
+                await self._stream(exchange, answer, expected, [])
+            finally:
+                answer.close()
+
+    async def delete(self, exchange: Exchange) -> None:
+        """Forwards the end of a session."""
+        session = exchange.headers.get(SESSION_HEADER)
+        if session is not None:
+            self._sessions.forget(session.decode("latin-1"))
+        answer = await self._send(exchange, b"")
+        try:
+            if answer.status >= 400:
+                await self._error(exchange, answer, Expected(Era.LEGACY), [])
+            elif not 200 <= answer.status < 300:
+                raise AnswerError(f"status {answer.status}")
+            else:
+                await exchange.reply(answer.status)
+        finally:
+            answer.close()
+
+    def revision(self, session_id: str | None) -> str | None:
+        """The revision that a session negotiated through this process."""
+        return self._sessions.revision(session_id)
+
+    async def ready(self) -> bool:
+        """Whether the upstream accepts connections."""
+        return await self.client.reachable()
+
+    def drain(self) -> None:
+        """Ends standing streams; calls go on."""
+        self.standing.drain()
+
+    async def aclose(self) -> None:
+        """Closes what is idle and ends what is left to do."""
+        for chore in self._chores:
+            chore.cancel()
+        await asyncio.gather(*self._chores, return_exceptions=True)
+        await self.client.close()
+
+    async def _send(self, exchange: Exchange, body: bytes) -> Answer:
+        headers = to_upstream(exchange.raw_headers)
+        headers.append((b"accept-encoding", accepted_codings(exchange.headers.get(b"accept-encoding"))))
+        return await self.client.send(exchange.method, headers, body)
+
+    async def _answer(self, exchange: Exchange, answer: Answer, expected: Expected, requests: list[Request]) -> None:
+        if answer.status >= 400:
+            await self._error(exchange, answer, expected, requests)
+        elif expected.waiting and 200 <= answer.status < 300 and _is_stream(answer):
+            await self._stream(exchange, answer, expected, requests)
+        else:
+            await self._whole(exchange, answer, expected, requests)
+
+    async def _whole(self, exchange: Exchange, answer: Answer, expected: Expected, requests: list[Request]) -> None:
+        """Rules 2 to 4 for an answer with one body."""
+        problem = _head_problem(answer, expected)
+        if problem is not None and self._settings.enforce:
+            raise problem
+        raw = await self._read(answer)
+        text, headers = raw, to_client(answer.headers)
+        try:
+            if problem is not None:
+                raise problem
+            plain = decode_body(raw, answer.header(b"content-encoding"), self._settings.max_response_bytes)
+            judged = expected.body(plain) if expected.waiting else _nothing(plain)
+            self._learn_body(answer, requests, judged)
+            if judged is not plain:
+                text, headers = judged, to_client(answer.headers, without=frozenset({b"content-encoding"}))
+        except AnswerError as error:
+            self._observe(error)
+        await exchange.reply(answer.status, text, headers)
+
+    async def _error(self, exchange: Exchange, answer: Answer, expected: Expected, requests: list[Request]) -> None:
+        """Rule 1."""
+        raw, headers = b"", to_client(answer.headers)
+        try:
+            raw = await self._read(answer)
+            if raw and is_json(answer.header(b"content-type")):
+                limit = self._settings.max_response_bytes
+                _check_error(decode_body(raw, answer.header(b"content-encoding"), limit), expected)
+        except AnswerError as error:
+            if self._settings.enforce or error.bound:
+                self._tally.refused(error)
+                self._disown(exchange, answer, requests)
+                raw = refusal(error).frame()
+                headers = [JSON, *(pair for pair in headers if pair[0] == b"www-authenticate")]
+            else:
+                self._tally.refused(error, observed=True)
+        await exchange.reply(answer.status, raw, headers)
+
+    async def _stream(self, exchange: Exchange, answer: Answer, expected: Expected, requests: list[Request]) -> None:
+        """Rule 4 for a stream, and the standing streams."""
+        stands = not requests or any(request.method == _STANDING for request in requests)
+        relay = EventRelay(
+            exchange,
+            answer,
+            expected,
+            settings=self._settings,
+            tally=self._tally,
+            learn=self._learner(answer, requests),
+            idle_seconds=None if stands else self._settings.upstream_timeout_seconds,
+            hold=any(request.method == "initialize" for request in requests),
+        )
+        await (self.standing.run(relay) if stands else relay.run())
+
+    async def _read(self, answer: Answer) -> bytes:
+        limit, timeout = self._settings.max_response_bytes, self._settings.upstream_timeout_seconds
+        return await answer.read(limit, timeout=timeout)
+
+    def _observe(self, error: AnswerError) -> None:
+        """Observe mode lets a bad answer pass, noted; enforce mode does not, nor does either past a bound."""
+        if self._settings.enforce or error.bound:
+            raise error
+        self._tally.refused(error, observed=True)
+
+    def _learn_body(self, answer: Answer, requests: list[Request], text: bytes) -> None:
+        if any(request.method in _LEARNED_FROM for request in requests):
+            learn = self._learner(answer, requests)
+            with contextlib.suppress(FrameError):
+                learn(decode_frame(text))
+
+    def _learner(self, answer: Answer, requests: list[Request]) -> Callable[[Frame], None]:
+        methods = {request.id: request.method for request in requests}
+
+        def learn(frame: Frame) -> None:
+            method = methods.get(frame.id) if isinstance(frame, Success) else None
+            if method == "tools/list" and isinstance(frame, Success):
+                self._schemas.learn(frame.result)
+            elif method == "initialize" and isinstance(frame, Success):
+                session = answer.header(SESSION_HEADER)
+                with contextlib.suppress(FrameError):
+                    revision = as_string(members(frame.result).get("protocolVersion"))
+                    if session is not None and revision is not None:
+                        self._sessions.remember(session.decode("latin-1"), revision)
+
+        return learn
+
+    async def _ask(self, exchange: Exchange, request: Request) -> bytes | None:
+        """Sends a request of the gateway's own, as this caller; gives the response's text, judged, or None."""
+        try:
+            answer = await self.client.send("POST", own_call(exchange.raw_headers, request.method), request.text)
+            try:
+                return await whole_response(answer, request, self._settings)
+            finally:
+                answer.close()
+        except (AnswerError, UpstreamError) as error:
+            self._tally.refused(error, method=request.method)
+            return None
+
+    def _disown(self, exchange: Exchange, answer: Answer, requests: list[Request]) -> None:
+        """Ends the session that a refused `initialize` answer announced; the client never learns of it."""
+        session = answer.header(SESSION_HEADER)
+        if session is None or not any(request.method == "initialize" for request in requests):
+            return
+        headers = [pair for pair in to_upstream(exchange.raw_headers) if pair[0] != SESSION_HEADER]
+        chore = asyncio.create_task(self._end_session([*headers, (SESSION_HEADER, session)]))
+        self._chores.add(chore)
+        chore.add_done_callback(self._chores.discard)
+
+    async def _end_session(self, headers: RawHeaders) -> None:
+        with contextlib.suppress(AccreditError):
+            (await self.client.send("DELETE", headers)).close()
+
+
+def _is_stream(answer: Answer) -> bool:
+    return media_type(answer.header(b"content-type")) == b"text/event-stream"
+
+
+def _head_problem(answer: Answer, expected: Expected) -> AnswerError | None:
+    if not 200 <= answer.status < 300:
+        return AnswerError(f"status {answer.status}")
+    if not expected.waiting:
+        return AnswerError("an event stream in answer to no request") if _is_stream(answer) else None
+    if answer.status == 202:
+        return AnswerError("status 202 in answer to a request")
+    if not is_json(answer.header(b"content-type")):
+        return AnswerError("neither JSON nor an event stream")
+    return None
+
+
+def _nothing(body: bytes) -> bytes:
+    if body:
+        raise AnswerError("a body in answer to no request")
+    return body
+
+
+def _check_error(text: bytes, expected: Expected) -> None:
+    try:
+        frame = decode_frame(text)
+    except FrameError as error:
+        raise AnswerError(error.detail, bound=error.bound) from None
+    if not isinstance(frame, Failure):
+        raise AnswerError("an error status without an error")
+    if frame.id is not None and frame.id not in expected.open:
+        raise AnswerError("an error for an id that was not asked for")

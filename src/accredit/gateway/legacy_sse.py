@@ -1,0 +1,127 @@
+"""HTTP+SSE of revision 2024-11-05, both sides: `GET /sse` opens a session, `POST /messages` sends into it.
+
+The upstream's first event names where it takes messages; the client gets a name of ours instead, so that what it
+sends comes through here. Requests go out by POST and are answered on the stream: what is asked there may be
+answered here, once. The session is in this process's memory and ends with its stream.
+"""
+
+import secrets
+from urllib.parse import parse_qs, urljoin, urlsplit
+
+from accredit.errors import AnswerError, FrameError, RequestError
+from accredit.gateway.headers import is_json, media_type, to_upstream
+from accredit.gateway.http import Exchange, WhileConnected
+from accredit.gateway.http_relay import HttpRelay
+from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.sse_relay import EventRelay
+from accredit.gateway.tally import Tally
+from accredit.gateway.trace import set_current
+from accredit.jsonrpc.encode import INVALID_REQUEST
+from accredit.jsonrpc.frames import Frame, Request
+from accredit.jsonrpc.methods import Era
+from accredit.jsonrpc.requests import Batch, decode_request
+from accredit.jsonrpc.responses import Expected
+from accredit.limits import MAX_SSE_SESSIONS
+
+SSE_PATH = "/sse"
+MESSAGES_PATH = "/messages"
+
+
+class LegacySse:
+    """Serves the two paths. `url` is the upstream's; its stream is there if it ends so, or else beside it."""
+
+    def __init__(self, settings: GatewaySettings, url: str, relay: HttpRelay, tally: Tally) -> None:
+        self._settings = settings
+        self._client = relay.client
+        self._standing = relay.standing
+        self._tally = tally
+        self._url = url if urlsplit(url).path.rstrip("/").endswith("/sse") else urljoin(url, "sse")
+        self._sessions: dict[str, tuple[bytes, Expected]] = {}
+
+    async def stream(self, exchange: Exchange, root: str) -> None:
+        """Serves `GET /sse`: a session, for as long as the client stays. `root` is where we are mounted."""
+        if self._settings.workers > 1:
+            detail = "HTTP+SSE (2024-11-05) needs a gateway with one worker"
+            raise RequestError(INVALID_REQUEST, detail, status=501)
+        if len(self._sessions) >= MAX_SSE_SESSIONS:
+            raise RequestError(INVALID_REQUEST, "Too many sessions", status=503)
+        expected = Expected(Era.LEGACY)
+        session = secrets.token_hex(16)
+
+        def rewrite(data: bytes) -> bytes:
+            self._sessions[session] = (self._target(data), expected)
+            return f"{root}{MESSAGES_PATH}?session_id={session}".encode()
+
+        async with WhileConnected(exchange):
+            headers = to_upstream(exchange.raw_headers)
+            answer = await self._client.send("GET", headers, target=_target_of(self._url))
+            try:
+                if answer.status != 200 or media_type(answer.header(b"content-type")) != b"text/event-stream":
+                    raise AnswerError("no event stream in answer to GET")
+                relay = EventRelay(
+                    exchange,
+                    answer,
+                    expected,
+                    settings=self._settings,
+                    tally=self._tally,
+                    learn=_nothing_to_learn,
+                    idle_seconds=None,
+                    endpoint=rewrite,
+                )
+                await self._standing.run(relay)
+            finally:
+                self._sessions.pop(session, None)
+                answer.close()
+
+    async def message(self, exchange: Exchange) -> None:
+        """Serves `POST /messages?session_id=...`: the upstream's status is the answer, the rest is on the stream."""
+        named = parse_qs(exchange.query.decode("latin-1")).get("session_id", [""])
+        target, expected = self._sessions.get(named[0], (None, None))
+        if target is None or expected is None:
+            raise RequestError(INVALID_REQUEST, "Session not found", status=404)
+        if not is_json(exchange.headers.get(b"content-type")):
+            raise RequestError(INVALID_REQUEST, "Content-Type must be application/json", status=415)
+        message = decode_request(await exchange.body(self._settings.max_request_bytes))
+        set_current(message)
+        if isinstance(message, Request):
+            try:
+                expected.ask(message)
+            except FrameError as error:
+                raise RequestError(INVALID_REQUEST, f"Invalid Request: {error.detail}", id=message.id) from None
+        await exchange.reply(await self._forward(exchange, message, target, expected))
+
+    async def _forward(self, exchange: Exchange, message: Frame | Batch, target: bytes, expected: Expected) -> int:
+        accepted = False
+        try:
+            answer = await self._client.send("POST", to_upstream(exchange.raw_headers), message.text, target=target)
+            answer.close()
+            if not (200 <= answer.status < 300 or answer.status >= 400):
+                raise AnswerError(f"status {answer.status}")
+            accepted = answer.status < 300
+            return answer.status
+        finally:
+            if not accepted and isinstance(message, Request):
+                expected.open.pop(message.id, None)
+
+    def _target(self, data: bytes) -> bytes:
+        """Where the upstream takes messages: on its own origin, or nowhere."""
+        try:
+            url = urljoin(self._url, data.decode("ascii"))
+            same = urlsplit(url)[:2] == urlsplit(self._url)[:2]
+        except ValueError:
+            raise AnswerError("an endpoint that is no URL") from None
+        if not same:
+            raise AnswerError("an endpoint on another origin")
+        return _target_of(url)
+
+
+def _target_of(url: str) -> bytes:
+    parts = urlsplit(url)
+    target = f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
+    if any(char <= " " or char >= "\x7f" for char in target):
+        raise AnswerError("an endpoint that is no URL")
+    return target.encode("ascii")
+
+
+def _nothing_to_learn(frame: Frame) -> None:
+    """This transport tells no revision: it is one."""

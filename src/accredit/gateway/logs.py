@@ -1,0 +1,105 @@
+"""Logs: one line an event on stderr, as JSON for programs or as text for people. Writes to stderr only.
+
+A caller names the event and gives facts as fields; it never puts tokens, keys, arguments or results into
+them (contract, section 7). What a peer sent can't forge a line or steer a terminal, whatever field it is in:
+JSON is pure ASCII, and text escapes everything that is not printable.
+"""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Literal, TextIO, cast
+
+from accredit.limits import MAX_LOG_TEXT
+
+LogFormat = Literal["json", "text"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+_FIELDS = "accredit_fields"
+
+
+def log_event(
+    logger: logging.Logger,
+    level: int,
+    event: str,
+    /,
+    *,
+    exc_info: BaseException | None = None,
+    **fields: object,
+) -> None:
+    """Logs `event`, a short constant sentence, with its facts; `exc_info` adds a traceback as one field."""
+    if logger.isEnabledFor(level):
+        logger.log(level, event, exc_info=exc_info, extra={_FIELDS: fields})
+
+
+def configure_logs(level: LogLevel, format: LogFormat, stream: TextIO | None = None) -> None:
+    """Sends every log of this process to `stream` (stderr). For a command's start: it owns the process.
+
+    Other libraries (uvicorn, asyncio) are heard from warnings on, and at `debug` in full.
+    """
+    handler = _Handler(stream or sys.stderr)
+    handler.setFormatter(_JsonFormatter() if format == "json" else _TextFormatter())
+    chosen = logging.getLevelNamesMapping()[level.upper()]
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(chosen if chosen == logging.DEBUG else max(chosen, logging.WARNING))
+    logging.getLogger("accredit").setLevel(chosen)
+    logging.captureWarnings(True)
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Drops the record: a stderr that nobody reads any more must not stop the gateway."""
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        head: dict[str, object] = {
+            "ts": _timestamp(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": _bounded(record.getMessage()),
+        }
+        return json.dumps(head | _fields_of(record) | head, default=_shown)
+
+
+class _TextFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        fields = "".join(
+            f" {name}={json.dumps(value, default=_shown, ensure_ascii=False)}"
+            for name, value in _fields_of(record).items()
+        )
+        message = _bounded(record.getMessage())
+        return _printable(f"{_timestamp(record)} {record.levelname.lower():<7} {record.name}: {message}{fields}")
+
+
+def _timestamp(record: logging.LogRecord) -> str:
+    when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+    return when.replace("+00:00", "Z")
+
+
+def _fields_of(record: logging.LogRecord) -> dict[str, object]:
+    given = cast("dict[str, object]", getattr(record, _FIELDS, {}))
+    fields = {name: _bounded(value) if isinstance(value, str) else value for name, value in given.items()}
+    if record.exc_info:
+        fields["exception"] = _bounded(logging.Formatter().formatException(record.exc_info))
+    return fields
+
+
+def _bounded(text: str) -> str:
+    """The end is kept as well as the beginning: a traceback names its cause last."""
+    if len(text) <= MAX_LOG_TEXT:
+        return text
+    half = MAX_LOG_TEXT // 2
+    return f"{text[:half]} [...] {text[-half:]}"
+
+
+def _shown(value: object) -> str:
+    return _bounded(str(value))
+
+
+def _printable(line: str) -> str:
+    if line.isprintable():
+        return line
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in line)

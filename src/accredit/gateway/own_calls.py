@@ -1,0 +1,45 @@
+"""Calls that the gateway makes itself, as the client at hand (modern era): their headers, and their one response."""
+
+import asyncio
+
+from accredit.errors import AnswerError
+from accredit.gateway.headers import RawHeaders, is_json, to_upstream
+from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.upstream.client import Answer
+from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER
+from accredit.jsonrpc.frames import Request
+from accredit.jsonrpc.methods import Era
+from accredit.jsonrpc.responses import Expected
+from accredit.jsonrpc.sse import SseParser
+
+_PREFIX = b"mcp-param-"
+
+
+def own_call(raw: RawHeaders, method: str) -> RawHeaders:
+    """The client's headers (who it is counts), with the routing headers of another call."""
+    dropped = (METHOD_HEADER, NAME_HEADER)
+    kept = [(name, value) for name, value in to_upstream(raw) if name not in dropped and not name.startswith(_PREFIX)]
+    return [*kept, (METHOD_HEADER, method.encode("ascii")), (b"accept-encoding", b"identity")]
+
+
+async def whole_response(answer: Answer, request: Request, settings: GatewaySettings) -> bytes:
+    """The response to `request`, from JSON or from a stream. Raises `AnswerError` or `UpstreamError`."""
+    timeout = settings.upstream_timeout_seconds
+    expected = Expected(Era.MODERN, [request])
+    if answer.header(b"content-encoding") is not None:
+        raise AnswerError("a Content-Encoding that was not asked for")
+    if is_json(answer.header(b"content-type")):
+        return expected.body(await answer.read(settings.max_response_bytes, timeout=timeout))
+    parser = SseParser(settings.max_event_bytes)
+    deadline = asyncio.get_running_loop().time() + timeout
+    seen = 0
+    while chunk := await answer.chunk(timeout=deadline - asyncio.get_running_loop().time()):
+        seen += len(chunk)
+        if seen > settings.max_response_bytes:
+            raise AnswerError("the stream is too long", bound=True)
+        for event in parser.feed(chunk):
+            if event.data is not None:
+                text, _ = expected.event(event.data)
+                if expected.done:
+                    return text
+    raise AnswerError("the stream ended without a response")

@@ -1,0 +1,48 @@
+"""Paths that are not MCP's and that the configuration names: forwarded untouched, within the same bounds."""
+
+from accredit.errors import AnswerError, RequestError
+from accredit.gateway.headers import to_client, to_upstream
+from accredit.gateway.http import Exchange, WhileConnected
+from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.upstream.client import UpstreamClient
+from accredit.jsonrpc.encode import INVALID_REQUEST
+
+
+def named(path: str, patterns: tuple[str, ...]) -> bool:
+    """Whether a decoded path is one of `patterns`: exact, or below one that ends with `/*`.
+
+    A path with dot segments is none: the upstream would resolve it to somewhere else. Some servers do so with
+    backslashes as well, and with parameters after the dots (`..;x`).
+    """
+    if any(segment.partition(";")[0] in (".", "..") for segment in path.replace("\\", "/").split("/")):
+        return False
+    return any(path.startswith(pattern[:-1]) if pattern.endswith("/*") else path == pattern for pattern in patterns)
+
+
+async def forward(exchange: Exchange, target: bytes, client: UpstreamClient, settings: GatewaySettings) -> None:
+    """Forwards a request and its answer, piece by piece."""
+    body = await exchange.body(settings.max_request_bytes)
+    headers = to_upstream(exchange.raw_headers)
+    encodings = exchange.headers.get(b"accept-encoding")
+    if encodings is not None:
+        headers.append((b"accept-encoding", encodings))
+    async with WhileConnected(exchange):
+        answer = await client.send(exchange.method, headers, body, target=target)
+        try:
+            length = answer.header(b"content-length")  # so that a client sees it when the answer is cut off
+            given = [(b"content-length", length)] if length is not None else []
+            await exchange.start(answer.status, [*to_client(answer.headers), *given])
+            passed = 0
+            while chunk := await answer.chunk(timeout=settings.upstream_timeout_seconds):
+                passed += len(chunk)
+                if passed > settings.max_response_bytes:
+                    raise AnswerError("the answer is too large", bound=True)
+                await exchange.write(chunk)
+            await exchange.end()
+        finally:
+            answer.close()
+
+
+def refuse(path: str) -> RequestError:
+    """What anybody else's path gets."""
+    return RequestError(INVALID_REQUEST, f"Not found: {path[:100]!a}", status=404)

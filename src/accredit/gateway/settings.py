@@ -1,0 +1,43 @@
+"""What the gateway is told, once, at the start: small frozen values. No I/O."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class HttpUpstream:
+    """A server behind streamable HTTP (or HTTP+SSE of 2024-11-05). `headers` are added to each request."""
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class StdioUpstream:
+    """A server that is a child process. `env` is added to the gateway's own (without `ACCREDIT_*`).
+
+    `cwd` is the folder that it runs in: the configuration file's, or None for the gateway's own.
+    """
+
+    command: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    cwd: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    """The sections `[gateway]`, `[upstream]` and `[validation]` of the configuration (contract, section 2)."""
+
+    upstream: HttpUpstream | StdioUpstream
+    path: str = "/mcp"
+    allowed_origins: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
+    passthrough: tuple[str, ...] = ()
+    max_request_bytes: int = 4_194_304
+    max_response_bytes: int = 104_857_600
+    max_event_bytes: int = 16_777_216
+    upstream_timeout_seconds: float = 60.0
+    enforce: bool = True
+    """`[validation] responses`: True is "enforce", False is "observe" (log and count, forward as it is)."""
+    workers: int = 1
+    """Processes that serve together. What lives in one process's memory is refused with more than one."""

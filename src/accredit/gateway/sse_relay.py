@@ -1,0 +1,196 @@
+"""A stream of events from the upstream to one client: each is judged, then forwarded, one by one as they come.
+
+1. An event without data (a comment, `retry`, a lone `id` in the legacy era) passes. So does the legacy era's
+   priming event, whose data is empty (2025-11-25, basic/transports, "Sending messages").
+2. Any other event is one frame, judged by `Expected.event`. A bad one is not forwarded: an error response for
+   each open request is, and the stream ends; the upstream connection is closed.
+3. The response ends a request's stream; what comes after it is dropped.
+4. A stream that ends without the response gets an error response, except in the legacy era after an event with
+   an id: the client may resume with `Last-Event-ID`.
+
+The stream's head is sent at once (but see `hold`); while the upstream is silent, comments keep the client's side open.
+"""
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Callable, Iterable
+
+from accredit.errors import AccreditError, AnswerError, UpstreamError, UpstreamTimeout
+from accredit.gateway.headers import to_client
+from accredit.gateway.http import Exchange
+from accredit.gateway.replies import refusal
+from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.tally import Tally
+from accredit.gateway.upstream.client import Answer
+from accredit.gateway.upstream.encoding import open_decoder
+from accredit.jsonrpc.frames import Frame
+from accredit.jsonrpc.methods import Era
+from accredit.jsonrpc.responses import Expected
+from accredit.jsonrpc.sse import KEEP_ALIVE, Event, SseParser, encode_event
+from accredit.limits import AFTERMATH_SECONDS, KEEP_ALIVE_SECONDS
+
+
+class EventRelay:
+    """One stream. `idle_seconds` bounds the time between two events; None: it may stand for ever.
+
+    With `hold` nothing reaches the client, not even the head, before the response was judged: an `initialize`
+    answer's headers announce a session, which a bad answer must not give away. `endpoint` rewrites the data of
+    the event of that name (HTTP+SSE of 2024-11-05).
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        answer: Answer,
+        expected: Expected,
+        *,
+        settings: GatewaySettings,
+        tally: Tally,
+        learn: Callable[[Frame], None],
+        idle_seconds: float | None,
+        hold: bool = False,
+        endpoint: Callable[[bytes], bytes] | None = None,
+    ) -> None:
+        self._exchange = exchange
+        self._answer = answer
+        self._expected = expected
+        self._decoder = open_decoder(answer.header(b"content-encoding"))
+        self._parser = SseParser(settings.max_event_bytes)
+        self._max_held = settings.max_event_bytes
+        self._enforce = settings.enforce
+        self._tally = tally
+        self._learn = learn
+        self._idle_seconds = math.inf if idle_seconds is None else idle_seconds
+        self._held = bytearray() if hold else None
+        self._endpoint = endpoint
+        self._resumable = False
+        self._loop = asyncio.get_running_loop()
+        self._last_event = self._last_write = self._loop.time()
+
+    async def run(self) -> None:
+        """Relays until the stream is over, one way or another."""
+        problem: AccreditError | None = None
+        broken_off = True
+        try:
+            if self._held is None:
+                await self._start()
+            await self._pump()
+            if self._enforce and self._expected.open:
+                problem = AnswerError("the stream ended without a response")
+        except UpstreamError as error:
+            problem = error
+        except AnswerError as error:
+            problem, broken_off = error, False
+        if problem is not None and self._held is not None:
+            raise problem
+        if problem is not None and not (broken_off and self._resumable):
+            await self.fail(problem)
+        if self._held is not None:
+            await self._release()
+        await self._exchange.end()
+        if self._expected.done:
+            await self._aftermath()
+
+    async def _start(self) -> None:
+        # Events are forwarded decoded: a compressed stream can't be cut where an event ends.
+        headers = to_client(self._answer.headers, without=frozenset({b"content-encoding"}))
+        await self._exchange.start(self._answer.status, headers)
+
+    async def _release(self) -> None:
+        held, self._held = self._held, None
+        await self._start()
+        if held:
+            await self._exchange.write(bytes(held))
+
+    async def stop(self, error: AccreditError) -> None:
+        """Ends the stream from this side, because of `error`."""
+        await self.fail(error)
+        await self._exchange.end()
+
+    async def fail(self, error: AccreditError) -> None:
+        """Tells the client, for each request that is still open, why no response comes."""
+        self._tally.refused(error)
+        told = refusal(error)
+        frames = [encode_event(told.frame(id)) for id in self._expected.open]
+        if frames:
+            await self._exchange.write(b"".join(frames))
+
+    async def _pump(self) -> None:
+        while not (self._expected.done and self._enforce):
+            chunk = await self._next_chunk()
+            if chunk is None:
+                await self._write(KEEP_ALIVE if self._held is None else b"")
+                continue
+            if not chunk:
+                if self._decoder is not None:
+                    self._decoder.finish()
+                return
+            for piece in self._decoder.feed(chunk) if self._decoder is not None else (chunk,):
+                await self._relay(self._parser.feed(piece))
+
+    async def _next_chunk(self) -> bytes | None:
+        """The next bytes, b"" at the end, None when it is time for a comment. Raises `UpstreamTimeout`."""
+        now = self._loop.time()
+        comment_due = self._last_write + KEEP_ALIVE_SECONDS
+        too_late = self._last_event + self._idle_seconds
+        if now < too_late:  # else bytes that end no event have come all the time
+            try:
+                return await self._answer.chunk(timeout=max(min(comment_due, too_late) - now, 0.0))
+            except UpstreamTimeout:
+                if comment_due < too_late:
+                    return None
+        raise UpstreamTimeout(f"no event for {self._idle_seconds:g} s")
+
+    async def _relay(self, events: Iterable[Event]) -> None:
+        judged: list[bytes] = []
+        try:
+            for event in events:
+                judged.append(self._judged(event))
+                if self._expected.done and self._enforce:
+                    break
+        finally:
+            # What was good before a bad event is the client's.
+            if judged:
+                self._last_event = self._loop.time()
+                await self._write(b"".join(judged))
+
+    async def _write(self, text: bytes) -> None:
+        self._last_write = self._loop.time()
+        if self._held is not None:
+            self._held += text
+            if self._expected.done:
+                await self._release()
+            elif len(self._held) > self._max_held:
+                raise AnswerError(f"more than {self._max_held} bytes before the response", bound=True)
+        elif text:
+            await self._exchange.write(text)
+
+    def _judged(self, event: Event) -> bytes:
+        legacy = self._expected.era is Era.LEGACY
+        if event.id and legacy:
+            self._resumable = True
+        if event.data is None or (legacy and not event.data):
+            return event.raw if legacy or event.id is None else b""
+        if event.name == b"endpoint" and self._endpoint is not None:
+            return encode_event(self._endpoint(event.data), name=event.name)
+        try:
+            if event.name not in (None, b"", b"message"):
+                # Clients pass over events of other names: one that counted here would be an answer nobody gets.
+                raise AnswerError("an event that is no message")
+            text, frame = self._expected.event(event.data)
+        except AnswerError as error:
+            if self._enforce or error.bound:
+                raise
+            self._tally.refused(error, observed=True)
+            return event.raw
+        if frame is not None:
+            self._learn(frame)
+        if text is event.data and (legacy or event.id is None):
+            return event.raw
+        return encode_event(text, name=event.name, id=event.id if legacy else None)
+
+    async def _aftermath(self) -> None:
+        """Waits a moment for the end of the upstream's body, so that its connection can serve again."""
+        with contextlib.suppress(UpstreamError, AnswerError):
+            await self._answer.chunk(timeout=AFTERMATH_SECONDS)

@@ -1,0 +1,1 @@
+"""Servers that are child processes: `serve -- COMMAND` puts HTTP before one, `wrap -- COMMAND` a second stdio."""

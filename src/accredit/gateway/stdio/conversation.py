@@ -1,0 +1,83 @@
+"""A child and the calls of HTTP clients that are open with it: what sessions and the shared child have in common.
+
+The child's lines are taken one by one; who gets them is the subclass's to say. When the child ends, whatever ended
+it, each open call gets an error response, and nothing of the child is left.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
+
+from accredit.errors import UpstreamError, UpstreamTimeout, UpstreamUnavailable
+from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.stdio.child import Child
+from accredit.gateway.stdio.ledger import Call, Ledger, Verdict, cancellation
+from accredit.gateway.stdio.stream import Stream
+from accredit.gateway.tally import Tally
+from accredit.gateway.trace import set_current
+from accredit.jsonrpc.methods import Era
+
+
+class StreamCall(Call):
+    """A call, and the stream that its answer goes to."""
+
+    stream: Stream
+
+
+S = TypeVar("S", bound=StreamCall)
+
+
+class Conversation(ABC, Generic[S]):
+    """Made around a fresh child, which it ends. `over` is done when nothing of it is left."""
+
+    def __init__(self, child: Child, era: Era, settings: GatewaySettings, tally: Tally) -> None:
+        self._child = child
+        self._patience = settings.upstream_timeout_seconds
+        self._tally = tally
+        self._ledger: Ledger[S] = Ledger(era, settings, tally, self._late)
+        self.alive = True
+        self.over: asyncio.Task[None] = asyncio.create_task(self._run())
+
+    async def aclose(self) -> None:
+        """Ends it."""
+        self.over.cancel()
+        await asyncio.wait([self.over])
+
+    @abstractmethod
+    async def _take(self, verdict: Verdict[S]) -> None:
+        """Brings what the child wrote to those whom it concerns; waits where they are slow, if it must."""
+
+    def _cancel(self, call: S, reason: str) -> None:
+        """Tells the child that nobody waits for an answer any more, if it owes one still."""
+        if self._ledger.calls.get(call.id) is call:
+            self._child.send_now(cancellation(call.id, reason))
+            self._ledger.give_up(call)
+
+    def _late(self, call: S) -> None:
+        self._cancel(call, "timed out")
+        self._fail(call, UpstreamTimeout("the upstream did not answer in time"))
+
+    def _fail(self, call: S, error: UpstreamError) -> None:
+        set_current(call.request)
+        self._tally.refused(error, method=call.request.method)
+        call.stream.fail(call.request.id, error)
+
+    async def _run(self) -> None:
+        error = UpstreamUnavailable("the session was ended")
+        try:
+            while (lines := await self._child.lines()) is not None:
+                for line in lines:
+                    set_current(None)
+                    await self._take(self._ledger.judge(line))
+                await asyncio.sleep(0)  # lines may come faster than they are written to the clients
+            error = await self._child.died()
+        finally:
+            self.alive = False
+            for call in list(self._ledger.calls.values()):
+                self._ledger.close(call)
+                self._fail(call, error)
+            self._lost()
+            await self._child.aclose()
+
+    def _lost(self) -> None:
+        """The child is gone; open calls have been told."""

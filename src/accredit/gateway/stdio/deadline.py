@@ -1,0 +1,38 @@
+"""How long a child may be silent about a request. A timer of the event loop."""
+
+import asyncio
+from collections.abc import Callable
+
+
+class Deadline:
+    """Calls `late` once nothing was heard for `seconds`; time for which `held` is true does not count.
+
+    To hear something (`touch`) costs a look at the clock: the timer is moved only when it goes off too early.
+    """
+
+    __slots__ = ("_heard", "_held", "_late", "_loop", "_seconds", "_timer")
+
+    def __init__(self, seconds: float, late: Callable[[], None], held: Callable[[], bool]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._seconds = seconds
+        self._late = late
+        self._held = held
+        self._heard = self._loop.time()
+        self._timer = self._loop.call_later(seconds, self._ring)
+
+    def touch(self) -> None:
+        """Something was heard."""
+        self._heard = self._loop.time()
+
+    def cancel(self) -> None:
+        """It does not matter any more."""
+        self._timer.cancel()
+
+    def _ring(self) -> None:
+        if self._held():
+            self.touch()
+        left = self._heard + self._seconds - self._loop.time()
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._ring)
+        else:
+            self._late()

@@ -1,0 +1,85 @@
+"""Our own stdin and stdout, towards the host that started `wrap`. Reads and writes them, in threads.
+
+They may be pipes, files or a terminal, and others may share them: so they are left as they are, blocking, and a
+thread waits on each. The threads are daemons: one that waits for a host that does nothing does not keep the process.
+"""
+
+import asyncio
+import contextlib
+import os
+import queue
+import threading
+from collections.abc import Callable
+from functools import partial
+
+from accredit.limits import PIPE_BUFFER_BYTES
+
+_CHUNK = 65_536
+
+
+class Host:
+    """Chunks in, lines out. `gone` is set when nobody reads our stdout any more."""
+
+    def __init__(self, stdin: int = 0, stdout: int = 1) -> None:
+        self.gone = asyncio.Event()
+        self._stdin = stdin
+        self._stdout = stdout
+        self._loop = asyncio.get_running_loop()
+        self._input: asyncio.Queue[bytes] = asyncio.Queue()
+        self._taken = threading.Semaphore(1)
+        self._output: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._unwritten = 0
+        self._written = asyncio.Event()
+        for work in (self._read, self._write):
+            threading.Thread(target=work, name=f"accredit-wrap{work.__name__}", daemon=True).start()
+
+    async def read(self) -> bytes:
+        """What the host wrote next; b"" at the end. No more is read from it before this is called again."""
+        chunk = await self._input.get()
+        self._taken.release()
+        return chunk
+
+    def send(self, line: bytes) -> None:
+        """Writes a line when the host comes to read it; `drained` says when that is."""
+        self._unwritten += len(line)
+        self._output.put(line)
+
+    async def drained(self, limit: int = PIPE_BUFFER_BYTES) -> None:
+        """Waits until no more than `limit` bytes are unwritten, or nobody reads them any more."""
+        while self._unwritten > limit and not self.gone.is_set():
+            self._written.clear()
+            await self._written.wait()
+
+    def _read(self) -> None:
+        chunk = b"-"
+        while chunk:
+            self._taken.acquire()
+            try:
+                chunk = os.read(self._stdin, _CHUNK)
+            except OSError:
+                chunk = b""
+            self._tell(partial(self._input.put_nowait, chunk))
+
+    def _write(self) -> None:
+        while True:
+            line = self._output.get()
+            try:
+                left = memoryview(line)
+                while left:
+                    left = left[os.write(self._stdout, left) :]
+            except OSError:
+                self._tell(self._lost)
+                return
+            self._tell(partial(self._wrote, len(line)))
+
+    def _lost(self) -> None:
+        self.gone.set()
+        self._written.set()
+
+    def _wrote(self, size: int) -> None:
+        self._unwritten -= size
+        self._written.set()
+
+    def _tell(self, callback: Callable[[], object]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
+            self._loop.call_soon_threadsafe(callback)

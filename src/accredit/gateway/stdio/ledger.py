@@ -1,0 +1,266 @@
+"""Who is owed what between clients and one child, and the judgement of each line that the child writes. No I/O
+but timers and the log.
+
+A line is judged by `Expected.event`. What is not valid is never forwarded, unless it is only observed:
+
+1. where it answers a request, wholly or in part, that request fails with the reason; its id is looked for also in
+   a line that is no valid frame;
+2. a line too long to be read belongs to the one request that is open, if there is one: what else could be so long;
+3. the answer to a request that was given up before is dropped in silence;
+4. anything else is dropped and counted (a server that prints to its stdout is common, and harms nobody so).
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar, cast
+
+from msgspec import Raw
+
+from accredit.errors import AnswerError, FrameError, MessageId, RequestError
+from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.stdio.deadline import Deadline
+from accredit.gateway.tally import Tally
+from accredit.jsonrpc.encode import INVALID_REQUEST, UPSTREAM_ERROR, to_json
+from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success, message_id
+from accredit.jsonrpc.methods import META_PROGRESS, Era
+from accredit.jsonrpc.objects import members
+from accredit.jsonrpc.requests import meta_of
+from accredit.jsonrpc.responses import Expected
+from accredit.limits import MAX_ENVELOPE_BYTES, MAX_OPEN_REQUESTS
+
+_lenient = json.JSONDecoder()
+
+
+class Call:
+    """A client's request that the child owes an answer. `id` and `token` are what the child knows it by."""
+
+    def __init__(self, request: Request, id: MessageId, token: MessageId | None) -> None:
+        self.request = request
+        self.id = id
+        self.token = token
+        self.deadline: Deadline | None = None
+
+
+C = TypeVar("C", bound=Call)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered(Generic[C]):
+    """`text` is the answer to `calls`: to one, or to the members of a batch."""
+
+    calls: list[C]
+    text: bytes
+    frame: Frame | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed(Generic[C]):
+    """The answer to `calls` was not valid."""
+
+    calls: list[C]
+    error: AnswerError
+
+
+@dataclass(frozen=True, slots=True)
+class Told(Generic[C]):
+    """The child sends a notification; `call` is the one whose progress it reports."""
+
+    notification: Notification
+    call: C | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """Not valid and nobody's answer, but only observed: forward it as it is."""
+
+    text: bytes
+
+
+Verdict = Answered[C] | Failed[C] | Told[C] | Request | Stray | None
+"""What a line is; a `Request` is the child's own; None is to be dropped."""
+
+
+class Ledger(Generic[C]):
+    """The open calls of one child. `late` is told of a call about which the child was silent for too long."""
+
+    def __init__(self, era: Era, settings: GatewaySettings, tally: Tally, late: Callable[[C], None]) -> None:
+        self._settings = settings
+        self._tally = tally
+        self._late = late
+        self._expected = Expected(era)
+        self._tokens: dict[MessageId, C] = {}
+        self._asked: set[MessageId] = set()
+        self._given_up: dict[MessageId, None] = {}
+        self.calls: dict[MessageId, C] = {}
+
+    def expect(self, era: Era) -> None:
+        """Says by which era's rules the child is judged from now on."""
+        self._expected.era = era
+
+    def allow_batches(self) -> None:
+        """From now on the child may answer with arrays."""
+        self._expected.batch = True
+
+    def open(self, call: C) -> None:
+        """Adds a call. Raises `RequestError` when its id is in use, or too many are open."""
+        if call.id in self.calls or call.id in self._given_up:
+            detail = "Invalid Request: a request with this id is still open"
+            raise RequestError(INVALID_REQUEST, detail, id=call.request.id)
+        if len(self.calls) >= MAX_OPEN_REQUESTS:
+            raise RequestError(UPSTREAM_ERROR, "Too many open requests", id=call.request.id, status=503)
+        self.calls[call.id] = call
+        self._expected.open[call.id] = call.request
+        if call.token is not None:
+            self._tokens[call.token] = call
+        seconds = self._settings.upstream_timeout_seconds
+        call.deadline = Deadline(seconds, lambda: self._late(call), lambda: bool(self._asked))
+
+    def close(self, call: C) -> None:
+        """Removes a call that has had its answer, or needs none."""
+        if self.calls.pop(call.id, None) is None:
+            return
+        self._expected.open.pop(call.id, None)
+        if call.token is not None and self._tokens.get(call.token) is call:
+            del self._tokens[call.token]
+        if call.deadline is not None:
+            call.deadline.cancel()
+
+    def give_up(self, call: C) -> None:
+        """Removes a call whose answer nobody waits for any more; the child may still send one."""
+        if call.id in self.calls:
+            self.close(call)
+            self._given_up[call.id] = None
+            if len(self._given_up) > MAX_OPEN_REQUESTS:
+                del self._given_up[next(iter(self._given_up))]
+
+    def settles(self, response: Success | Failure) -> bool:
+        """Whether a client's response answers a request of the child; it is answered then."""
+        if response.id is None or response.id not in self._asked:
+            return False
+        self._asked.remove(response.id)
+        for call in self.calls.values():
+            if call.deadline is not None:
+                call.deadline.touch()
+        return True
+
+    def judge(self, line: bytes | FrameError) -> Verdict[C]:
+        """Says what a line of the child is. Whatever it answers is closed."""
+        try:
+            if isinstance(line, FrameError):
+                raise line
+            text, frame = self._expected.event(line)
+            if isinstance(frame, Request):
+                self._ask(frame)
+        except FrameError as error:
+            return self._refuse(line, AnswerError(error.detail, bound=error.bound))
+        match frame:
+            case Request():
+                return frame
+            case Notification():
+                return Told(frame, self._subject(frame))
+            case _:
+                return Answered(self._taken(frame), text, frame)
+
+    def _ask(self, request: Request) -> None:
+        if request.id in self._asked:
+            raise FrameError("a request from the upstream with the id of another that is open")
+        if len(self._asked) >= MAX_OPEN_REQUESTS:
+            raise FrameError("too many open requests from the upstream", bound=True)
+        self._asked.add(request.id)
+
+    def _subject(self, notification: Notification) -> C | None:
+        if notification.method == "notifications/cancelled":
+            id = member_id(notification, "requestId")
+            if id is not None:
+                self._asked.discard(id)
+        if notification.method != "notifications/progress":
+            return None
+        token = member_id(notification, "progressToken")
+        call = self._tokens.get(token) if token is not None else None
+        if call is not None and call.deadline is not None:
+            call.deadline.touch()
+        return call
+
+    def _taken(self, frame: Frame | None = None) -> list[C]:
+        """Closes and gives the calls that `Expected` has just taken for answered."""
+        if isinstance(frame, Success | Failure) and frame.id is not None:
+            taken = [self.calls[frame.id]]
+        else:
+            taken = [call for id, call in self.calls.items() if id not in self._expected.open]
+        for call in taken:
+            self.close(call)
+        return taken
+
+    def _refuse(self, line: bytes | FrameError, error: AnswerError) -> Verdict[C]:
+        calls = self._taken()
+        if not calls:
+            id = answered_id(line) if isinstance(line, bytes) else None
+            if id in self._given_up:
+                del self._given_up[id]
+                return None
+            call = self.calls.get(id) if id is not None else self._only_call(line, error)
+            if call is not None:
+                self.close(call)
+                calls = [call]
+        method = calls[0].request.method if calls else None
+        if isinstance(line, bytes) and not self._settings.enforce and not error.bound:
+            self._tally.refused(error, method=method, observed=True)
+            return Answered(calls, line) if calls else Stray(line)
+        self._tally.refused(error, method=method)
+        return Failed(calls, error) if calls else None
+
+    def _only_call(self, line: bytes | FrameError, error: AnswerError) -> C | None:
+        too_long = error.bound or (isinstance(line, bytes) and len(line) > MAX_ENVELOPE_BYTES)
+        return next(iter(self.calls.values())) if too_long and len(self.calls) == 1 else None
+
+
+def cancellation(id: MessageId, reason: str) -> bytes:
+    """The notification that a request's answer is not waited for any more."""
+    return to_json(
+        {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id, "reason": reason}}
+    )
+
+
+def request_meta(request: Request) -> dict[str, Raw]:
+    """The members of a request's `_meta`; empty where there is none to be read."""
+    try:
+        return meta_of(request.params)
+    except FrameError:
+        return {}
+
+
+def progress_token(request: Request) -> MessageId | None:
+    """The token that a request asks to be told its progress by, if it does."""
+    raw = request_meta(request).get(META_PROGRESS)
+    try:
+        return message_id(raw) if raw is not None else None
+    except FrameError:
+        return None
+
+
+def member_id(notification: Notification, name: str) -> MessageId | None:
+    """The member of a notification's params that names a request, where it has the form of an id."""
+    try:
+        raw = members(notification.params).get(name) if notification.params is not None else None
+        return message_id(raw) if raw is not None else None
+    except FrameError:
+        return None
+
+
+def answered_id(line: bytes) -> MessageId | None:
+    """The id in what looks like a response, be it valid or not, where it can be read."""
+    try:
+        found = members(line)
+        return message_id(found["id"]) if "id" in found and "method" not in found else None
+    except FrameError:
+        pass
+    if len(line) > MAX_ENVELOPE_BYTES:
+        return None
+    try:
+        value: object = _lenient.raw_decode(line.decode("utf-8", "replace"))[0]
+    except (ValueError, RecursionError):
+        return None
+    found = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    id = found.get("id") if "method" not in found else None
+    return id if isinstance(id, str | int) and not isinstance(id, bool) else None

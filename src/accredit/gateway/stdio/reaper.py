@@ -1,0 +1,54 @@
+"""A process of its own that ends a gateway's children when the gateway is gone, however it went.
+
+It is run by path with `python -I -S` and knows nothing of the package. Its stdin is a pipe that only the gateway
+holds: lines `+PGID` and `-PGID` say which process groups there are, and its end says that the gateway is gone,
+also when it was killed with SIGKILL. Then every group that is left gets SIGTERM, a grace (the first argument, in
+seconds) and SIGKILL. Signals do not end it: whoever ends the gateway's processes all at once means the children too.
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable
+
+_POLL_SECONDS = 0.02
+
+
+def main() -> None:
+    """Reads until the gateway is gone, then ends what it left."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    groups: set[int] = set()
+    for line in sys.stdin.buffer:
+        if line.startswith(b"+"):
+            groups.add(int(line[1:]))
+        else:
+            groups.discard(int(line[1:]))
+    end(groups, float(sys.argv[1]))
+
+
+def end(groups: Iterable[int], grace: float) -> None:
+    """Asks the groups to end, waits at most `grace` seconds, and kills what is left."""
+    left = [group for group in groups if sent(group, signal.SIGTERM)]
+    deadline = time.monotonic() + grace
+    while left and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+        left = [group for group in left if sent(group, 0)]
+    for group in left:
+        sent(group, signal.SIGKILL)
+
+
+def sent(group: int, number: int) -> bool:
+    """Sends a signal (0: none) to a group; False when nobody is in it."""
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""What must change in messages for several clients to share one child, and back again. No I/O.
+
+Every client numbers its requests as it likes, so each request gets a number of the gateway's, which is also its
+progress token and the name of its subscription. Only these members change; the text of all others stays as it is.
+Functions raise `FrameError` where a message has not the shape that they need.
+"""
+
+from msgspec import Raw
+
+from accredit.errors import MessageId
+from accredit.jsonrpc.encode import with_members
+from accredit.jsonrpc.frames import Notification, Request
+from accredit.jsonrpc.methods import META_PROGRESS, META_SUBSCRIPTION
+from accredit.jsonrpc.objects import members
+
+
+def numbered(request: Request, number: int, *, token: bool) -> bytes:
+    """A client's request under its number; `token` says that it has a progress token."""
+    changes: dict[str, object] = {"id": number}
+    if token and request.params is not None:
+        changes["params"] = _with_meta(request.params, META_PROGRESS, number)
+    return with_members(members(request.text), changes)
+
+
+def answered(text: bytes, id: MessageId, *, subscription: bool) -> bytes:
+    """A response under the client's id; `subscription` says that it may end one, which it names."""
+    found = members(text)
+    changes: dict[str, object] = {"id": id}
+    if subscription and "result" in found and META_SUBSCRIPTION in _meta(found["result"]):
+        changes["result"] = _with_meta(found["result"], META_SUBSCRIPTION, id)
+    return with_members(found, changes)
+
+
+def subscription_of(notification: Notification) -> Raw | None:
+    """The subscription that a notification belongs to, if it says so."""
+    return _meta(notification.params).get(META_SUBSCRIPTION) if notification.params is not None else None
+
+
+def subscribed(notification: Notification, id: MessageId) -> bytes:
+    """A notification of a subscription, under the client's id of the request that opened it."""
+    assert notification.params is not None  # noqa: S101 - `subscription_of` has read it
+    params = _with_meta(notification.params, META_SUBSCRIPTION, id)
+    return with_members(members(notification.text), {"params": params})
+
+
+def with_param(notification: Notification, name: str, value: MessageId) -> bytes:
+    """A notification with another value of one member of its params."""
+    assert notification.params is not None  # noqa: S101 - the member was read there
+    params = Raw(with_members(members(notification.params), {name: value}))
+    return with_members(members(notification.text), {"params": params})
+
+
+def _meta(holder: Raw) -> dict[str, Raw]:
+    meta = members(holder).get("_meta")
+    return members(meta) if meta is not None else {}
+
+
+def _with_meta(holder: Raw, name: str, value: MessageId) -> Raw:
+    meta = Raw(with_members(_meta(holder), {name: value}))
+    return Raw(with_members(members(holder), {"_meta": meta}))

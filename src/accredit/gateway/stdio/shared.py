@@ -1,0 +1,168 @@
+"""The one child that all modern clients share, for as long as it lives.
+
+Its messages are for one client each, and must never reach another:
+
+1. a response is for who asked; so is a notification of progress, by its token, and one of a subscription, by the
+   subscription's id; each gets back the id or token that its client gave;
+2. a log message names no request: it is for the one open request that asked for logging, if exactly one did;
+3. anything else is for nobody.
+
+A client that goes away cancels its request; nothing is resumed in this era. One that does not read what comes for it
+is cut off: the others do not wait for it.
+"""
+
+import itertools
+import logging
+from collections.abc import Callable
+
+from accredit.errors import AnswerError, FrameError
+from accredit.gateway.http import Exchange, WhileConnected
+from accredit.gateway.logs import log_event
+from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.stdio import rewriting
+from accredit.gateway.stdio.answers import answer
+from accredit.gateway.stdio.child import Child
+from accredit.gateway.stdio.conversation import Conversation, StreamCall
+from accredit.gateway.stdio.ledger import Answered, Failed, Told, Verdict, member_id, progress_token, request_meta
+from accredit.gateway.stdio.stream import Stream
+from accredit.gateway.tally import Tally
+from accredit.jsonrpc.encode import (
+    HEADER_MISMATCH,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+)
+from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, message_id
+from accredit.jsonrpc.methods import META_LOG_LEVEL, Era
+from accredit.limits import SHARED_UNSENT_BYTES
+
+_log = logging.getLogger("accredit.gateway.stdio")
+
+_MISSING_CAPABILITY = -32021
+_UNSUPPORTED_VERSION = -32022
+_STATUS = {
+    METHOD_NOT_FOUND: 404,
+    **dict.fromkeys((PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS), 400),
+    **dict.fromkeys((HEADER_MISMATCH, _MISSING_CAPABILITY, _UNSUPPORTED_VERSION), 400),
+}
+"""The HTTP status that goes with an error's code (2026-07-28, basic/transports); 200 with all others."""
+
+
+class SharedCall(StreamCall):
+    """A request under the number that the child knows it by."""
+
+    def __init__(self, request: Request, number: int) -> None:
+        self.client_token = progress_token(request)
+        super().__init__(request, number, None if self.client_token is None else number)
+        self.number = number
+        self.stream = Stream(due=1)
+        self.listens = request.method == "subscriptions/listen"
+        self.wants_log = META_LOG_LEVEL in request_meta(request)
+
+
+class SharedChild(Conversation[SharedCall]):
+    """One life of the child. `proved` says that it has given a valid answer; `lost` is called when it ends."""
+
+    def __init__(
+        self, child: Child, settings: GatewaySettings, tally: Tally, lost: Callable[["SharedChild"], None]
+    ) -> None:
+        super().__init__(child, Era.MODERN, settings, tally)
+        self.proved = False
+        self._on_lost = lost
+        self._numbers = itertools.count(1)
+
+    async def post(self, exchange: Exchange, request: Request) -> None:
+        """Forwards a request and answers the client. Raises `AccreditError`."""
+        call = SharedCall(request, next(self._numbers))
+        self._ledger.open(call)
+        text = rewriting.numbered(request, call.number, token=call.token is not None)
+        try:
+            async with WhileConnected(exchange):
+                await self._child.send(text, self._patience)
+                await answer(exchange, call.stream)
+        finally:
+            self._cancel(call, "the client has gone")
+
+    def drain(self) -> None:
+        """Ends the streams of subscriptions."""
+        for call in self._ledger.calls.values():
+            if call.listens:
+                call.stream.release()
+
+    def _lost(self) -> None:
+        self._on_lost(self)
+
+    async def _take(self, verdict: Verdict[SharedCall]) -> None:
+        match verdict:
+            case Answered():
+                for call in verdict.calls:
+                    self._answer(call, verdict.text, verdict.frame)
+            case Failed():
+                for call in verdict.calls:
+                    call.stream.fail(call.request.id, verdict.error)
+            case Told():
+                self._tell(verdict.notification, verdict.call)
+            case _:
+                pass
+
+    def _answer(self, call: SharedCall, text: bytes, frame: Frame | None) -> None:
+        try:
+            restored = rewriting.answered(text, call.request.id, subscription=call.listens)
+        except FrameError as error:
+            # Only observed, but it can't be brought under the client's id.
+            call.stream.fail(call.request.id, AnswerError(error.detail))
+            return
+        self.proved = self.proved or frame is not None
+        status = _STATUS.get(frame.code, 200) if isinstance(frame, Failure) else 200
+        call.stream.answer(restored, status=status)
+
+    def _tell(self, notification: Notification, call: SharedCall | None) -> None:
+        """Rules 1 to 3."""
+        try:
+            if call is not None and call.client_token is not None:
+                self._send(call, rewriting.with_param(notification, "progressToken", call.client_token))
+            elif (call := self._subscriber(notification)) is not None:
+                self._send(call, rewriting.subscribed(notification, call.request.id))
+            elif (call := self._logged(notification)) is not None:
+                self._send(call, notification.text)
+            elif (call := self._closed(notification)) is not None:
+                self._ledger.give_up(call)
+                call.stream.release()
+            else:
+                self._drop(notification)
+        except FrameError:
+            self._drop(notification)
+
+    def _subscriber(self, notification: Notification) -> SharedCall | None:
+        named = rewriting.subscription_of(notification)
+        call = self._ledger.calls.get(message_id(named)) if named is not None else None
+        if call is not None and call.listens and call.deadline is not None:
+            call.deadline.cancel()  # from its acknowledgement on it may be silent for ever
+        return call
+
+    def _logged(self, notification: Notification) -> SharedCall | None:
+        if notification.method != "notifications/message":
+            return None
+        asked = [call for call in self._ledger.calls.values() if call.wants_log]
+        return asked[0] if len(asked) == 1 else None
+
+    def _closed(self, notification: Notification) -> SharedCall | None:
+        # The one request that a server may cancel (2026-07-28, schema, CancelledNotification).
+        if notification.method != "notifications/cancelled":
+            return None
+        id = member_id(notification, "requestId")
+        call = self._ledger.calls.get(id) if id is not None else None
+        return call if call is not None and call.listens else None
+
+    def _send(self, call: SharedCall, text: bytes) -> None:
+        if call.stream.unsent <= SHARED_UNSENT_BYTES:
+            call.stream.tell(text)
+            return
+        log_event(_log, logging.WARNING, "client cut off: it does not read", method=call.request.method)
+        self._cancel(call, "the client does not read")
+        call.stream.release()
+
+    def _drop(self, notification: Notification) -> None:
+        self._tally.counts["notifications_dropped"] += 1
+        log_event(_log, logging.DEBUG, "notification dropped: it belongs to no open request")

@@ -1,0 +1,219 @@
+"""`accredit wrap`: the gate as a stdio server around a stdio server. One host, one child, lines both ways.
+
+1. A line of the host is judged by `decode_request`; a bad one gets an error line. Answers to requests that the
+   child did not make are dropped.
+2. A line of the child is judged by `Ledger.judge`; a bad one becomes the error of the request that it answers, or
+   is dropped.
+3. When the host closes its side, so does the child's stdin close, and what is open may finish. When the child ends
+   first, each open request gets an error line, and the exit code is 1.
+
+A good line is passed on as it is, byte for byte. Nothing but messages is ever written to stdout.
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+
+from accredit.errors import (
+    ConfigurationError,
+    FrameError,
+    RequestError,
+    UpstreamError,
+    UpstreamTimeout,
+)
+from accredit.gateway.logs import log_event
+from accredit.gateway.replies import refusal
+from accredit.gateway.settings import GatewaySettings, StdioUpstream
+from accredit.gateway.stdio.child import Child
+from accredit.gateway.stdio.guard import OrphanGuard
+from accredit.gateway.stdio.host import Host
+from accredit.gateway.stdio.ledger import (
+    Answered,
+    Call,
+    Failed,
+    Ledger,
+    Stray,
+    Told,
+    Verdict,
+    cancellation,
+    member_id,
+    progress_token,
+)
+from accredit.gateway.tally import Tally
+from accredit.gateway.trace import set_current
+from accredit.jsonrpc.encode import INVALID_REQUEST
+from accredit.jsonrpc.era import era_of, required_version
+from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success
+from accredit.jsonrpc.lines import LineSplitter, encode_line
+from accredit.jsonrpc.methods import BATCH_REVISION, Era
+from accredit.jsonrpc.objects import is_object, members
+from accredit.jsonrpc.requests import Batch, decode_request
+from accredit.jsonrpc.scalars import as_string
+from accredit.limits import GRACE_SECONDS, STOP_GRACE_SECONDS
+
+_log = logging.getLogger("accredit.gateway.stdio")
+
+
+async def run(settings: GatewaySettings) -> int:
+    """Serves until the host or the child ends, or a signal comes; gives the exit code."""
+    if not isinstance(settings.upstream, StdioUpstream):
+        raise ConfigurationError("wrap stands around a stdio server", "name its command after --")
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopping.set)
+    guard = OrphanGuard()
+    try:
+        child = await Child.start(settings.upstream, guard, settings.max_event_bytes)
+        try:
+            host = Host()
+            code = await Wrap(settings, child, host, Tally()).serve(stopping)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(STOP_GRACE_SECONDS):
+                    await host.drained(0)
+            return code
+        finally:
+            await child.aclose()
+    except UpstreamError as error:
+        log_event(_log, logging.ERROR, "upstream_failed", detail=error.detail)
+        return 1
+    finally:
+        await guard.aclose()
+
+
+class Wrap:
+    """The host's side and the child's side, and what is open between them."""
+
+    def __init__(self, settings: GatewaySettings, child: Child, host: Host, tally: Tally) -> None:
+        self._settings = settings
+        self._child = child
+        self._host = host
+        self._tally = tally
+        self._ledger: Ledger[Call] = Ledger(Era.LEGACY, settings, tally, self._late)
+        self._revision: str | None = None
+        self._closing = False
+
+    async def serve(self, stopping: asyncio.Event) -> int:
+        """Rule 3."""
+        from_host = asyncio.create_task(self._from_host())
+        from_child = asyncio.create_task(self._from_child())
+        ends = {from_child, asyncio.create_task(stopping.wait()), asyncio.create_task(self._host.gone.wait())}
+        try:
+            await asyncio.wait({from_host, *ends}, return_when=asyncio.FIRST_COMPLETED)
+            if self._closing and self._ledger.calls:
+                await asyncio.wait(ends, timeout=GRACE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            died = from_child.done() and not self._closing and not stopping.is_set()
+            if from_child.done():
+                error = await self._child.died()
+                for call in list(self._ledger.calls.values()):
+                    self._fail(call, error)
+            return 1 if died else 0
+        finally:
+            for task in (from_host, *ends):
+                task.cancel()
+            await asyncio.wait({from_host, *ends})
+
+    async def _from_host(self) -> None:
+        splitter = LineSplitter(self._settings.max_request_bytes)
+        while chunk := await self._host.read():
+            for line in splitter.feed(chunk):
+                try:
+                    await self._forward(line)
+                except RequestError as error:
+                    self._tally.refused(error)
+                    self._host.send(encode_line(refusal(error).frame()))
+        self._closing = True
+        self._child.close_input()
+
+    async def _forward(self, line: bytes | FrameError) -> None:
+        """Rule 1. Raises `RequestError`."""
+        set_current(None)
+        if isinstance(line, FrameError):
+            raise RequestError(INVALID_REQUEST, f"Invalid Request: {line.detail}")
+        message = decode_request(line, batch_allowed=self._revision == BATCH_REVISION)
+        set_current(message)
+        frames = message.frames if isinstance(message, Batch) else (message,)
+        answers = [frame for frame in frames if isinstance(frame, Success | Failure)]
+        if not all(self._ledger.settles(frame) for frame in answers):
+            detail = "a response that answers no open request"
+            if isinstance(message, Batch):
+                raise RequestError(INVALID_REQUEST, f"Invalid Request: {detail}")
+            log_event(_log, logging.WARNING, "response_dropped", detail=detail)
+            return
+        calls = self._open([frame for frame in frames if isinstance(frame, Request)])
+        if isinstance(message, Batch):
+            self._ledger.allow_batches()
+        try:
+            await self._child.send(message.text, None)
+        except UpstreamError as error:
+            for call in calls:
+                self._fail(call, error)
+        for frame in frames:
+            if isinstance(frame, Notification):
+                self._notified(frame)
+
+    def _open(self, requests: list[Request]) -> list[Call]:
+        calls: list[Call] = []
+        try:
+            for request in requests:
+                era = era_of(request, {})
+                if era is Era.MODERN:
+                    required_version(request)
+                self._ledger.expect(era)
+                call = Call(request, request.id, progress_token(request))
+                self._ledger.open(call)
+                calls.append(call)
+        except RequestError:
+            for call in calls:
+                self._ledger.close(call)
+            raise
+        return calls
+
+    def _notified(self, notification: Notification) -> None:
+        if notification.method == "notifications/cancelled":
+            id = member_id(notification, "requestId")
+            call = self._ledger.calls.get(id) if id is not None else None
+            if call is not None:
+                self._ledger.give_up(call)
+
+    async def _from_child(self) -> None:
+        """Rule 2. Ends with the child, or when the host is gone and nothing is open any more."""
+        while (lines := await self._child.lines()) is not None:
+            for line in lines:
+                set_current(None)
+                self._take(self._ledger.judge(line))
+                await self._host.drained()
+            if self._closing and not self._ledger.calls:
+                return
+
+    def _take(self, verdict: Verdict[Call]) -> None:
+        match verdict:
+            case Answered():
+                for call in verdict.calls:
+                    self._learn(call, verdict.frame)
+                self._host.send(encode_line(verdict.text))
+            case Failed():
+                for call in verdict.calls:
+                    self._host.send(encode_line(refusal(verdict.error).frame(call.id)))
+            case Told():
+                self._host.send(encode_line(verdict.notification.text))
+            case Request() | Stray():
+                self._host.send(encode_line(verdict.text))
+            case None:
+                pass
+
+    def _learn(self, call: Call, frame: Frame | None) -> None:
+        if call.request.method == "initialize" and isinstance(frame, Success) and is_object(frame.result):
+            self._revision = as_string(members(frame.result).get("protocolVersion"))
+
+    def _late(self, call: Call) -> None:
+        self._child.send_now(cancellation(call.id, "timed out"))
+        self._ledger.give_up(call)
+        self._fail(call, UpstreamTimeout("the upstream did not answer in time"))
+
+    def _fail(self, call: Call, error: UpstreamError) -> None:
+        set_current(call.request)
+        self._ledger.close(call)
+        self._tally.refused(error, method=call.request.method)
+        self._host.send(encode_line(refusal(error).frame(call.id)))

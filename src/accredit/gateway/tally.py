@@ -1,0 +1,32 @@
+"""What was refused, counted and logged: a refusal that leaves no trace helps nobody."""
+
+import logging
+from collections import Counter
+
+from accredit.errors import AccreditError, AnswerError, RequestError, UpstreamError
+from accredit.gateway.logs import log_event
+from accredit.gateway.trace import trace_id
+
+_log = logging.getLogger("accredit.gateway")
+
+
+class Tally:
+    """Counts of this process since it started, by kind; `/readyz` shows them."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def refused(self, error: AccreditError, *, method: str | None = None, observed: bool = False) -> None:
+        """Notes a refusal; `observed` says that the frame was forwarded all the same (observe mode)."""
+        kind = _kind(error) + ("_observed" if observed else "")
+        self.counts[kind] += 1
+        detail = getattr(error, "detail", str(error))
+        log_event(_log, logging.WARNING, kind, detail=detail, method=method, trace_id=trace_id())
+
+
+def _kind(error: AccreditError) -> str:
+    if isinstance(error, RequestError):
+        return "request_refused"
+    if isinstance(error, AnswerError):
+        return "answer_refused"
+    return "upstream_failed" if isinstance(error, UpstreamError) else "refused"

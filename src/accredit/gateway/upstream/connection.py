@@ -1,0 +1,177 @@
+"""One connection to the upstream, one exchange at a time. Network I/O.
+
+An answer that is whole gives its connection back to its owner at once, before anybody has read its body: the
+`Response` keeps what came. Whatever else happens closes the connection, and nothing is ever sent twice.
+"""
+
+import asyncio
+import socket
+from typing import Protocol, cast
+
+from accredit.errors import AccreditError, AnswerError, UpstreamTimeout, UpstreamUnavailable
+from accredit.gateway.upstream.parsing import Response, ResponseParser, cut_off
+from accredit.limits import HIGH_WATER_BYTES
+
+
+class Owner(Protocol):
+    """Who keeps connections."""
+
+    def opened(self, connection: "Connection") -> None:
+        """It is connected, TLS included. `lost` will follow, some time."""
+
+    def free(self, connection: "Connection", seconds: float) -> None:
+        """It may serve again, within so many seconds."""
+
+    def lost(self, connection: "Connection") -> None:
+        """Nothing is left of it."""
+
+
+class Connection(asyncio.Protocol):
+    """The protocol of one connection; `sock` is its raw socket, which the transport owns."""
+
+    __slots__ = (
+        "_closing", "_error", "_loop", "_owner", "_parser", "_paused", "_response", "_sock", "_timer",
+        "_transport", "_waiter",
+    )  # fmt: skip
+
+    def __init__(self, sock: socket.socket, owner: Owner) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._sock = sock
+        self._owner = owner
+        self._parser = ResponseParser()
+        self._response: Response | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._error: AccreditError | None = None
+        self._paused = False
+        self._closing = False
+
+    @property
+    def closing(self) -> bool:
+        """Whether it is closed, or about to be."""
+        return self._closing
+
+    def rest(self, seconds: float) -> None:
+        """Waits for the next exchange, and closes when none came within `seconds`."""
+        self._timer = self._loop.call_later(seconds, self.abort)
+
+    def usable(self) -> bool:
+        """Whether a resting connection can serve: nothing, not even an end, has come that nobody asked for.
+
+        The event loop may not have seen it yet; the kernel has.
+        """
+        if self._closing:
+            return False
+        try:
+            self._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def start(self, head: bytes, body: bytes, *, bodiless: bool) -> Response:
+        """Sends a request. From here on it may have reached the upstream."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._response = response = self._parser.expect(bodiless=bodiless)
+        if body:
+            self._transport.writelines((head, body))
+        else:
+            self._transport.write(head)
+        return response
+
+    async def more(self, deadline: float | None) -> None:
+        """Returns when something new came, or nothing more will: the next call raises why.
+
+        `deadline` is in the loop's time; past it, `UpstreamTimeout`. A timeout or a cancellation leaves the
+        exchange as it is. One waiter at a time.
+        """
+        if self._error is not None:
+            raise self._error
+        if self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+        waiter = self._waiter = self._loop.create_future()
+        timer = self._loop.call_at(deadline, self._late, waiter) if deadline is not None else None
+        try:
+            await waiter
+        finally:
+            if self._waiter is waiter:  # else the connection serves another exchange already
+                self._waiter = None
+            if timer is not None:
+                timer.cancel()
+
+    def abort(self) -> None:
+        """Closes at once. `Owner.lost` follows."""
+        self._fail(UpstreamUnavailable("the connection to the upstream was closed"))
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is connected, TLS included."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._owner.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of an answer; while none is awaited, the upstream is out of step and can't serve again."""
+        response = self._response
+        if response is None:
+            self.abort()
+            return
+        try:
+            self._parser.feed(data)
+        except AnswerError as error:
+            self._fail(error)
+            return
+        if response.complete:
+            self._finish(response.idle_seconds)
+        elif response.unread > HIGH_WATER_BYTES and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+        if response.status:
+            self._wake()
+
+    def eof_received(self) -> None:
+        """The upstream will send no more; what is left to be sent of the request is of no use then."""
+        if self._response is not None:
+            try:
+                self._parser.end()
+            except UpstreamUnavailable as error:
+                self._fail(error)
+        self.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone. Without an end before (TLS has its own), what came may have been truncated."""
+        if self._response is not None:
+            self._fail(cut_off(self._response))
+        self.abort()
+        self._owner.lost(self)
+
+    def _finish(self, seconds: float) -> None:
+        self._response = None
+        # An answer that came before the whole request was sent leaves the rest of it in the buffer.
+        if seconds > 0 and not self._transport.get_write_buffer_size():
+            self._owner.free(self, seconds)
+        else:
+            self.abort()
+
+    def _fail(self, error: AccreditError) -> None:
+        if self._closing:
+            return
+        self._closing = True
+        self._error = error
+        self._response = None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._transport.abort()
+        self._wake()
+
+    @staticmethod
+    def _late(waiter: asyncio.Future[None]) -> None:
+        if not waiter.done():
+            waiter.set_exception(UpstreamTimeout("the upstream did not answer in time"))
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)

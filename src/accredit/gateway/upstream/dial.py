@@ -1,0 +1,127 @@
+"""Where the upstream is, and how to get a connected socket there. Network I/O."""
+
+import asyncio
+import re
+import socket
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from accredit.errors import ConfigurationError, UpstreamTimeout, UpstreamUnavailable
+from accredit.limits import MAX_ADDRESSES
+
+_PRINTABLE = re.compile(r"[!-~]+")
+_Address = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
+"""One row of what `getaddrinfo` gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """An upstream's URL, taken apart. `authority` goes into `Host`; `tls` is None for plain HTTP."""
+
+    host: str
+    port: int
+    authority: bytes
+    target: bytes
+    tls: ssl.SSLContext | None
+
+
+def parse_origin(url: str) -> Origin:
+    """Raises `ConfigurationError` for what is not an absolute http or https URL."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise _unusable("it is not a URL") from None
+    if parts.scheme not in ("http", "https") or not host:
+        raise _unusable("it needs http:// or https:// and a host")
+    if parts.username is not None or parts.password is not None:
+        raise _unusable("a user and a password do not belong there")
+    if not _PRINTABLE.fullmatch(url) or port == 0:
+        raise _unusable("it holds a character or a port that no URL has")
+    secure = parts.scheme == "https"
+    usual = 443 if secure else 80
+    authority = f"[{host}]" if ":" in host else host
+    if port is not None and port != usual:
+        authority += f":{port}"
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return Origin(host, port or usual, authority.encode(), target.encode(), _trust() if secure else None)
+
+
+def _unusable(why: str) -> ConfigurationError:
+    return ConfigurationError(f"the upstream's URL can't be used: {why}", 'write it like "http://127.0.0.1:9000/mcp"')
+
+
+def _trust() -> ssl.SSLContext:
+    """The system's certificates (or those that SSL_CERT_FILE names), and HTTP/1.1 only."""
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+async def open_socket(host: str, port: int, deadline: float) -> socket.socket:
+    """Connects to the first address of the host that takes it; each is given its share of the time.
+
+    `deadline` is in the loop's time.
+
+    Raises `UpstreamUnavailable` or `UpstreamTimeout`; nothing is left open then, nor after a cancellation.
+    """
+    try:
+        async with asyncio.timeout_at(deadline):
+            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except TimeoutError:
+        raise UpstreamTimeout("the upstream's name was not resolved in time") from None
+    except (OSError, UnicodeError):
+        raise UpstreamUnavailable("the upstream's name can't be resolved") from None
+    return await _first(found[:MAX_ADDRESSES], deadline)
+
+
+async def attach(sock: socket.socket, protocol: asyncio.Protocol, origin: Origin, deadline: float) -> None:
+    """Gives a connected socket to `protocol`, after the TLS handshake where the origin has one.
+
+    The socket is its transport's from here on. Raises `UpstreamUnavailable` or `UpstreamTimeout`.
+    """
+    name = origin.host if origin.tls is not None else None
+    try:
+        async with asyncio.timeout_at(deadline):
+            await asyncio.get_running_loop().create_connection(
+                lambda: protocol, sock=sock, ssl=origin.tls, server_hostname=name
+            )
+    except TimeoutError:
+        raise UpstreamTimeout("the upstream did not finish the TLS handshake in time") from None
+    except ssl.SSLCertVerificationError:
+        raise UpstreamUnavailable("the upstream's certificate is not trusted") from None
+    except OSError:
+        raise UpstreamUnavailable("the upstream did not finish the TLS handshake") from None
+
+
+async def _first(addresses: Sequence[_Address], deadline: float) -> socket.socket:
+    loop = asyncio.get_running_loop()
+    late = False
+    for position, address in enumerate(addresses):
+        now = loop.time()
+        try:
+            async with asyncio.timeout_at(now + (deadline - now) / (len(addresses) - position)):
+                return await _connect(address)
+        except TimeoutError:
+            late = True
+        except OSError:
+            continue
+    if late:
+        raise UpstreamTimeout("the upstream did not take a connection in time")
+    raise UpstreamUnavailable("the upstream takes no connections")
+
+
+async def _connect(address: _Address) -> socket.socket:
+    family, kind, protocol, _, where = address
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        await asyncio.get_running_loop().sock_connect(sock, where)
+    except BaseException:
+        sock.close()
+        raise
+    return sock

@@ -1,0 +1,162 @@
+"""Content codings: what is asked for, and bounded decoding of what comes. No I/O.
+
+Source: RFC 9110 sections 8.4.1 and 12.5.3, RFC 1950 to 1952, RFC 7932. A decoder has at most one piece of output
+in memory beside its codec's window, however much its input expands to.
+"""
+
+import zlib
+from collections.abc import Iterator
+from functools import lru_cache
+from io import BytesIO
+from typing import Protocol
+
+import brotli
+
+from accredit.errors import AnswerError
+from accredit.limits import DECODED_PIECE_BYTES, MAX_GZIP_MEMBERS
+
+_CODINGS = (b"gzip", b"deflate", b"br")
+_ALIASES = {b"x-gzip": b"gzip"}
+_IDENTITY = b"identity"
+# zlib copies what it did not read of its input with each piece of output: small slices keep that cheap.
+_SLICE_BYTES = 16_384
+# The library lets its output grow in blocks of 32 KiB and more, until it is past what it was asked for.
+_BROTLI_BYTES = 16_384
+_GZIP, _ZLIB, _RAW = 31, 15, -15
+
+
+class Decoder(Protocol):
+    """Decodes one body, piece by piece. No bytes at all are the coding of nothing."""
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """What `data` adds, in pieces of at most `DECODED_PIECE_BYTES`; to be read to its end."""
+        ...
+
+    def finish(self) -> None:
+        """Raises `AnswerError` when the body has not come to its end."""
+        ...
+
+
+def open_decoder(coding: bytes | None) -> Decoder | None:
+    """A decoder for a `Content-Encoding`, None where there is nothing to decode.
+
+    Raises `AnswerError` for a coding that we do not know, and for more than one.
+    """
+    match (coding or _IDENTITY).strip().lower():
+        case b"identity":
+            return None
+        case b"gzip" | b"x-gzip":
+            return _Inflater(gzip=True)
+        case b"deflate":
+            return _Inflater(gzip=False)
+        case b"br":
+            return _BrotliDecoder()
+        case _:
+            raise AnswerError("a Content-Encoding that is not gzip, deflate or br")
+
+
+def decode_body(raw: bytes, coding: bytes | None, limit: int) -> bytes:
+    """A whole body, decoded. Raises `AnswerError` as soon as that is larger than `limit` bytes."""
+    decoder = open_decoder(coding)
+    if decoder is None:
+        return raw
+    body = BytesIO()
+    for piece in decoder.feed(raw):
+        if body.tell() + len(piece) > limit:
+            raise AnswerError(f"decoded, the answer is larger than {limit} bytes", bound=True)
+        body.write(piece)
+    decoder.finish()
+    return body.getvalue()
+
+
+@lru_cache(maxsize=64)
+def accepted_codings(accepted: bytes | None) -> bytes:
+    """The `Accept-Encoding` for the upstream: what the client accepts, as far as we decode it.
+
+    In the client's order of preference; `identity` where nothing is left. A weight that is no number is taken
+    for 0.
+    """
+    weights: dict[bytes, float] = {}
+    for element in (accepted or b"").lower().split(b","):
+        name, _, parameters = element.partition(b";")
+        name = name.strip()
+        weights.setdefault(_ALIASES.get(name, name), _weight(parameters))
+    otherwise = weights.get(b"*", 0.0)
+    known = {name: weights.get(name, otherwise) for name in (*weights, *_CODINGS) if name in _CODINGS}
+    chosen = sorted((name for name, weight in known.items() if weight > 0), key=lambda name: -known[name])
+    return b", ".join(chosen) or _IDENTITY
+
+
+def _weight(parameters: bytes) -> float:
+    name, _, value = parameters.partition(b"=")
+    if not parameters.strip():
+        return 1.0
+    try:
+        return float(value) if name.strip() == b"q" else 0.0
+    except ValueError:
+        return 0.0
+
+
+class _Inflater:
+    """gzip, whose members follow one another, or deflate: in zlib's frame as it should be, or without."""
+
+    def __init__(self, *, gzip: bool) -> None:
+        self._gzip = gzip
+        self._members = 0
+        self._stream = zlib.decompressobj()
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        try:
+            for start in range(0, len(data), _SLICE_BYTES):
+                yield from self._inflate(data[start : start + _SLICE_BYTES])
+        except zlib.error:
+            raise AnswerError("a compressed body that is damaged") from None
+
+    def finish(self) -> None:
+        if self._members and not self._stream.eof:
+            raise AnswerError("a compressed body that is cut off")
+
+    def _inflate(self, data: bytes) -> Iterator[bytes]:
+        full = False
+        while data or full:
+            if not self._members or self._stream.eof:
+                self._begin(data[0])
+            stream = self._stream
+            piece = stream.decompress(data, DECODED_PIECE_BYTES)
+            full = len(piece) == DECODED_PIECE_BYTES and not stream.eof
+            data = stream.unused_data if stream.eof else stream.unconsumed_tail
+            if piece:
+                yield piece
+
+    def _begin(self, first: int) -> None:
+        self._members += 1
+        if self._gzip:
+            if self._members > MAX_GZIP_MEMBERS:
+                raise AnswerError("a compressed body of too many members", bound=True)
+            self._stream = zlib.decompressobj(_GZIP)
+            return
+        if self._members > 1:
+            raise AnswerError("bytes after the end of a compressed body")
+        # zlib's frame begins with the method, 8; no encoder begins a raw stream with these four bits.
+        self._stream = zlib.decompressobj(_ZLIB if first & 0x0F == 8 else _RAW)
+
+
+class _BrotliDecoder:
+    def __init__(self) -> None:
+        self._begun = False
+        self._stream = brotli.Decompressor()
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        self._begun = self._begun or bool(data)
+        try:
+            for start in range(0, len(data), _SLICE_BYTES):
+                piece = self._stream.process(data[start : start + _SLICE_BYTES], output_buffer_limit=_BROTLI_BYTES)
+                while piece:
+                    yield piece
+                    piece = self._stream.process(b"", output_buffer_limit=_BROTLI_BYTES)
+        except brotli.error:
+            raise AnswerError("a compressed body that is damaged") from None
+
+    def finish(self) -> None:
+        if self._begun and not self._stream.is_finished():
+            raise AnswerError("a compressed body that is cut off")

@@ -1,0 +1,191 @@
+"""One connection's answers, from bytes: httptools with bounds and without its leniencies. No I/O.
+
+Any split of the bytes gives the same answer (but for where exactly a bound of rule 2 takes hold). Refused with
+`AnswerError`, in this order:
+
+1. What llhttp refuses: bare LF, folded lines, control characters, both Content-Length and Transfer-Encoding, two
+   of the former, chunk sizes that are none (RFC 9112 sections 5, 6, 7).
+2. More headers, bytes of head, interim answers, or bytes without content between pieces of a body than allowed.
+3. A version other than 1.0 and 1.1, a status outside of 100 to 599, and 101: nobody asked to switch.
+4. A transfer coding other than `chunked`, and any in HTTP/1.0 (section 6.1).
+
+Blank lines before a status line mean nothing and pass, as llhttp has it.
+"""
+
+import re
+from typing import NoReturn
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from accredit.errors import AnswerError, UpstreamUnavailable
+from accredit.limits import IDLE_SECONDS, MAX_HEAD_BYTES, MAX_HEADERS, MAX_INTERIM_ANSWERS, MAX_PIECES
+
+_KEEP_ALIVE_TIMEOUT = re.compile(rb"(?:^|[,;\s])timeout\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
+
+
+class Response:
+    """An answer while it comes: the parser fills it, its reader empties it.
+
+    `status` is 0 until the head is whole. `length` is the declared one. `idle_seconds` says for how long the
+    connection may serve again once the answer is `complete`; 0: not at all.
+    """
+
+    __slots__ = ("complete", "headers", "idle_seconds", "length", "pieces", "status", "unread")
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.length: int | None = None
+        self.pieces: list[bytes] = []
+        self.unread = 0
+        self.complete = False
+        self.idle_seconds = 0.0
+
+    def take(self) -> bytes:
+        """The bytes of the body that have come since the last time."""
+        pieces = self.pieces
+        if not pieces:
+            return b""
+        self.pieces = []
+        self.unread = 0
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def cut_off(response: Response) -> UpstreamUnavailable:
+    """The error for an answer whose end did not come."""
+    if response.status:
+        return UpstreamUnavailable("the upstream's answer was cut off")
+    return UpstreamUnavailable("the upstream closed the connection before it answered")
+
+
+class ResponseParser:
+    """Fills one `Response` after another; after an error, or an answer with `idle_seconds` 0, it is used up."""
+
+    __slots__ = (
+        "_bodiless",
+        "_chunked",
+        "_fault",
+        "_fields",
+        "_head_bytes",
+        "_http",
+        "_interim",
+        "_response",
+        "_without_body",
+    )
+
+    def __init__(self) -> None:
+        self._http = HttpResponseParser(self)
+        self.expect(bodiless=False)
+
+    def expect(self, *, bodiless: bool) -> Response:
+        """Begins the next answer. `bodiless`: it is one to HEAD and ends with its head."""
+        self._response = Response()
+        self._bodiless = bodiless
+        self._chunked = False
+        self._fault: AnswerError | None = None
+        self._fields = self._head_bytes = self._interim = self._without_body = 0
+        return self._response
+
+    def feed(self, data: bytes) -> None:
+        """Reads on. Bytes after the end of the answer make the connection unusable, not the answer."""
+        response = self._response
+        self._without_body += len(data)
+        try:
+            self._http.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade) as error:
+            if not response.complete:
+                raise self._fault or AnswerError(f"the upstream's answer is not HTTP: {error}") from None
+            response.idle_seconds = 0.0
+        if response.complete:
+            return
+        if self._without_body > MAX_HEAD_BYTES:
+            raise AnswerError("the upstream's answer goes on without a body", bound=True)
+        if len(response.pieces) > MAX_PIECES:
+            response.pieces = [b"".join(response.pieces)]
+
+    def end(self) -> None:
+        """The upstream closed the connection: the end of an answer that says neither length nor chunks."""
+        response = self._response
+        if not response.status or response.length is not None or self._chunked:
+            raise cut_off(response)
+        response.complete = True
+
+    def on_message_begin(self) -> None:
+        """An answer begins. After a complete one it is one that nobody asked for."""
+        if self._response.complete:
+            self._refuse("more than one answer")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header field, or a trailer: those count, and are dropped."""
+        self._fields += 1
+        self._head_bytes += len(name) + len(value)
+        if self._fields > MAX_HEADERS or self._head_bytes > MAX_HEAD_BYTES:
+            self._refuse("the upstream's answer has too many headers, or too large ones", bound=True)
+        if not self._response.status:
+            self._response.headers.append((name.lower(), value.rstrip(b" \t")))
+
+    def on_headers_complete(self) -> None:
+        """The head is whole."""
+        response = self._response
+        status = self._http.get_status_code()
+        version = self._http.get_http_version()
+        if version not in ("1.1", "1.0"):
+            self._refuse("the upstream's answer is of another HTTP version")
+        if status < 200:
+            self._pass_interim(status)
+            return
+        if status > 599:
+            self._refuse("the upstream's answer has no valid status")
+        self._read_framing(response, version)
+        response.status = status
+        self._without_body = 0
+        if self._bodiless:
+            # llhttp would wait for the body that the head announces; nothing after the head is ours.
+            response.complete = True
+            self._refuse("a body in answer to HEAD")
+
+    def on_body(self, piece: bytes) -> None:
+        """Bytes of the body."""
+        response = self._response
+        response.pieces.append(piece)
+        response.unread += len(piece)
+        self._without_body = 0
+
+    def on_message_complete(self) -> None:
+        """The answer is whole; so is an interim one."""
+        response = self._response
+        if response.status:
+            response.complete = True
+            if not self._http.should_keep_alive():
+                response.idle_seconds = 0.0
+
+    def _pass_interim(self, status: int) -> None:
+        self._interim += 1
+        if status == 101:
+            self._refuse("the upstream switched protocols")
+        if status < 100:
+            self._refuse("the upstream's answer has no valid status")
+        if self._interim > MAX_INTERIM_ANSWERS:
+            self._refuse("the upstream's answer does not come to its point", bound=True)
+        self._response.headers.clear()
+
+    def _read_framing(self, response: Response, version: str) -> None:
+        idle_seconds = IDLE_SECONDS
+        codings: list[bytes] = []
+        for name, value in response.headers:
+            if name == b"content-length":
+                response.length = int(value)
+            elif name == b"transfer-encoding":
+                codings.append(value.lower())
+            elif name == b"keep-alive" and (found := _KEEP_ALIVE_TIMEOUT.search(value)):
+                # The upstream's clock started before ours.
+                idle_seconds = min(idle_seconds, int(found[1]) - 1.0)
+        if codings and (codings != [b"chunked"] or version == "1.0"):
+            self._refuse("the upstream's answer has an unknown transfer coding")
+        self._chunked = bool(codings)
+        response.idle_seconds = max(idle_seconds, 0.0)
+
+    def _refuse(self, detail: str, *, bound: bool = False) -> NoReturn:
+        """Stops llhttp where it is: what a callback raises ends as an `HttpParserError` in `feed`."""
+        self._fault = AnswerError(detail, bound=bound)
+        raise self._fault

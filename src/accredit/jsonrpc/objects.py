@@ -1,0 +1,136 @@
+"""JSON objects and arrays, split into values that stay text. No I/O. The text has passed `text.check_text`.
+
+A name may be spelled with escapes, and one that occurs twice, or differs only by case from one that the protocol
+defines, is taken differently by different readers. `pairs` sees every member; `check_names` refuses such names.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection
+
+import msgspec
+from msgspec import Raw
+
+from accredit.errors import FrameError, JsonError
+from accredit.jsonrpc.text import count_members, excerpt
+from accredit.limits import MAX_BATCH_MEMBERS, MAX_MEMBERS
+
+_BRACE = ord("{")
+_NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+# `"":0,`: a shorter text has no room for more members.
+_SURELY_WITHIN_MEMBERS = 5 * MAX_MEMBERS
+
+
+class _Name:
+    """A member's name that equals only itself: a dict keyed by it keeps two members of one name apart."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+_decode_short: Callable[[bytes | Raw], dict[_Name, Raw]] = msgspec.json.Decoder(
+    dict[_Name, Raw], dec_hook=lambda _, text: _Name(text)
+).decode
+
+
+def _decode_long(text: bytes | Raw) -> dict[_Name, Raw]:
+    left = MAX_MEMBERS
+
+    def count(_: type, name: str) -> _Name:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise FrameError(f"an object with more than {MAX_MEMBERS} members", bound=True)
+        return _Name(name)
+
+    return msgspec.json.Decoder(dict[_Name, Raw], dec_hook=count).decode(text)
+
+
+def pairs(text: bytes | Raw) -> list[tuple[str, Raw]]:
+    """The members of an object, each as it comes, at most `MAX_MEMBERS`. Raises `FrameError`."""
+    decode = _decode_short if len(text) < _SURELY_WITHIN_MEMBERS else _decode_long
+    try:
+        return [(name.text, value) for name, value in decode(text).items()]
+    except msgspec.ValidationError:
+        raise FrameError("not a JSON object") from None
+    except _NOT_JSON:
+        raise JsonError("not valid JSON") from None
+
+
+def members(text: bytes | Raw) -> dict[str, Raw]:
+    """The members of an object by name; of two with the same name, the last. Raises `FrameError`."""
+    return dict(pairs(text))
+
+
+class Names:
+    """Names that the protocol defines for the members of one object."""
+
+    __slots__ = ("defined", "folded")
+
+    def __init__(self, *names: str) -> None:
+        self.defined = frozenset(names)
+        self.folded = frozenset(map(str.casefold, names))
+
+
+def check_names(found: Collection[str], names: Names) -> None:
+    """Refuses a name that occurs twice, or that differs only by case from a defined one. Raises `FrameError`.
+
+    Some parsers (Go's among them) take `Name` for `name`, so two readers would see two messages. Case is folded as
+    Unicode does it: the Kelvin sign is a k to them too.
+    """
+    for name in found:
+        if name not in names.defined and name.casefold() in names.folded:
+            raise FrameError(f"a member differs only by case from a defined one: {excerpt(name)}")
+    if len(set(found)) < len(found):
+        ((name, _),) = Counter(found).most_common(1)
+        raise FrameError(f"a duplicate member: {excerpt(name)}")
+
+
+def unambiguous_members(text: bytes | Raw, names: Names) -> dict[str, Raw]:
+    """The members of an object whose names all readers take alike. Raises `FrameError`."""
+    listed = pairs(text)
+    check_names([name for name, _ in listed], names)
+    return dict(listed)
+
+
+def check_no_duplicates(text: bytes) -> None:
+    """Refuses an object at any depth in which a name occurs twice. Raises `FrameError`.
+
+    For requests, which are small: the whole text is decoded.
+    """
+    try:
+        kept = msgspec.json.encode(msgspec.json.decode(text))
+    except _NOT_JSON:
+        raise JsonError("not valid JSON") from None
+    # The decoder keeps the last of two members with one name.
+    if kept != text and count_members(kept) != count_members(text):
+        raise FrameError("a duplicate member")
+
+
+_Elements = msgspec.defstruct(
+    "_Elements",
+    [(f"element_{index}", Raw, Raw()) for index in range(MAX_BATCH_MEMBERS)],
+    array_like=True,
+    forbid_unknown_fields=True,
+)
+_decode_elements: Callable[[bytes], msgspec.Struct] = msgspec.json.Decoder(_Elements).decode
+
+
+def split_batch(text: bytes) -> list[bytes]:
+    """The elements of an array, 1 to `MAX_BATCH_MEMBERS`. Raises `FrameError`."""
+    try:
+        elements: tuple[Raw, ...] = msgspec.structs.astuple(_decode_elements(text))
+    except msgspec.ValidationError:
+        elements = ()
+    except _NOT_JSON:
+        raise JsonError("not valid JSON") from None
+    parts = [bytes(element) for element in elements if element]
+    if not parts:
+        raise FrameError(f"a batch has 1 to {MAX_BATCH_MEMBERS} messages")
+    return parts
+
+
+def is_object(raw: Raw | None) -> bool:
+    """Whether a value that is known to be valid JSON is an object."""
+    return raw is not None and memoryview(raw)[0] == _BRACE

@@ -1,0 +1,201 @@
+"""`Mcp-Param-*`: headers that mirror arguments of a tool, as its `inputSchema` declares them (2026-07-28). No I/O.
+
+Source: 2026-07-28, basic/transports/streamable-http ("Custom Headers from Tool Parameters", "Server Validation").
+
+An `x-mcp-header` annotation is valid where
+
+1. it stands on a property that is reached from the schema's root through `properties` alone;
+2. it is a token (RFC 9110 section 5.6.2), and no other in the schema differs from it by case only, or not at all;
+3. the property's `type` is string, integer or boolean.
+
+One that is not makes the tool invalid: clients must not offer it, so that no headers come, and nothing is checked.
+
+A call is refused (-32020) when a declared header
+
+1. occurs twice;
+2. is there without its argument, or not there with it (null, and what is no scalar, count as no argument);
+3. is malformed or differs from the argument. Integers are compared as numbers: 42 and 42.0 are one.
+
+Headers that no schema declares are nobody's business (they pass, as the source demands).
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import cast
+
+import msgspec
+from msgspec import Raw, Struct
+
+from accredit.errors import RequestError
+from accredit.jsonrpc.encode import HEADER_MISMATCH
+from accredit.jsonrpc.era import DUPLICATED, Headers, decode_header
+from accredit.jsonrpc.frames import Request
+from accredit.jsonrpc.objects import is_object, members
+from accredit.jsonrpc.scalars import as_string
+from accredit.jsonrpc.text import excerpt
+from accredit.limits import MAX_PARAM_HEADERS, MAX_SCHEMA_BYTES, MAX_TOOL_LIST_BYTES
+
+Path = tuple[str, ...]
+"""Names of properties from the root of a tool's arguments to one value."""
+
+_ANNOTATION = "x-mcp-header"
+_PREFIX = b"mcp-param-"
+_TYPES = frozenset({"string", "integer", "boolean"})
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_WHOLE_NUMBER = re.compile(rb"(-?)0*([0-9]+)(?:\.0+)?")
+
+# Keywords of JSON Schema 2020-12 (and of older drafts) that hold schemas beside `properties`: by name, or directly
+# and in arrays. Others (`enum`, `default`, `examples`, ...) hold data, in which an annotation means nothing.
+_SCHEMAS_BY_NAME = frozenset({"patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"})
+_SCHEMAS = frozenset(
+    {
+        "additionalItems", "additionalProperties", "allOf", "anyOf", "contains", "contentSchema", "else", "if", "items",
+        "not", "oneOf", "prefixItems", "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties",
+    }
+)  # fmt: skip
+
+
+class DeclaredHeader(Struct, frozen=True):
+    """One header that a tool declares: its `name` in lower case, the argument that it mirrors, and that one's type."""
+
+    name: bytes
+    path: Path
+    type: str
+
+
+class _Tool(Struct, rename="camel"):
+    name: str
+    input_schema: Raw = Raw(b"{}")
+
+
+class _Page(Struct):
+    tools: list[_Tool]
+
+
+_decode_page = msgspec.json.Decoder(_Page).decode
+_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+
+
+def declared_headers(input_schema: bytes | Raw) -> tuple[DeclaredHeader, ...]:
+    """The headers that a tool's `inputSchema` declares; none where an annotation is not valid. Never raises.
+
+    Nor does it find any in a schema of more than `MAX_SCHEMA_BYTES` or with more than `MAX_PARAM_HEADERS`.
+    """
+    if len(input_schema) > MAX_SCHEMA_BYTES:
+        return ()
+    try:
+        root: object = msgspec.json.decode(input_schema)
+    except _UNREADABLE:
+        return ()
+    found: dict[bytes, DeclaredHeader] = {}
+    for path, schema in _schemas(root):
+        if _ANNOTATION in schema:
+            header = _declared(path, schema)
+            if header is None or header.name in found or len(found) == MAX_PARAM_HEADERS:
+                return ()
+            found[header.name] = header
+    return tuple(found.values())
+
+
+def listed_headers(result: bytes | Raw) -> dict[str, tuple[DeclaredHeader, ...]]:
+    """The headers that each tool in the `result` of a `tools/list` declares, by the tool's name. Never raises.
+
+    Empty for what is no such result, or is longer than `MAX_TOOL_LIST_BYTES`.
+    """
+    if len(result) > MAX_TOOL_LIST_BYTES:
+        return {}
+    try:
+        page = _decode_page(result)
+    except _UNREADABLE:
+        return {}
+    return {tool.name: declared_headers(tool.input_schema) for tool in page.tools}
+
+
+def check_param_headers(request: Request, declared: Iterable[DeclaredHeader], headers: Headers) -> None:
+    """Refuses a call whose headers and arguments disagree. Raises `RequestError`."""
+    params = members(request.params) if request.params is not None else {}
+    objects: dict[Path, dict[str, Raw]] = {(): _members_of(params.get("arguments"))}
+    for header in declared:
+        problem = _disagreement(header, _argument(objects, header.path), headers.get(header.name))
+        if problem is not None:
+            name = excerpt(header.name)
+            raise RequestError(HEADER_MISMATCH, f"Header mismatch: {name} {problem}", id=request.id)
+
+
+def _schemas(root: object) -> Iterator[tuple[Path | None, dict[str, object]]]:
+    """Each schema in a schema, with its path; None where it is not reached through `properties` alone."""
+    waiting: list[tuple[Path | None, object]] = [((), root)]
+    while waiting:
+        path, schema = waiting.pop()
+        if isinstance(schema, dict):
+            known = cast("dict[str, object]", schema)
+            yield path, known
+            for keyword, value in known.items():
+                waiting.extend(_below(path, keyword, value))
+
+
+def _below(path: Path | None, keyword: str, value: object) -> Iterable[tuple[Path | None, object]]:
+    if isinstance(value, dict):
+        named = cast("dict[str, object]", value)
+        if keyword == "properties":
+            return [(None if path is None else (*path, name), schema) for name, schema in named.items()]
+        if keyword in _SCHEMAS_BY_NAME:
+            return [(None, schema) for schema in named.values()]
+    if keyword not in _SCHEMAS:
+        return ()
+    return [(None, schema) for schema in cast("list[object]", value if isinstance(value, list) else [value])]
+
+
+def _declared(path: Path | None, schema: dict[str, object]) -> DeclaredHeader | None:
+    token, kind = schema[_ANNOTATION], schema.get("type")
+    if not path or not isinstance(token, str) or _TOKEN.fullmatch(token) is None:
+        return None
+    if not isinstance(kind, str) or kind not in _TYPES:
+        return None
+    return DeclaredHeader(_PREFIX + token.lower().encode("ascii"), path, kind)
+
+
+def _members_of(value: Raw | None) -> dict[str, Raw]:
+    return members(value) if value is not None and is_object(value) else {}
+
+
+def _argument(objects: dict[Path, dict[str, Raw]], path: Path) -> Raw | None:
+    """The value at a path; `objects` are those opened so far, so that each is read once."""
+    parent, name = path[:-1], path[-1]
+    if parent not in objects:
+        objects[parent] = _members_of(_argument(objects, parent))
+    return objects[parent].get(name)
+
+
+def _disagreement(header: DeclaredHeader, argument: Raw | None, value: bytes | None) -> str | None:
+    expected = None if argument is None else _rendered(argument)
+    if value is None:
+        return None if expected is None else "is missing"
+    if DUPLICATED in value:
+        return "occurs twice"
+    if expected is None:
+        return "mirrors no argument"
+    given = decode_header(value)
+    if given == expected:
+        return None
+    if header.type == "integer" and given is not None and argument is not None:
+        number = _whole_number(given.encode())
+        if number is not None and number == _whole_number(bytes(argument)):
+            return None
+    return "differs from the argument"
+
+
+def _rendered(argument: Raw) -> str | None:
+    """A scalar as a header spells it: a string's value; a number and a boolean as in JSON. None for what has none."""
+    text = bytes(argument)
+    if text == b"null" or text.startswith((b"{", b"[")):
+        return None
+    return as_string(argument) if text.startswith(b'"') else text.decode("ascii")
+
+
+def _whole_number(text: bytes) -> bytes | None:
+    """Sign and digits, one spelling a number; no `int`, whose cost and bound depend on the digits."""
+    found = _WHOLE_NUMBER.fullmatch(text)
+    if found is None:
+        return None
+    return found[2] if found[2] == b"0" else found[1] + found[2]

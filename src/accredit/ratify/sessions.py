@@ -1,0 +1,152 @@
+"""Session tokens, and the turns of a session that are verified by them (Ratify section 10). No I/O.
+
+A token is made once from a verified bundle; each turn then needs one signature of the agent. It is the verifier's
+own, an HMAC under its secret. As a turn never looks at certificates again, a chain with constraints gets no token,
+and a token outlives none of its certificates; withdrawing it after a revocation is the caller's to do.
+"""
+
+import hashlib
+import hmac
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from accredit.errors import IssueError
+from accredit.ratify.canonical import canonical
+from accredit.ratify.challenges import ChallengeStore
+from accredit.ratify.checks import check_challenge_signature, check_freshness, check_session, check_stream
+from accredit.ratify.hybrid import HybridPublicKey, HybridSignature
+from accredit.ratify.results import IdentityStatus, Refusal, VerifyResult, invalid, refused
+from accredit.ratify.signable import chain_hash
+from accredit.ratify.structures import PROTOCOL_VERSION, ProofBundle, StreamContext
+from accredit.ratify.verify import ConsumeChallenge, Need, ValidateChallenge, Verification, ask_store, clock, drive
+from accredit.ratify.wire import Bytes32, WireObject
+
+_HASH_BYTES = 32
+
+
+class SessionToken(WireObject, frozen=True):
+    """Who was verified, for which scopes, and until when (unix seconds, both ends included)."""
+
+    version: int
+    session_id: str
+    agent_id: str
+    agent_pub_key: HybridPublicKey
+    human_id: str
+    granted_scope: tuple[str, ...]
+    issued_at: int
+    valid_until: int
+    chain_hash: Bytes32
+    mac: Bytes32
+
+
+class StreamedTurn(Struct, frozen=True, kw_only=True):
+    """One turn: a challenge with the agent's signature, bound like a bundle's."""
+
+    challenge: bytes
+    challenge_at: int
+    challenge_sig: HybridSignature
+    session_context: bytes = b""
+    stream_id: bytes = b""
+    stream_seq: int = 0
+
+
+def session_token_sign_bytes(token: SessionToken) -> bytes:
+    """What the MAC is over; the scopes sorted."""
+    return canonical(
+        {
+            "agent_id": token.agent_id,
+            "agent_pub_key": token.agent_pub_key,
+            "chain_hash": token.chain_hash,
+            "granted_scope": sorted(token.granted_scope),
+            "human_id": token.human_id,
+            "issued_at": token.issued_at,
+            "session_id": token.session_id,
+            "valid_until": token.valid_until,
+            "version": token.version,
+        }
+    )
+
+
+def issue_session_token(
+    bundle: ProofBundle, result: VerifyResult, session_id: str, issued_at: int, valid_until: int, secret: bytes
+) -> SessionToken:
+    """A token for the bundle that gave a valid result; it ends with the first of its certificates.
+
+    The secret should be 32 random bytes. Raises `IssueError`.
+    """
+    if not result.valid or result.agent_id != bundle.agent_id:
+        raise IssueError("a session token needs the valid result of its bundle")
+    if not session_id or not secret:
+        raise IssueError("a session token needs a session id and a secret")
+    if any(cert.constraints for cert in bundle.delegations):
+        raise IssueError("a chain with constraints gets no session token: its turns would not be held against them")
+    until = min(valid_until, *(cert.expires_at for cert in bundle.delegations))
+    if until <= issued_at:
+        raise IssueError("the session token would end before it begins")
+    token = SessionToken(
+        version=PROTOCOL_VERSION,
+        session_id=session_id,
+        agent_id=bundle.agent_id,
+        agent_pub_key=bundle.agent_pub_key,
+        human_id=result.human_id,
+        granted_scope=tuple(sorted(result.granted_scope)),
+        issued_at=issued_at,
+        valid_until=until,
+        chain_hash=chain_hash(bundle.delegations),
+        mac=b"",
+    )
+    return replace(token, mac=session_token_mac(token, secret))
+
+
+def session_token_mac(token: SessionToken, secret: bytes) -> bytes:
+    """The 32-byte HMAC-SHA-256 of a token."""
+    return hmac.digest(secret, session_token_sign_bytes(token), hashlib.sha256)
+
+
+def session_token_fault(token: SessionToken, secret: bytes, now: int) -> str | None:
+    """Why a token is not good, or None."""
+    if not secret:
+        return "session_secret must not be empty"
+    if token.version != PROTOCOL_VERSION:
+        return f"version_mismatch: unsupported version {token.version}"
+    if len(token.chain_hash) != _HASH_BYTES:
+        return f"chain_hash must be {_HASH_BYTES} bytes, got {len(token.chain_hash)}"
+    if len(token.mac) != _HASH_BYTES:
+        return f"mac must be {_HASH_BYTES} bytes, got {len(token.mac)}"
+    if not hmac.compare_digest(token.mac, session_token_mac(token, secret)):
+        return "session_token MAC invalid"
+    if now < token.issued_at:
+        return "session_token not yet valid"
+    return "session_token expired" if now > token.valid_until else None
+
+
+def verify_streamed_turn(
+    token: SessionToken,
+    secret: bytes,
+    turn: StreamedTurn,
+    required_scope: str = "",
+    *,
+    now: int | None = None,
+    session_context: bytes | None = None,
+    stream: StreamContext | None = None,
+    challenge_store: ChallengeStore | None = None,
+) -> VerifyResult:
+    """Judges a turn by its session's token. Like `verify_bundle` it answers, and does not raise.
+
+    There are no other options: what a turn can't be held against can't be asked for. `root_checked` is False, since
+    the roots were checked, or were not, when the token was issued.
+    """
+    moment = clock() if now is None else now
+
+    def answer(need: Need) -> object:
+        match need:
+            case ValidateChallenge(challenge, binding) if challenge_store is not None:
+                return challenge_store.validate(challenge, binding, moment)
+            case ConsumeChallenge(challenge, binding) if challenge_store is not None:
+                return challenge_store.consume(challenge, binding, moment)
+            case _:
+                return "no store"
+
+    steps = _turn(token, secret, turn, required_scope, moment, session_context or b"", stream, challenge_store is not None)
+    return drive(steps, answer)

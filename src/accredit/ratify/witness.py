@@ -1,0 +1,52 @@
+"""Entries of a witness's log: each carries the hash of the one before it (Ratify section 2). No I/O."""
+
+import hashlib
+
+from msgspec.structs import replace
+
+from accredit.ratify.canonical import canonical
+from accredit.ratify.hybrid import UNSIGNED, HybridPublicKey, HybridSignature, HybridSigner, signature_fault
+from accredit.ratify.wire import Bytes32, WireObject
+
+FIRST_PREV_HASH = bytes(32)
+"""What the first entry of a chain carries."""
+
+
+class WitnessEntry(WireObject, frozen=True):
+    """Any bytes, witnessed at `timestamp` (unix seconds) by `witness_id`."""
+
+    prev_hash: Bytes32
+    entry_data: bytes
+    timestamp: int
+    witness_id: str
+    signature: HybridSignature
+
+
+def witness_entry_sign_bytes(entry: WitnessEntry) -> bytes:
+    """What a witness signs."""
+    return canonical(
+        {
+            "entry_data": entry.entry_data,
+            "prev_hash": entry.prev_hash,
+            "timestamp": entry.timestamp,
+            "witness_id": entry.witness_id,
+        }
+    )
+
+
+def witness_entry_hash(entry: WitnessEntry) -> bytes:
+    """The `prev_hash` of the entry after this one."""
+    return hashlib.sha256(witness_entry_sign_bytes(entry)).digest()
+
+
+def issue_witness_entry(
+    witness: HybridSigner, entry_data: bytes, timestamp: int, prev_hash: bytes = FIRST_PREV_HASH
+) -> WitnessEntry:
+    """An entry with its witness's signature."""
+    entry = WitnessEntry(prev_hash, entry_data, timestamp, witness.id, UNSIGNED)
+    return replace(entry, signature=witness.sign(witness_entry_sign_bytes(entry)))
+
+
+def witness_entry_fault(entry: WitnessEntry, witness: HybridPublicKey) -> str | None:
+    """Why an entry is not signed by the key, or None. A `witness_id` need not be the key's id."""
+    return signature_fault(witness_entry_sign_bytes(entry), entry.signature, witness)

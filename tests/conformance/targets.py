@@ -1,0 +1,104 @@
+"""The three ways to the everything server: directly, through the gateway over HTTP, and over stdio.
+
+It does I/O: each target is a context manager that starts real processes on free ports of 127.0.0.1 and stops
+them. The processes run in the folder of the results, so that no `accredit.toml` of the project is picked up,
+and write their stderr there.
+"""
+
+import http.client
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+SERVER = Path(__file__).parent / "everything_server.py"
+GATEWAY = Path(sys.executable).parent / "accredit"
+START_SECONDS = 30
+STOP_SECONDS = 15
+POLL_SECONDS = 0.05
+
+
+class NotStarted(Exception):
+    """A process of the target ended, or did not answer in time; its log says why."""
+
+
+@contextmanager
+def _process(command: list[str], folder: Path, name: str) -> Generator[subprocess.Popen[str]]:
+    """Runs `command`; it may print a little on stdout (a pipe) and anything on stderr (a log)."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("ACCREDIT_")}
+    with (folder / f"{name}.log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
+        try:
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.communicate(timeout=STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _alive(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=START_SECONDS)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+@contextmanager
+def direct(folder: Path, requests: Path) -> Generator[str]:
+    """The server alone; yields its URL. A line per request that reaches it goes into `requests`."""
+    command = [sys.executable, str(SERVER), "--port", "0", "--requests", str(requests)]
+    with _process(command, folder, "server") as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        if not url:
+            raise NotStarted(f"the everything server did not start: see {folder}/server.log")
+        yield url
+
+
+@contextmanager
+def _gateway(folder: Path, *upstream: str) -> Generator[str]:
+    port = _free_port()
+    command = [str(GATEWAY), "serve", "--port", str(port), *upstream]
+    with _process(command, folder, "gateway") as process:
+        deadline = time.monotonic() + START_SECONDS
+        while not _alive(port):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise NotStarted(f"the gateway did not start: see {folder}/gateway.log")
+            time.sleep(POLL_SECONDS)
+        yield f"http://127.0.0.1:{port}/mcp"
+
+
+@contextmanager
+def through_http(folder: Path, requests: Path) -> Generator[str]:
+    """The gateway in front of the server's URL."""
+    with direct(folder, requests) as url, _gateway(folder, url) as gateway:
+        yield gateway
+
+
+@contextmanager
+def through_stdio(folder: Path, requests: Path) -> Generator[str]:
+    """The gateway in front of the server's command."""
+    command = (sys.executable, str(SERVER), "--stdio", "--requests", str(requests))
+    with _gateway(folder, "--", *command) as gateway:
+        yield gateway
+
+
+Target = Callable[[Path, Path], AbstractContextManager[str]]
+TARGETS: dict[str, Target] = {"direct": direct, "http": through_http, "stdio": through_stdio}

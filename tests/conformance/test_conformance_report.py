@@ -1,0 +1,68 @@
+"""The comparison's own rules: what counts as passed, and which differences fail a run."""
+
+from collections import Counter
+from pathlib import Path
+
+from tests.conformance.report import EXPLAINED, Comparison
+from tests.conformance.suite import Outcome, read_outcomes
+
+GOOD = Outcome(Counter({("check", "SUCCESS"): 2}), requests=1)
+
+
+def compared(through: Outcome, direct: Outcome = GOOD) -> Comparison:
+    return Comparison("2025-11-25", ["ping"], {"direct": {"ping": direct}, "http": {"ping": through}})
+
+
+def test_the_same_checks_with_the_same_results_are_no_problem() -> None:
+    comparison = compared(GOOD)
+    assert comparison.problems() == []
+    assert comparison.total("http") == "1/1"
+
+
+def test_a_gateway_that_answers_itself_passes_nothing() -> None:
+    comparison = compared(Outcome(GOOD.checks, requests=0))
+    assert comparison.total("http") == "0/1"
+    assert comparison.problems() == [
+        "2025-11-25 ping (http): passes directly and not here, with 0 requests that reached the server"
+    ]
+
+
+def test_a_check_that_ran_less_often_is_a_problem_though_the_scenario_passes() -> None:
+    comparison = compared(Outcome(Counter({("check", "SUCCESS"): 1}), requests=1))
+    assert comparison.total("http") == "1/1"
+    assert comparison.problems() == ["2025-11-25 ping (http): check: 2 SUCCESS directly, 1 SUCCESS here"]
+
+
+def test_a_warning_in_place_of_a_success_is_a_problem() -> None:
+    checks = Counter({("check", "SUCCESS"): 1, ("check", "WARNING"): 1})
+    assert compared(Outcome(checks, requests=1)).problems() == [
+        "2025-11-25 ping (http): check: 2 SUCCESS directly, 1 SUCCESS + 1 WARNING here"
+    ]
+
+
+def test_a_required_scenario_that_fails_directly_is_a_problem() -> None:
+    bad = Outcome(Counter({("check", "FAILURE"): 1}), requests=1)
+    assert compared(bad, direct=bad).problems() == ["2025-11-25 ping: does not pass directly"]
+
+
+def test_a_scenario_that_did_not_run_is_a_problem() -> None:
+    comparison = Comparison("2025-11-25", ["ping"], {"direct": {"ping": GOOD}, "http": {}})
+    assert comparison.problems() == ["2025-11-25 ping (http): did not run"]
+
+
+def test_an_explanation_of_nothing_is_a_problem() -> None:
+    known = EXPLAINED[0]
+    outcomes = {known.scenario: GOOD}
+    comparison = Comparison(known.revision, [], {"direct": outcomes, known.target: outcomes})
+    assert len(comparison.problems()) == len(known.checks)
+
+
+def test_requests_are_given_to_the_scenario_that_was_running(tmp_path: Path) -> None:
+    for scenario, start in (("ping", "00-00-00-000"), ("tools-list", "00-00-10-000")):
+        folder = tmp_path / f"server-{scenario}-1970-01-01T{start}Z"
+        folder.mkdir()
+        (folder / "checks.json").write_text('[{"id": "check", "status": "SUCCESS"}]')
+    log = tmp_path / "requests.log"
+    log.write_text("1.5 ping\n10.25 tools/list\n11.5 tools/list\n")
+    outcomes = read_outcomes(tmp_path, log, ["ping", "tools-list"])
+    assert {name: outcome.requests for name, outcome in outcomes.items()} == {"ping": 1, "tools-list": 2}

@@ -1,0 +1,314 @@
+"""The real `accredit` command: what it prints, what it refuses, and that a refusal starts nothing."""
+
+import json
+import socket
+import ssl
+import stat
+import subprocess
+import sys
+from contextlib import closing
+from http.client import HTTPSConnection
+from pathlib import Path
+
+import pytest
+from tests.world.certificates import write_certificate
+from tests.world.command import Serving, accepts, accredit, environment
+from tests.world.raw_server import PATIENCE
+
+COMMANDS = [
+    (),
+    ("serve",),
+    ("wrap",),
+    ("config", "check"),
+    ("config", "show"),
+    ("config", "schema"),
+]
+
+URL = '[upstream]\nurl = "http://127.0.0.1:9/mcp"\n'
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def write(folder: Path, text: str) -> None:
+    (folder / "accredit.toml").write_text(text, "utf-8")
+
+
+def refused(folder: Path, *arguments: str, env: dict[str, str] | None = None) -> tuple[str, str]:
+    """Runs a command that must refuse: exit code 2, nothing on stdout, two lines on stderr, nothing listening."""
+    port = free_port()
+    done = accredit(*arguments, folder=folder, env={"ACCREDIT_GATEWAY__PORT": str(port), **(env or {})})
+    assert done.returncode == 2, done
+    assert done.stdout == ""
+    what, remedy = done.stderr.splitlines()
+    assert what.startswith("error: ")
+    assert remedy.startswith("help: ")
+    assert not accepts(port)
+    return what, remedy
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_has_help_with_an_example(command: tuple[str, ...], tmp_path: Path) -> None:
+    done = accredit(*command, "--help", folder=tmp_path)
+    assert done.returncode == 0
+    assert "Example" in done.stdout
+    assert " ".join(("accredit", *command)) in done.stdout
+
+
+def test_the_version_is_printed(tmp_path: Path) -> None:
+    done = accredit("--version", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "accredit 0.1.0\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ((), "Missing command"),
+        (("serv",), "'serve'"),
+        (("serve", "--prot", "1"), "--port"),
+        (("serve", "--workers", "many"), "--workers"),
+        (("serve", "http://127.0.0.1:9/mcp", "extra"), "extra"),
+        (("serve", "http://127.0.0.1:9/mcp", "--", "cat"), "a URL and a command"),
+        (("serve", "--log-format", "xml", "http://127.0.0.1:9/mcp"), "--log-format"),
+        (("serve", "--workers", "2", "--", "cat"), "2 workers"),
+        (("serve",), "no upstream"),
+        (("serve", "--", "no-such-program-here"), "no-such-program-here"),
+        (("serve", "ftp://127.0.0.1/mcp"), "upstream.url (URL)"),
+        (("serve", "http://127.0.0.1:9/mcp", "--host", "0.0.0.0"), "TLS"),
+        (("serve", "http://127.0.0.1:9/mcp", "--host", "no.such.host.invalid", "--insecure"), "no address"),
+        (("serve", "http://127.0.0.1:9/mcp", "--config", "missing.toml"), "missing.toml"),
+        (("wrap",), "no upstream"),
+        (("wrap", "--", "no-such-program-here"), "no-such-program-here"),
+        (("config", "check"), "no accredit.toml"),
+        (("config", "show", "--config", "missing.toml"), "missing.toml"),
+    ],
+)
+def test_wrong_use_is_two_lines_and_exit_code_2(arguments: tuple[str, ...], word: str, tmp_path: Path) -> None:
+    what, _ = refused(tmp_path, *arguments)
+    assert word in what
+
+
+@pytest.mark.parametrize(
+    ("text", "what_word", "remedy_word"),
+    [
+        ("[gateway]\nprot = 1\n", "gateway.prot", "gateway.port"),
+        ("[gatway]\nport = 1\n", "gatway", "[gateway]"),
+        ("port = 1\n", "port", "gateway.port"),
+        ("[upstream]\nmax_event_bytes = 1\n", "upstream.max_event_bytes", "gateway.max_event_bytes"),
+        ('[gateway]\nport = "8484"\n', "gateway.port", "TCP port"),
+        ("[gateway]\nport = true\n", "gateway.port", "TCP port"),
+        ("[gateway]\nport = 65536\n", "gateway.port", "TCP port"),
+        ("[gateway]\nmax_request_bytes = 0\n", "gateway.max_request_bytes", "bytes"),
+        ("[gateway]\nupstream_timeout_seconds = nan\n", "gateway.upstream_timeout_seconds", "seconds"),
+        ('[gateway]\npath = "mcp"\n', "gateway.path", "MCP endpoint"),
+        ('[gateway]\npath = "/healthz"\n', "gateway.path", "MCP endpoint"),
+        ('[gateway]\nallowed_hosts = "all"\n', "gateway.allowed_hosts", "list"),
+        ("gateway = 1\n", "gateway", "[gateway]"),
+        ("[[gateway]]\nport = 1\n", "gateway", "[gateway]"),
+        ('[gateway]\n"a\\nb" = 1\n', "a\\nb", "gateway"),
+        ("[gateway\n", "not TOML", "line 1"),
+        ('[validation]\nresponses = "off"\n', "validation.responses", '"observe"'),
+        ('[upstream]\nurl = "http://127.0.0.1:9/"\ncommand = ["cat"]\n', "exclude each other", "keep the one"),
+        ('[upstream]\nurl = "http://user:hidden@host/"\n', "user name", "URL"),
+        ('[upstream]\ncommand = "cat"\n', "upstream.command", "list"),
+        ("[upstream]\ncommand = []\n", "upstream.command", "list"),
+        ('[upstream]\ncommand = ["./no-such-file"]\n', "no-such-file", "executable"),
+        ('[upstream]\ncommand = ["cat"]\nheaders = { A = "b" }\n', "upstream.headers", "remove"),
+        (URL + 'env = { A = "b" }\n', "upstream.env", "remove"),
+        (URL + "headers = { A = 1 }\n", "upstream.headers.A", "NAME"),
+        (URL + 'headers = { A = { env = "NOT_SET" } }\n', "NOT_SET", "NOT_SET"),
+        (URL + 'headers = { A = { evn = "X" } }\n', "upstream.headers.A", "NAME"),
+        (URL + 'headers = { Host = "a" }\n', "Host", "upstream.headers"),
+        (URL + '[gateway]\ntls_cert_file = "c.pem"\n', "tls_key_file", "tls_key_file"),
+        (URL + '[gateway]\ntls_cert_file = "c.pem"\ntls_key_file = "k.pem"\n', "c.pem", "tls_cert_file"),
+        (URL + '[gateway]\nhost = "0.0.0.0"\n', "0.0.0.0", "--insecure"),
+        ('[tokens]\nmode = "required"\n', "[tokens]", 'mode = "off"'),
+        ('[proofs]\nmode = "off"\nbinding = "optional"\n', "[proofs]", "[upstream]"),
+        ('[tools.send]\nscope = "email:send"\n', "[tools]", "[upstream]"),
+        ('[attest]\nmode = "durable"\n', "[attest]", 'mode = "off"'),
+        ('[store]\nurl = "memory:"\n', "[store]", "[upstream]"),
+    ],
+)
+def test_a_wrong_configuration_stops_the_start(text: str, what_word: str, remedy_word: str, tmp_path: Path) -> None:
+    write(tmp_path, text)
+    what, remedy = refused(tmp_path, "serve")
+    assert what_word in what
+    assert remedy_word in (what if remedy_word == "line 1" else remedy)
+    assert "hidden" not in what + remedy
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "what_word", "remedy_word"),
+    [
+        ("ACCREDIT_GATWAY__PORT", "1", "ACCREDIT_GATWAY__PORT", "ACCREDIT_GATEWAY__PORT"),
+        ("ACCREDIT_UPSTREAM__ENV__A", "1", "ACCREDIT_UPSTREAM__ENV__A", "ACCREDIT_UPSTREAM__ENV"),
+        ("ACCREDIT_GATEWAY__MAX_EVENT_BYTES", "many", "ACCREDIT_GATEWAY__MAX_EVENT_BYTES", "gateway.max_event"),
+        ("ACCREDIT_GATEWAY__ALLOWED_HOSTS", "a,b", "ACCREDIT_GATEWAY__ALLOWED_HOSTS", "list"),
+        ("ACCREDIT_PROOFS__MODE", "required", "ACCREDIT_PROOFS__MODE", 'mode = "off"'),
+        ("ACCREDIT_CONFIG", "missing.toml", "missing.toml", "ACCREDIT_CONFIG"),
+    ],
+)
+def test_a_wrong_environment_stops_the_start(
+    name: str, value: str, what_word: str, remedy_word: str, tmp_path: Path
+) -> None:
+    what, remedy = refused(tmp_path, "serve", "http://127.0.0.1:9/mcp", env={name: value})
+    assert what_word in what
+    assert remedy_word in remedy
+
+
+def test_a_file_that_can_not_be_read_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "accredit.toml").mkdir()
+    what, _ = refused(tmp_path, "serve", "http://127.0.0.1:9/mcp")
+    assert "accredit.toml" in what
+
+
+def test_a_link_to_a_missing_file_is_not_taken_for_no_file(tmp_path: Path) -> None:
+    (tmp_path / "accredit.toml").symlink_to("missing.toml")
+    what, _ = refused(tmp_path, "serve", "http://127.0.0.1:9/mcp")
+    assert "accredit.toml" in what
+
+
+def test_a_file_that_is_not_utf8_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "accredit.toml").write_bytes(b'[gateway]\nid = "\xff"\n')
+    what, _ = refused(tmp_path, "serve", "http://127.0.0.1:9/mcp")
+    assert "UTF-8" in what
+
+
+def test_a_private_key_that_others_can_read_stops_the_start(tmp_path: Path) -> None:
+    write_certificate(tmp_path)
+    (tmp_path / "key.pem").chmod(0o640)
+    write(tmp_path, URL + '[gateway]\ntls_cert_file = "cert.pem"\ntls_key_file = "key.pem"\n')
+    what, remedy = refused(tmp_path, "serve")
+    assert "0640" in what
+    assert remedy.startswith("help: chmod 600 ")
+
+
+def test_a_key_of_another_certificate_stops_the_start(tmp_path: Path) -> None:
+    write_certificate(tmp_path)
+    certificate = (tmp_path / "cert.pem").read_bytes()
+    write_certificate(tmp_path)
+    (tmp_path / "cert.pem").write_bytes(certificate)
+    write(tmp_path, URL + '[gateway]\ntls_cert_file = "cert.pem"\ntls_key_file = "key.pem"\n')
+    what, _ = refused(tmp_path, "serve")
+    assert "tls_cert_file" in what
+
+
+def test_a_port_that_is_taken_stops_the_start(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = accredit("serve", "http://127.0.0.1:9/mcp", "--port", str(port), folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        f"error: can't listen on 127.0.0.1 port {port}: the port is taken",
+        "help: stop what listens there, or choose another: --port 0 finds one",
+    ]
+
+
+def test_wrap_refuses_a_url(tmp_path: Path) -> None:
+    write(tmp_path, URL)
+    what, _ = refused(tmp_path, "wrap")
+    assert "upstream.url" in what
+
+
+def test_check_says_what_is_well(tmp_path: Path) -> None:
+    write(tmp_path, URL)
+    done = accredit("config", "check", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        f"ok: {tmp_path}/accredit.toml is valid",
+        "ok: the upstream is a URL",
+        "ok: TLS is off",
+    ]
+
+
+def test_check_says_what_serve_will_need(tmp_path: Path) -> None:
+    write(tmp_path, '[gateway]\nhost = "0.0.0.0"\n[proofs]\nmode = "off"\n')
+    done = accredit("config", "check", folder=tmp_path)
+    assert done.returncode == 0
+    assert "needs a URL or a command" in done.stdout
+    assert "needs --insecure" in done.stdout
+
+
+def test_show_masks_secrets_and_names_origins(tmp_path: Path) -> None:
+    write(tmp_path, '[upstream]\nurl = "http://h/?k=hidden"\nheaders = { A = "hidden", B = { env = "C" } }\n')
+    env = {"ACCREDIT_GATEWAY__PORT": "9000", "ACCREDIT_TOKEN": "hidden"}
+    done = accredit("config", "show", "--host", "::1", folder=tmp_path, env=env)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert 'gateway.host = "::1"  # command line --host' in lines
+    assert "gateway.port = 9000  # environment ACCREDIT_GATEWAY__PORT" in lines
+    assert 'gateway.path = "/mcp"  # default' in lines
+    assert f'upstream.url = "http://h/?***"  # file {tmp_path}/accredit.toml' in lines
+    assert f'upstream.headers = {{"A": "***", "B": {{"env": "C"}}}}  # file {tmp_path}/accredit.toml' in lines
+    assert "hidden" not in done.stdout
+
+
+def test_show_as_json(tmp_path: Path) -> None:
+    done = accredit("config", "show", "--json", "--", "cat", "-u", folder=tmp_path)
+    shown = json.loads(done.stdout)
+    assert shown["upstream"]["command"] == {
+        "value": ["cat", "-u"],
+        "origin": "command line",
+        "source": "-- COMMAND",
+    }
+    assert shown["gateway"]["port"] == {"value": 8484, "origin": "default", "source": None}
+
+
+def test_the_schema_is_json_schema(tmp_path: Path) -> None:
+    schema = json.loads(accredit("config", "schema", folder=tmp_path).stdout)
+    assert schema["$defs"]["Gateway"]["properties"]["port"]["default"] == 8484
+    assert schema["additionalProperties"] is False
+
+
+def test_a_validating_proxy_says_what_it_is_not(tmp_path: Path) -> None:
+    with Serving("http://127.0.0.1:9/mcp", folder=tmp_path) as gateway:
+        assert gateway.url == f"http://127.0.0.1:{gateway.port}/mcp"
+        assert "tokens, proofs and records are off" in gateway.stderr
+        assert "`accredit init`" in gateway.stderr
+        gateway.stop()
+        assert gateway.wait() == 0
+
+
+def test_with_a_file_there_is_no_such_line(tmp_path: Path) -> None:
+    write(tmp_path, URL)
+    with Serving(folder=tmp_path, env={"ACCREDIT_GATEWAY__PATH": "/other"}) as gateway:
+        assert gateway.url.endswith("/other")
+        assert "are off" not in gateway.stderr
+
+
+def test_a_command_in_the_file_runs_beside_the_file(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "server.py").write_text("open('ran', 'w').close()", "utf-8")
+    write(tmp_path / "etc", f'[upstream]\ncommand = ["{sys.executable}", "server.py"]\n')
+    done = accredit("wrap", "--config", "etc/accredit.toml", folder=tmp_path)
+    assert done.stdout == ""
+    assert (tmp_path / "etc" / "ran").exists()
+
+
+def test_what_is_said_to_a_closed_stderr_does_not_land_in_the_protocol(tmp_path: Path) -> None:
+    line = '{"jsonrpc":"2.0","id":1,"result":{}}'
+    words = f"{sys.executable} -m accredit wrap -- sh -c 'read -r x' 2>&-"
+    done = subprocess.run(
+        ["sh", "-c", words],
+        check=False, capture_output=True, text=True, cwd=tmp_path, env=environment(), timeout=PATIENCE, input=line,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_certificate_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    write_certificate(tmp_path / "etc")
+    assert stat.S_IMODE((tmp_path / "etc" / "key.pem").stat().st_mode) == 0o600
+    write(tmp_path / "etc", URL + '[gateway]\ntls_cert_file = "cert.pem"\ntls_key_file = "key.pem"\n')
+    with Serving("--config", "etc/accredit.toml", folder=tmp_path) as gateway:
+        assert gateway.url == f"https://127.0.0.1:{gateway.port}/mcp"
+        trusting = ssl.create_default_context(cafile=tmp_path / "etc" / "cert.pem")
+        client = HTTPSConnection("127.0.0.1", gateway.port, context=trusting, timeout=PATIENCE)
+        with closing(client):
+            client.request("GET", "/healthz")
+            assert client.getresponse().status == 200

@@ -1,0 +1,160 @@
+"""Each kind of malformed frame from an upstream is a clean error to the client, in a body and in a stream."""
+
+from typing import Any
+
+import pytest
+
+from accredit.jsonrpc.methods import Era
+from tests.world.calls import ERAS, Posted, error, event, http, log_message, post, response, stream
+from tests.world.hostile import LEAKS, World, check_refused, error_event, refused, sends, sends_and_hangs
+from tests.world.hostile_frames import ANY_ERA, CALLS, MODERN_RESULTS, STREAMED_CALLS, Row, ask_for, input_required
+from tests.world.running import run
+
+FORMS_ONLY: dict[str, Any] = {"elicitation": {}}
+
+
+def rows(table: list[Row]) -> Any:
+    """The table as parameters `body` and `detail`."""
+    return pytest.mark.parametrize(("body", "detail"), [pytest.param(*row, id=name) for name, *row in table])
+
+
+def call(era: Era) -> Posted:
+    return post(era, capabilities=FORMS_ONLY)
+
+
+async def is_refused(era: Era, body: bytes, detail: str) -> None:
+    async with World(sends(http(body, headers=LEAKS))) as world:
+        check_refused(await world.ask(call(era)), 502, refused(detail))
+        await world.recovered(era)
+
+
+async def ends_the_stream(era: Era, data: bytes, detail: str) -> None:
+    """A good event, the bad one, and another good one that comes too late; the upstream would then wait for ever."""
+    upstream_sends = stream(event(log_message()), event(data), event(response())).removesuffix(b"0\r\n\r\n")
+    async with World(sends_and_hangs(upstream_sends)) as world:
+        answer = await world.ask(call(era))
+        assert answer.status == 200
+        assert answer.body == event(log_message()) + error_event(7, detail)
+        await world.recovered(era)
+
+
+@pytest.mark.parametrize("era", ERAS)
+@rows(ANY_ERA + CALLS)
+def test_a_bad_body_is_replaced__a_client_would_crash_on_it_or_take_it_for_an_answer(
+    era: Era, body: bytes, detail: str
+) -> None:
+    run(is_refused(era, body, detail))
+
+
+@rows(MODERN_RESULTS)
+def test_a_result_that_the_modern_era_does_not_allow_is_replaced(body: bytes, detail: str) -> None:
+    run(is_refused(Era.MODERN, body, detail))
+
+
+@pytest.mark.parametrize("era", ERAS)
+@rows(ANY_ERA + STREAMED_CALLS)
+def test_a_bad_event_ends_the_stream_with_an_error_for_the_request(era: Era, body: bytes, detail: str) -> None:
+    run(ends_the_stream(era, body, detail))
+
+
+@rows(MODERN_RESULTS)
+def test_an_event_with_a_result_that_the_modern_era_does_not_allow_ends_the_stream(
+    body: bytes, detail: str
+) -> None:
+    run(ends_the_stream(Era.MODERN, body, detail))
+
+
+def test_a_request_from_the_upstream_ends_a_modern_stream__no_client_expects_one() -> None:
+    asked = b'{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{}}'
+    run(ends_the_stream(Era.MODERN, asked, "a request from the upstream, which this revision does not allow"))
+
+
+@pytest.mark.parametrize("method", ["tools/list", "server/discover", "completion/complete", "x/unknown"])
+def test_input_required_in_answer_to_another_method_is_replaced(method: str) -> None:
+    async def case() -> None:
+        async with World(sends(http(input_required({"a": ask_for("elicitation/create")})))) as world:
+            answer = await world.ask(post(Era.MODERN, method, capabilities=FORMS_ONLY))
+            check_refused(answer, 502, refused(f"input_required in answer to {method}"))
+            await world.recovered(Era.MODERN)
+
+    run(case())
+
+
+def test_a_form_is_refused_where_the_client_declared_urls_only() -> None:
+    async def case() -> None:
+        async with World(sends(http(input_required({"a": ask_for("elicitation/create")})))) as world:
+            answer = await world.ask(post(Era.MODERN, capabilities={"elicitation": {"url": {}}}))
+            check_refused(answer, 502, refused("a form elicitation that the client did not declare"))
+            await world.recovered(Era.MODERN)
+
+    run(case())
+
+
+SOUND_MODERN = [
+    response(),
+    b'{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","content":[]}}',
+    b'{"jsonrpc":"2.0","id":7,"result":{"resultType":"task","taskId":"1"}}',
+    input_required({"a": ask_for("elicitation/create", message="m")}),
+    input_required({"a": ask_for("elicitation/create", mode="form", message="m")}, requestState="s"),
+    input_required(requestState="s"),
+]
+SOUND = [
+    error(),
+    error(7, -32000, "my own"),
+    b'{"jsonrpc":"2.0","id":7,"error":{"code":-1,"message":"m","data":null}}',
+    b' {\r\n "result" : {"a" : [1, 2.50, 1E5]},\n "id" : 7 , "jsonrpc":"2.0" } \n',
+    '{"jsonrpc":"2.0","id":7,"result":{"text":"\u00e4\u20ac\U0001f600 \\ud83d\\ude00 \\u0000"}}'.encode(),
+    b'{"jsonrpc":"2.0","id":7,"result":{"dup":1,"dup":2,"Result":1}}',
+    b'{"jsonrpc":"2.0","id":7,"result":{"text":"NaN 1e999 ]]]]"},"extension":{"x":1}}',
+]
+
+
+@pytest.mark.parametrize("body", SOUND_MODERN + SOUND)
+def test_a_sound_modern_body_passes_byte_for_byte(body: bytes) -> None:
+    run(passes(Era.MODERN, body))
+
+
+@pytest.mark.parametrize("body", [*SOUND, b'{"jsonrpc":"2.0","id":7,"result":null}', b'{"jsonrpc":"2.0","id":7,"result":[]}'])
+def test_a_sound_legacy_body_passes_byte_for_byte(body: bytes) -> None:
+    run(passes(Era.LEGACY, body))
+
+
+async def passes(era: Era, body: bytes) -> None:
+    async with World(sends(http(body, "application/json; charset=utf-8", headers=(("X-Custom", "v"),)))) as world:
+        answer = await world.ask(call(era))
+        assert (answer.status, answer.body) == (200, body)
+        assert answer.header("x-custom") == "v"
+        assert answer.header("content-type") == "application/json; charset=utf-8"
+        await world.recovered(era)
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_body_128_deep_passes(era: Era) -> None:
+    deep = b'{"jsonrpc":"2.0","id":7,"result":{"a":' + b"[" * 126 + b"]" * 126 + b"}}"
+    run(passes(era, deep))
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("id", [7, "seven", 0, -1, "", 2**63, "7", "\u00e9\u2028"])
+def test_an_error_without_an_id_gets_the_request_s__some_clients_wait_for_ever_otherwise(
+    era: Era, id: int | str
+) -> None:
+    async def case() -> None:
+        async with World(sends(http(error(None), headers=(("X-Custom", "v"),)))) as world:
+            answer = await world.ask(post(era, id=id))
+            assert (answer.status, answer.body) == (200, error(id))
+            assert answer.header("x-custom") == "v"
+            await world.recovered(era)
+
+    run(case())
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_an_error_event_without_an_id_gets_the_request_s(era: Era) -> None:
+    async def case() -> None:
+        async with World(sends(stream(event(log_message()), event(error(None))))) as world:
+            answer = await world.ask(post(era))
+            assert answer.body == event(log_message()) + event(error(7))
+            await world.recovered(era)
+
+    run(case())

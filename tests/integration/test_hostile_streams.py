@@ -1,0 +1,520 @@
+"""Event streams of an upstream that break their rules, stop, go on for too long, or never move."""
+
+import asyncio
+import gzip
+import zlib
+
+import brotli
+import pytest
+
+from accredit.jsonrpc.methods import Era
+from tests.world.calls import (
+    ERAS,
+    LAST_CHUNK,
+    SESSION,
+    STREAM_HEAD,
+    chunk,
+    compact,
+    error,
+    event,
+    http,
+    initialize,
+    initialized,
+    log_message,
+    post,
+    response,
+    stream,
+)
+from tests.world.hostile import (
+    HOSTILE,
+    LEAKS,
+    UNAVAILABLE,
+    Script,
+    World,
+    check_refused,
+    error_event,
+    refused,
+    sends,
+    sends_and_closes,
+    sends_and_hangs,
+)
+from tests.world.raw_client import RawAnswer
+from tests.world.raw_server import Connection, RawRequest
+from tests.world.running import run
+
+NO_RESPONSE = "the stream ended without a response"
+NEWS = event(log_message())
+ANSWER = event(response())
+
+
+async def streams(era: Era, script: Script, expected: bytes, **settings: object) -> RawAnswer:
+    """The whole body that the client gets, to the byte; and then everything is well again."""
+    async with World(script, **settings) as world:
+        answer = await world.ask(post(era))
+        assert answer.body == expected
+        assert answer.status == 200
+        assert answer.header("content-type") == "text/event-stream"
+        await world.recovered(era)
+        return answer
+
+
+# --- what passes ------------------------------------------------------------------------------------
+
+COMMENT = b": a comment\n\n"
+PASSES = {
+    "one_answer": ANSWER,
+    "news_before_it": NEWS + NEWS + ANSWER,
+    "comments_and_retry": COMMENT + b"retry: 100\n\n" + b":\n\n" + NEWS + b":x\nretry: 5\n\n" + ANSWER,
+    "an_error": NEWS + event(error()),
+    "no_event_name": b"data: " + response() + b"\n\n",
+    "an_empty_event_name": b"event:\ndata: " + response() + b"\n\n",
+    "no_blank_after_the_colon": b"event:message\ndata:" + response() + b"\n\n",
+    "unknown_fields": b"future: x\ndata: " + response() + b"\nfuture\n\n",
+    "crlf": NEWS.replace(b"\n", b"\r\n") + ANSWER.replace(b"\n", b"\r\n"),
+    "cr": NEWS.replace(b"\n", b"\r") + ANSWER.replace(b"\n", b"\r"),
+    "mixed_ends": b"event: message\r\ndata: " + log_message() + b"\n\r\ndata: " + response() + b"\r\r",
+    "blank_lines_before": b"\n\r\n\r" + NEWS + b"\n\n\n" + ANSWER,
+    "json_over_several_lines": b'data: {"jsonrpc":"2.0",\ndata: "id":7,\ndata: "result":\ndata:{}}\n\n',
+    "an_escaped_line_break": b'data: {"jsonrpc":"2.0","id":7,"result":{"text":"a\\nb\\r\\u2028"}}\n\n',
+    "a_line_separator": 'data: {"jsonrpc":"2.0","id":7,"result":{"text":"a\u2028b\u0085c"}}\n\n'.encode(),
+}
+
+
+@pytest.mark.parametrize("split", [False, True], ids=["at_once", "byte_by_byte"])
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("name", PASSES)
+def test_a_sound_stream_passes_byte_for_byte(era: Era, name: str, split: bool) -> None:
+    text = PASSES[name]
+    pieces = [bytes([byte]) for byte in text] if split else [text]
+    run(streams(era, sends(stream(*pieces)), text))
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_byte_order_mark_at_the_start_means_nothing(era: Era) -> None:
+    run(streams(era, sends(stream(b"\xef", b"\xbb", b"\xbf" + ANSWER)), ANSWER))
+
+
+def test_ids_and_the_priming_event_pass_in_the_legacy_era() -> None:
+    text = b"id: 1\ndata:\n\n" + b"retry: 200\nid: 2\n\n" + event(log_message(), id="3") + event(response(), id="4")
+    run(streams(Era.LEGACY, sends(stream(text)), text))
+
+
+def test_a_priming_event_with_no_value_passes_in_the_legacy_era() -> None:
+    text = b"id: 1\ndata\n\n" + ANSWER
+    run(streams(Era.LEGACY, sends(stream(text)), text))
+
+
+def test_ids_do_not_pass_in_the_modern_era__nothing_can_be_resumed_there() -> None:
+    text = b"id: 2\n\n" + event(log_message(), id="3") + event(response(), id="4")
+    run(streams(Era.MODERN, sends(stream(text)), NEWS + ANSWER))
+
+
+def test_a_request_from_the_upstream_passes_in_the_legacy_era() -> None:
+    asked = compact({"jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": {}})
+    run(streams(Era.LEGACY, sends(stream(event(asked), ANSWER)), event(asked) + ANSWER))
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "br"])
+def test_a_compressed_stream_is_forwarded_plain(era: Era, coding: str) -> None:
+    encode = {"gzip": gzip.compress, "deflate": zlib.compress, "br": brotli.compress}[coding]
+    head = STREAM_HEAD.replace(b"\r\n\r\n", b"\r\nContent-Encoding: " + coding.encode() + b"\r\n\r\n")
+
+    async def case() -> None:
+        packed = encode(NEWS * 100 + ANSWER)
+        pieces = [packed[at : at + 7] for at in range(0, len(packed), 7)]
+        answer = await streams(era, sends(head, *map(chunk, pieces), LAST_CHUNK), NEWS * 100 + ANSWER)
+        assert answer.header("content-encoding") is None
+
+    run(case())
+
+
+# --- the end of a request's stream ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("ends", [sends, sends_and_closes, sends_and_hangs])
+@pytest.mark.parametrize(
+    "after",
+    [b"", ANSWER, event(response(text="second")), NEWS, event(error()), event(response(8)), b"data: {}\n\n", b"data: x"],
+)
+def test_one_response_ends_the_stream__what_comes_after_it_is_dropped(era: Era, ends: object, after: bytes) -> None:
+    script = ends(STREAM_HEAD, chunk(NEWS + ANSWER + after), b"" if ends is sends_and_hangs else LAST_CHUNK)  # type: ignore[operator]
+    run(streams(era, script, NEWS + ANSWER))
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_second_response_in_a_chunk_of_its_own_is_dropped(era: Era) -> None:
+    run(streams(era, sends(stream(NEWS, ANSWER, event(response(text="second")), NEWS)), NEWS + ANSWER))
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize(
+    "before",
+    [b"", COMMENT, NEWS, NEWS + COMMENT + b"retry: 1\n\n", b"retry: 1\n\n"],
+    ids=["nothing", "a_comment", "news", "more", "retry"],
+)
+def test_a_stream_that_ends_without_the_response_gets_an_error(era: Era, before: bytes) -> None:
+    run(streams(era, sends(stream(before) if before else stream()), before + error_event(7, NO_RESPONSE)))
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("rest", [b"data: " + response(), b"data: " + response() + b"\n", b"event: message"])
+def test_an_event_that_is_not_ended_is_none(era: Era, rest: bytes) -> None:
+    run(streams(era, sends(stream(NEWS, rest)), NEWS + error_event(7, NO_RESPONSE)))
+
+
+def test_a_legacy_stream_may_end_after_an_event_id__the_client_resumes() -> None:
+    text = b"id: 1\ndata:\n\nretry: 10\n\n" + NEWS
+    run(streams(Era.LEGACY, sends(stream(text)), text))
+
+
+def test_a_legacy_stream_may_be_cut_off_after_an_event_id__the_client_resumes() -> None:
+    text = event(log_message(), id="x")
+    run(streams(Era.LEGACY, sends_and_closes(STREAM_HEAD, chunk(text)), text))
+
+
+@pytest.mark.parametrize("id", ["id:\n", "id: \n", "id\n", "id: a\0b\n"])
+def test_an_event_id_that_resumes_nothing_does_not_excuse_a_stream_that_stops(id: str) -> None:
+    text = id.encode() + NEWS
+    run(streams(Era.LEGACY, sends(stream(text)), text + error_event(7, NO_RESPONSE)))
+
+
+def test_a_bad_event_is_an_error_also_after_an_event_id() -> None:
+    text = event(log_message(), id="x")
+    script = sends_and_hangs(STREAM_HEAD, chunk(text + b"data: {}\n\n"))
+    run(streams(Era.LEGACY, script, text + error_event(7, '"jsonrpc" is not "2.0"')))
+
+
+def test_a_modern_stream_may_not_stop_after_an_event_id() -> None:
+    text = event(log_message(), id="x")
+    run(streams(Era.MODERN, sends(stream(text)), NEWS + error_event(7, NO_RESPONSE)))
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("reset", [False, True])
+def test_a_stream_that_is_cut_off_gets_an_error(era: Era, reset: bool) -> None:
+    cut = error_event(7, "the upstream's answer was cut off", message=UNAVAILABLE)
+
+    async def script(connection: Connection, request: RawRequest) -> None:
+        await connection.send(STREAM_HEAD, chunk(NEWS))
+        if reset:
+            await asyncio.sleep(0.05)  # what was sent would be lost with the connection
+            connection.reset()
+        raise ConnectionAbortedError
+
+    run(streams(era, script, NEWS + cut))
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_stream_without_chunks_ends_with_its_connection(era: Era) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+    run(streams(era, sends_and_closes(head, NEWS, ANSWER), NEWS + ANSWER))
+    run(streams(era, sends_and_closes(head, NEWS), NEWS + error_event(7, NO_RESPONSE)))
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_chunks_that_are_none_end_the_stream(era: Era) -> None:
+    async def case() -> None:
+        async with World(sends_and_hangs(STREAM_HEAD, chunk(NEWS), b"nonsense\r\n")) as world:
+            answer = await world.ask(post(era))
+            assert answer.body.startswith(NEWS + error_event(7, "the upstream's answer is not HTTP")[:-5])
+            assert answer.body.count(b"data:") == 2
+            await world.recovered(era)
+
+    run(case())
+
+
+# --- events that are none ---------------------------------------------------------------------------
+
+_JSON = "not valid JSON"
+BAD_EVENTS = {
+    "text": (b"data: hello\n\n", _JSON),
+    "empty_lines_of_data": (b"data:\ndata:\n\n", _JSON),
+    "a_response_by_another_name": (b"event: answer\ndata: " + response() + b"\n\n", "an event that is no message"),
+    "a_name_in_capitals": (b"event: Message\ndata: " + response() + b"\n\n", "an event that is no message"),
+    "an_endpoint_where_none_belongs": (b"event: endpoint\ndata: /evil\n\n", "an event that is no message"),
+    "the_name_twice": (b"event: message\nevent: x\ndata: " + response() + b"\n\n", "an event that is no message"),
+    "two_responses_in_one": (b"data: " + response() + b"\ndata: " + response() + b"\n\n", _JSON),
+    "two_responses_on_a_line": (b"data: " + response() + response() + b"\n\n", _JSON),
+    "a_blank_in_the_middle_of_a_token": (b'data: {"jsonrpc":"2\ndata: .0","id":7,"result":{}}\n\n', _JSON),
+    "a_byte_order_mark": (b"data: \xef\xbb\xbf" + response() + b"\n\n", "the body starts with a byte order mark"),
+    "not_utf8": (b'data: {"jsonrpc":"2.0","id":7,"result":{"t":"\xff"}}\n\n', "the body is not UTF-8"),
+    "done": (b"data: [DONE]\n\n", "not a JSON object"),
+}
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("name", BAD_EVENTS)
+def test_a_bad_event_is_replaced_by_an_error_and_ends_the_stream(era: Era, name: str) -> None:
+    bad, detail = BAD_EVENTS[name]
+    script = sends_and_hangs(STREAM_HEAD, chunk(NEWS + bad + ANSWER))
+    run(streams(era, script, NEWS + error_event(7, detail)))
+
+
+def test_an_empty_event_is_no_priming_event_in_the_modern_era() -> None:
+    run(streams(Era.MODERN, sends_and_hangs(STREAM_HEAD, chunk(b"data:\n\n")), error_event(7, _JSON)))
+
+
+LIMIT = 10_000
+TOO_LONG = {
+    "a_line_without_an_end": b"data: " + b"a" * 100_000,
+    "bytes_without_meaning": b"a" * 100_000,
+    "lines_without_a_blank_one": b"data: a\n" * 20_000,
+    "a_comment_without_an_end": b":" + b"a" * 100_000,
+    "an_event_that_ends_too_late": event(b"[" + b"1," * 50_000 + b"1]"),
+    "a_response_just_too_long": event(response(text="a" * LIMIT)),
+    "an_id_without_an_end": b"id: " + b"a" * 100_000,
+}
+
+
+@pytest.mark.parametrize("split", [False, True], ids=["at_once", "in_pieces"])
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("name", TOO_LONG)
+def test_an_event_longer_than_the_bound_ends_the_stream__it_would_fill_the_memory(
+    era: Era, name: str, split: bool
+) -> None:
+    text = TOO_LONG[name]
+    step = 1_000 if split else len(text)
+    pieces = [chunk(text[at : at + step]) for at in range(0, len(text), step)]
+    script = sends_and_hangs(STREAM_HEAD, chunk(NEWS), *pieces)
+    too_long = error_event(7, f"an event longer than {LIMIT} bytes")
+    run(streams(era, script, NEWS + too_long, max_event_bytes=LIMIT))
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_many_events_within_the_bound_pass(era: Era) -> None:
+    text = NEWS * 2_000 + ANSWER
+    run(streams(era, sends(stream(text)), text, max_event_bytes=LIMIT))
+
+
+# --- compressed streams -----------------------------------------------------------------------------
+
+_DAMAGED, _CUT = "a compressed body that is damaged", "a compressed body that is cut off"
+_PACKED = gzip.compress(NEWS)
+BAD_CODINGS = {
+    "not_gzip": ("gzip", NEWS, b"", _DAMAGED),
+    "gzip_cut_off": ("gzip", gzip.compress(NEWS + b":" + b"a" * 1000)[:-4], NEWS, _CUT),
+    "garbage_after_gzip": ("gzip", _PACKED + b"garbage", NEWS, _DAMAGED),
+    "a_wrong_checksum": ("gzip", _PACKED[:-8] + b"\0\0\0\0" + _PACKED[-4:], b"", _DAMAGED),
+    "garbage_after_deflate": ("deflate", zlib.compress(NEWS) + b"x", NEWS, "bytes after the end of a compressed body"),
+    "brotli_cut_off": ("br", brotli.compress(NEWS)[:-1], b"", _CUT),
+    "not_brotli": ("br", b"\xff" * 100, b"", _DAMAGED),
+}
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("name", BAD_CODINGS)
+def test_a_damaged_compressed_stream_gets_an_error(era: Era, name: str) -> None:
+    coding, packed, before, detail = BAD_CODINGS[name]
+    head = STREAM_HEAD.replace(b"\r\n\r\n", f"\r\nContent-Encoding: {coding}\r\n\r\n".encode())
+
+    async def case() -> None:
+        async with World(sends(head, chunk(packed), LAST_CHUNK)) as world:
+            answer = await world.ask(post(era))
+            assert answer.status == 200
+            assert answer.body in (before + error_event(7, detail), error_event(7, detail))
+            await world.recovered(era)
+
+    run(case())
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("coding", ["zstd", "compress", "gzip, gzip", "gzip,br", "x", "identity, gzip"])
+def test_a_stream_in_a_coding_that_nobody_knows_is_replaced(era: Era, coding: str) -> None:
+    head = STREAM_HEAD.replace(b"\r\n\r\n", f"\r\nContent-Encoding: {coding}\r\nSet-Cookie: a=b\r\n\r\n".encode())
+    detail = "a Content-Encoding that is not gzip, deflate or br"
+
+    async def case() -> None:
+        async with World(sends_and_hangs(head, chunk(ANSWER))) as world:
+            check_refused(await world.ask(post(era)), 502, refused(detail))
+            await world.recovered(era)
+
+    run(case())
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_bomb_in_a_stream_stops_at_the_bound_of_an_event(era: Era) -> None:
+    head = STREAM_HEAD.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n")
+    bomb = gzip.compress(NEWS + b"data: " + b"a" * 20_000_000)
+    too_long = error_event(7, "an event longer than 100000 bytes")
+    script = sends_and_hangs(head, chunk(bomb))
+    run(streams(era, script, NEWS + too_long, max_event_bytes=100_000))
+
+
+# --- time -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("trickle", [b"", b"d", b":"])
+def test_a_stream_without_an_event_for_too_long_gets_an_error__also_one_of_a_byte_at_a_time(
+    era: Era, trickle: bytes
+) -> None:
+    late = error_event(7, "no event for 0.3 s", message=UNAVAILABLE)
+
+    async def script(connection: Connection, request: RawRequest) -> None:
+        await connection.send(STREAM_HEAD, chunk(NEWS))
+        closed = asyncio.ensure_future(connection.peer_closed())
+        while not closed.done():
+            if trickle:
+                await connection.send(chunk(trickle))
+            await asyncio.wait([closed], timeout=0.02)
+
+    run(streams(era, script, NEWS + late, upstream_timeout_seconds=0.3))
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_comments_of_the_upstream_keep_a_slow_call_alive(era: Era) -> None:
+    async def script(connection: Connection, request: RawRequest) -> None:
+        await connection.send(STREAM_HEAD)
+        for _ in range(12):
+            await connection.send(chunk(COMMENT))
+            await asyncio.sleep(0.05)
+        await connection.send(chunk(ANSWER), LAST_CHUNK)
+
+    run(streams(era, script, COMMENT * 12 + ANSWER, upstream_timeout_seconds=0.3))
+
+
+# --- initialize over a stream -----------------------------------------------------------------------
+
+SESSION_HEADERS = b"\r\nMcp-Session-Id: new-session\r\n\r\n"
+SESSION_STREAM = STREAM_HEAD.replace(b"\r\n\r\n", SESSION_HEADERS)
+_REST = "the stream ended without a response"
+BAD_INITIALIZE = {
+    "a_bad_event": (sends_and_hangs(SESSION_STREAM, chunk(NEWS + b"data: {}\n\n")), '"jsonrpc" is not "2.0"'),
+    "another_id": (
+        sends_and_hangs(SESSION_STREAM, chunk(event(initialized(8)))),
+        "a response to an id that was not asked for",
+    ),
+    "nothing": (sends(SESSION_STREAM, LAST_CHUNK), _REST),
+    "only_news": (sends(SESSION_STREAM, chunk(NEWS), LAST_CHUNK), _REST),
+    "nothing_after_an_event_id": (sends(SESSION_STREAM, chunk(b"id: 1\ndata:\n\n"), LAST_CHUNK), _REST),
+    "a_cut": (sends_and_closes(SESSION_STREAM, chunk(NEWS)), "the upstream's answer was cut off"),
+    "an_endless_event": (sends_and_hangs(SESSION_STREAM, chunk(b"a" * 20_000)), "an event longer than 10000 bytes"),
+    "endless_news": (
+        sends_and_hangs(SESSION_STREAM, *[chunk(NEWS * 100)] * 20),
+        "more than 10000 bytes before the response",
+    ),
+    "endless_comments": (
+        sends_and_hangs(SESSION_STREAM, *[chunk(COMMENT)] * 2_000),
+        "more than 10000 bytes before the response",
+    ),
+    "silence": (sends_and_hangs(SESSION_STREAM), "no event for 0.5 s"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_INITIALIZE)
+def test_a_session_that_a_bad_stream_announced_is_ended_and_never_given_away(name: str) -> None:
+    script, detail = BAD_INITIALIZE[name]
+
+    async def case() -> None:
+        async with World(script, max_event_bytes=10_000, upstream_timeout_seconds=0.5) as world:
+            answer = await world.ask(initialize())
+            assert answer.status in (502, 504)
+            message = UNAVAILABLE if name in ("a_cut", "silence") else "Invalid upstream JSON-RPC response"
+            check_refused(answer, answer.status, refused(detail, message=message))
+            await world.upstream.until(lambda _: world.ended_sessions() == ["new-session"])
+            await world.recovered(Era.LEGACY)
+
+    run(case())
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_a_good_initialize_stream_passes_with_its_session(split: bool) -> None:
+    text = b"id: 1\ndata:\n\n" + NEWS + COMMENT + event(initialized(), id="2")
+    pieces = [chunk(bytes([byte])) for byte in text] if split else [chunk(text)]
+
+    async def case() -> None:
+        async with World(sends(SESSION_STREAM, *pieces, LAST_CHUNK)) as world:
+            answer = await world.ask(initialize())
+            assert (answer.status, answer.body) == (200, text)
+            assert answer.header("mcp-session-id") == "new-session"
+            await world.recovered(Era.LEGACY)
+            assert world.ended_sessions() == []
+
+    run(case())
+
+
+# --- standing streams -------------------------------------------------------------------------------
+
+
+async def stands(script: Script, expected: bytes, *, status: int = 200, resumes: bool = False) -> None:
+    async with World(script) as world:
+        async with world.client() as client:
+            headers = [("Accept", "text/event-stream"), ("Mcp-Session-Id", SESSION), HOSTILE]
+            headers += [("Last-Event-ID", "3")] if resumes else []
+            await client.ask("GET", "/mcp", headers)
+            answer = await client.answer()
+            assert (answer.status, answer.body) == (status, expected)
+        await world.recovered(Era.LEGACY)
+
+
+def test_a_standing_stream_passes_until_the_upstream_ends_it() -> None:
+    asked = event(compact({"jsonrpc": "2.0", "id": "s1", "method": "roots/list"}), id="9")
+    text = COMMENT + NEWS + asked + b"id: 10\ndata:\n\n"
+    run(stands(sends(stream(text)), text))
+
+
+@pytest.mark.parametrize("bad", [b"data: {}\n\n", b"data: x\n\n", ANSWER, event(error()), event(error(None))])
+def test_a_bad_event_ends_a_standing_stream__nobody_is_owed_an_error(bad: bytes) -> None:
+    run(stands(sends_and_hangs(STREAM_HEAD, chunk(NEWS + bad + NEWS)), NEWS))
+
+
+def test_a_resumed_stream_may_bring_the_response_of_the_one_that_was_lost() -> None:
+    text = event(log_message(), id="4") + event(response(), id="5")
+    run(stands(sends(stream(text)), text, resumes=True))
+
+
+@pytest.mark.parametrize("bad", [b"data: {}\n\n", b'data: {"jsonrpc":"2.0","id":7}\n\n', event(error(None))])
+def test_a_bad_event_ends_a_resumed_stream(bad: bytes) -> None:
+    run(stands(sends_and_hangs(STREAM_HEAD, chunk(NEWS + bad + NEWS)), NEWS, resumes=True))
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        http(response(), headers=LEAKS),
+        http(b"<html>", "text/html", headers=LEAKS),
+        http(b"", None, headers=LEAKS),
+        http(b"", None, status="202 Accepted"),
+        http(b"", None, status="302 Found", headers=(("Location", "/x"),)),
+        STREAM_HEAD.replace(b"200 OK", b"201 Created") + chunk(NEWS) + LAST_CHUNK,
+    ],
+)
+def test_what_is_no_stream_does_not_answer_a_get(sent: bytes) -> None:
+    run(stands(sends(sent), refused("neither an event stream nor an error in answer to GET"), status=502))
+
+
+@pytest.mark.parametrize("status", ["405 Method Not Allowed", "404 Not Found", "400 Bad Request", "409 Conflict"])
+def test_an_error_in_answer_to_a_get_passes(status: str) -> None:
+    run(stands(sends(http(b"no", "text/plain", status=status)), b"no", status=int(status[:3])))
+
+
+@pytest.mark.parametrize("bad", [b"data: {}\n\n", event(response(8))])
+def test_a_bad_event_ends_a_subscription_with_an_error(bad: bytes) -> None:
+    async def case() -> None:
+        async with World(sends_and_hangs(STREAM_HEAD, chunk(NEWS + bad))) as world:
+            answer = await world.ask(post(Era.MODERN, "subscriptions/listen", {"notifications": {}}))
+            assert answer.status == 200
+            assert answer.body.startswith(NEWS + b"event: message\ndata: " + b'{"jsonrpc":"2.0","id":7,"error":')
+            await world.recovered(Era.MODERN)
+
+    run(case())
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_subscription_that_stops_gets_an_error(cut: bool) -> None:
+    script = sends_and_closes(STREAM_HEAD, chunk(NEWS)) if cut else sends(stream(NEWS))
+
+    async def case() -> None:
+        async with World(script) as world:
+            answer = await world.ask(post(Era.MODERN, "subscriptions/listen", {"notifications": {}}))
+            expected = (
+                error_event(7, "the upstream's answer was cut off", message=UNAVAILABLE)
+                if cut
+                else error_event(7, NO_RESPONSE)
+            )
+            assert answer.body == NEWS + expected
+            await world.recovered(Era.MODERN)
+
+    run(case())

@@ -1,0 +1,86 @@
+"""The tutorial is done here as it is written: its commands are run, and what it promises is compared."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TUTORIAL = (ROOT / "docs/tutorial/first-gateway.md").read_text("utf-8")
+BLOCK = re.compile(r"```(console|json)\n(.*?)```", re.DOTALL)
+
+
+def free_port() -> int:
+    with contextlib.closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def running(command: str, sign: str) -> Generator[None]:
+    """Runs a command of the tutorial until the end of the context; waits for `sign` in its stderr."""
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    with subprocess.Popen(
+        command, shell=True, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as child:
+        assert child.stderr is not None
+        try:
+            while sign not in (line := child.stderr.readline()):
+                assert line, f"{command!r} ended before it said {sign!r}"
+            yield
+        finally:
+            os.killpg(child.pid, signal.SIGTERM)
+            child.stderr.read()
+            child.wait(20)
+
+
+def blocks() -> list[tuple[str, str]]:
+    """The fenced blocks of the tutorial, with ports that are free."""
+    server, gateway = free_port(), free_port()
+    text = TUTORIAL.replace("9000", str(server)).replace("8484", str(gateway))
+    found = [(kind, body.strip()) for kind, body in BLOCK.findall(text)]
+    return [(kind, f"{body} --port {gateway}" if body.startswith("accredit serve") else body) for kind, body in found]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_the_tutorial_does_what_it_says() -> None:
+    steps = blocks()
+    commands = [body for kind, body in steps if kind == "console"]
+    promised = [json.loads(body) for kind, body in steps if kind == "json"]
+    demo, mail, gateway, list_inbox, mismatch, hostile, two_results, ready = commands
+    assert demo == "make demo ARGS=--once"
+
+    def run(command: str) -> object:
+        done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, timeout=30, check=True)
+        return json.loads(done.stdout)
+
+    with running(gateway, "listening on"):
+        with running(mail, "Uvicorn running"):
+            answer = run(list_inbox)
+            assert isinstance(answer, dict)
+            assert answer["result"]["structuredContent"]["result"][0].startswith("ada@example.org")
+            assert run(mismatch) == promised[0]
+        with running(hostile, "listening on"):
+            assert run(two_results) == promised[1]
+            assert run(ready) == promised[2]
+
+
+@pytest.mark.slow
+def test_the_demo_tells_its_story_and_stops() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "accredit", "demo", "--once"], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "revision 2025-11-25" in done.stdout
+    assert "revision 2026-07-28" in done.stdout
+    assert "Nothing malformed got through" in done.stdout

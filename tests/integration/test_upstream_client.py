@@ -1,0 +1,578 @@
+"""The upstream client over real sockets, under both event loops: what it sends, what it keeps, what it bounds."""
+
+import asyncio
+import socket
+import tracemalloc
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+import uvloop
+from tests.world.raw_server import Connection, RawServer, until
+from tests.world.running import run as run_in
+
+from accredit.errors import AnswerError, RequestError, UpstreamTimeout, UpstreamUnavailable
+from accredit.gateway.upstream import parsing, pool
+from accredit.gateway.upstream.client import UpstreamClient
+from accredit.limits import HIGH_WATER_BYTES
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+HELLO = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+MIB = 1 << 20
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Run:
+    return lambda main: run_in(main, request.param)
+
+
+def answers(*parts: bytes) -> Callable[[Connection], Awaitable[None]]:
+    """A handler that answers each request with the same bytes."""
+
+    async def handler(connection: Connection) -> None:
+        while await connection.request():
+            await connection.send(*parts)
+
+    return handler
+
+
+async def ask(client: UpstreamClient, body: bytes = b"{}") -> bytes:
+    answer = await client.send("POST", [(b"accept", b"*/*")], body)
+    return await answer.read(MIB, timeout=10)
+
+
+async def gone(server: RawServer, client: UpstreamClient) -> None:
+    """Nothing is left of any connection, on either side."""
+    await server.until(lambda server: not server.open)
+    assert not client._pool._open
+
+
+# --- one exchange -------------------------------------------------------------------------------------
+
+
+def test_a_request_goes_out_as_it_was_meant_and_its_answer_comes_back(run: Run) -> None:
+    async def main() -> None:
+        async with RawServer(answers(HELLO)) as server:
+            client = UpstreamClient(
+                f"http://127.0.0.1:{server.port}/mcp?x=1", headers={"X-Api-Key": "ours"}, timeout=10
+            )
+            headers = [
+                (b"accept", b"text/plain"), (b"X-api-key", b"theirs"), (b"host", b"elsewhere"), (b"x", b""),
+                (b"content-length", b"99"), (b"transfer-encoding", b"chunked"), (b"connection", b"close"),
+            ]  # fmt: skip
+            answer = await client.send("POST", headers, b'{"a":1}')
+            assert answer.status == 200
+            assert answer.header(b"content-type") == b"text/plain"
+            assert answer.header(b"x-none") is None
+            assert await answer.read(MIB, timeout=10) == b"hello"
+            await client.close()
+            assert server.requests[0].body == b'{"a":1}'
+            assert server.requests[0].head == (
+                b"POST /mcp?x=1 HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nX-Api-Key: ours\r\naccept: text/plain\r\nx: \r\n"
+                b"Content-Length: 7\r\n\r\n" % server.port
+            )
+
+    run(main())
+
+
+@pytest.mark.parametrize(("method", "framing"), [("GET", b""), ("DELETE", b""), ("POST", b"Content-Length: 0\r\n")])
+def test_a_request_without_a_body_says_so_where_a_body_is_usual(run: Run, method: str, framing: bytes) -> None:
+    async def main() -> None:
+        async with RawServer(answers(HELLO)) as server:
+            client = UpstreamClient(server.url, timeout=10)
+            answer = await client.send(method, [], target=b"/other?y")
+            answer.close()
+            await client.close()
+            line = b"%s /other?y HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n" % (method.encode(), server.port)
+            assert server.requests[0].head == line + framing + b"\r\n"
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "target"),
+    [
+        ("GET", [(b"a", b"b\r\nX: y")], b"/"), ("GET", [(b"a", b"b\nX: y")], b"/"), ("GET", [(b"a", b"b\0c")], b"/"),
+        ("GET", [(b"a: b\r\nX", b"y")], b"/"), ("GET", [(b"transfer-encoding:", b"chunked")], b"/"),
+        ("GET", [(b"transfer-encoding ", b"chunked")], b"/"), ("GET", [(b"", b"y")], b"/"),
+        ("GET", [], b"/a b"), ("GET", [], b"/ HTTP/1.1\r\nX: y"), ("GET", [], b"http://elsewhere/"), ("GET", [], b""),
+        ("GET /other HTTP/1.1\r\nX:", [], b"/"), ("", [], b"/"), ("G\u20ac", [], b"/"),
+    ],
+)  # fmt: skip
+def test_a_request_that_would_become_another_one_is_not_sent(
+    run: Run, method: str, headers: list[tuple[bytes, bytes]], target: bytes
+) -> None:
+    async def main() -> None:
+        async with RawServer(answers(HELLO)) as server:
+            client = UpstreamClient(server.url, timeout=10)
+            with pytest.raises(RequestError):
+                await client.send(method, headers, target=target)
+            assert not server.accepted
+            await client.close()
+
+    run(main())
+
+
+def test_a_repeated_header_is_told_from_a_single_one(run: Run) -> None:
+    async def main() -> None:
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: a\r\ncontent-type: b\r\nContent-Length: 0\r\n\r\n"
+        async with RawServer(answers(head)) as server:
+            client = UpstreamClient(server.url, timeout=10)
+            answer = await client.send("GET", [])
+            assert answer.header(b"content-type") == b"a\0b"
+            assert answer.headers[:2] == [(b"content-type", b"a"), (b"content-type", b"b")]
+            await client.close()
+
+    run(main())
+
+
+def test_an_answer_to_head_has_no_body_and_gives_up_its_connection(run: Run) -> None:
+    async def main() -> None:
+        async with RawServer(answers(b"HTTP/1.1 200 OK\r\nContent-Length: 5000000\r\n\r\n")) as server:
+            client = UpstreamClient(server.url, timeout=10)
+            answer = await client.send("HEAD", [])
+            assert answer.header(b"content-length") == b"5000000"
+            assert await answer.read(10, timeout=10) == b""
+            await gone(server, client)
+            await client.close()
+
+    run(main())
+
+
+def test_an_answer_without_a_length_ends_with_its_connection(run: Run) -> None:
+    async def main() -> None:
+        async def handler(connection: Connection) -> None:
+            await connection.request()
+            await connection.send(b"HTTP/1.1 200 OK\r\n\r\nhel", b"lo")
+
+        async with RawServer(handler) as server:
+            client = UpstreamClient(server.url, timeout=10)
+            assert await ask(client) == b"hello"
+            await gone(server, client)
+            await client.close()
+
+    run(main())
+
+
+# --- connections that are kept ------------------------------------------------------------------------
+
+
+def test_connections_are_used_again_the_last_one_first(run: Run) -> None:
+    async def main() -> None:
+        async with RawServer(answers(HELLO)) as server:
+            client = UpstreamClient(server.url, timeout=10)
+            for _ in range(3):
+                assert await ask(client) == b"hello"
+            assert server.accepted == 1
+            await asyncio.gather(*(ask(client) for _ in range(4)))
+            assert server.accepted == 4
+            last = client._pool._idle[-1]
+            await ask(client)
+            assert client._pool._idle[-1] is last
+            assert (server.accepted, len(server.requests)) == (4, 8)
+            await client.close()
+            await gone(server, client)
+
+    run(main())
+
+
+def test_a_connection_serves_the_next_request_before_the_last_answer_is_read(run: Run) -> None:
+    async def main() -> None:
+        async with RawServer(answers(HELLO)) as server:
+            client = UpstreamClient(server.url, timeout=10)
+            first = await client.send("GET", [])
+            second = await client.send("GET", [])
+            assert server.accepted == 1
+            first.close()
+            assert await second.read(10, timeout=10) == b"hello"
+            assert await ask(client) == b"hello"
+            assert server.accepted == 1
+            await client.close()
+
+    run(main())
+
+
+def test_many_callers_share_connections_and_none_waits_for_ever(run: Run) -> None:
+    async def main() -> None:
+        async def handler(connection: Connection) -> None:
+            while request := await connection.request():
+                body = request.body
+                await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body), body)
+
+        async with RawServer(handler) as server:
+            client = UpstreamClient(server.url, timeout=10)
+
+            async def caller(name: int) -> None:
+                for number in range(40):
+                    body = b"%d/%d" % (name, number)
+                    assert await ask(client, body) == body
+
+            await asyncio.gather(*(caller(name) for name in range(12)))
+            assert server.accepted <= 12
+            await client.close()
+
+    run(main())
+
+
+async def accept(listener: socket.socket) -> socket.socket:
+    accepted, _ = await asyncio.get_running_loop().sock_accept(listener)
+    return accepted
+
+
+@pytest.mark.parametrize("farewell", [b"", b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 5\r\n\r\nstale", b"\r\n"])
+def test_a_connection_that_the_upstream_left_is_not_used_even_if_the_loop_has_not_seen_it(
+    run: Run, farewell: bytes
+) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            listener.setblocking(False)
+            client = UpstreamClient(f"http://127.0.0.1:{listener.getsockname()[1]}/", timeout=10)
+            asked = asyncio.create_task(ask(client))
+            with await accept(listener) as first:
+                await loop.sock_recv(first, 1000)
+                await loop.sock_sendall(first, HELLO)
+                assert await asked == b"hello"
+                first.send(farewell)
+            # From here to its look at the kept connection, the client never gives way to the loop.
+            async with asyncio.TaskGroup() as group:
+                group.create_task(serve_one(listener))
+                assert await ask(client) == b"again"
+            await client.close()
+
+    async def serve_one(listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        with await accept(listener) as second:
+            assert b"POST" in await loop.sock_recv(second, 1000)
+            await loop.sock_sendall(second, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nagain")
+
+    run(main())
+
+
+@pytest.mark.parametrize("surplus", [HELLO, b"H", b"\r\n"])
+def test_bytes_that_nobody_asked_for_end_a_kept_connection__they_would_answer_the_next_request(
+    run: Run, surplus: bytes
+) -> None:
+    async def main() -> None:
+        answered = asyncio.Event()
+
+        async def handler(connection: Connection) -> None:
+            await connection.request()
+            await connection.send(HELLO)
+            await answered.wait()
+            await connection.send(surplus)
+            await connection.peer_closed()
+
+        async with RawServer(handler) as server:
+            client = UpstreamClient(server.url, timeout=10)
+            await ask(client)
+            answered.set()
+            await gone(server, client)
+            assert not client._pool._idle
+            await client.close()
+
+    run(main())
+
+
+def test_a_second_answer_behind_the_first_is_not_the_answer_to_the_next_request(run: Run) -> None:
+    async def main() -> None:
+        bodies = iter((b"1", b"2"))
+
+        async def handler(connection: Connection) -> None:
+            while await connection.request():
+                own = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n" + next(bodies)
+                await connection.send(own + HELLO)
+
+        async with RawServer(handler) as server:
+            client = UpstreamClient(server.url, timeout=10)
+            assert [await ask(client), await ask(client)] == [b"1", b"2"]
+            assert server.accepted == 2
+            await gone(server, client)
+            await client.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("head", [b"Connection: close\r\n", b"Keep-Alive: timeout=1\r\n"])
+def test_a_connection_is_given_up_when_the_upstream_says_so(run: Run, head: bytes) -> None:
+    async def main() -> None:
+        async def handler(connection: Connection) -> None:
+            await connection.request()
+            await connection.send(b"HTTP/1.1 200 OK\r\n" + head + b"Content-Length: 5\r\n\r\nhello")
+            await connection.peer_closed()
+
+        async with RawServer(handler) as server:
+            client = UpstreamClient(server.url, timeout=10)
+            assert await ask(client) == b"hello"
+            await gone(server, client)
+            await client.close()
+
+    run(main())
+
+
+def test_a_kept_connection_is_closed_before_the_upstream_would_do_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parsing, "IDLE_SECONDS", 0.02)
+
+    async def main() -> None:
+        async with RawServer(answers(HELLO)) as server:
+            client = UpstreamClient(server.url, timeout=10)
+            await ask(client)
+            await gone(server, client)
+            assert await ask(client) == b"hello"
+            assert server.accepted == 2
+            await client.close()
+
+    run(main())
+
+
+def test_the_number_of_kept_connections_is_bounded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "MAX_IDLE_CONNECTIONS", 2)
+
+    async def main() -> None:
+        async with RawServer(answers(HELLO)) as server:
+            client = UpstreamClient(server.url, timeout=10)
+            await asyncio.gather(*(ask(client) for _ in range(5)))
+            await server.until(lambda server: server.open == 2)
+            await client.close()
+
+    run(main())
+
+
+def test_the_number_of_connections_is_bounded__they_would_take_all_descriptors(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "MAX_CONNECTIONS", 2)
+
+    async def main() -> None:
+        async with RawServer(answers(CHUNKED)) as server:
+            client = UpstreamClient(server.url, timeout=10)
+            one, two = await asyncio.gather(client.send("GET", []), client.send("GET", []))
+            with pytest.raises(UpstreamUnavailable, match="too many connections"):
+                await client.send("GET", [])
+            one.close()
+            await server.until(lambda server: server.open == 1)
+            three = await client.send("GET", [])
+            two.close()
+            three.close()
+            await gone(server, client)
+            await client.close()
+
+    run(main())
+
+
+# --- bodies -------------------------------------------------------------------------------------------
+
+
+def endless(counter: list[int], head: bytes = b"HTTP/1.1 200 OK\r\n\r\n") -> Callable[[Connection], Awaitable[None]]:
+    """A handler that sends zeros for as long as somebody takes them, and counts them."""
+
+    async def handler(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(head)
+        while True:
+            await connection.send(bytes(65_536))
+            counter[0] += 65_536
+
+    return handler
+
+
+def test_a_declared_length_past_the_bound_is_refused_before_anything_is_read(run: Run) -> None:
+    async def main() -> None:
+        async with RawServer(answers(b"HTTP/1.1 200 OK\r\nContent-Length: 101\r\n\r\n")) as server:
+            client = UpstreamClient(server.url, timeout=10)
+            answer = await client.send("GET", [])
+            with pytest.raises(AnswerError, match="larger than 100 bytes") as caught:
+                await answer.read(100, timeout=10)
+            assert caught.value.bound
+            await gone(server, client)
+            await client.close()
+
+    run(main())
+
+
+def test_a_body_past_the_bound_is_refused_when_it_passes_it(run: Run) -> None:
+    async def main() -> None:
+        async with RawServer(endless(counter := [0])) as server:
+            client = UpstreamClient(server.url, timeout=10)
+            answer = await client.send("GET", [])
+            with pytest.raises(AnswerError, match=f"larger than {MIB} bytes"):
+                await answer.read(MIB, timeout=10)
+            await gone(server, client)
+            assert counter[0] < 64 * MIB
+            await client.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("size", [100, 101])
+def test_a_small_body_is_held_to_the_bound_as_well(run: Run, size: int) -> None:
+    async def main() -> None:
+        small = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (size, bytes(size))
+        async with RawServer(answers(small)) as server:
+            client = UpstreamClient(server.url, timeout=10)
+            answer = await client.send("GET", [])
+            if size <= 100:
+                assert await answer.read(100, timeout=10) == bytes(size)
+            else:
+                with pytest.raises(AnswerError):
+                    await answer.read(100, timeout=10)
+            await client.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_large_body_costs_its_size_and_not_twice_that(run: Run, declared: bool) -> None:
+    size = 32 * MIB
+
+    async def main() -> None:
+        async def handler(connection: Connection) -> None:
+            await connection.request()
+            await connection.send(
+                b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size if declared else b"HTTP/1.1 200 OK\r\n\r\n"
+            )
+            for _ in range(0, size, 65_536):
+                await connection.send(bytes(65_536))
+
+        async with RawServer(handler) as server:
+            client = UpstreamClient(server.url, timeout=10)
+            answer = await client.send("GET", [])
+            tracemalloc.start()
+            try:
+                body = await answer.read(size, timeout=30)
+                _, peak = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            assert len(body) == size
+            assert peak < 1.25 * size
+            await client.close()
+
+    run(main())
+
+
+def test_a_slow_reader_slows_the_upstream__what_nobody_reads_must_not_fill_the_memory(run: Run) -> None:
+    async def main() -> None:
+        async with RawServer(endless(counter := [0])) as server:
+            client = UpstreamClient(server.url, timeout=10)
+            answer = await client.send("GET", [])
+            still = 0
+            while still < 50:  # the upstream has come to a stop when it sends no more for a while
+                before = counter[0]
+                await asyncio.sleep(0.002)
+                still = still + 1 if counter[0] == before else 0
+            assert answer._response.unread <= 4 * HIGH_WATER_BYTES
+            stopped = counter[0]
+            taken = 0
+            while counter[0] < stopped + 8 * MIB:
+                piece = await answer.chunk(timeout=10)
+                assert 0 < len(piece) <= 4 * HIGH_WATER_BYTES
+                taken += len(piece)
+            assert taken > 0
+            answer.close()
+            await gone(server, client)
+            await client.close()
+
+    run(main())
+
+
+def test_pieces_come_as_they_are_sent_and_a_silence_does_not_end_them(run: Run) -> None:
+    async def main() -> None:
+        go = asyncio.Event()
+
+        async def handler(connection: Connection) -> None:
+            await connection.request()
+            await connection.send(CHUNKED + b"1\r\na\r\n")
+            await go.wait()
+            await connection.send(b"1\r\nb\r\n0\r\n\r\n")
+            await connection.peer_closed()
+
+        async with RawServer(handler) as server:
+            client = UpstreamClient(server.url, timeout=10)
+            answer = await client.send("GET", [])
+            assert await answer.chunk(timeout=None) == b"a"
+            for timeout in (0.02, 0.0):
+                with pytest.raises(UpstreamTimeout):
+                    await answer.chunk(timeout=timeout)
+            waiting = asyncio.create_task(answer.chunk(timeout=None))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            go.set()
+            assert await answer.chunk(timeout=10) == b"b"
+            assert await answer.chunk(timeout=10) == b""
+            assert await answer.chunk(timeout=10) == b""
+            assert client._pool._idle
+            await client.close()
+
+    run(main())
+
+
+def test_an_unfinished_answer_that_is_closed_takes_its_connection_with_it(run: Run) -> None:
+    async def main() -> None:
+        async with RawServer(endless([0])) as server:
+            client = UpstreamClient(server.url, timeout=10)
+            answer = await client.send("GET", [])
+            answer.close()
+            answer.close()
+            await gone(server, client)
+            with pytest.raises(UpstreamUnavailable):
+                await answer.chunk(timeout=10)
+            await client.close()
+
+    run(main())
+
+
+# --- health and the end -------------------------------------------------------------------------------
+
+
+def test_an_upstream_is_reachable_when_it_takes_connections(run: Run) -> None:
+    async def main() -> None:
+        async with RawServer(answers(HELLO)) as server:
+            client = UpstreamClient(server.url, timeout=10)
+            assert await client.reachable()
+            assert await client.reachable()
+            await ask(client)
+            assert await client.reachable()
+            assert (server.accepted, len(server.requests)) == (1, 1)
+        await until(lambda: not client._pool._open)
+        assert not await client.reachable()
+        await client.close()
+        assert not await client.reachable()
+
+    run(main())
+
+
+def test_closing_the_client_ends_what_is_under_way_and_lets_nothing_begin(run: Run) -> None:
+    async def main() -> None:
+        async def handler(connection: Connection) -> None:
+            await connection.request()
+            await connection.peer_closed()
+
+        async with RawServer(handler) as server:
+            client = UpstreamClient(server.url, timeout=10)
+            asked = asyncio.create_task(ask(client))
+            await server.until(lambda server: len(server.requests) == 1)
+            await client.close()
+            with pytest.raises(UpstreamUnavailable):
+                await asked
+            with pytest.raises(UpstreamUnavailable):
+                await ask(client)
+            await gone(server, client)
+
+    run(main())
+
+
+def test_a_connection_that_is_made_while_the_client_closes_is_closed_too(run: Run) -> None:
+    async def main() -> None:
+        async with RawServer(answers(HELLO)) as server:
+            client = UpstreamClient(server.url, timeout=10)
+            asked = asyncio.create_task(ask(client))
+            await asyncio.sleep(0)
+            await client.close()
+            with pytest.raises(UpstreamUnavailable, match="stopping"):
+                await asked
+            await gone(server, client)
+
+    run(main())

@@ -1,0 +1,471 @@
+"""The upstream client against servers that are slow, broken, hostile or not there, under both event loops."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import uvloop
+from tests.world.raw_server import Connection, RawServer, until
+from tests.world.running import run as run_in
+
+from accredit.errors import AnswerError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
+from accredit.gateway.upstream import dial
+from accredit.gateway.upstream import pool as pool_module
+from accredit.gateway.upstream.client import UpstreamClient
+from accredit.gateway.upstream.connection import Connection as ClientConnection
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+Handler = Callable[[Connection], Awaitable[None]]
+HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+SOON = 0.1
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Run:
+    return lambda main: run_in(main, request.param)
+
+
+def sends(*parts: bytes) -> Handler:
+    """Sends this after the first request, and waits for the client to close."""
+
+    async def handler(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(*parts)
+        await connection.peer_closed()
+
+    return handler
+
+
+def sends_and_closes(*parts: bytes) -> Handler:
+    async def handler(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(*parts)
+
+    return handler
+
+
+@asynccontextmanager
+async def client_of(handler: Handler, timeout: float = 10) -> AsyncIterator[tuple[UpstreamClient, RawServer]]:
+    """A client and its server; at the end nothing is left of any connection."""
+    async with RawServer(handler) as server:
+        client = UpstreamClient(server.url, timeout=timeout)
+        yield client, server
+        await client.close()
+        await server.until(lambda server: not server.open)
+        assert not client._pool._open
+        assert not client._pool._dialing
+
+
+def no_timer_left() -> bool:
+    """Only asyncio's own loop can tell."""
+    scheduled = getattr(asyncio.get_running_loop(), "_scheduled", [])
+    return all(handle.cancelled() for handle in scheduled)
+
+
+# --- nothing is sent twice ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reset", [False, True])
+@pytest.mark.parametrize("before", [0, 1])
+@pytest.mark.parametrize("part", [b"", b"HTTP/1.1 20"])
+def test_a_request_without_an_answer_is_not_sent_again__the_upstream_may_have_acted_on_it(
+    run: Run, reset: bool, before: int, part: bytes
+) -> None:
+    async def main() -> None:
+        async def handler(connection: Connection) -> None:
+            for _ in range(before):
+                await connection.request()
+                await connection.send(HELLO)
+            await connection.request()
+            await connection.send(part)
+            if reset:
+                connection.reset()
+
+        async with client_of(handler) as (client, server):
+            for _ in range(before):
+                await (await client.send("POST", [], b"first")).read(10, timeout=10)
+            with pytest.raises(UpstreamUnavailable, match="closed the connection before it answered"):
+                await client.send("POST", [], b"once")
+            assert [request.body for request in server.requests] == [b"first"] * before + [b"once"]
+            assert server.accepted == 1
+
+    run(main())
+
+
+# --- cut off, not HTTP, out of bounds -----------------------------------------------------------------
+
+CUT_OFF = {
+    "a_short_body": b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello",
+    "no_body": b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n",
+    "no_chunk": CHUNKED,
+    "no_last_chunk": CHUNKED + b"5\r\nhello\r\n",
+    "half_a_chunk": CHUNKED + b"5\r\nhel",
+    "no_end_of_trailers": CHUNKED + b"5\r\nhello\r\n0\r\nA: b\r\n",
+}
+
+
+@pytest.mark.parametrize("reset", [False, True])
+@pytest.mark.parametrize("name", CUT_OFF)
+@pytest.mark.parametrize("whole", [False, True])
+def test_an_answer_that_is_cut_off_is_an_error__half_of_it_may_mean_something_else(
+    run: Run, name: str, reset: bool, whole: bool
+) -> None:
+    async def main() -> None:
+        head_read = asyncio.Event()
+
+        async def handler(connection: Connection) -> None:
+            await connection.request()
+            await connection.send(CUT_OFF[name])
+            await head_read.wait()
+            if reset:
+                connection.reset()
+
+        async with client_of(handler) as (client, _):
+            answer = await client.send("GET", [])
+            head_read.set()
+            with pytest.raises(UpstreamUnavailable, match="cut off"):
+                if whole:
+                    await answer.read(100, timeout=10)
+                else:
+                    while await answer.chunk(timeout=10):
+                        pass
+
+    run(main())
+
+
+def test_a_body_that_the_connection_ends_is_cut_off_when_that_is_reset(run: Run) -> None:
+    async def main() -> None:
+        read = asyncio.Event()
+
+        async def handler(connection: Connection) -> None:
+            await connection.request()
+            await connection.send(b"HTTP/1.1 200 OK\r\n\r\nhello")
+            await read.wait()
+            connection.reset()
+
+        async with client_of(handler) as (client, _):
+            answer = await client.send("GET", [])
+            assert await answer.chunk(timeout=10) == b"hello"
+            read.set()
+            with pytest.raises(UpstreamUnavailable, match="cut off"):
+                await answer.chunk(timeout=10)
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("parts", "detail"),
+    [
+        ([b"SSH-2.0-OpenSSH_9.6\r\n"], "is not HTTP"),
+        ([b"HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n"], "is not HTTP"),
+        ([b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"], "is not HTTP"),
+        ([b"HTTP/1.1 101 Switching Protocols\r\n\r\n"], "switched protocols"),
+        ([b"HTTP/1.1 200 OK\r\n", b"A: " + b"x" * 20_000_000], "goes on without a body|too large"),
+        ([b"HTTP/1.1 200 OK\r\n", b"A: b\r\n" * 100_000], "too many headers"),
+        ([b"HTTP/1.1 103 Early Hints\r\n\r\n" * 1000], "come to its point"),
+    ],
+)
+def test_a_head_that_is_none_is_refused_and_the_connection_closed(run: Run, parts: list[bytes], detail: str) -> None:
+    async def main() -> None:
+        async with client_of(sends(*parts)) as (client, server):
+            with pytest.raises(AnswerError, match=detail):
+                await client.send("GET", [])
+            await server.until(lambda server: not server.open)
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("part", "detail"),
+    [
+        (b"5\r\nhello world", "is not HTTP"),
+        (b"x\r\n", "is not HTTP"),
+        (b"5\r\nhello\r\n0\r\n" + b"A: b\r\n" * 1000, "too many headers"),
+        (b"5;" + b"x" * 1_000_000, "goes on without a body"),
+    ],
+)
+def test_a_body_that_is_none_is_refused_and_the_connection_closed(run: Run, part: bytes, detail: str) -> None:
+    async def main() -> None:
+        go = asyncio.Event()
+
+        async def handler(connection: Connection) -> None:
+            await connection.request()
+            await connection.send(CHUNKED)
+            await go.wait()
+            await connection.send(part)
+            await connection.peer_closed()
+
+        async with client_of(handler) as (client, server):
+            answer = await client.send("GET", [])
+            go.set()
+            with pytest.raises(AnswerError, match=detail):
+                await answer.read(10_000_000, timeout=10)
+            await server.until(lambda server: not server.open)
+
+    run(main())
+
+
+# --- too early ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_an_answer_that_comes_before_the_request_was_read_is_taken_and_the_connection_given_up(
+    run: Run, closes: bool
+) -> None:
+    async def main() -> None:
+        async def handler(connection: Connection) -> None:
+            await connection.head()
+            await connection.send(b"HTTP/1.1 413 Too Large\r\nContent-Length: 5\r\n\r\nhello")
+            if not closes:
+                await connection.peer_closed()
+
+        async with client_of(handler) as (client, server):
+            for accepted in (1, 2):
+                answer = await client.send("POST", [], bytes(32_000_000))
+                assert answer.status == 413
+                assert await answer.read(10, timeout=10) == b"hello"
+                await server.until(lambda server: not server.open)
+                assert server.accepted == accepted
+
+    run(main())
+
+
+def test_an_upstream_that_stops_in_the_middle_of_both_does_not_wait_for_the_rest_of_the_request(run: Run) -> None:
+    async def main() -> None:
+        async def handler(connection: Connection) -> None:
+            await connection.head()
+            await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe")
+            connection.writer.write_eof()
+            await asyncio.Event().wait()
+
+        async with client_of(handler) as (client, server):
+            answer = await client.send("POST", [], bytes(32_000_000))
+            with pytest.raises(UpstreamUnavailable, match="cut off"):
+                await answer.read(10, timeout=10)
+            for task in server.tasks:
+                task.cancel()
+
+    run(main())
+
+
+# --- too slow -----------------------------------------------------------------------------------------
+
+
+def drips(at_once: bytes, rest: bytes) -> Handler:
+    """Sends a part, then the rest a byte at a time, each well within any timeout, together well past it."""
+
+    async def handler(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(at_once)
+        for byte in rest:
+            await asyncio.sleep(SOON / 10)
+            await connection.send(bytes((byte,)))
+
+    return handler
+
+
+@pytest.mark.parametrize("handler", [sends(), sends(b"HTTP/1.1 200 OK\r\n"), drips(b"", HELLO * 100)])
+def test_a_head_that_does_not_come_in_time_is_given_up(run: Run, handler: Handler) -> None:
+    async def main() -> None:
+        async with client_of(handler, timeout=SOON) as (client, server):
+            with pytest.raises(UpstreamTimeout):
+                await client.send("GET", [])
+            await server.until(lambda server: not server.open)
+            await until(no_timer_left)
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        sends(CHUNKED),
+        sends(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"),
+        drips(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", bytes(1000)),
+        drips(CHUNKED, b"1\r\na\r\n" * 200),
+    ],
+)
+def test_a_body_that_does_not_end_in_time_is_given_up__a_byte_a_second_would_hold_it_for_ever(
+    run: Run, handler: Handler
+) -> None:
+    async def main() -> None:
+        async with client_of(handler) as (client, server):
+            answer = await client.send("GET", [])
+            with pytest.raises(UpstreamTimeout):
+                await answer.read(10_000, timeout=SOON)
+            await server.until(lambda server: not server.open)
+            await until(no_timer_left)
+
+    run(main())
+
+
+# --- not there ----------------------------------------------------------------------------------------
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def test_an_upstream_that_refuses_connections_is_unavailable(run: Run) -> None:
+    async def main() -> None:
+        client = UpstreamClient(f"http://127.0.0.1:{free_port()}/", timeout=10)
+        with pytest.raises(UpstreamUnavailable, match="takes no connections"):
+            await client.send("GET", [])
+        assert not await client.reachable()
+        await client.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "a" * 64 + ".invalid", "x..invalid", "%00"])
+def test_a_name_that_nobody_knows_is_unavailable(run: Run, host: str) -> None:
+    async def main() -> None:
+        client = UpstreamClient(f"http://{host}/", timeout=10)
+        with pytest.raises(UpstreamError, match="name"):
+            await client.send("GET", [])
+        await client.close()
+
+    run(main())
+
+
+@asynccontextmanager
+async def deaf_listener() -> AsyncIterator[int]:
+    """A port whose backlog is full: the kernel lets further connections wait without an answer."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
+        port = listener.getsockname()[1]
+        waiting = [socket.socket() for _ in range(4)]
+        for sock in waiting:
+            sock.setblocking(False)
+            sock.connect_ex(("127.0.0.1", port))
+        try:
+            yield port
+        finally:
+            for sock in waiting:
+                sock.close()
+
+
+def test_an_upstream_that_does_not_take_the_connection_is_given_up_in_time(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with deaf_listener() as port:
+            client = UpstreamClient(f"http://127.0.0.1:{port}/", timeout=SOON)
+            with pytest.raises(UpstreamTimeout, match="did not take a connection"):
+                await client.send("GET", [])
+            monkeypatch.setattr(pool_module, "CONNECT_SECONDS", SOON)
+            client = UpstreamClient(f"http://127.0.0.1:{port}/", timeout=1000)
+            with pytest.raises(UpstreamTimeout, match="did not take a connection"):
+                await client.send("GET", [])
+            await client.close()
+            await until(no_timer_left)
+
+    run(main())
+
+
+def test_every_address_of_a_name_is_tried_and_each_has_its_share_of_the_time(run: Run) -> None:
+    async def main() -> None:
+        async with deaf_listener() as deaf, RawServer(sends(HELLO)) as server:
+            ports = (free_port(), deaf, server.port)
+            addresses = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", port)) for port in ports]
+            sock = await dial._first(addresses, asyncio.get_running_loop().time() + 4 * SOON)
+            assert sock.getpeername()[1] == server.port
+            sock.close()
+
+    run(main())
+
+
+# --- callers that go away -----------------------------------------------------------------------------
+
+
+def test_a_caller_that_goes_away_takes_the_request_with_it(run: Run) -> None:
+    async def main() -> None:
+        async with client_of(sends(b"HTTP/1.1 200 OK\r\n")) as (client, server):
+            asked = asyncio.create_task(client.send("GET", []))
+            await server.until(lambda server: len(server.requests) == 1)
+            asked.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asked
+            await server.until(lambda server: not server.open)
+            await until(no_timer_left)
+
+    run(main())
+
+
+def test_a_caller_that_goes_away_while_it_reads_takes_the_answer_with_it(run: Run) -> None:
+    async def main() -> None:
+        async with client_of(sends(CHUNKED)) as (client, server):
+            answer = await client.send("GET", [])
+            reading = asyncio.create_task(answer.read(100, timeout=10))
+            await asyncio.sleep(0.01)
+            reading.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await reading
+            await server.until(lambda server: not server.open)
+            await until(no_timer_left)
+
+    run(main())
+
+
+def test_a_caller_that_goes_away_while_it_connects_leaves_no_socket(run: Run) -> None:
+    async def main() -> None:
+        async with deaf_listener() as port:
+            client = UpstreamClient(f"http://127.0.0.1:{port}/", timeout=10)
+            asked = asyncio.create_task(client.send("GET", []))
+            await asyncio.sleep(0.02)
+            asked.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asked
+            assert not client._pool._dialing
+            await client.close()
+            await until(no_timer_left)
+
+    run(main())
+
+
+@pytest.mark.parametrize("rounds", range(6))
+def test_a_caller_may_go_away_at_any_moment_and_nothing_is_left(run: Run, rounds: int) -> None:
+    async def main() -> None:
+        async def handler(connection: Connection) -> None:
+            while await connection.request():
+                await connection.send(CHUNKED + b"1\r\na\r\n0\r\n\r\n")
+
+        async with client_of(handler) as (client, server):
+            asked = asyncio.create_task(ask(client))
+            for _ in range(rounds):
+                await asyncio.sleep(0)
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
+            assert await ask(client) == b"a"
+            await server.until(lambda server: server.open == len(client._pool._idle))
+
+    run(main())
+
+
+async def ask(client: UpstreamClient) -> bytes:
+    answer = await client.send("GET", [])
+    return await answer.read(100, timeout=10)
+
+
+def test_a_caller_that_goes_away_when_its_answer_is_whole_leaves_the_connection_to_the_next(run: Run) -> None:
+    async def main() -> None:
+        async with client_of(sends(HELLO)) as (client, server):
+            asked = asyncio.create_task(client.send("GET", []))
+            freed = client._pool.free
+
+            def free(connection: ClientConnection, seconds: float) -> None:
+                freed(connection, seconds)
+                asked.cancel()
+
+            client._pool.free = free  # between the end of the answer and the caller's next step
+            with pytest.raises(asyncio.CancelledError):
+                await asked
+            assert len(client._pool._idle) == 1
+            assert client._pool._idle[0].usable()
+            assert server.open == 1
+
+    run(main())

@@ -1,0 +1,62 @@
+"""A worker that can't start ends them all; one that crashed in the middle does not. In processes of their own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.world.command import environment
+from tests.world.raw_server import PATIENCE
+
+PARENT = """
+import os, pathlib, socket, sys
+from accredit.app.workers import run_workers
+from accredit.gateway.logs import configure_logs
+
+configure_logs("info", "json")
+
+def serve(lifeline, first):
+{body}
+
+sys.exit(run_workers(2, socket.socket(), serve))
+"""
+
+
+def run_parent(body: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    text = PARENT.format(body="\n".join(f"    {line}" for line in body.splitlines()))
+    return subprocess.run(
+        [sys.executable, "-c", text],
+        check=False, capture_output=True, text=True, cwd=folder, env=environment(), timeout=PATIENCE,
+    )  # fmt: skip
+
+
+def test_a_worker_that_can_not_start_ends_them_all(tmp_path: Path) -> None:
+    body = """
+if first:
+    return 1
+os.read(lifeline, 1)
+pathlib.Path("ended").touch()
+return 0
+"""
+    done = run_parent(body, tmp_path)
+    assert done.returncode == 1
+    assert (tmp_path / "ended").exists()
+
+
+def test_a_worker_that_raises_says_so_and_is_replaced(tmp_path: Path) -> None:
+    body = """
+if first:
+    raise RuntimeError("broken")
+if pathlib.Path("replaced").exists():
+    return 1
+if not pathlib.Path("waiting").exists():
+    pathlib.Path("waiting").touch()
+    os.read(lifeline, 1)
+    return 0
+pathlib.Path("replaced").touch()
+return 1
+"""
+    done = run_parent(body, tmp_path)
+    assert done.returncode == 1
+    assert (tmp_path / "replaced").exists()
+    assert "RuntimeError: broken" in done.stderr
+    assert all(line.startswith("{") for line in done.stderr.splitlines())

@@ -1,0 +1,39 @@
+"""The reference pages name what there is: every key, every command, every option."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from accredit.cli import app
+from accredit.config import Config
+
+DOCS = Path(__file__).parents[3] / "docs" / "reference"
+
+
+@pytest.mark.parametrize("section", list(Config.model_fields))
+def test_every_key_is_in_the_configuration_page(section: str) -> None:
+    page = (DOCS / "configuration.md").read_text("utf-8")
+    table = re.search(rf"^## [^\n]*`\[{section}\]`.*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    assert table, section
+    for key in type(getattr(Config(), section)).model_fields:
+        assert f"| `{key}` |" in table[0], key
+
+
+def commands(command: Any, path: str) -> list[tuple[str, Any]]:
+    """The commands below a group, with the words that call them."""
+    if not hasattr(command, "commands"):
+        return [(path, command)]
+    return [found for name, inner in command.commands.items() for found in commands(inner, f"{path} {name}")]
+
+
+def test_every_command_and_option_is_in_the_commands_page() -> None:
+    page = (DOCS / "commands.md").read_text("utf-8")
+    for path, command in commands(get_command(app), "accredit"):
+        section = re.search(rf"^## `{path}\b.*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+        assert section, path
+        for parameter in command.params:
+            for option in parameter.opts:
+                assert not option.startswith("--") or option in section[0], f"{path} {option}"

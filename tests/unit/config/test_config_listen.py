@@ -1,0 +1,69 @@
+"""Where the gateway may listen, and with which certificate."""
+
+import os
+import ssl
+import stat
+from pathlib import Path
+
+import pytest
+from tests.world.certificates import write_certificate
+
+from accredit.config import check_exposure, tls_context
+from accredit.config.listen import is_loopback
+from accredit.config.schema import Gateway
+from accredit.errors import ConfigurationError
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "[::1]", "localhost"])
+def test_loopback_needs_no_tls(host: str) -> None:
+    assert is_loopback(host)
+    check_exposure(Gateway(host=host))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.1", "example.com", "localhost.example.com", "0", "127.1"])
+def test_anything_else_does(host: str) -> None:
+    assert not is_loopback(host)
+    with pytest.raises(ConfigurationError, match="TLS"):
+        check_exposure(Gateway(host=host))
+    check_exposure(Gateway(host=host, tls_cert_file="c", tls_key_file="k"))
+
+
+def configured(folder: Path) -> Gateway:
+    return Gateway(tls_cert_file=str(folder / "cert.pem"), tls_key_file=str(folder / "key.pem"))
+
+
+def test_a_certificate_and_its_key(tmp_path: Path) -> None:
+    write_certificate(tmp_path)
+    context = tls_context(configured(tmp_path))
+    assert context is not None
+    assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+    assert tls_context(Gateway()) is None
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o640, 0o610, 0o602, 0o777])
+def test_a_key_that_others_can_touch_is_refused(mode: int, tmp_path: Path) -> None:
+    write_certificate(tmp_path)
+    (tmp_path / "key.pem").chmod(mode)
+    with pytest.raises(ConfigurationError, match=f"{mode:04o}"):
+        tls_context(configured(tmp_path))
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o400])
+def test_a_key_of_one_user_is_not(mode: int, tmp_path: Path) -> None:
+    write_certificate(tmp_path)
+    (tmp_path / "key.pem").chmod(mode)
+    assert stat.S_IMODE(os.stat(tmp_path / "key.pem").st_mode) == mode
+    assert tls_context(configured(tmp_path))
+
+
+def test_a_file_that_is_no_certificate_is_refused(tmp_path: Path) -> None:
+    write_certificate(tmp_path)
+    (tmp_path / "cert.pem").write_text("nothing", "ascii")
+    with pytest.raises(ConfigurationError, match="can't be used"):
+        tls_context(configured(tmp_path))
+
+
+def test_a_key_with_a_password_is_refused_and_nobody_is_asked_for_it(tmp_path: Path) -> None:
+    write_certificate(tmp_path, password=b"secret")
+    with pytest.raises(ConfigurationError, match="can't be used"):
+        tls_context(configured(tmp_path))

@@ -1,0 +1,109 @@
+"""What each value can say by itself."""
+
+from dataclasses import MISSING, fields
+
+import pytest
+from pydantic import ValidationError
+
+from accredit.config import Config
+from accredit.config.schema import Gateway, Upstream
+from accredit.gateway.settings import GatewaySettings
+
+
+def test_the_defaults_are_those_of_the_data_plane() -> None:
+    """It can be mounted without a configuration, and must not behave differently then."""
+    gateway = Gateway().model_dump()
+    for field in fields(GatewaySettings):
+        if field.name in gateway:
+            assert field.default is not MISSING
+            default: object = list(field.default) if isinstance(field.default, tuple) else field.default
+            assert gateway[field.name] == default, field.name
+    assert Config().validation.responses == "enforce"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:9000/mcp",
+        "https://example.com",
+        "http://[::1]:1/mcp?key=a%20b",
+        "http://host/path@2",
+        "HTTP://HOST/",
+    ],
+)
+def test_urls_that_name_a_server(url: str) -> None:
+    assert Upstream(url=url).url == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "host:80/mcp",
+        "//host/mcp",
+        "http://",
+        "http:///mcp",
+        "http://:80/",
+        "file:///etc/passwd",
+        "ws://host/",
+        "http://user@host/",
+        "http://user:pass@host/",
+        "http://user:pa/ss@host/",
+        "http://host/#part",
+        "http://host/#",
+        "http://host:0/",
+        "http://host:65536/",
+        "http://host:port/",
+        "http://[::1/",
+        "http://host/a b",
+        "http://host/\n",
+        "ht\ttp://host/",
+        "http://hôst/",
+    ],
+)
+def test_urls_that_do_not(url: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        Upstream(url=url)
+    assert "pass" not in refused.value.errors(include_url=False, include_input=False)[0]["msg"].replace("password", "")
+
+
+@pytest.mark.parametrize("path", ["", "mcp", "/a b", "/a?b", "/a#b", "/ä", "/a\n", "/healthz", "/readyz"])
+def test_paths_that_no_request_has_or_that_are_taken(path: str) -> None:
+    with pytest.raises(ValidationError):
+        Gateway(path=path)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"": "a"},
+        {"a b": "a"},
+        {"a:": "a"},
+        {"A": "a\r\nB: c"},
+        {"A": " a"},
+        {"A": "ä"},
+        {"A": "a", "a": "b"},
+        {"Transfer-Encoding": "chunked"},
+        {"content-length": "1"},
+        {"A": {"env": ""}},
+        {"A": {"env": "B", "x": "C"}},
+        {"A": {"env": 1}},
+        {"A": None},
+        {"A": ["a"]},
+    ],
+)
+def test_headers_that_can_not_be_sent(headers: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        Upstream.model_validate({"headers": headers})
+
+
+@pytest.mark.parametrize("env", [{"": "a"}, {"A=B": "a"}, {"A": "\0"}, {"A\0": "a"}])
+def test_variables_that_no_process_can_have(env: dict[str, str]) -> None:
+    with pytest.raises(ValidationError):
+        Upstream(env=env)
+
+
+@pytest.mark.parametrize("command", [[], [""], ["a", "\0"]])
+def test_commands_that_can_not_be_run(command: list[str]) -> None:
+    with pytest.raises(ValidationError):
+        Upstream(command=command)

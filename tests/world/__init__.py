@@ -1,0 +1,1 @@
+"""Honest stand-ins for the other side: servers, clients, and the gateway between them, over real sockets."""

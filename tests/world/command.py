@@ -1,0 +1,110 @@
+"""Runs the real `accredit` command as a process of its own. I/O: processes, files in the test's folder."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.world.raw_server import PATIENCE
+
+COMMAND = (sys.executable, "-m", "accredit")
+
+
+def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """This process's environment without any configuration of ours, and with `extra`."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("ACCREDIT_")}
+    return {**own, "COLUMNS": "100", **(extra or {})}
+
+
+def accredit(*arguments: str, folder: Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs a command to its end in `folder`."""
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        check=False, capture_output=True, text=True, cwd=folder, env=environment(env), timeout=PATIENCE,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Waits until `condition` holds; fails after `PATIENCE`."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
+
+
+def accepts(port: int) -> bool:
+    """Whether something listens on a port of 127.0.0.1."""
+    with socket.socket() as client:
+        client.settimeout(PATIENCE)
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+class Serving:
+    """`with Serving(...) as gateway`: `accredit serve --port 0 ARGUMENTS`, from its "listening" line on.
+
+    It has a process group of its own. What is left of that at the end is killed.
+    """
+
+    def __init__(self, *arguments: str, folder: Path, env: Mapping[str, str] | None = None) -> None:
+        self._stderr = folder / f"stderr-{id(self)}"
+        with self._stderr.open("wb") as stderr:
+            self.process = subprocess.Popen(
+                [*COMMAND, "serve", "--port", "0", *arguments],
+                cwd=folder, env=environment(env), start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,
+            )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        try:
+            wait_until(lambda: "listening on " in self.stderr or self.process.poll() is not None)
+            found = re.search(r"^accredit: listening on (https?://(?:.+):(\d+)/\S*)$", self.stderr, re.MULTILINE)
+            assert found, self.stderr
+        except AssertionError:
+            self._kill()
+            raise
+        self.url, self.port = found[1], int(found[2])
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._kill()
+
+    @property
+    def stderr(self) -> str:
+        """What it has written to stderr."""
+        return self._stderr.read_text("utf-8")
+
+    @property
+    def workers(self) -> set[int]:
+        """The process ids of its children."""
+        pid = self.process.pid
+        return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()}
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """Sends it a signal."""
+        self.process.send_signal(number)
+
+    def wait(self) -> int:
+        """Waits for its end; returns the exit code, negative for a signal."""
+        return self.process.wait(PATIENCE)
+
+    def _kill(self) -> None:
+        if self.process.poll() is None or self._group_lives():
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(PATIENCE)
+
+    def _group_lives(self) -> bool:
+        try:
+            os.killpg(self.process.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True

@@ -1,0 +1,123 @@
+"""Runs a test's coroutine, and the real gateway in it, under the event loop and the HTTP server of production.
+
+I/O: sockets on 127.0.0.1. What is left over when a test ends (a task, an exception that nobody saw, an error of the
+HTTP server) fails it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import uvicorn
+import uvloop
+from tests.world.raw_server import until
+from uvicorn.server import ServerState
+
+from accredit.app.edge import EdgeProtocol
+from accredit.gateway import GatewaySettings, create_app
+
+T = TypeVar("T")
+ASGIApplication = Any
+
+
+def run(
+    main: Coroutine[Any, Any, T],
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
+) -> T:
+    """Runs `main` in a new event loop: uvloop's, where nothing else is asked for."""
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        return runner.run(_supervised(main))
+
+
+async def _supervised(main: Coroutine[Any, Any, T]) -> T:
+    unseen: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: unseen.append(context))
+    result = await main
+    me = asyncio.current_task()
+    try:
+        await until(lambda: asyncio.all_tasks() == {me})
+    except TimeoutError:
+        raise AssertionError(f"tasks left over: {asyncio.all_tasks() - {me}}") from None
+    assert not unseen, f"exceptions that nobody saw: {unseen}"
+    return result
+
+
+class ServerErrors(logging.Handler):
+    """Collects what the HTTP server reports as an error: an application that raised, or stopped in the middle."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        formatter = logging.Formatter()
+        self.texts.append(formatter.format(record))
+
+
+class RunningGateway:
+    """`async with RunningGateway(settings) as gateway`: serves on a free port until the block is left.
+
+    uvicorn's own protocol and lifespan, without its `Server`, whose loop takes 0.2 s to stop. `cut_off_answers`
+    says that a test lets the server cut an answer off on purpose, which uvicorn reports as an error.
+    """
+
+    def __init__(
+        self, served: GatewaySettings | ASGIApplication, *, cut_off_answers: bool = False, keep_alive: int = 30
+    ) -> None:
+        self.app = create_app(served) if isinstance(served, GatewaySettings) else served
+        self._cut_off_answers = cut_off_answers
+        self._errors = ServerErrors()
+        self._config = uvicorn.Config(
+            self.app,
+            http=EdgeProtocol,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            timeout_keep_alive=keep_alive,
+        )
+        self.state = ServerState()
+
+    async def __aenter__(self) -> Self:
+        logging.getLogger("uvicorn.error").addHandler(self._errors)
+        self._config.load()
+        self._lifespan = self._config.lifespan_class(self._config)
+        await self._lifespan.startup()
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._protocol, "127.0.0.1", 0)
+        self.port: int = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.close()
+        if hasattr(self.app, "drain"):
+            self.app.drain()
+        for connection in list(self.state.connections):
+            connection.shutdown()
+        try:
+            if error is None:
+                await until(lambda: not self.state.connections and not self.state.tasks)
+        finally:
+            for task in self.state.tasks:
+                task.cancel()
+            await self._server.wait_closed()
+            await self._lifespan.shutdown()
+            logging.getLogger("uvicorn.error").removeHandler(self._errors)
+        if error is None:
+            allowed = "without completing response" if self._cut_off_answers else None
+            reported = [text for text in self._errors.texts if allowed is None or allowed not in text]
+            assert not reported, "\n".join(reported)
+
+    @property
+    def url(self) -> str:
+        """The endpoint."""
+        return f"http://127.0.0.1:{self.port}/mcp"
+
+    def _protocol(self) -> asyncio.Protocol:
+        return EdgeProtocol(config=self._config, server_state=self.state, app_state=self._lifespan.state)
