@@ -1,5 +1,72 @@
-"""The Ratify protocol."""
+"""The Ratify Protocol, version 1: a human authorizes an agent, and anyone can verify it offline.
+
+The rules are in pure code: bytes and facts in, answers out; the only file that is read is the time zone data.
+
+`structures` certificates and proofs · `wire`, `strict_json` reading and writing · `canonical`, `signable` what is
+signed · `hybrid` keys and signatures · `scopes`, `constraints` what is granted · `facts` what is asked · `contexts`
+binding to a call · `verify`, `checks`, `needs`, `results` the verifier · `challenges`, `cache` its memory ·
+`issue` making delegations and proofs · `sessions`, `revocation`, `rotation`, `witness`, `receipts`, `transactions`,
+`verdicts` the protocol's other objects.
+"""
 
 from accredit.ratify.cache import CertificateCache
-from accredit.ratify.structures import ProofBundle, decode_proof_bundle
-from accredit.ratify.verify import verify_bundle
+from accredit.ratify.challenges import ChallengeStore, IssuedChallenge, MemoryChallengeStore
+from accredit.ratify.constraints import Constraint, Evaluator, Extension, read_constraint, zone_names
+from accredit.ratify.contexts import build_session_context, operation_context_hash
+from accredit.ratify.facts import VerifierContext
+from accredit.ratify.hybrid import HybridPrivateKey, HybridPublicKey, HybridSignature, HybridSigner, derive_id
+from accredit.ratify.issue import Grant, issue_delegation, present
+from accredit.ratify.results import IdentityStatus, VerifyResult
+from accredit.ratify.revocation import RevocationList, issue_revocation_list, revocation_list_fault
+from accredit.ratify.signable import bundle_hash, chain_hash, challenge_sign_bytes, delegation_sign_bytes
+from accredit.ratify.structures import (
+    DelegationCert,
+    ProofBundle,
+    StreamContext,
+    decode_delegation_cert,
+    decode_proof_bundle,
+    encode_delegation_cert,
+    encode_proof_bundle,
+)
+from accredit.ratify.verify import verify_bundle, verify_chain
+
+__all__ = [
+    "CertificateCache",
+    "ChallengeStore",
+    "Constraint",
+    "DelegationCert",
+    "Evaluator",
+    "Extension",
+    "Grant",
+    "HybridPrivateKey",
+    "HybridPublicKey",
+    "HybridSignature",
+    "HybridSigner",
+    "IdentityStatus",
+    "IssuedChallenge",
+    "MemoryChallengeStore",
+    "ProofBundle",
+    "RevocationList",
+    "StreamContext",
+    "VerifierContext",
+    "VerifyResult",
+    "build_session_context",
+    "bundle_hash",
+    "chain_hash",
+    "challenge_sign_bytes",
+    "decode_delegation_cert",
+    "decode_proof_bundle",
+    "delegation_sign_bytes",
+    "derive_id",
+    "encode_delegation_cert",
+    "encode_proof_bundle",
+    "issue_delegation",
+    "issue_revocation_list",
+    "operation_context_hash",
+    "present",
+    "read_constraint",
+    "revocation_list_fault",
+    "verify_bundle",
+    "verify_chain",
+    "zone_names",
+]

@@ -7,6 +7,7 @@ import hmac
 from typing import Protocol
 
 from accredit.limits import CHALLENGE_WINDOW_SECONDS
+from accredit.ratify.challenges import CHALLENGE_BYTES
 from accredit.ratify.hybrid import HybridPublicKey, HybridSignature, signature_fault
 from accredit.ratify.results import invalid
 from accredit.ratify.signable import challenge_sign_bytes
@@ -30,6 +31,12 @@ class SignedChallenge(Protocol):
     def stream_id(self) -> bytes: ...  # noqa: D102
     @property
     def stream_seq(self) -> int: ...  # noqa: D102
+
+
+def check_challenge_length(challenge: bytes) -> None:
+    """Step 3: what was decoded has 32 bytes; with another length, two bindings could have the same signed bytes."""
+    if len(challenge) != CHALLENGE_BYTES:
+        raise invalid("invalid_challenge", f"challenge must be {CHALLENGE_BYTES} bytes, got {len(challenge)}")
 
 
 def check_session(what: str, bound_to: bytes, expected: bytes) -> None:

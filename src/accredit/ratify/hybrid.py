@@ -36,8 +36,8 @@ class HybridSignature(Struct, frozen=True, forbid_unknown_fields=True):
     ml_dsa_65: Annotated[bytes, Meta(min_length=ML_DSA_65_SIGNATURE_BYTES, max_length=ML_DSA_65_SIGNATURE_BYTES)]
 
 
-UNSIGNED = HybridSignature(b"", b"")
-"""What an object holds while its signable bytes are made."""
+UNSIGNED = HybridSignature(bytes(ED25519_SIGNATURE_BYTES), bytes(ML_DSA_65_SIGNATURE_BYTES))
+"""What an object holds until it is signed: of the right lengths, and good for nothing."""
 
 
 def derive_id(key: HybridPublicKey) -> str:

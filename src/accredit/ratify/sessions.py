@@ -7,6 +7,7 @@ and a token outlives none of its certificates; withdrawing it after a revocation
 
 import hashlib
 import hmac
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,12 +15,18 @@ from msgspec.structs import replace
 from accredit.errors import IssueError
 from accredit.ratify.canonical import canonical
 from accredit.ratify.challenges import ChallengeStore
-from accredit.ratify.checks import check_challenge_signature, check_freshness, check_session, check_stream
+from accredit.ratify.checks import (
+    check_challenge_length,
+    check_challenge_signature,
+    check_freshness,
+    check_session,
+    check_stream,
+)
 from accredit.ratify.hybrid import HybridPublicKey, HybridSignature
-from accredit.ratify.results import IdentityStatus, Refusal, VerifyResult, invalid, refused
+from accredit.ratify.needs import ConsumeChallenge, Steps, ValidateChallenge, ask_store, clock, run, settled
+from accredit.ratify.results import IdentityStatus, VerifyResult, invalid, refused
 from accredit.ratify.signable import chain_hash
 from accredit.ratify.structures import PROTOCOL_VERSION, ProofBundle, StreamContext
-from accredit.ratify.verify import ConsumeChallenge, Need, ValidateChallenge, Verification, ask_store, clock, drive
 from accredit.ratify.wire import Bytes32, WireObject
 
 _HASH_BYTES = 32
@@ -138,15 +145,41 @@ def verify_streamed_turn(
     the roots were checked, or were not, when the token was issued.
     """
     moment = clock() if now is None else now
+    terms = _TurnTerms(moment, required_scope, session_context or b"", stream, challenge_store is not None)
+    return run(settled(_steps(token, secret, turn, terms)), moment, store=challenge_store)
 
-    def answer(need: Need) -> object:
-        match need:
-            case ValidateChallenge(challenge, binding) if challenge_store is not None:
-                return challenge_store.validate(challenge, binding, moment)
-            case ConsumeChallenge(challenge, binding) if challenge_store is not None:
-                return challenge_store.consume(challenge, binding, moment)
-            case _:
-                return "no store"
 
-    steps = _turn(token, secret, turn, required_scope, moment, session_context or b"", stream, challenge_store is not None)
-    return drive(steps, answer)
+class _TurnTerms(NamedTuple):
+    now: int
+    required_scope: str
+    session_context: bytes
+    stream: StreamContext | None
+    single_use: bool
+
+
+def _steps(token: SessionToken, secret: bytes, turn: StreamedTurn, terms: _TurnTerms) -> Steps:
+    fault = session_token_fault(token, secret, terms.now)
+    if fault:
+        raise invalid("session_token_invalid", fault)
+    if not turn.challenge:
+        raise invalid("no_challenge", "streamed turn contains no challenge")
+    check_challenge_length(turn.challenge)
+    check_session("turn", turn.session_context, terms.session_context)
+    if terms.single_use:
+        yield from ask_store(ValidateChallenge(turn.challenge, terms.session_context))
+    check_stream("turn", turn, terms.stream)
+    check_freshness(turn.challenge_at, terms.now)
+    check_challenge_signature(turn, token.agent_pub_key)
+    if terms.single_use:
+        yield from ask_store(ConsumeChallenge(turn.challenge, terms.session_context))
+    granted = sorted(token.granted_scope)
+    if terms.required_scope and terms.required_scope not in granted:
+        text = f'required scope "{terms.required_scope}" not in session token granted scope'
+        raise refused(IdentityStatus.SCOPE_DENIED, text)
+    return VerifyResult(
+        valid=True,
+        identity_status=IdentityStatus.VALID,
+        human_id=token.human_id,
+        agent_id=token.agent_id,
+        granted_scope=granted,
+    )

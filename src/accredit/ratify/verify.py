@@ -21,16 +21,20 @@ life lies within its parent's, loops. Without `roots` anyone can be the principa
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping
-from datetime import UTC, datetime
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
 from accredit.limits import MAX_DELEGATION_CHAIN_DEPTH
 from accredit.ratify.cache import CertificateCache
-from accredit.ratify.challenges import CHALLENGE_BYTES, ChallengeStore
-from accredit.ratify.checks import check_challenge_signature, check_freshness, check_session, check_stream
+from accredit.ratify.challenges import ChallengeStore
+from accredit.ratify.checks import (
+    check_challenge_length,
+    check_challenge_signature,
+    check_freshness,
+    check_session,
+    check_stream,
+)
 from accredit.ratify.constraints import Evaluator, evaluate
 from accredit.ratify.facts import VerifierContext
 from accredit.ratify.hybrid import (
@@ -41,36 +45,21 @@ from accredit.ratify.hybrid import (
     length_fault,
     signature_fault,
 )
+from accredit.ratify.needs import (
+    ConsumeChallenge,
+    Need,
+    Steps,
+    ValidateChallenge,
+    ask_revoked,
+    ask_store,
+    clock,
+    run,
+    settled,
+)
 from accredit.ratify.results import IdentityStatus, Refusal, VerifyResult, invalid, refused
 from accredit.ratify.scopes import DELEGATE, intersect, unknown_scope
 from accredit.ratify.signable import delegation_sign_bytes
 from accredit.ratify.structures import PROTOCOL_VERSION, DelegationCert, ProofBundle, StreamContext, bounds_fault
-
-
-class IsRevoked(NamedTuple):
-    """Is this certificate revoked? The answer is a bool."""
-
-    cert_id: str
-
-
-class ValidateChallenge(NamedTuple):
-    """Could this challenge be consumed? The answer is None, or why not."""
-
-    challenge: bytes
-    session_context: bytes
-
-
-class ConsumeChallenge(NamedTuple):
-    """Consume this challenge. The answer is None, or why it could not be."""
-
-    challenge: bytes
-    session_context: bytes
-
-
-Need = IsRevoked | ValidateChallenge | ConsumeChallenge
-"""What a verification asks of the world. An exception instead of an answer is a refusal."""
-
-Verification = Generator[Need, object, VerifyResult]
 
 
 class Terms(Struct, frozen=True, kw_only=True):
@@ -116,7 +105,7 @@ def verify_bundle(
     `stream` is not advanced here: the caller does it, after success. See `Evaluator` and `ChallengeStore` for the
     others. An empty `required_scope` asks for none, which a gateway never should.
     """
-    moment = _clock() if now is None else now
+    moment = clock() if now is None else now
     terms = Terms(
         now=moment,
         required_scope=required_scope,
@@ -130,55 +119,22 @@ def verify_bundle(
         single_use=challenge_store is not None,
         cert_cache=cert_cache,
     )
-
-    def answer(need: Need) -> object:
-        match need:
-            case IsRevoked(cert_id):
-                return is_revoked(cert_id) if is_revoked else None
-            case ValidateChallenge(challenge, binding):
-                return challenge_store.validate(challenge, binding, moment) if challenge_store else None
-            case ConsumeChallenge(challenge, binding):
-                return challenge_store.consume(challenge, binding, moment) if challenge_store else None
-
-    return drive(verification(bundle, terms), answer)
+    return run(verification(bundle, terms), moment, is_revoked, challenge_store)
 
 
-def drive(steps: Verification, answer: Callable[[Need], object]) -> VerifyResult:
-    """Runs a verification whose needs one function answers; what that raises is handed to the verification."""
-    try:
-        need = next(steps)
-        while True:
-            try:
-                reply = answer(need)
-            except Exception as error:
-                need = steps.throw(error)
-            else:
-                need = steps.send(reply)
-    except StopIteration as stop:
-        return stop.value
+def verification(bundle: ProofBundle, terms: Terms) -> Steps:
+    """The steps above, asking for what they need. They raise nothing that depends on the bundle."""
+    return settled(_steps(bundle, terms))
 
 
-def verification(bundle: ProofBundle, terms: Terms) -> Verification:
-    """The steps above, asking for what they need. Raises nothing that depends on the bundle."""
-    try:
-        return (yield from _steps(bundle, terms))
-    except Refusal as refusal:
-        return refusal.result
-    except Exception as error:  # fail closed: a bundle that no one decoded can hold anything
-        return invalid("invalid", f"the bundle can't be verified ({type(error).__name__})").result
-
-
-def _steps(bundle: ProofBundle, terms: Terms) -> Verification:
+def _steps(bundle: ProofBundle, terms: Terms) -> Steps:
     _check_shape(bundle)  # 1 to 4
     check_session("bundle", bundle.session_context, terms.session_context)  # 5
     if terms.single_use:
         yield from ask_store(ValidateChallenge(bundle.challenge, terms.session_context))  # 6
     check_stream("bundle", bundle, terms.stream)  # 7
     _check_agent(bundle)  # 8, 9
-    for index, cert in enumerate(bundle.delegations):
-        _check_ids(index, cert)  # 10
-    for index, cert in enumerate(bundle.delegations):
-        yield from _check_certificate(index, cert, bundle, terms)  # 11
+    yield from _check_chain(bundle.delegations, terms, judge_now=not terms.single_use)  # 10, 11
     check_freshness(bundle.challenge_at, terms.now)  # 12
     check_challenge_signature(bundle, bundle.agent_pub_key)  # 13
     if terms.single_use:
@@ -204,29 +160,47 @@ def _steps(bundle: ProofBundle, terms: Terms) -> Verification:
     )
 
 
-def _check_shape(bundle: ProofBundle) -> None:
-    if not bundle.delegations:
+def verify_chain(chain: Sequence[DelegationCert], *, now: int, vocabulary: Iterable[str] = ()) -> VerifyResult:
+    """Judges certificates without a proof (steps 1, 2, 4, 10 and 11): a grant is about to be built on them.
+
+    Not checked: revocation, constraints, the root; and no one has shown to be their subject. Never raises.
+    """
+    return run(settled(_chain_steps(chain, Terms(now=now, vocabulary=frozenset(vocabulary)))), now)
+
+
+def _chain_steps(chain: Sequence[DelegationCert], terms: Terms) -> Steps:
+    _check_depth(chain)
+    _check_bounds(chain)
+    yield from _check_chain(chain, terms, judge_now=False)
+    return VerifyResult(
+        valid=True,
+        identity_status=IdentityStatus.VALID,
+        human_id=chain[-1].issuer_id,
+        agent_id=chain[0].subject_id,
+        granted_scope=intersect(cert.scope for cert in chain),
+    )
+
+
+def _check_depth(chain: Sequence[DelegationCert]) -> None:
+    if not chain:
         raise invalid("no_delegations", "proof bundle contains no delegation certificates")
-    if len(bundle.delegations) > MAX_DELEGATION_CHAIN_DEPTH:
+    if len(chain) > MAX_DELEGATION_CHAIN_DEPTH:
         raise invalid("chain_too_deep", "delegation chain exceeds maximum depth")
+
+
+def _check_shape(bundle: ProofBundle) -> None:
+    _check_depth(bundle.delegations)
     if not bundle.challenge:
         raise invalid("no_challenge", "proof bundle contains no challenge")
-    if len(bundle.challenge) != CHALLENGE_BYTES:
-        raise invalid("invalid_challenge", f"challenge must be {CHALLENGE_BYTES} bytes, got {len(bundle.challenge)}")
-    for index, cert in enumerate(bundle.delegations):
+    check_challenge_length(bundle.challenge)
+    _check_bounds(bundle.delegations)
+
+
+def _check_bounds(chain: Sequence[DelegationCert]) -> None:
+    for index, cert in enumerate(chain):
         fault = bounds_fault(cert)
         if fault:
             raise invalid("invalid", f"cert {index} {fault}")
-
-
-def ask_store(need: ValidateChallenge | ConsumeChallenge) -> Generator[Need, object, None]:
-    """Steps 6 and 14: every way in which a store can fail gives the same text."""
-    try:
-        refusal = yield need
-    except Exception as error:  # a store that can't answer has not said yes
-        refusal = error
-    if refusal is not None:
-        raise invalid("unknown_challenge", "challenge was not issued by this verifier or has already been used")
 
 
 def _check_agent(bundle: ProofBundle) -> None:
@@ -243,17 +217,24 @@ def _check_agent(bundle: ProofBundle) -> None:
         raise invalid("id_mismatch", "agent ID does not match delegation subject ID")
 
 
-def _check_ids(index: int, cert: DelegationCert) -> None:
-    if derive_id(cert.issuer_pub_key) != cert.issuer_id:
-        raise invalid("id_derivation", f"cert {index} issuer_id does not match its key")
-    if derive_id(cert.subject_pub_key) != cert.subject_id:
-        raise invalid("id_derivation", f"cert {index} subject_id does not match its key")
+def _check_chain(chain: Sequence[DelegationCert], terms: Terms, *, judge_now: bool) -> Generator[Need, object, None]:
+    for index, cert in enumerate(chain):
+        if derive_id(cert.issuer_pub_key) != cert.issuer_id:
+            raise invalid("id_derivation", f"cert {index} issuer_id does not match its key")
+        if derive_id(cert.subject_pub_key) != cert.subject_id:
+            raise invalid("id_derivation", f"cert {index} subject_id does not match its key")
+    for index, cert in enumerate(chain):
+        yield from _check_certificate(index, cert, chain, terms)
+        if judge_now:
+            _check_constraints(index, cert, terms)
+        if index + 1 < len(chain):
+            _check_link(index, cert, chain[index + 1])
 
 
 def _check_certificate(
-    index: int, cert: DelegationCert, bundle: ProofBundle, terms: Terms
+    index: int, cert: DelegationCert, chain: Sequence[DelegationCert], terms: Terms
 ) -> Generator[Need, object, None]:
-    human_id = bundle.delegations[-1].issuer_id
+    human_id, agent_id = chain[-1].issuer_id, chain[0].subject_id
     if cert.version != PROTOCOL_VERSION:
         raise invalid("version_mismatch", f"cert {index} has unsupported version {cert.version}")
     unknown = unknown_scope(cert.scope, terms.vocabulary)
@@ -262,27 +243,13 @@ def _check_certificate(
         raise refused(IdentityStatus.INVALID_SCOPE, text)
     if terms.now > cert.expires_at:
         reason = "delegation certificate has expired"
-        raise Refusal(IdentityStatus.EXPIRED, reason, human_id=human_id, agent_id=bundle.agent_id)
+        raise Refusal(IdentityStatus.EXPIRED, reason, human_id=human_id, agent_id=agent_id)
     if terms.now < cert.issued_at:
         raise invalid("not_yet_valid", f"cert {index} is not yet valid")
-    if terms.check_revocation and (yield from _is_revoked(index, cert.cert_id)):
+    if terms.check_revocation and (yield from ask_revoked(index, cert.cert_id)):
         reason = "delegation certificate has been revoked"
-        raise Refusal(IdentityStatus.REVOKED, reason, human_id=human_id, agent_id=bundle.agent_id)
+        raise Refusal(IdentityStatus.REVOKED, reason, human_id=human_id, agent_id=agent_id)
     _check_signature(index, cert, terms.cert_cache)
-    if not terms.single_use:
-        _check_constraints(index, cert, terms)
-    if index + 1 < len(bundle.delegations):
-        _check_link(index, cert, bundle.delegations[index + 1])
-
-
-def _is_revoked(index: int, cert_id: str) -> Generator[Need, object, bool]:
-    try:
-        revoked = yield IsRevoked(cert_id)
-    except Exception as error:  # a lookup that fails has not said that the certificate is good
-        raise invalid("revocation_error", f"cert {index}: revocation lookup failed: {error}") from None
-    if revoked is None:
-        raise invalid("revocation_error", f"cert {index}: revocation lookup failed: no answer")
-    return bool(revoked)
 
 
 def _check_signature(index: int, cert: DelegationCert, cache: CertificateCache | None) -> None:
@@ -325,7 +292,3 @@ def _check_link(index: int, cert: DelegationCert, parent: DelegationCert) -> Non
     if DELEGATE not in parent.scope:
         text = f'cert {index} issued by a subject whose parent cert {index + 1} did not grant "{DELEGATE}"'
         raise refused(IdentityStatus.DELEGATION_NOT_AUTHORIZED, text)
-
-
-def _clock() -> int:
-    return int(datetime.now(UTC).timestamp())  # noqa: TID251 - the one place, for callers who pass no time

@@ -13,7 +13,7 @@ from accredit.errors import WireError
 from accredit.ratify.constraints.base import BuiltIn, Constraint, Outcome
 from accredit.ratify.constraints.extension import Evaluator, Extension, evaluate
 from accredit.ratify.constraints.geo import GeoBox, GeoCircle, GeoPolygon
-from accredit.ratify.constraints.resource import ResourcePath
+from accredit.ratify.constraints.resource import ResourcePath, path_fault, path_is_below
 from accredit.ratify.constraints.spending import MaxAmount, MaxRate, MaxSpeed
 from accredit.ratify.constraints.timing import TimeWindow, zone_names
 
@@ -31,6 +31,8 @@ __all__ = [
     "ResourcePath",
     "TimeWindow",
     "evaluate",
+    "path_fault",
+    "path_is_below",
     "read_constraint",
     "zone_names",
 ]

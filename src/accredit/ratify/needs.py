@@ -1,0 +1,101 @@
+"""What a verification asks of the world while it runs, and who answers (Ratify section 8). No I/O but the clock.
+
+A verification is a generator: it yields a need and is sent the answer, so the order of its steps stands in one place
+whether the answers come from memory or from a database. An exception in place of an answer is a refusal.
+"""
+
+from collections.abc import Callable, Generator
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from accredit.ratify.challenges import ChallengeStore
+from accredit.ratify.results import Refusal, VerifyResult, invalid
+
+
+class IsRevoked(NamedTuple):
+    """Is this certificate revoked? The answer is a bool."""
+
+    cert_id: str
+
+
+class ValidateChallenge(NamedTuple):
+    """Could this challenge be consumed? The answer is None, or why not."""
+
+    challenge: bytes
+    session_context: bytes
+
+
+class ConsumeChallenge(NamedTuple):
+    """Consume this challenge. The answer is None, or why it could not be."""
+
+    challenge: bytes
+    session_context: bytes
+
+
+Need = IsRevoked | ValidateChallenge | ConsumeChallenge
+Steps = Generator[Need, object, VerifyResult]
+
+
+def settled(steps: Steps) -> Steps:
+    """The steps, with every way in which they can end made a result."""
+    try:
+        return (yield from steps)
+    except Refusal as refusal:
+        return refusal.result
+    except Exception as error:  # fail closed: an object that no one decoded can hold anything
+        return invalid("invalid", f"can't be verified ({type(error).__name__})").result
+
+
+def run(
+    steps: Steps, now: int, is_revoked: Callable[[str], bool] | None = None, store: ChallengeStore | None = None
+) -> VerifyResult:
+    """Runs steps whose needs are answered at once. What a callback raises is handed to the step that asked."""
+    try:
+        need = next(steps)
+        while True:
+            try:
+                answer = _answer(need, now, is_revoked, store)
+            except Exception as error:
+                need = steps.throw(error)
+            else:
+                need = steps.send(answer)
+    except StopIteration as stop:
+        return stop.value
+
+
+def _answer(need: Need, now: int, is_revoked: Callable[[str], bool] | None, store: ChallengeStore | None) -> object:
+    match need:
+        case IsRevoked(cert_id) if is_revoked is not None:
+            return is_revoked(cert_id)
+        case ValidateChallenge(challenge, binding) if store is not None:
+            return store.validate(challenge, binding, now)
+        case ConsumeChallenge(challenge, binding) if store is not None:
+            return store.consume(challenge, binding, now)
+        case _:
+            raise LookupError("there is no one to ask")
+
+
+def ask_revoked(index: int, cert_id: str) -> Generator[Need, object, bool]:
+    """Step 11e: a lookup that fails or has no answer has not said that the certificate is good."""
+    try:
+        revoked = yield IsRevoked(cert_id)
+    except Exception as error:
+        raise invalid("revocation_error", f"cert {index}: revocation lookup failed: {error}") from None
+    if revoked is None:
+        raise invalid("revocation_error", f"cert {index}: revocation lookup failed: no answer")
+    return bool(revoked)
+
+
+def ask_store(need: ValidateChallenge | ConsumeChallenge) -> Generator[Need, object, None]:
+    """Steps 6 and 14: every way in which a store can refuse or fail gives the same text."""
+    try:
+        refusal = yield need
+    except Exception as error:
+        refusal = error
+    if refusal is not None:
+        raise invalid("unknown_challenge", "challenge was not issued by this verifier or has already been used")
+
+
+def clock() -> int:
+    """This machine's time in unix seconds, for callers who pass none."""
+    return int(datetime.now(UTC).timestamp())  # noqa: TID251 - the one place where the core reads a clock
