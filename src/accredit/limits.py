@@ -242,6 +242,9 @@ MAX_IDENTIFIER_LENGTH_BYTES = 512
 MAX_AGENT_NAME_LENGTH_BYTES = 256
 """UTF-8 bytes of a key's name (Ratify section 1)."""
 
+MAX_KEY_FILE_BYTES = 16_384
+"""Bytes of a key file. One with both seeds and the longest name has some 3,500."""
+
 CHALLENGE_WINDOW_SECONDS = 300
 """Age at which a signed challenge is still accepted, in seconds, inclusive (Ratify section 1)."""
 

@@ -1,1 +1,25 @@
-"""Key files and signers (contract, section 10). Written by the helper of the delegation commands (task keys_cli)."""
+"""Key files and signers (contract, section 10): made, read and written here, and nowhere else.
+
+`formats` says what the files hold and does no I/O; `files` reads and writes any file of `accredit`; `load` joins them.
+"""
+
+from accredit.keys.files import read_file, write_file
+from accredit.keys.formats import KEY_KINDS, DelegationFile, KeyFile, KeyKind, PrivateKeyFile
+from accredit.keys.load import SigningKey, load_public_key, load_signing_key, make_key, public_path, read_key, write_key
+
+__all__ = [
+    "KEY_KINDS",
+    "DelegationFile",
+    "KeyFile",
+    "KeyKind",
+    "PrivateKeyFile",
+    "SigningKey",
+    "load_public_key",
+    "load_signing_key",
+    "make_key",
+    "public_path",
+    "read_file",
+    "read_key",
+    "write_file",
+    "write_key",
+]

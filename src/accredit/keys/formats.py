@@ -1,0 +1,101 @@
+"""What key files and delegation files hold (contract, section 10; docs/reference/files.md). No I/O.
+
+They are read as strictly as the protocol's own objects (`ratify.wire`), and a key file is one only when:
+
+1. its version is known;
+2. its name can be printed, and is no longer than the protocol lets an agent's be;
+3. its id is the one that belongs to its public key;
+4. its seeds, where it has them, are those of its public key.
+"""
+
+from typing import Annotated, Any, ClassVar, Literal, get_args
+
+from msgspec import Meta, Struct
+
+from accredit.errors import WireError
+from accredit.limits import MAX_AGENT_NAME_LENGTH_BYTES, MAX_KEY_FILE_BYTES, MAX_PROOF_BUNDLE_BYTES
+from accredit.ratify import DelegationCert, HybridPrivateKey, HybridPublicKey, derive_id
+from accredit.ratify.wire import Bytes32, WireObject
+
+KEY_FILE_VERSION = 1
+
+KeyKind = Literal["human", "agent", "gateway"]
+KEY_KINDS: tuple[KeyKind, ...] = get_args(KeyKind)
+
+
+class KeyFile(WireObject, frozen=True):
+    """A public key and whose it is. `created_at` is in unix seconds; `id` is derived from the key."""
+
+    max_bytes: ClassVar[int] = MAX_KEY_FILE_BYTES
+
+    accredit_key: int
+    kind: KeyKind
+    name: str
+    id: str
+    created_at: int
+    public_key: HybridPublicKey
+
+    def check(self, path: str, level: int) -> None:
+        """Rules 1 to 3. Raises `WireError`."""
+        if self.accredit_key != KEY_FILE_VERSION:
+            raise WireError(f"{path}.accredit_key", f"version {self.accredit_key} is not known")
+        fault = name_fault(self.name)
+        if fault:
+            raise WireError(f"{path}.name", fault)
+        if self.id != derive_id(self.public_key):
+            raise WireError(f"{path}.id", "not the id of this public key")
+
+
+class Seeds(Struct, frozen=True, forbid_unknown_fields=True):
+    """What both private keys are made from. It never shows itself."""
+
+    ed25519: Bytes32
+    ml_dsa_65: Bytes32
+
+    def __repr__(self) -> str:
+        return "<Seeds>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
+
+
+class PrivateKeyFile(KeyFile, frozen=True):
+    """A key file that can sign."""
+
+    seed: Seeds
+
+    def check(self, path: str, level: int) -> None:
+        """Rules 1 to 4. Raises `WireError`."""
+        super().check(path, level)
+        if self.signer().public_key != self.public_key:
+            raise WireError(f"{path}.seed", "not the seeds of this public key")
+
+    def signer(self) -> HybridPrivateKey:
+        """The private key."""
+        return HybridPrivateKey(self.seed.ed25519, self.seed.ml_dsa_65)
+
+    def public(self) -> KeyFile:
+        """The same without the seeds: what others may have."""
+        return KeyFile(self.accredit_key, self.kind, self.name, self.id, self.created_at, self.public_key)
+
+
+class DelegationFile(WireObject, frozen=True):
+    """A chain of delegations, leaf first, as `grant` writes it."""
+
+    max_bytes: ClassVar[int] = MAX_PROOF_BUNDLE_BYTES
+
+    delegations: Annotated[tuple[DelegationCert, ...], Meta(min_length=1)]
+
+    def check(self, path: str, level: int) -> None:
+        """Each certificate. Raises `WireError`."""
+        for index, cert in enumerate(self.delegations):
+            cert.check(f"{path}.delegations[{index}]", level + 2)
+
+
+def name_fault(name: str) -> str | None:
+    """Why a key can't have this name, or None."""
+    if not name or not name.isprintable():
+        return "a name is a text that can be printed"
+    if len(name.encode()) > MAX_AGENT_NAME_LENGTH_BYTES:
+        return f"a name has at most {MAX_AGENT_NAME_LENGTH_BYTES} bytes"
+    return None

@@ -1,0 +1,99 @@
+"""Keys are made here, and read from and written to their files. Reads the operating system's randomness.
+
+A private key that others can read counts as lost: it is refused before anything is done with it.
+"""
+
+import secrets
+import shlex
+from pathlib import Path
+
+from msgspec import Struct
+
+from accredit.errors import ConfigurationError, WireError
+from accredit.keys.files import exists_already, read_file, write_file
+from accredit.keys.formats import KEY_FILE_VERSION, KeyFile, KeyKind, PrivateKeyFile, Seeds, name_fault
+from accredit.limits import MAX_KEY_FILE_BYTES
+from accredit.ratify import HybridPrivateKey, HybridSigner
+from accredit.ratify.hybrid import SEED_BYTES
+from accredit.ratify.strict_json import parse
+
+PUBLIC_SUFFIX = ".pub"
+
+
+class SigningKey(Struct, frozen=True):
+    """Whoever can sign, and who that is."""
+
+    about: KeyFile
+    signer: HybridSigner
+
+
+def public_path(path: Path) -> Path:
+    """Where the public half of a private key's file lies."""
+    return path.with_name(path.name + PUBLIC_SUFFIX)
+
+
+def make_key(kind: KeyKind, name: str, created_at: int) -> PrivateKeyFile:
+    """A new key; `created_at` is in unix seconds. Raises `ConfigurationError` for a name that no key can have."""
+    fault = name_fault(name)
+    if fault:
+        raise ConfigurationError(f"--name: {fault}", "give a short name, such as --name Owner")
+    seeds = Seeds(secrets.token_bytes(SEED_BYTES), secrets.token_bytes(SEED_BYTES))
+    key = HybridPrivateKey(seeds.ed25519, seeds.ml_dsa_65)
+    return PrivateKeyFile(KEY_FILE_VERSION, kind, name, key.id, created_at, key.public_key, seeds)
+
+
+def write_key(path: Path, key: PrivateKeyFile, *, replace: bool = False) -> None:
+    """Writes `path` (private) and `path.pub`. Raises `ConfigurationError`; where one exists, none is written."""
+    public = public_path(path)
+    if not replace:
+        for each in (path, public):
+            if each.exists() or each.is_symlink():
+                raise exists_already(each)
+    write_file(path, key.encode() + b"\n", private=True, replace=replace)
+    try:
+        write_file(public, key.public().encode() + b"\n", replace=replace)
+    except ConfigurationError:
+        if not replace:
+            path.unlink(missing_ok=True)
+        raise
+
+
+def read_key(path: Path) -> KeyFile | PrivateKeyFile:
+    """A key file of either half. Raises `ConfigurationError`."""
+    content = read_file(path, MAX_KEY_FILE_BYTES)
+    try:
+        tree = parse(content.data, MAX_KEY_FILE_BYTES)
+        private = isinstance(tree, dict) and "seed" in tree
+        if private and content.open_to_others:
+            raise ConfigurationError(
+                f"{path} is a private key that others can read (mode {content.mode:04o})",
+                f"chmod 600 {shlex.quote(str(path))}, and think of the key as known to whoever could read it",
+            )
+        return (PrivateKeyFile if private else KeyFile).decode(content.data)
+    except WireError as error:
+        where = error.path.partition(".")[2]
+        raise ConfigurationError(
+            f"{path} is not a key file: {f'{where}: ' if where else ''}{error.reason}",
+            "name a file that `accredit keys new` made",
+        ) from None
+
+
+def load_public_key(path: Path) -> KeyFile:
+    """A public key file. Raises `ConfigurationError`, also for a private one: it is not to be passed around."""
+    key = read_key(path)
+    if isinstance(key, PrivateKeyFile):
+        raise ConfigurationError(
+            f"{path} is {key.name}'s private key, and a public one is asked for", f"name {public_path(path)}"
+        )
+    return key
+
+
+def load_signing_key(path: Path) -> SigningKey:
+    """A private key file, ready to sign. Raises `ConfigurationError`."""
+    key = read_key(path)
+    if not isinstance(key, PrivateKeyFile):
+        raise ConfigurationError(
+            f"{path} is {key.name}'s public key, which can't sign",
+            "name the private key: the same path without .pub",
+        )
+    return SigningKey(key.public(), key.signer())
