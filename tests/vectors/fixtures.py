@@ -7,6 +7,7 @@ import base64
 import json
 import os
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +82,12 @@ def context_of(value: Fixture | None) -> VerifierContext:
     facts = dict(value or {})
     count = facts.pop("invocations_in_window_count", None)
     if count is not None:
-        facts["invocations_in_window"] = lambda _cert_id, _window_s: count
+        facts["invocations_in_window"] = partial(_counted, count)
     return VerifierContext(**facts)
+
+
+def _counted(count: int, _cert_id: str, _window_s: int) -> int:
+    return count
 
 
 def stream_of(value: Fixture | None) -> StreamContext | None:

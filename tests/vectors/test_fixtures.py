@@ -4,6 +4,19 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.vectors.fixtures import (
+    OWN,
+    Fixture,
+    bytes_of,
+    canonical_of,
+    context_of,
+    key_of,
+    load,
+    public_key,
+    published_folder,
+    stream_of,
+    text_of,
+)
 
 from accredit.errors import WireError
 from accredit.ratify import (
@@ -46,24 +59,10 @@ from accredit.ratify.transactions import (
 from accredit.ratify.verdicts import PolicyVerdict, policy_verdict_sign_bytes
 from accredit.ratify.wire import WireObject
 from accredit.ratify.witness import WitnessEntry, witness_entry_fault, witness_entry_sign_bytes
-from tests.vectors.fixtures import (
-    OWN,
-    Fixture,
-    bytes_of,
-    canonical_of,
-    context_of,
-    key_of,
-    load,
-    public_key,
-    published_folder,
-    stream_of,
-    text_of,
-)
 
 FOLDER = published_folder()
-CASES = [pytest.param(fixture, id=name) for name, fixture in load(FOLDER)] + [
-    pytest.param(fixture, id=f"own-{name}") for name, fixture in load(OWN)
-]
+FIXTURES = {**dict(load(FOLDER)), **{f"own-{name}": fixture for name, fixture in load(OWN)}}
+WITH_ENTITIES = {name: fixture for name, fixture in FIXTURES.items() if "entities" in fixture}
 
 
 @pytest.mark.skipif(FOLDER is None, reason="the protocol's fixtures are not on this machine")
@@ -71,12 +70,12 @@ def test_there_are_published_fixtures() -> None:
     assert any(True for _ in load(FOLDER))
 
 
-@pytest.mark.parametrize("fixture", CASES)
+@pytest.mark.parametrize("fixture", FIXTURES.values(), ids=FIXTURES)
 def test_fixture(fixture: Fixture) -> None:
     _KINDS[fixture["kind"]](fixture)
 
 
-@pytest.mark.parametrize("fixture", [case for case in CASES if "entities" in case.values[0]])
+@pytest.mark.parametrize("fixture", WITH_ENTITIES.values(), ids=WITH_ENTITIES)
 def test_entities_are_made_again_from_their_seeds(fixture: Fixture) -> None:
     for entity in fixture["entities"]:
         key = key_of(entity)
@@ -193,11 +192,11 @@ def _transaction(fixture: Fixture) -> None:
 def _context_hash(fixture: Fixture) -> None:
     facts = dict(fixture["input"])
     if not facts.pop("has_location"):
-        assert not (facts.pop("current_lat") or facts.pop("current_lon") or facts.pop("current_alt_m"))
+        assert [facts.pop(f"current_{name}") for name in ("lat", "lon", "alt_m")] == [0, 0, 0]
     if not facts.pop("has_speed"):
-        assert not facts.pop("current_speed_mps")
+        assert facts.pop("current_speed_mps") == 0
     if not facts.pop("has_amount"):
-        assert not (facts.pop("requested_amount") or facts.pop("requested_currency"))
+        assert [facts.pop(f"requested_{name}") for name in ("amount", "currency")] == [0, ""]
     assert verifier_context_hash(VerifierContext(**facts)).hex() == fixture["expected_hash_hex"]
 
 

@@ -14,7 +14,13 @@ from accredit import __version__
 from accredit.cli.config import config_app
 from accredit.cli.dashes import CommandAfterDashes
 from accredit.cli.demo import demo
+from accredit.cli.grant import grant
+from accredit.cli.inspect import inspect
+from accredit.cli.keys import keys_app
+from accredit.cli.revoke import revoke
 from accredit.cli.serve import serve
+from accredit.cli.text import one_line
+from accredit.cli.verify import verify
 from accredit.cli.wrap import wrap
 from accredit.errors import ConfigurationError
 
@@ -28,6 +34,11 @@ app = typer.Typer(
 app.command()(demo)
 app.command(cls=CommandAfterDashes)(serve)
 app.command(cls=CommandAfterDashes)(wrap)
+app.command()(grant)
+app.command()(inspect)
+app.command()(revoke)
+app.command()(verify)
+app.add_typer(keys_app, name="keys")
 app.add_typer(config_app, name="config")
 
 
@@ -45,7 +56,7 @@ def main() -> int:
 
 
 def _fail(what: str, remedy: str) -> int:
-    typer.echo(f"error: {what}\nhelp: {remedy}", err=True)
+    typer.echo(f"error: {one_line(what)}\nhelp: {one_line(remedy)}", err=True)
     return 2
 
 

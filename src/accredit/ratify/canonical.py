@@ -6,8 +6,6 @@
 4. numbers that may have a fraction pass through `number` first, which gives them ECMAScript's form.
 """
 
-import math
-
 import msgspec
 from msgspec import Raw
 
@@ -22,12 +20,14 @@ _PARAGRAPH_SEPARATOR = "\u2029".encode()
 def canonical(value: object) -> bytes:
     """The canonical text of structs, mappings, sequences, strings, bytes, integers, booleans and null.
 
-    Floats must be the result of `number`. Raises `WireError` for a string with a lone surrogate.
+    Floats must be the result of `number`. Raises `WireError` for anything else, and for a lone surrogate.
     """
     try:
         text = _encode(value)
     except UnicodeEncodeError:
         raise WireError("", "a lone surrogate in a string") from None
+    except (TypeError, ValueError, OverflowError):
+        raise WireError("", "a value without a canonical form") from None
     if text.isascii():
         return text
     return text.replace(_LINE_SEPARATOR, b"\\u2028").replace(_PARAGRAPH_SEPARATOR, b"\\u2029")
@@ -38,7 +38,7 @@ def number(value: float) -> int | float | Raw:
 
     Raises `WireError` for NaN, infinities and magnitudes above 2^53-1, which have no form that all agree on.
     """
-    if not math.isfinite(value) or abs(value) > MAX_SAFE_INTEGER:
+    if not abs(value) <= MAX_SAFE_INTEGER:
         raise WireError("", "a number without a canonical form")
     if value == int(value):
         return int(value)

@@ -44,9 +44,10 @@ class DelegationCert(WireObject, frozen=True):
         fault = bounds_fault(self)
         if fault:
             raise WireError(path, fault)
-        for constraint in self.constraints:
-            if isinstance(constraint, Extension):
-                constraint.check_params(level + 2)
+        for index, constraint in enumerate(self.constraints):
+            fault = constraint.params_fault(level + 2) if isinstance(constraint, Extension) else None
+            if fault:
+                raise WireError(f"{path}.constraints[{index}].params", fault)
 
 
 def bounds_fault(cert: DelegationCert) -> str | None:

@@ -62,6 +62,9 @@ def read_constraint(value: object) -> Constraint:
     try:
         found = msgspec.convert(members, _BUILT_IN.get(kind, Extension))
         found.members()  # every number in it has a canonical form
-    except (msgspec.ValidationError, WireError) as error:
-        raise ValueError(str(error)) from None
+    except msgspec.ValidationError as error:
+        reason, _, member = str(error).rpartition(" - at `$.")
+        raise ValueError(f"{member.rstrip('`')}: {reason}" if reason else str(error)) from None
+    except WireError as error:
+        raise ValueError(error.reason) from None
     return found

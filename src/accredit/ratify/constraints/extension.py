@@ -9,7 +9,6 @@ from typing import cast
 
 from msgspec import UNSET, Struct, UnsetType
 
-from accredit.errors import WireError
 from accredit.limits import MAX_JSON_NESTING_DEPTH, MAX_SAFE_INTEGER
 from accredit.ratify.constraints.base import Constraint, Outcome, denied, unverifiable
 from accredit.ratify.facts import VerifierContext
@@ -31,13 +30,12 @@ class Extension(Constraint, Struct, frozen=True, forbid_unknown_fields=True, ren
         """The parameters only where there are any; an empty object counts."""
         return {"type": self.name} if self.params is UNSET else {"type": self.name, "params": self.params}
 
-    def check_params(self, level: int) -> None:
-        """Raises `WireError` unless the parameters are of the types above and nest no deeper than the bound.
+    def params_fault(self, level: int) -> str | None:
+        """Why the parameters are not of the types above, or nest too deep; None when they are fine.
 
         `level` is the nesting of the object that holds this constraint's members, from 1.
         """
-        if self.params is not UNSET:
-            _check_value(self.params, level + 1)
+        return None if self.params is UNSET else _value_fault(self.params, level + 1)
 
 
 Evaluator = Callable[[Extension, str, VerifierContext, int], object]
@@ -66,15 +64,14 @@ def evaluate(
     return denied(answer if isinstance(answer, str) else "denied by the evaluator")
 
 
-def _check_value(value: object, level: int) -> None:
+def _value_fault(value: object, level: int) -> str | None:
     if value is None or isinstance(value, bool | str):
-        return
+        return None
     if type(value) is int and -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
-        return
+        return None
     if not isinstance(value, dict | list):
-        raise WireError("params", "expected null, a boolean, a string, a safe integer, an array or an object")
+        return "expected null, a boolean, a string, a safe integer, an array or an object"
     if level > MAX_JSON_NESTING_DEPTH:
-        raise WireError("params", f"nested more than {MAX_JSON_NESTING_DEPTH} deep")
+        return f"nested more than {MAX_JSON_NESTING_DEPTH} deep"
     items = cast("dict[str, object]", value).values() if isinstance(value, dict) else cast("list[object]", value)
-    for item in items:
-        _check_value(item, level + 1)
+    return next(filter(None, (_value_fault(item, level + 1) for item in items)), None)

@@ -1,0 +1,70 @@
+"""Files that the commands are given. Reads files; raises `ConfigurationError` for what is not what was asked for."""
+
+from pathlib import Path
+from typing import TypeVar, cast
+
+from accredit.errors import ConfigurationError, WireError
+from accredit.keys import DelegationFile, KeyFile, PrivateKeyFile, read_file, read_key
+from accredit.limits import MAX_STATEMENT_BYTES
+from accredit.ratify import DelegationCert, ProofBundle, RevocationList
+from accredit.ratify.strict_json import parse
+from accredit.ratify.wire import WireObject
+
+Document = KeyFile | DelegationFile | ProofBundle | RevocationList
+_Kind = TypeVar("_Kind", bound=WireObject)
+
+_NAMES: dict[type[WireObject], str] = {
+    DelegationFile: "a delegation",
+    ProofBundle: "a proof",
+    RevocationList: "a revocation list",
+    DelegationCert: "a delegation certificate",
+}
+
+
+def read_document(path: Path) -> Document:
+    """Whatever a file holds; it says itself what it is. A certificate alone is a chain of one."""
+    data = read_file(path, MAX_STATEMENT_BYTES).data
+    try:
+        tree = parse(data, MAX_STATEMENT_BYTES)
+    except WireError as error:
+        raise ConfigurationError(f"{path} is not JSON: {error.reason}", _WHAT_CAN_BE_READ) from None
+    members = cast("dict[str, object]", tree) if isinstance(tree, dict) else {}
+    if "accredit_key" in members:
+        key = read_key(path)
+        return key.public() if isinstance(key, PrivateKeyFile) else key
+    if "challenge" in members:
+        return _decode(path, data, ProofBundle)
+    if "delegations" in members:
+        return _decode(path, data, DelegationFile)
+    if "revoked_certs" in members:
+        return _decode(path, data, RevocationList)
+    if "cert_id" in members:
+        return DelegationFile((_decode(path, data, DelegationCert),))
+    raise ConfigurationError(f"{path} holds nothing that accredit knows", _WHAT_CAN_BE_READ)
+
+
+_WHAT_CAN_BE_READ = "name a key, a delegation, a proof or a revocation list"
+
+
+def read_delegations(path: Path) -> tuple[DelegationCert, ...]:
+    """The chain in a delegation file, leaf first. Nothing in it was verified."""
+    return _read(path, DelegationFile).delegations
+
+
+def read_revocations(path: Path) -> RevocationList:
+    """A revocation list whose signature was not verified."""
+    return _read(path, RevocationList)
+
+
+def _read(path: Path, kind: type[_Kind]) -> _Kind:
+    return _decode(path, read_file(path, MAX_STATEMENT_BYTES).data, kind)
+
+
+def _decode(path: Path, data: bytes, kind: type[_Kind]) -> _Kind:
+    try:
+        return kind.decode(data)
+    except WireError as error:
+        what = str(error).removeprefix("wire: ")
+        raise ConfigurationError(
+            f"{path} is not {_NAMES[kind]}: {what}", f"name a file that holds {_NAMES[kind]}"
+        ) from None

@@ -1,0 +1,199 @@
+"""What `accredit grant` runs: reads keys and the parent chain, asks where asking is due, signs, writes the file.
+
+In this order, and what is refused was not signed:
+
+1. the files are what they are meant to be, and nothing is there where the delegation is to be written;
+2. the scopes can be in a vocabulary; what is sensitive, or known only to a catalog, is said;
+3. whatever makes a delegation worthless is refused (`ratify.issue`): an expired parent, scopes that it does not hold;
+4. for sensitive scopes, a person says yes; only then is anything signed.
+"""
+
+import secrets
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import typer
+from msgspec import Struct
+
+from accredit.cli.delegations import words
+from accredit.cli.delegations.documents import read_delegations
+from accredit.cli.delegations.paper import Words, print_facts, print_json
+from accredit.cli.delegations.terms import expiry
+from accredit.cli.delegations.vocabulary import GATEWAY_SCOPES, canonical_neighbour, catalog_scopes, impossible_scope
+from accredit.cli.text import one_line
+from accredit.errors import ConfigurationError, IssueError
+from accredit.keys import DelegationFile, KeyFile, SigningKey, load_public_key, load_signing_key, write_file
+from accredit.keys.files import exists_already
+from accredit.ratify import (
+    Constraint,
+    DelegationCert,
+    Grant,
+    HybridPublicKey,
+    HybridSignature,
+    HybridSigner,
+    issue_delegation,
+)
+from accredit.ratify.constraints import Extension
+from accredit.ratify.needs import clock
+from accredit.ratify.scopes import is_sensitive
+
+_CERT_ID_BYTES = 16
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """What was asked for on the command line."""
+
+    issuer: Path
+    agent: Path
+    scope: tuple[str, ...]
+    constraints: tuple[Constraint, ...]
+    expires: str
+    parent: Path | None
+    out: Path
+    force: bool
+    yes: bool
+
+
+class _Parties(NamedTuple):
+    issuer: SigningKey
+    agent: KeyFile
+    parents: tuple[DelegationCert, ...]
+
+
+def grant_delegation(request: Request, *, as_json: bool) -> int:
+    """Signs and writes a delegation; returns the exit code. Raises `ConfigurationError`."""
+    parties = _read(request)
+    sensitive = _warn(request)
+    now = clock()
+    # What outlives its parent is worth nothing then: better to say so in the delegation itself.
+    ends = (expiry(request.expires, now), *(cert.expires_at for cert in parties.parents))
+    grant = Grant(
+        subject=parties.agent.public_key,
+        cert_id=secrets.token_hex(_CERT_ID_BYTES),
+        scope=request.scope,
+        issued_at=now,
+        expires_at=max(now, min(ends)),
+        constraints=request.constraints,
+    )
+
+    def confirm() -> None:
+        if sensitive and not request.yes:
+            _ask(sensitive, parties)
+
+    scopes = [*request.scope, *(scope for cert in parties.parents for scope in cert.scope)]
+    vocabulary = GATEWAY_SCOPES | catalog_scopes(scopes)
+    signer = _AskingSigner(parties.issuer.signer, confirm)
+    try:
+        cert = issue_delegation(signer, grant, parents=parties.parents, vocabulary=vocabulary)
+    except IssueError as error:
+        raise ConfigurationError(f"not signed: {error}", _remedy(request)) from None
+    chain = DelegationFile((cert, *parties.parents))
+    write_file(request.out, chain.encode() + b"\n", replace=request.force)
+    _report(request, parties, cert, now, as_json=as_json)
+    return 0
+
+
+class _AskingSigner:
+    """A signer who asks first. Issuing signs when all else is settled, so the question is the last thing."""
+
+    def __init__(self, signer: HybridSigner, confirm: Callable[[], None]) -> None:
+        self._signer = signer
+        self._confirm = confirm
+
+    @property
+    def id(self) -> str:
+        return self._signer.id
+
+    @property
+    def public_key(self) -> HybridPublicKey:
+        return self._signer.public_key
+
+    def sign(self, message: bytes) -> HybridSignature:
+        self._confirm()
+        return self._signer.sign(message)
+
+
+def _read(request: Request) -> _Parties:
+    if not request.force and (request.out.exists() or request.out.is_symlink()):
+        raise exists_already(request.out)
+    issuer, agent = load_signing_key(request.issuer), load_public_key(request.agent)
+    if agent.kind != "agent":
+        raise ConfigurationError(
+            f"{request.agent} is the key of a {agent.kind}, and delegations are for agents",
+            "name the agent's public key; `accredit keys new PATH --kind agent` makes one",
+        )
+    if request.parent is None and issuer.about.kind != "human":
+        raise ConfigurationError(
+            f"{request.issuer} is the key of a {issuer.about.kind}: only a human begins a chain of delegations",
+            "name a human's key, or with --parent the delegation that this key passes on",
+        )
+    parents = () if request.parent is None else read_delegations(request.parent)
+    return _Parties(issuer, agent, parents)
+
+
+def _warn(request: Request) -> tuple[str, ...]:
+    """Says what is remarkable about a request. Returns the sensitive scopes."""
+    impossible = impossible_scope(request.scope)
+    if impossible is not None:
+        raise ConfigurationError(
+            f'not signed: "{impossible}" can be no scope',
+            "write one like comms:email:send, custom:NAME, or one that a gateway's catalog names, like email:send",
+        )
+    for scope in sorted(catalog_scopes(request.scope)):
+        meant = canonical_neighbour(scope)
+        hint = f" (or is {meant} meant?)" if meant else ""
+        _tell(f"warning: {scope} is not one of Ratify's own scopes: only gateways whose catalog names it know it{hint}")
+    for constraint in request.constraints:
+        if isinstance(constraint, Extension):
+            _tell(f"warning: only verifiers that know {constraint.type} can judge that constraint; others refuse")
+    sensitive = tuple(filter(is_sensitive, request.scope))
+    for scope in sensitive:
+        _tell(f"warning: {scope} is sensitive")
+    return sensitive
+
+
+def _ask(sensitive: tuple[str, ...], parties: _Parties) -> None:
+    if not sys.stdin.isatty():
+        raise ConfigurationError(
+            f"not signed: {', '.join(sensitive)}: sensitive, and there is nobody to ask", "say --yes if it is meant"
+        )
+    issuer, agent = parties.issuer.about, parties.agent
+    _tell(f"{issuer.name} ({issuer.id}) is about to let {agent.name} ({agent.id}) use {', '.join(sensitive)}")
+    typer.confirm("Sign this?", abort=True, err=True)
+
+
+def _remedy(request: Request) -> str:
+    if request.parent is None:
+        return "`accredit grant --help` shows how scopes and constraints are written"
+    return f"`accredit inspect {request.parent}` shows whom it is for, what it grants and until when"
+
+
+def _report(request: Request, parties: _Parties, cert: DelegationCert, now: int, *, as_json: bool) -> None:
+    issuer, agent = parties.issuer.about, parties.agent
+    if as_json:
+        told = {name: value for name, value in cert.to_dict().items() if name in _TOLD}
+        times = {"issued_at": words.timestamp(cert.issued_at), "expires_at": words.timestamp(cert.expires_at)}
+        print_json({"file": str(request.out), **told, **times})
+        return
+    print_facts(
+        [
+            ("signed by", f"{issuer.name} ({issuer.id})"),
+            ("for", f"{agent.name} ({agent.id})"),
+            ("scopes", words.scopes(cert.scope)),
+            ("constraints", words.constraints(cert.constraints)),
+            ("ends", words.ends(cert, now)),
+            ("certificate", cert.cert_id),
+            ("written to", Words(str(request.out), "green")),
+        ]
+    )
+    if cert.expires_at < expiry(request.expires, now):
+        _tell(f"note: it ends with the delegation in {request.parent}")
+
+
+_TOLD = ("cert_id", "issuer_id", "subject_id", "scope", "constraints")
+
+
+def _tell(line: str) -> None:
+    typer.echo(one_line(line), err=True)

@@ -1,0 +1,73 @@
+"""Prints what a command found: words and tables for people, JSON for programs. I/O: stdout.
+
+In a terminal tables have rules and colours; elsewhere they are plain columns, as wide as they need to be. Whatever
+is printed may come from a file that somebody else wrote: nothing in it is markup, and it can't steer the terminal.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import typer
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from accredit.cli.text import one_line
+
+_UNBOUNDED = 100_000
+"""Columns of a line that no terminal folds."""
+
+GOOD, BAD, QUIET = "green", "bold red", "dim"
+
+
+class Words(NamedTuple):
+    """Words, and how they are to be seen."""
+
+    text: str
+    style: str = ""
+
+
+def print_json(value: object) -> None:
+    """For programs: one JSON value."""
+    typer.echo(json.dumps(value, indent=2))
+
+
+def say(text: str, style: str = "") -> None:
+    """One line."""
+    _show(_visible(Words(text, style)))
+
+
+def print_facts(facts: Iterable[tuple[str, Words | str]]) -> None:
+    """Names and what is said of them."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, said in facts:
+        table.add_row(name, _visible(said))
+    _show(table)
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[Words | str]]) -> None:
+    """A table with headings."""
+    table = Table(*headings, box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False)
+    for row in rows:
+        table.add_row(*map(_visible, row))
+    _show(table)
+
+
+def _visible(said: Words | str) -> Text:
+    words = Words(said) if isinstance(said, str) else said
+    return Text(one_line(words.text), words.style)
+
+
+def _show(what: RenderableType) -> None:
+    if sys.stdout.isatty():
+        Console().print(what)
+        return
+    console = Console(width=_UNBOUNDED)
+    with console.capture() as captured:
+        console.print(what)
+    typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
