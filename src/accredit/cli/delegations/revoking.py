@@ -15,14 +15,13 @@ from accredit.cli.delegations.documents import read_revocations
 from accredit.cli.delegations.paper import print_facts, print_json, say
 from accredit.errors import ConfigurationError, WireError
 from accredit.keys import SigningKey, load_signing_key, write_file
-from accredit.limits import MAX_IDENTIFIER_LENGTH_BYTES
 from accredit.ratify import RevocationList, issue_revocation_list, revocation_list_fault
 from accredit.ratify.needs import clock
 
 
 def revoke_certificate(cert_id: str, issuer: Path, list_file: Path, *, as_json: bool) -> int:
     """Adds a certificate's id to a list; returns the exit code. Raises `ConfigurationError`."""
-    if not cert_id.strip() or not cert_id.isprintable() or len(cert_id.encode()) > MAX_IDENTIFIER_LENGTH_BYTES:
+    if not cert_id.strip() or not cert_id.isprintable():
         raise ConfigurationError("CERT_ID: not a certificate's id", "`accredit inspect FILE` shows a delegation's ids")
     key = load_signing_key(issuer)
     with _locked(list_file):

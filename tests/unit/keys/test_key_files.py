@@ -1,0 +1,111 @@
+"""Files are read bounded, and written whole, privately where that is asked for, and never over another one."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from accredit.errors import ConfigurationError
+from accredit.keys import read_file, write_file
+
+
+@pytest.fixture(autouse=True)
+def _usual_umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_file_is_written_and_read(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_file(path, b"data")
+    assert read_file(path, 4) == (b"data", 0o644)
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_private_file_is_its_owners_only(tmp_path: Path) -> None:
+    write_file(tmp_path / "file", b"", private=True)
+    assert mode(tmp_path / "file") == 0o600
+
+
+def test_the_umask_makes_it_stricter(tmp_path: Path) -> None:
+    os.umask(0o277)
+    write_file(tmp_path / "file", b"", private=True)
+    assert mode(tmp_path / "file") == 0o400
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_what_is_there_is_not_overwritten(private: bool, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    with pytest.raises(ConfigurationError, match="exists already"):
+        write_file(path, b"new", private=private)
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_nor_is_what_a_link_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "nothing")
+    with pytest.raises(ConfigurationError, match="exists already"):
+        write_file(tmp_path / "link", b"new")
+    assert os.listdir(tmp_path) == ["link"]
+
+
+def test_a_replaced_file_gets_its_new_mode(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    path.chmod(0o666)
+    write_file(path, b"new", private=True, replace=True)
+    assert (path.read_bytes(), mode(path)) == (b"new", 0o600)
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_replacing_follows_a_link(tmp_path: Path) -> None:
+    (tmp_path / "target").write_bytes(b"old")
+    (tmp_path / "link").symlink_to("target")
+    write_file(tmp_path / "link", b"new", replace=True)
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_bytes() == b"new"
+
+
+def test_who_reads_an_old_file_keeps_it_whole(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    with path.open("rb") as reader:
+        write_file(path, b"new", replace=True)
+        assert reader.read() == b"old"
+
+
+@pytest.mark.parametrize("replace", [True, False])
+def test_where_nothing_can_be_written_nothing_is_left(replace: bool, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="can't write"):
+        write_file(tmp_path / "no-such-folder" / "file", b"", replace=replace)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ConfigurationError):
+        write_file(tmp_path / "folder", b"", replace=replace)
+    assert os.listdir(tmp_path) == ["folder"]
+
+
+def test_a_longer_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"12345")
+    with pytest.raises(ConfigurationError, match="more than 4 bytes"):
+        read_file(tmp_path / "file", 4)
+
+
+def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/null")):
+        with pytest.raises(ConfigurationError, match="not a regular file"):
+            read_file(path, 4)
+
+
+@pytest.mark.parametrize("name", [".", "missing", "missing/file"])
+def test_what_can_not_be_read_is_named(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="can't read"):
+        read_file(tmp_path / name, 4)
