@@ -42,18 +42,16 @@ def verifier_context_hash(context: VerifierContext) -> bytes:
 
     It does not cover the resource that is asked for: a verdict for one resource says nothing about another.
     """
-    has_location = finite(context.current_lat) is not None and finite(context.current_lon) is not None
-    has_amount = finite(context.requested_amount) is not None
     members = {
-        "current_alt_m": _fact(context.current_alt_m if has_location else None),
-        "current_lat": _fact(context.current_lat if has_location else None),
-        "current_lon": _fact(context.current_lon if has_location else None),
+        "current_alt_m": _fact(context.current_alt_m),
+        "current_lat": _fact(context.current_lat),
+        "current_lon": _fact(context.current_lon),
         "current_speed_mps": _fact(context.current_speed_mps),
-        "has_amount": has_amount,
-        "has_location": has_location,
+        "has_amount": finite(context.requested_amount) is not None,
+        "has_location": finite(context.current_lat) is not None and finite(context.current_lon) is not None,
         "has_speed": finite(context.current_speed_mps) is not None,
         "requested_amount": _fact(context.requested_amount),
-        "requested_currency": (context.requested_currency or "") if has_amount else "",
+        "requested_currency": context.requested_currency or "",
     }
     return hashlib.sha256(canonical(members)).digest()
 

@@ -66,7 +66,7 @@ def test_the_number_of_a_turn_counts_only_in_a_stream() -> None:
 
 
 def test_a_context_hash_takes_what_is_no_number_for_absent() -> None:
-    unknown = VerifierContext(current_lat=float("nan"), current_lon=1, current_alt_m=5, requested_amount=float("inf"))
+    unknown = VerifierContext(current_lat=float("nan"), requested_amount=float("inf"))
     assert verifier_context_hash(unknown) == verifier_context_hash(VerifierContext())
 
 

@@ -50,8 +50,10 @@ class MaxRate(BuiltIn, frozen=True, tag="max_rate"):
         if self.count <= 0 or self.window_s <= 0:
             return denied("malformed max_rate: count and window_s must be positive")
         try:
-            used = facts.invocations_in_window(cert_id, self.window_s)
+            used = finite(facts.invocations_in_window(cert_id, self.window_s))
         except Exception:  # a counter that fails is one that does not know
+            used = None
+        if used is None:
             return unverifiable("the rate counter failed")
         if not used < self.count:
             return denied(f"rate limit exceeded: {used} invocations in last {self.window_s}s (max {self.count})")
