@@ -9,27 +9,33 @@ import typer
 
 from accredit.cli.options import JsonOption
 
+_MaxAmount = Annotated[
+    list[str] | None, typer.Option("--max-amount", metavar="500USD", help="At most this much money in one call.")
+]
+_Between = Annotated[
+    list[str] | None,
+    typer.Option("--between", metavar="09:00-17:00@ZONE", help="Only in this window of the day, on ZONE's clocks."),
+]
+_Resource = Annotated[
+    list[str] | None,
+    typer.Option("--resource", metavar="ID[:/PREFIX]", help="Only this resource, or only what is below a path."),
+]
+_Rate = Annotated[list[str] | None, typer.Option("--rate", metavar="10/1h", help="At most so many calls.")]
+_Constraint = Annotated[
+    list[str] | None, typer.Option("--constraint", metavar="JSON", help="Any constraint, as on the wire.")
+]
+
 
 def grant(
     issuer: Annotated[Path, typer.Option("--issuer", metavar="KEY", help="The private key that signs.")],
     agent: Annotated[Path, typer.Option("--agent", metavar="AGENT.pub", help="The public key that it is for.")],
     scope: Annotated[list[str], typer.Option("--scope", metavar="S", help="What the agent may do; may be repeated.")],
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where the delegation is written.")],
-    max_amount: Annotated[
-        list[str] | None, typer.Option("--max-amount", metavar="500USD", help="At most this much money in one call.")
-    ] = None,
-    between: Annotated[
-        list[str] | None,
-        typer.Option("--between", metavar="09:00-17:00@ZONE", help="Only in this window of the day, on ZONE's clocks."),
-    ] = None,
-    resource: Annotated[
-        list[str] | None,
-        typer.Option("--resource", metavar="ID[:/PREFIX]", help="Only this resource, or only what is below a path."),
-    ] = None,
-    rate: Annotated[list[str] | None, typer.Option("--rate", metavar="10/1h", help="At most so many calls.")] = None,
-    constraint: Annotated[
-        list[str] | None, typer.Option("--constraint", metavar="JSON", help="Any constraint, as on the wire.")
-    ] = None,
+    max_amount: _MaxAmount = None,
+    between: _Between = None,
+    resource: _Resource = None,
+    rate: _Rate = None,
+    constraint: _Constraint = None,
     expires: Annotated[
         str, typer.Option("--expires", metavar="7d", help="How long it holds: 30s, 15m, 12h, 7d, or until-revoked.")
     ] = "7d",
@@ -47,9 +53,9 @@ def grant(
 
     Examples:
 
-    accredit grant --issuer owner.key --agent agent.key.pub --scope comms:email:send --expires 7d --out delegation.json
+    accredit grant --issuer owner.key --agent agent.key.pub --scope email:send --expires 7d --out delegation.json
 
-    accredit grant --issuer agent.key --agent sub.key.pub --parent delegation.json --scope comms:email:send
+    accredit grant --issuer agent.key --agent sub.key.pub --parent delegation.json --scope email:send
     --rate 10/1h --between 09:00-17:00@Europe/Berlin --out sub.json
     """
     from accredit.cli.delegations import terms

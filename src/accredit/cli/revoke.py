@@ -22,7 +22,7 @@ def revoke(
 ) -> int:
     """Adds a certificate to its issuer's signed revocation list.
 
-    It counts where gateways read the list: [proofs.revocation] files.
+    It counts where a gateway reads the list: its configuration names it in proofs.revocation.files.
 
     Example:
 

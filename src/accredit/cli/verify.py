@@ -40,7 +40,7 @@ def verify(
 
     Examples:
 
-    accredit verify bundle.json --root owner.key.pub --scope comms:email:send
+    accredit verify bundle.json --root owner.key.pub --scope email:send
 
     accredit verify bundle.json --root owner.key.pub --revoked revoked.json --now 2026-08-01T12:00:00Z
     """

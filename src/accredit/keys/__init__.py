@@ -4,11 +4,10 @@
 """
 
 from accredit.keys.files import read_file, write_file
-from accredit.keys.formats import KEY_KINDS, DelegationFile, KeyFile, KeyKind, PrivateKeyFile
+from accredit.keys.formats import DelegationFile, KeyFile, KeyKind, PrivateKeyFile
 from accredit.keys.load import SigningKey, load_public_key, load_signing_key, make_key, public_path, read_key, write_key
 
 __all__ = [
-    "KEY_KINDS",
     "DelegationFile",
     "KeyFile",
     "KeyKind",

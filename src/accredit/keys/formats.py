@@ -8,7 +8,7 @@ They are read as strictly as the protocol's own objects (`ratify.wire`), and a k
 4. its seeds, where it has them, are those of its public key.
 """
 
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, Struct
 
@@ -20,7 +20,6 @@ from accredit.ratify.wire import Bytes32, WireObject
 KEY_FILE_VERSION = 1
 
 KeyKind = Literal["human", "agent", "gateway"]
-KEY_KINDS: tuple[KeyKind, ...] = get_args(KeyKind)
 
 
 class KeyFile(WireObject, frozen=True):

@@ -3,6 +3,7 @@
 A private key that others can read counts as lost: it is refused before anything is done with it.
 """
 
+import os
 import secrets
 import shlex
 from pathlib import Path
@@ -47,7 +48,7 @@ def write_key(path: Path, key: PrivateKeyFile, *, replace: bool = False) -> None
     public = public_path(path)
     if not replace:
         for each in (path, public):
-            if each.exists() or each.is_symlink():
+            if os.path.lexists(each):
                 raise exists_already(each)
     write_file(path, key.encode() + b"\n", private=True, replace=replace)
     try:

@@ -5,7 +5,17 @@ import sys
 
 import pytest
 
-HEAVY = ("pydantic", "uvicorn", "uvloop", "msgspec", "accredit.gateway", "accredit.jsonrpc", "mcp")
+HEAVY = (
+    "pydantic",
+    "uvicorn",
+    "uvloop",
+    "msgspec",
+    "accredit.gateway",
+    "accredit.jsonrpc",
+    "mcp",
+    "cryptography",
+    "accredit.ratify",
+)
 
 
 def modules_after(statements: str) -> set[str]:

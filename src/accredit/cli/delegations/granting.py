@@ -8,6 +8,7 @@ In this order, and what is refused was not signed:
 4. for sensitive scopes, a person says yes; only then is anything signed.
 """
 
+import os
 import secrets
 import sys
 from collections.abc import Callable
@@ -116,7 +117,7 @@ class _AskingSigner:
 
 
 def _read(request: Request) -> _Parties:
-    if not request.force and (request.out.exists() or request.out.is_symlink()):
+    if not request.force and os.path.lexists(request.out):
         raise exists_already(request.out)
     issuer, agent = load_signing_key(request.issuer), load_public_key(request.agent)
     if agent.kind != "agent":

@@ -34,7 +34,7 @@ def _print_words(document: Document, known: Mapping[str, KeyFile], now: int) -> 
         case RevocationList():
             return _print_revocations(document, known, now)
         case DelegationFile(delegations=chain):
-            say(f"a delegation of {_count(len(chain), 'certificate')}, leaf first")
+            say(f"a delegation of {words.several(len(chain), 'certificate')}, leaf first")
             return _print_chain(chain, known, now)
         case ProofBundle():
             return _print_proof(document, known, now)
@@ -67,7 +67,7 @@ def _print_chain(chain: Sequence[DelegationCert], known: Mapping[str, KeyFile], 
 
 def _print_proof(bundle: ProofBundle, known: Mapping[str, KeyFile], now: int) -> bool:
     fault = challenge_fault(bundle)
-    say(f"a proof over a delegation of {_count(len(bundle.delegations), 'certificate')}, leaf first")
+    say(f"a proof over a delegation of {words.several(len(bundle.delegations), 'certificate')}, leaf first")
     print_facts(
         [
             ("agent", _named(bundle.agent_id, known)),
@@ -81,7 +81,7 @@ def _print_proof(bundle: ProofBundle, known: Mapping[str, KeyFile], now: int) ->
 
 
 def _print_revocations(revoked: RevocationList, known: Mapping[str, KeyFile], now: int) -> bool:
-    say(f"a list of {_count(len(revoked.revoked_certs), 'revoked certificate')}")
+    say(f"a list of {words.several(len(revoked.revoked_certs), 'revoked certificate')}")
     issuer = known.get(revoked.issuer_id)
     fault = issuer and revocation_list_fault(revoked, issuer.public_key)
     unchecked = Words("not checked: name the issuer's public key with --key", QUIET)
@@ -102,7 +102,3 @@ def _verdict(fault: str | None) -> Words:
 
 def _named(holder_id: str, known: Mapping[str, KeyFile]) -> str:
     return f"{known[holder_id].name} ({holder_id})" if holder_id in known else holder_id
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -48,7 +48,7 @@ def _locked(list_file: Path) -> Generator[None]:
 
 
 def _read(list_file: Path, key: SigningKey) -> RevocationList | None:
-    if not list_file.exists():
+    if not _exists(list_file):
         return None
     found = read_revocations(list_file)
     if found.issuer_id != key.about.id:
@@ -62,6 +62,16 @@ def _read(list_file: Path, key: SigningKey) -> RevocationList | None:
             f"{list_file} was changed after it was signed: {fault}", "restore it, or begin a new list in another file"
         )
     return found
+
+
+def _exists(list_file: Path) -> bool:
+    try:
+        list_file.stat()
+    except FileNotFoundError:
+        return False
+    except OSError:  # it is there and can't be read, which is no reason to begin a new one
+        return True
+    return True
 
 
 def _extend(old: RevocationList | None, cert_id: str, key: SigningKey, list_file: Path) -> RevocationList:

@@ -51,9 +51,13 @@ def relative(at: int, now: int) -> str:
     unit = next((unit for unit, size in UNITS.items() if distance >= size), None)
     if unit is None:
         return "now"
-    count = distance // UNITS[unit]
-    words = f"{count} {_NAMES[unit]}{'' if count == 1 else 's'}"
+    words = several(distance // UNITS[unit], _NAMES[unit])
     return f"in {words}" if at > now else f"{words} ago"
+
+
+def several(number: int, what: str) -> str:
+    """`1 call`, `2 calls`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def ends(cert: DelegationCert, now: int) -> str:
@@ -93,7 +97,7 @@ def constraint(found: Constraint) -> str:
         case MaxAmount():
             return f"at most {_number(found.max_amount)} {found.currency} in one call"
         case MaxRate():
-            return f"at most {found.count} calls in {duration(found.window_s)}"
+            return f"at most {several(found.count, 'call')} in {duration(found.window_s)}"
         case MaxSpeed():
             return f"at most {_number(found.max_mps)} metres per second"
         case TimeWindow():

@@ -1,0 +1,133 @@
+"""The real commands about delegations: as processes, at a terminal, several at once, and beside other software."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from tests.world.command import COMMAND, accredit, environment
+from tests.world.raw_server import PATIENCE
+
+from accredit.keys import DelegationFile
+
+COMMANDS = [
+    ("keys",),
+    ("keys", "new"),
+    ("keys", "show"),
+    ("grant",),
+    ("inspect",),
+    ("revoke",),
+    ("verify",),
+]
+SENSITIVE = ("grant", "--issuer", "owner.key", "--agent", "agent.key.pub", "--scope", "files:write", "--out", "d.json")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, kind in (("owner", "human"), ("agent", "agent")):
+        done = accredit("keys", "new", f"{name}.key", "--kind", kind, folder=tmp_path)
+        assert done.returncode == 0, done
+    return tmp_path
+
+
+def at_a_terminal(arguments: Sequence[str], answer: str, folder: Path) -> tuple[int, str]:
+    """Runs a command whose stdin, stdout and stderr are a terminal; answers its question. Returns code and screen."""
+    controller, terminal = pty.openpty()
+    with subprocess.Popen(
+        [*COMMAND, *arguments], cwd=folder, env=environment({"TERM": "xterm"}), stdin=terminal, stdout=terminal,
+        stderr=terminal, start_new_session=True,
+    ) as child:  # fmt: skip
+        os.close(terminal)
+        try:
+            screen, answered = "", False
+            while piece := _read(controller):
+                screen += piece
+                if "[y/N]" in screen and not answered:
+                    os.write(controller, answer.encode())
+                    answered = True
+            return child.wait(PATIENCE), screen
+        finally:
+            child.kill()
+            os.close(controller)
+
+
+def _read(controller: int) -> str:
+    try:
+        return os.read(controller, 65_536).decode()
+    except OSError:  # the other side is closed
+        return ""
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_has_help_with_an_example(command: tuple[str, ...], tmp_path: Path) -> None:
+    done = accredit(*command, "--help", folder=tmp_path)
+    assert done.returncode == 0
+    if command != ("keys",):
+        assert "Example" in done.stdout
+    assert " ".join(("accredit", *command)) in done.stdout
+    assert not any(char > "\u2000" and char not in "─│╭╮╰╯" for char in done.stdout), "an emoji, or so"
+
+
+def test_a_person_is_asked_before_something_sensitive_is_signed(folder: Path) -> None:
+    code, screen = at_a_terminal(SENSITIVE, "n\n", folder)
+    assert code == 1
+    assert "files:write is sensitive" in screen
+    assert "owner (" in screen
+    assert "agent (" in screen
+    assert not (folder / "d.json").exists()
+    code, screen = at_a_terminal(SENSITIVE, "y\n", folder)
+    assert code == 0
+    assert "\x1b[32md.json" in screen
+    assert DelegationFile.decode((folder / "d.json").read_bytes()).delegations[0].scope == ("files:write",)
+
+
+def test_nobody_is_asked_about_what_would_be_refused(folder: Path) -> None:
+    refused = (*SENSITIVE[:-2], "--resource", "a:/../b", "--out", "d.json")
+    code, screen = at_a_terminal(refused, "y\n", folder)
+    assert code == 2
+    assert "[y/N]" not in screen
+
+
+def test_a_question_that_is_interrupted_signs_nothing(folder: Path) -> None:
+    code, _ = at_a_terminal(SENSITIVE, "\x04", folder)
+    assert code == 1
+    assert not (folder / "d.json").exists()
+
+
+def test_no_revocation_is_lost_when_several_revoke_at_once(folder: Path) -> None:
+    ids = [f"certificate-{number}" for number in range(6)]
+    children = [
+        subprocess.Popen(
+            [*COMMAND, "revoke", cert_id, "--issuer", "owner.key", "--list", "revoked.json"],
+            cwd=folder, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )
+        for cert_id in ids
+    ]  # fmt: skip
+    assert [child.wait(PATIENCE) for child in children] == [0] * len(ids)
+    shown = accredit("inspect", "revoked.json", "--key", "owner.key.pub", "--json", folder=folder)
+    assert sorted(json.loads(shown.stdout)["revoked_certs"]) == ids
+    assert json.loads(shown.stdout)["signatures_good"] is True
+
+
+def test_a_key_is_private_whatever_the_umask(tmp_path: Path) -> None:
+    subprocess.run(
+        f"umask 000; exec {sys.executable} -m accredit keys new a.key --kind agent",
+        shell=True, check=True, cwd=tmp_path, env=environment(), timeout=PATIENCE, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert (tmp_path / "a.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_published_package_accepts_what_is_granted(folder: Path) -> None:
+    peer = pytest.importorskip("ratify_protocol")
+    done = accredit(
+        *SENSITIVE[:-4], "--scope", "comms:email:send", "--rate", "10/1h", "--max-amount", "99.50EUR",
+        "--between", "09:00-17:00@Europe/Berlin", "--resource", "git:acme:/src", "--out", "d.json", folder=folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done
+    (cert,) = json.loads((folder / "d.json").read_bytes())["delegations"]
+    decoded = peer.decode_delegation_cert(json.dumps(cert))
+    assert peer.verify_delegation_signature(decoded) is True

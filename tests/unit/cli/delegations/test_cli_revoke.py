@@ -1,0 +1,120 @@
+"""`accredit revoke`: signed lists that grow."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from tests.world.delegations import World
+from tests.world.in_process import Refused, Run, Save
+
+from accredit.ratify import RevocationList, issue_revocation_list, revocation_list_fault
+from accredit.ratify.needs import clock
+
+LIST = ("--issuer", "owner.key", "--list", "revoked.json")
+
+
+def read(folder: Path) -> RevocationList:
+    return RevocationList.decode((folder / "revoked.json").read_bytes())
+
+
+def test_a_list_is_made_and_extended(run: Run, folder: Path, world: World) -> None:
+    before = clock()
+    done = run("revoke", "one", *LIST)
+    assert done.code == 0
+    assert "revoked one" in done.words
+    assert "1 in all" in done.words
+    assert run("revoke", "two", *LIST).code == 0
+    found = read(folder)
+    assert found.revoked_certs == ("one", "two")
+    assert revocation_list_fault(found, world.owner.public_key) is None
+    assert before <= found.updated_at <= clock()
+    assert set(os.listdir(folder)) - {"revoked.json"} == {
+        f"{name}.key{pub}" for name in ("owner", "agent", "sub") for pub in ("", ".pub")
+    }
+
+
+def test_what_was_revoked_stays_revoked(run: Run, folder: Path) -> None:
+    run("revoke", "one", *LIST)
+    before = (folder / "revoked.json").read_bytes()
+    done = run("revoke", "one", *LIST)
+    assert done.code == 0
+    assert "was revoked before" in done.words
+    assert (folder / "revoked.json").read_bytes() == before
+
+
+def test_for_programs_it_is_json(run: Run, world: World) -> None:
+    assert run("revoke", "one", *LIST, "--json").json["added"] is True
+    done = run("revoke", "one", *LIST, "--json").json
+    assert done["added"] is False
+    assert (done["file"], done["issuer_id"]) == ("revoked.json", world.owner.id)
+    assert done["revoked_certs"] == ["one"]
+    assert done["updated_at"].endswith("Z")
+
+
+def test_a_list_never_gets_older(run: Run, folder: Path, world: World, save: Save) -> None:
+    later = clock() + 3600
+    save(issue_revocation_list(world.owner.signer(), ["one"], later), name="revoked.json")
+    run("revoke", "two", *LIST)
+    assert read(folder).updated_at == later
+
+
+def test_a_link_to_a_list_is_followed(run: Run, folder: Path) -> None:
+    (folder / "shared").mkdir()
+    (folder / "revoked.json").symlink_to("shared/list.json")
+    for cert_id in ("one", "two"):
+        assert run("revoke", cert_id, *LIST).code == 0
+    assert (folder / "revoked.json").is_symlink()
+    assert json.loads((folder / "shared" / "list.json").read_bytes())["revoked_certs"] == ["one", "two"]
+
+
+def test_a_list_of_another_issuer_is_not_extended(refused: Refused, save: Save, world: World) -> None:
+    save(issue_revocation_list(world.agent.signer(), ["one"], clock()), name="revoked.json")
+    what, _ = refused("revoke", "two", *LIST)
+    assert world.agent.id in what
+    assert world.owner.id in what
+
+
+def test_a_list_that_was_changed_is_not_extended(refused: Refused, save: Save, world: World) -> None:
+    honest = issue_revocation_list(world.owner.signer(), ["one", "two"], clock())
+    save(replace(honest, revoked_certs=("one",)), name="revoked.json")
+    assert "was changed after it was signed" in refused("revoke", "three", *LIST)[0]
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"revoked_certs": []}'])
+def test_what_is_no_list_is_not_overwritten(content: bytes, refused: Refused, folder: Path) -> None:
+    (folder / "revoked.json").write_bytes(content)
+    assert "is not a revocation list" in refused("revoke", "one", *LIST)[0]
+
+
+def test_a_full_list_stays_as_it_is(refused: Refused, save: Save, world: World) -> None:
+    ids = [str(number).rjust(50_000, "0") for number in range(83)]
+    save(issue_revocation_list(world.owner.signer(), ids, clock()), name="revoked.json")
+    assert "can't take another entry" in refused("revoke", "x" * 60_000, *LIST)[0]
+
+
+@pytest.mark.parametrize("cert_id", ["", " ", "a\nb", "a\x1b"])
+def test_what_is_no_id(cert_id: str, refused: Refused) -> None:
+    assert "CERT_ID" in refused("revoke", cert_id, *LIST)[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("one", "--issuer", "owner.key"), "--list"),
+        (("one", "--list", "revoked.json"), "--issuer"),
+        (LIST, "CERT_ID"),
+        (("one", "--issuer", "owner.key.pub", "--list", "revoked.json"), "can't sign"),
+        (("one", "--issuer", "owner.key", "--list", "nowhere/revoked.json"), "nowhere"),
+        (("one", "--issuer", "owner.key", "--list", "."), "can't read"),
+        (("one", "--issuer", "owner.key", "--list", "revoked.json", "--store", "memory:"), "--store"),
+    ],
+)
+def test_wrong_use(arguments: tuple[str, ...], word: str, refused: Refused) -> None:
+    assert word in refused("revoke", *arguments)[0]
+
+
+def test_a_key_that_others_can_read(refused: Refused, folder: Path) -> None:
+    (folder / "owner.key").chmod(0o604)
+    assert "mode 0604" in refused("revoke", "one", *LIST)[0]
