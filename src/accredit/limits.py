@@ -245,6 +245,9 @@ MAX_AGENT_NAME_LENGTH_BYTES = 256
 MAX_KEY_FILE_BYTES = 16_384
 """Bytes of a key file. One with both seeds and the longest name has some 3,500."""
 
+MAX_DELEGATION_FILE_BYTES = 122_880
+"""Bytes of a delegation file: of the 131,072 of a proof, what its agent's key and signature (some 7,500) leave."""
+
 CHALLENGE_WINDOW_SECONDS = 300
 """Age at which a signed challenge is still accepted, in seconds, inclusive (Ratify section 1)."""
 

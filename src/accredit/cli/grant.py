@@ -71,7 +71,7 @@ def grant(
     request = Request(
         issuer=issuer,
         agent=agent,
-        scope=tuple(scope),
+        scope=tuple(dict.fromkeys(scope)),
         constraints=constraints,
         expires=expires,
         parent=parent,

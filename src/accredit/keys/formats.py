@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta, Struct
 
 from accredit.errors import WireError
-from accredit.limits import MAX_AGENT_NAME_LENGTH_BYTES, MAX_KEY_FILE_BYTES, MAX_PROOF_BUNDLE_BYTES
+from accredit.limits import MAX_AGENT_NAME_LENGTH_BYTES, MAX_DELEGATION_FILE_BYTES, MAX_KEY_FILE_BYTES
 from accredit.ratify import DelegationCert, HybridPrivateKey, HybridPublicKey, derive_id
 from accredit.ratify.wire import Bytes32, WireObject
 
@@ -81,7 +81,7 @@ class PrivateKeyFile(KeyFile, frozen=True):
 class DelegationFile(WireObject, frozen=True):
     """A chain of delegations, leaf first, as `grant` writes it."""
 
-    max_bytes: ClassVar[int] = MAX_PROOF_BUNDLE_BYTES
+    max_bytes: ClassVar[int] = MAX_DELEGATION_FILE_BYTES
 
     delegations: Annotated[tuple[DelegationCert, ...], Meta(min_length=1)]
 

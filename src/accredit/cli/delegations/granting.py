@@ -24,7 +24,7 @@ from accredit.cli.delegations.paper import Words, print_facts, print_json
 from accredit.cli.delegations.terms import expiry
 from accredit.cli.delegations.vocabulary import GATEWAY_SCOPES, canonical_neighbour, catalog_scopes, impossible_scope
 from accredit.cli.text import one_line
-from accredit.errors import ConfigurationError, IssueError
+from accredit.errors import ConfigurationError, IssueError, WireError
 from accredit.keys import DelegationFile, KeyFile, SigningKey, load_public_key, load_signing_key, write_file
 from accredit.keys.files import exists_already
 from accredit.ratify import (
@@ -90,8 +90,11 @@ def grant_delegation(request: Request, *, as_json: bool) -> int:
         cert = issue_delegation(signer, grant, parents=parties.parents, vocabulary=vocabulary)
     except IssueError as error:
         raise ConfigurationError(f"not signed: {error}", _remedy(request)) from None
-    chain = DelegationFile((cert, *parties.parents))
-    write_file(request.out, chain.encode() + b"\n", replace=request.force)
+    try:
+        data = DelegationFile((cert, *parties.parents)).encode()
+    except WireError as error:
+        raise ConfigurationError(f"the chain is too long to be proved: {error.reason}", _remedy(request)) from None
+    write_file(request.out, data + b"\n", replace=request.force)
     _report(request, parties, cert, now, as_json=as_json)
     return 0
 

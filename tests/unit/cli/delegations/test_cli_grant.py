@@ -145,6 +145,23 @@ def test_a_chain_of_eight_is_as_long_as_it_gets(run: Run, refused: Refused, worl
     assert "longer than 8" in refused(*more, *SEND, "--out", "more.json")[0]
 
 
+def test_a_chain_that_no_proof_could_hold(refused: Refused, world: World, save: Save) -> None:
+    many = tuple(f"custom:{number:03}{'x' * 245}" for number in range(127))
+    now, issuer = clock(), world.owner
+    chain: tuple[DelegationCert, ...] = ()
+    for holder in (world.sub, world.agent):
+        scope = (*many, "identity:delegate")
+        chain = (world.grant(*scope, issuer=issuer, to=holder, begins=now, ends=now + DAY), *chain)
+        issuer = holder
+    last = (*AGENT, "--parent", save(*chain), *(f"--scope={scope}" for scope in many), *OUT)
+    assert "too long to be proved" in refused(*last)[0]
+
+
+def test_a_scope_that_is_said_twice_is_granted_once(run: Run, folder: Path) -> None:
+    run(*OWNER, *SEND, *SEND, *OUT)
+    assert written(folder)[0].scope == ("comms:email:send",)
+
+
 @pytest.mark.parametrize(
     ("scope", "word"),
     [
