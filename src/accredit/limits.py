@@ -257,8 +257,15 @@ MAX_PENDING_CHALLENGES = 10_000
 MAX_CACHED_CERTIFICATES = 65_536
 """Digests of verified certificates that a cache remembers (contract, section 8): about 8 MiB."""
 
-MAX_LOADED_KEYS = 256
-"""Public keys that stay loaded, some 11 KiB each (measured): those of agents that call again and again."""
+MAX_GLIMPSED_TEXTS = 4_096
+"""Beginnings of certificates' texts that came at least once, some 250 bytes each."""
+
+MAX_REMEMBERED_TEXTS = 256
+"""Texts of certificates that came again, remembered with what they say."""
+
+MAX_REMEMBERED_TEXT_BYTES = 16_384
+"""Bytes of such a text. One with a few scopes has 11 KB; with its object and two loaded keys of 11 KiB each (measured),
+256 of them are at most 14 MiB."""
 
 MIN_SIGNED_MAGNITUDE = 1e-4
 """Numbers nearer to zero than this, and not zero, print differently in other implementations: an issuer refuses

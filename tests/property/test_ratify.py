@@ -2,12 +2,13 @@
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.unit.ratify.world import NOW, answering, proof
+from tests.unit.ratify.world import CONTEXT, NOW, STREAM, answering, certificate, chain, constraint, proof
 
 from accredit.errors import WireError
 from accredit.ratify import (
@@ -17,6 +18,7 @@ from accredit.ratify import (
     RevocationList,
     VerifierContext,
     VerifyResult,
+    decode_proof_bundle,
     delegation_sign_bytes,
     verify_bundle,
 )
@@ -140,6 +142,69 @@ def test_a_text_with_a_few_bytes_changed(at: int, cut: int, instead: bytes) -> N
         assert ProofBundle.decode(found.encode()) == found
 
 
+PLAIN = [
+    proof(chain(2)).encode(),
+    proof(session_context=CONTEXT, stream_id=STREAM, stream_seq=1).encode(),
+    proof([certificate(constraints=(constraint(type="max_amount", currency="a:b", max_amount=5),))]).encode(),
+    json.dumps(proof([certificate(scope=("custom:a:b",), cert_id=":=:")]).to_dict(), indent=1).encode(),
+]
+MARKS = [b"{", b"}", b"[", b"]", b",", b":", b'"', b"=", b'="', b'"agent_id":', b'"cert_id":', b'"scope":[', b"180000"]
+PIECES = st.sampled_from(
+    [
+        b"",
+        b" ",
+        b'"agent_id":"a",',
+        b'"cert_id":"x:y",',
+        b'"version":1,',
+        b'"scope":[],',
+        b'"ed25519":"",',
+        b'"note":1,',
+        b"-0",
+        b"0",
+        b"1.0",
+        b"1e3",
+        b"9007199254740992",
+        b"B",
+        b"=",
+        b"\\u0041",
+        b"\\/",
+        b"\\ud800",
+        b"\xff",
+        b"null",
+        b"{}",
+        b"[]",
+        b",",
+        b":",
+    ]
+)
+
+
+@settings(max_examples=400)
+@given(
+    st.sampled_from(PLAIN), st.sampled_from(MARKS), st.integers(0, 40), st.integers(0, 12), st.integers(-1, 1), PIECES
+)
+@example(PLAIN[0], b'"agent_id":', 0, 0, 0, b'"agent_id":"a",')
+@example(PLAIN[0], b'"cert_id":', 1, 0, 0, b'"cert_id":"x",')
+def test_what_is_read_quickly_is_what_is_read_strictly(
+    text: bytes, mark: bytes, nth: int, cut: int, offset: int, piece: bytes
+) -> None:
+    at = text.find(mark)
+    for _ in range(nth):
+        at = text.find(mark, at + 1) if at >= 0 else at
+    at = max(at + offset, 0)
+    spoilt = text[:at] + piece + text[at + cut :]
+    for data in (spoilt, text, text, text, spoilt):
+        assert attempt(decode_proof_bundle, data) == attempt(ProofBundle.decode, data)
+
+
+def attempt(decode: Callable[[bytes], ProofBundle], data: bytes) -> tuple[ProofBundle, list[bytes]] | str:
+    try:
+        found = decode(data)
+    except WireError as error:
+        return str(error)
+    return found, [cert.digest for cert in found.delegations]
+
+
 @settings(max_examples=50)
 @given(CERTS, st.randoms(), st.sampled_from([None, 1]), st.booleans())
 def test_what_is_written_is_read_back_however_it_is_spelled(
@@ -242,8 +307,8 @@ def test_a_verification_answers_whatever_it_is_asked(
     for asked in (bundle, odd):
         result = verify_bundle(asked, required, now=now, context=context, is_revoked=answering(False))
         assert isinstance(result, VerifyResult)
-    for constraint in constraints:
-        evaluate(constraint, context, "cert", NOW, {constraint.type: answering("no")})
+    for each in constraints:
+        evaluate(each, context, "cert", NOW, {each.type: answering("no")})
 
 
 @given(st.dictionaries(TEXT, JSON, max_size=3))

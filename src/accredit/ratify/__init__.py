@@ -2,9 +2,9 @@
 
 The rules are in pure code: bytes and facts in, answers out; the only file that is read is the time zone data.
 
-`structures` certificates and proofs · `wire`, `strict_json` reading and writing · `canonical`, `signable` what is
-signed · `hybrid` keys and signatures · `scopes`, `constraints` what is granted · `facts` what is asked · `contexts`
-binding to a call · `verify`, `checks`, `needs`, `results` the verifier · `challenges`, `cache` its memory ·
+`structures` certificates and proofs · `proofs`, `wire`, `strict_json` reading and writing · `canonical`, `signable`
+what is signed · `hybrid` keys and signatures · `scopes`, `constraints` what is granted · `facts` what is asked ·
+`contexts` binding to a call · `verify`, `checks`, `needs`, `results` the verifier · `challenges`, `cache` its memory ·
 `issue` making delegations and proofs · `sessions`, `revocation`, `rotation`, `witness`, `receipts`, `transactions`,
 `verdicts` the protocol's other objects.
 """
@@ -16,15 +16,16 @@ from accredit.ratify.contexts import build_session_context, operation_context_ha
 from accredit.ratify.facts import VerifierContext
 from accredit.ratify.hybrid import HybridPrivateKey, HybridPublicKey, HybridSignature, HybridSigner, derive_id
 from accredit.ratify.issue import Grant, issue_delegation, present
+from accredit.ratify.proofs import decode_proof_bundle
 from accredit.ratify.results import IdentityStatus, VerifyResult
 from accredit.ratify.revocation import RevocationList, issue_revocation_list, revocation_list_fault
-from accredit.ratify.signable import bundle_hash, chain_hash, challenge_sign_bytes, delegation_sign_bytes
+from accredit.ratify.signable import bundle_hash, chain_hash, challenge_sign_bytes
 from accredit.ratify.structures import (
     DelegationCert,
     ProofBundle,
     StreamContext,
     decode_delegation_cert,
-    decode_proof_bundle,
+    delegation_sign_bytes,
     encode_delegation_cert,
     encode_proof_bundle,
 )

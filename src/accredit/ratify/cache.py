@@ -1,44 +1,69 @@
 """Certificates that need not be verified again (Ratify brief, section 19). No I/O.
 
-Remembered is the hash of everything that was signed and of both signatures, only after both were good. Whatever can
-change (time, revocation, linkage, scopes, constraints, the challenge) is evaluated every time.
+Remembered is the digest of everything that was signed and of both signatures, only after both were good. Whatever
+can change (time, revocation, linkage, scopes, constraints, the challenge) is evaluated every time.
 """
+
+from collections.abc import Hashable
+from typing import Generic, TypeVar
 
 from accredit.limits import MAX_CACHED_CERTIFICATES
 
+Name = TypeVar("Name", bound=Hashable)
+Value = TypeVar("Value")
 
-class CertificateCache:
-    """The digests of certificates whose signatures were good; the least recently used go first.
 
-    One object may be shared by threads: the worst that a race can do is to forget a digest, which costs one
-    verification.
+class RecentlyUsed(Generic[Name, Value]):
+    """A bounded memory; the least recently used goes first.
+
+    Threads may share it: the worst that a race can do is to forget something.
     """
 
-    __slots__ = ("_digests", "_max_entries")
+    __slots__ = ("_entries", "_max_entries")
 
-    def __init__(self, max_entries: int = MAX_CACHED_CERTIFICATES) -> None:
+    def __init__(self, max_entries: int) -> None:
         """Raises `ValueError` for a bound below 1."""
         if max_entries < 1:
             raise ValueError("max_entries is at least 1")
         self._max_entries = max_entries
-        self._digests: dict[bytes, None] = {}
+        self._entries: dict[Name, Value] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, name: Name) -> Value | None:
+        """What is remembered by this name."""
+        found = self._entries.pop(name, None)
+        if found is not None:
+            self._entries[name] = found
+        return found
+
+    def put(self, name: Name, value: Value) -> None:
+        """Remembers a value."""
+        self._entries.pop(name, None)
+        self._entries[name] = value
+        while len(self._entries) > self._max_entries:
+            try:
+                self._entries.pop(next(iter(self._entries)), None)
+            except (RuntimeError, StopIteration):  # another thread changed it at this moment
+                return
+
+
+class CertificateCache:
+    """The digests of certificates whose signatures were both good, to be shared between calls and threads."""
+
+    __slots__ = ("_digests",)
+
+    def __init__(self, max_entries: int = MAX_CACHED_CERTIFICATES) -> None:
+        """Raises `ValueError` for a bound below 1."""
+        self._digests = RecentlyUsed[bytes, bool](max_entries)
 
     def __len__(self) -> int:
         return len(self._digests)
 
     def __contains__(self, digest: bytes) -> bool:
-        try:
-            del self._digests[digest]
-        except KeyError:
-            return False
-        self._digests[digest] = None
-        return True
+        return self._digests.get(digest) is not None
 
     def add(self, digest: bytes) -> None:
         """Remembers a certificate whose signatures were both verified."""
-        self._digests[digest] = None
-        while len(self._digests) > self._max_entries:
-            try:
-                self._digests.pop(next(iter(self._digests)), None)
-            except (RuntimeError, StopIteration):  # another thread changed it at this moment
-                return
+        self._digests.put(digest, True)

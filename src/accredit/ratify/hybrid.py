@@ -4,7 +4,6 @@ Signing lets OpenSSL draw the randomness of hedged ML-DSA; nothing else here is 
 """
 
 import hashlib
-from functools import lru_cache
 from typing import Annotated, Protocol
 
 from cryptography.exceptions import InvalidSignature
@@ -12,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA65PrivateKey, MLDSA65PublicKey
 from msgspec import Meta, Struct
 
-from accredit.limits import MAX_LOADED_KEYS
+from accredit.ratify.once import Once
 
 ED25519_KEY_BYTES = 32
 ED25519_SIGNATURE_BYTES = 64
@@ -22,11 +21,26 @@ SEED_BYTES = 32
 """Bytes of either private key's seed."""
 
 
-class HybridPublicKey(Struct, frozen=True, forbid_unknown_fields=True):
+class HybridPublicKey(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """Both public keys of one holder, raw: 32 and 1952 bytes."""
 
     ed25519: Annotated[bytes, Meta(min_length=ED25519_KEY_BYTES, max_length=ED25519_KEY_BYTES)]
     ml_dsa_65: Annotated[bytes, Meta(min_length=ML_DSA_65_KEY_BYTES, max_length=ML_DSA_65_KEY_BYTES)]
+
+    @Once
+    def id(self) -> str:
+        """The id that belongs to the key: 32 lowercase hex characters."""
+        return hashlib.sha256(self.ed25519 + self.ml_dsa_65).hexdigest()[:32]
+
+    @Once
+    def loaded_ed25519(self) -> Ed25519PublicKey:
+        """The Ed25519 key ready to verify. Raises `ValueError` for bytes that are none."""
+        return Ed25519PublicKey.from_public_bytes(self.ed25519)
+
+    @Once
+    def loaded_ml_dsa_65(self) -> MLDSA65PublicKey:
+        """The ML-DSA-65 key ready to verify. Raises `ValueError` for bytes that are none."""
+        return MLDSA65PublicKey.from_public_bytes(self.ml_dsa_65)
 
 
 class HybridSignature(Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,7 +56,7 @@ UNSIGNED = HybridSignature(bytes(ED25519_SIGNATURE_BYTES), bytes(ML_DSA_65_SIGNA
 
 def derive_id(key: HybridPublicKey) -> str:
     """The id that belongs to a key: 32 lowercase hex characters."""
-    return hashlib.sha256(key.ed25519 + key.ml_dsa_65).hexdigest()[:32]
+    return key.id
 
 
 class HybridSigner(Protocol):
@@ -77,7 +91,7 @@ class HybridPrivateKey:
         self.public_key = HybridPublicKey(
             self._ed25519.public_key().public_bytes_raw(), self._ml_dsa_65.public_key().public_bytes_raw()
         )
-        self.id = derive_id(self.public_key)
+        self.id = self.public_key.id
 
     def __repr__(self) -> str:
         return f"<HybridPrivateKey {self.id}>"
@@ -89,48 +103,28 @@ class HybridPrivateKey:
 
 def signature_fault(message: bytes, signature: HybridSignature, key: HybridPublicKey) -> str | None:
     """Why a signature is not good, or None when both of its parts are: lengths, Ed25519, ML-DSA-65."""
-    return (
-        length_fault(signature, key)
-        or _ed25519_fault(message, signature.ed25519, key.ed25519)
-        or _ml_dsa_65_fault(message, signature.ml_dsa_65, key.ml_dsa_65)
-    )
-
-
-def length_fault(signature: HybridSignature, key: HybridPublicKey) -> str | None:
-    """Which of the four lengths is wrong, or None. Whatever was decoded has the right ones."""
-    for what, data, size in (
-        ("Ed25519 public key", key.ed25519, ED25519_KEY_BYTES),
-        ("ML-DSA-65 public key", key.ml_dsa_65, ML_DSA_65_KEY_BYTES),
-        ("Ed25519 signature", signature.ed25519, ED25519_SIGNATURE_BYTES),
-        ("ML-DSA-65 signature", signature.ml_dsa_65, ML_DSA_65_SIGNATURE_BYTES),
-    ):
-        if len(data) != size:
-            return f"{what} wrong length: {len(data)}"
-    return None
-
-
-def _ed25519_fault(message: bytes, signature: bytes, key: bytes) -> str | None:
+    fault = length_fault(signature, key)
+    if fault:
+        return fault
     try:
-        _load_ed25519(key).verify(signature, message)
+        key.loaded_ed25519.verify(signature.ed25519, message)
     except (InvalidSignature, ValueError):
         return "Ed25519 signature invalid"
-    return None
-
-
-def _ml_dsa_65_fault(message: bytes, signature: bytes, key: bytes) -> str | None:
     try:
-        _load_ml_dsa_65(key).verify(signature, message)
+        key.loaded_ml_dsa_65.verify(signature.ml_dsa_65, message)
     except (InvalidSignature, ValueError):
         return "ML-DSA-65 signature invalid"
     return None
 
 
-# Loading is a pure function of the bytes, and some 4% of a verification: agents call again, roots sign many.
-@lru_cache(MAX_LOADED_KEYS)
-def _load_ed25519(key: bytes) -> Ed25519PublicKey:
-    return Ed25519PublicKey.from_public_bytes(key)
-
-
-@lru_cache(MAX_LOADED_KEYS)
-def _load_ml_dsa_65(key: bytes) -> MLDSA65PublicKey:
-    return MLDSA65PublicKey.from_public_bytes(key)
+def length_fault(signature: HybridSignature, key: HybridPublicKey) -> str | None:
+    """Which of the four lengths is wrong, or None. Whatever was decoded has the right ones."""
+    if len(key.ed25519) != ED25519_KEY_BYTES:
+        return f"Ed25519 public key wrong length: {len(key.ed25519)}"
+    if len(key.ml_dsa_65) != ML_DSA_65_KEY_BYTES:
+        return f"ML-DSA-65 public key wrong length: {len(key.ml_dsa_65)}"
+    if len(signature.ed25519) != ED25519_SIGNATURE_BYTES:
+        return f"Ed25519 signature wrong length: {len(signature.ed25519)}"
+    if len(signature.ml_dsa_65) != ML_DSA_65_SIGNATURE_BYTES:
+        return f"ML-DSA-65 signature wrong length: {len(signature.ml_dsa_65)}"
+    return None

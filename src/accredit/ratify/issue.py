@@ -21,8 +21,8 @@ from accredit.limits import MAX_DELEGATION_CHAIN_DEPTH, MIN_SIGNED_MAGNITUDE
 from accredit.ratify.constraints import Constraint, ResourcePath, path_fault, path_is_below
 from accredit.ratify.hybrid import UNSIGNED, HybridPublicKey, HybridSigner, derive_id
 from accredit.ratify.scopes import DELEGATE, expand, unknown_scope
-from accredit.ratify.signable import challenge_sign_bytes, delegation_sign_bytes
-from accredit.ratify.structures import PROTOCOL_VERSION, DelegationCert, ProofBundle
+from accredit.ratify.signable import challenge_sign_bytes
+from accredit.ratify.structures import PROTOCOL_VERSION, DelegationCert, ProofBundle, delegation_sign_bytes
 from accredit.ratify.verify import verify_chain
 
 _ESCAPED_BY_OTHERS = frozenset("<>&")

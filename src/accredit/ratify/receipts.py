@@ -12,7 +12,7 @@ from accredit.ratify.hybrid import UNSIGNED, HybridPublicKey, HybridSignature, H
 from accredit.ratify.results import IdentityStatus, VerifyResult
 from accredit.ratify.signable import bundle_hash
 from accredit.ratify.structures import PROTOCOL_VERSION, ProofBundle
-from accredit.ratify.wire import Bytes32, Name, WireObject
+from accredit.ratify.wire import Bytes32, Integer, Name, WireObject
 
 FIRST_PREV_HASH = bytes(32)
 """What a verifier's first receipt carries."""
@@ -23,12 +23,12 @@ _DECISIONS = frozenset(status.value for status in IdentityStatus)
 class VerificationReceipt(WireObject, frozen=True):
     """What was decided of the bundle with `bundle_hash`, at `verified_at` (unix seconds), and by whom."""
 
-    version: int
+    version: Integer
     verifier_id: Name
     verifier_pub: HybridPublicKey
     bundle_hash: Bytes32
     decision: str
-    verified_at: int
+    verified_at: Integer
     prev_hash: Bytes32
     signature: HybridSignature
     agent_id: Name = ""

@@ -8,14 +8,14 @@ from msgspec.structs import replace
 
 from accredit.ratify.canonical import canonical
 from accredit.ratify.hybrid import UNSIGNED, HybridPublicKey, HybridSignature, HybridSigner, derive_id, signature_fault
-from accredit.ratify.wire import WireObject
+from accredit.ratify.wire import Integer, WireObject
 
 
 class RevocationList(WireObject, frozen=True):
     """The ids of all certificates that an issuer has revoked, as of `updated_at` (unix seconds)."""
 
     issuer_id: str
-    updated_at: int
+    updated_at: Integer
     revoked_certs: tuple[str, ...]
     signature: HybridSignature
 
@@ -29,7 +29,7 @@ class RevocationPush(WireObject, frozen=True):
     issuer_id: str
     seq_no: Annotated[int, Meta(ge=1)]
     entries: tuple[str, ...]
-    pushed_at: int
+    pushed_at: Integer
     signature: HybridSignature
 
 

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from accredit.ratify.canonical import canonical
 from accredit.ratify.hybrid import UNSIGNED, HybridPublicKey, HybridSignature, HybridSigner, derive_id, signature_fault
 from accredit.ratify.structures import PROTOCOL_VERSION
-from accredit.ratify.wire import WireObject
+from accredit.ratify.wire import Integer, WireObject
 
 ROTATION_REASONS = frozenset({"routine", "compromise_suspected", "device_lost", "recovery", "other"})
 
@@ -13,12 +13,12 @@ ROTATION_REASONS = frozenset({"routine", "compromise_suspected", "device_lost", 
 class KeyRotationStatement(WireObject, frozen=True):
     """`rotated_at` is in unix seconds; `reason` is one of `ROTATION_REASONS`."""
 
-    version: int
+    version: Integer
     old_id: str
     old_pub_key: HybridPublicKey
     new_id: str
     new_pub_key: HybridPublicKey
-    rotated_at: int
+    rotated_at: Integer
     reason: str
     signature_old: HybridSignature
     signature_new: HybridSignature

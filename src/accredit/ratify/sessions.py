@@ -27,7 +27,7 @@ from accredit.ratify.needs import ConsumeChallenge, Steps, ValidateChallenge, as
 from accredit.ratify.results import IdentityStatus, VerifyResult, invalid, refused
 from accredit.ratify.signable import chain_hash
 from accredit.ratify.structures import PROTOCOL_VERSION, ProofBundle, StreamContext
-from accredit.ratify.wire import Bytes32, WireObject
+from accredit.ratify.wire import Bytes32, Integer, WireObject
 
 _HASH_BYTES = 32
 
@@ -35,14 +35,14 @@ _HASH_BYTES = 32
 class SessionToken(WireObject, frozen=True):
     """Who was verified, for which scopes, and until when (unix seconds, both ends included)."""
 
-    version: int
+    version: Integer
     session_id: str
     agent_id: str
     agent_pub_key: HybridPublicKey
     human_id: str
     granted_scope: tuple[str, ...]
-    issued_at: int
-    valid_until: int
+    issued_at: Integer
+    valid_until: Integer
     chain_hash: Bytes32
     mac: Bytes32
 

@@ -1,4 +1,4 @@
-"""The bytes of certificates and challenges that are signed, and the hashes built on them (Ratify section 4). No I/O.
+"""What an agent signs, and the hashes of chains and bundles (Ratify section 4). No I/O.
 
 The signable bytes of every other object stand beside its structure.
 """
@@ -7,28 +7,10 @@ import hashlib
 from collections.abc import Iterable
 
 from accredit.ratify.canonical import canonical
-from accredit.ratify.structures import DelegationCert, ProofBundle
+from accredit.ratify.structures import DelegationCert, ProofBundle, delegation_sign_bytes
 from accredit.ratify.wire import tree
 
 _UINT64 = 2**64
-
-
-def delegation_sign_bytes(cert: DelegationCert) -> bytes:
-    """What an issuer signs. Raises `WireError` where a value has no canonical form."""
-    return canonical(
-        {
-            "cert_id": cert.cert_id,
-            "constraints": [constraint.members() for constraint in cert.constraints],
-            "expires_at": cert.expires_at,
-            "issued_at": cert.issued_at,
-            "issuer_id": cert.issuer_id,
-            "issuer_pub_key": cert.issuer_pub_key,
-            "scope": cert.scope,
-            "subject_id": cert.subject_id,
-            "subject_pub_key": cert.subject_pub_key,
-            "version": cert.version,
-        }
-    )
 
 
 def challenge_sign_bytes(

@@ -1,5 +1,6 @@
-"""Delegation certificates and proof bundles (Ratify section 2). No I/O."""
+"""Delegation certificates and proof bundles, and what is signed of a certificate (Ratify sections 2, 4). No I/O."""
 
+import hashlib
 from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
@@ -12,14 +13,16 @@ from accredit.limits import (
     MAX_SCOPE_LENGTH_BYTES,
     MAX_SCOPES_PER_CERT,
 )
+from accredit.ratify.canonical import canonical
 from accredit.ratify.constraints import Constraint, Extension, ResourcePath
 from accredit.ratify.hybrid import HybridPublicKey, HybridSignature
-from accredit.ratify.wire import Bytes32, WireObject
+from accredit.ratify.once import Once
+from accredit.ratify.wire import Bytes32, Integer, WireObject
 
 PROTOCOL_VERSION = 1
 
 
-class DelegationCert(WireObject, frozen=True):
+class DelegationCert(WireObject, frozen=True, dict=True):
     """An issuer's signed statement that a subject may use some scopes, under some constraints, for some time.
 
     Times are unix seconds, both included. `scope` is signed in its order. The ids are those of the keys beside them.
@@ -28,16 +31,25 @@ class DelegationCert(WireObject, frozen=True):
     max_bytes: ClassVar[int] = MAX_PROOF_BUNDLE_BYTES
 
     cert_id: str
-    version: int
+    version: Integer
     issuer_id: str
     issuer_pub_key: HybridPublicKey
     subject_id: str
     subject_pub_key: HybridPublicKey
     scope: tuple[str, ...]
     constraints: tuple[Constraint, ...]
-    issued_at: int
-    expires_at: int
+    issued_at: Integer
+    expires_at: Integer
     signature: HybridSignature
+
+    @Once
+    def digest(self) -> bytes:
+        """The SHA-256 of everything that is signed and of both signatures.
+
+        Only where the lengths of keys and signatures are right can no two certificates have the same.
+        """
+        signed = delegation_sign_bytes(self)
+        return hashlib.sha256(signed + self.signature.ed25519 + self.signature.ml_dsa_65).digest()
 
     def check(self, path: str, level: int) -> None:
         """Counts, byte lengths and the nesting of parameters. Raises `WireError`."""
@@ -48,6 +60,24 @@ class DelegationCert(WireObject, frozen=True):
             fault = constraint.params_fault(level + 2) if isinstance(constraint, Extension) else None
             if fault:
                 raise WireError(f"{path}.constraints[{index}].params", fault)
+
+
+def delegation_sign_bytes(cert: DelegationCert) -> bytes:
+    """What an issuer signs (section 4). Raises `WireError` where a value has no canonical form."""
+    return canonical(
+        {
+            "cert_id": cert.cert_id,
+            "constraints": [constraint.members() for constraint in cert.constraints],
+            "expires_at": cert.expires_at,
+            "issued_at": cert.issued_at,
+            "issuer_id": cert.issuer_id,
+            "issuer_pub_key": cert.issuer_pub_key,
+            "scope": cert.scope,
+            "subject_id": cert.subject_id,
+            "subject_pub_key": cert.subject_pub_key,
+            "version": cert.version,
+        }
+    )
 
 
 def bounds_fault(cert: DelegationCert) -> str | None:
@@ -71,31 +101,40 @@ def bounds_fault(cert: DelegationCert) -> str | None:
     return None
 
 
-class ProofBundle(WireObject, frozen=True):
-    """An agent's proof: its chain of certificates, leaf first, and its signature over a challenge.
-
-    `challenge_at` is in unix seconds. What is not bound to a session has an empty `session_context`; what is no turn
-    of a stream has an empty `stream_id` and the `stream_seq` 0.
-    """
+class Presentation(WireObject, frozen=True):
+    """A proof without its certificates: the agent, and its signature over a challenge."""
 
     max_bytes: ClassVar[int] = MAX_PROOF_BUNDLE_BYTES
 
     agent_id: str
     agent_pub_key: HybridPublicKey
-    delegations: Annotated[tuple[DelegationCert, ...], Meta(min_length=1)]
     challenge: Bytes32
-    challenge_at: int
+    challenge_at: Integer
     challenge_sig: HybridSignature
     session_context: Bytes32 = b""
     stream_id: Bytes32 = b""
     stream_seq: Annotated[int, Meta(ge=1)] = 0
 
     def check(self, path: str, level: int) -> None:
-        """Each certificate, and that the members of a stream go together. Raises `WireError`."""
-        for index, cert in enumerate(self.delegations):
-            cert.check(f"{path}.delegations[{index}]", level + 2)
+        """The members of a stream go together. Raises `WireError`."""
         if bool(self.stream_id) != bool(self.stream_seq):
             raise WireError(path, "stream_id and stream_seq go together")
+
+
+class ProofBundle(Presentation, frozen=True, kw_only=True):
+    """An agent's proof: its chain of certificates, leaf first, and its signature over a challenge.
+
+    `challenge_at` is in unix seconds. What is not bound to a session has an empty `session_context`; what is no turn
+    of a stream has an empty `stream_id` and the `stream_seq` 0.
+    """
+
+    delegations: Annotated[tuple[DelegationCert, ...], Meta(min_length=1)]
+
+    def check(self, path: str, level: int) -> None:
+        """Each certificate, and the presentation. Raises `WireError`."""
+        for index, cert in enumerate(self.delegations):
+            cert.check(f"{path}.delegations[{index}]", level + 2)
+        super().check(path, level)
 
 
 class StreamContext(Struct, frozen=True):
@@ -103,11 +142,6 @@ class StreamContext(Struct, frozen=True):
 
     stream_id: bytes
     last_seen_seq: int = 0
-
-
-def decode_proof_bundle(data: bytes | str) -> ProofBundle:
-    """Reads a proof bundle's JSON text, at most 131,072 bytes. Raises `WireError`."""
-    return ProofBundle.decode(data)
 
 
 def encode_proof_bundle(bundle: ProofBundle) -> bytes:

@@ -16,7 +16,7 @@ from accredit.ratify.needs import clock
 from accredit.ratify.results import VerifyResult
 from accredit.ratify.structures import PROTOCOL_VERSION, ProofBundle
 from accredit.ratify.verify import verify_bundle
-from accredit.ratify.wire import WireObject
+from accredit.ratify.wire import Integer, WireObject
 
 
 class ReceiptParty(Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,9 +39,9 @@ class PartySignature(Struct, frozen=True, forbid_unknown_fields=True):
 class TransactionReceipt(WireObject, frozen=True):
     """The terms, the parties and their signatures; `created_at` is in unix seconds."""
 
-    version: int
+    version: Integer
     transaction_id: str
-    created_at: int
+    created_at: Integer
     terms_schema_uri: str
     terms_canonical_json: bytes
     parties: tuple[ReceiptParty, ...]

@@ -20,7 +20,6 @@ Not checked here: that the agent is the one who sent the bundle (that is what bi
 life lies within its parent's, loops. Without `roots` anyone can be the principal.
 """
 
-import hashlib
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 
 from msgspec import Struct
@@ -41,7 +40,6 @@ from accredit.ratify.hybrid import (
     ED25519_KEY_BYTES,
     ML_DSA_65_KEY_BYTES,
     HybridPublicKey,
-    derive_id,
     length_fault,
     signature_fault,
 )
@@ -58,8 +56,14 @@ from accredit.ratify.needs import (
 )
 from accredit.ratify.results import IdentityStatus, Refusal, VerifyResult, invalid, refused
 from accredit.ratify.scopes import DELEGATE, intersect, unknown_scope
-from accredit.ratify.signable import delegation_sign_bytes
-from accredit.ratify.structures import PROTOCOL_VERSION, DelegationCert, ProofBundle, StreamContext, bounds_fault
+from accredit.ratify.structures import (
+    PROTOCOL_VERSION,
+    DelegationCert,
+    ProofBundle,
+    StreamContext,
+    bounds_fault,
+    delegation_sign_bytes,
+)
 
 
 class Terms(Struct, frozen=True, kw_only=True):
@@ -136,7 +140,7 @@ def _steps(bundle: ProofBundle, terms: Terms) -> Steps:
     _check_agent(bundle)  # 8, 9
     yield from _check_chain(bundle.delegations, terms, judge_now=not terms.single_use)  # 10, 11
     check_freshness(bundle.challenge_at, terms.now)  # 12
-    check_challenge_signature(bundle, bundle.agent_pub_key)  # 13
+    check_challenge_signature(bundle, bundle.delegations[0].subject_pub_key)  # 13: the agent's, after 9
     if terms.single_use:
         yield from ask_store(ConsumeChallenge(bundle.challenge, terms.session_context))  # 14
         for index, cert in enumerate(bundle.delegations):
@@ -219,12 +223,13 @@ def _check_agent(bundle: ProofBundle) -> None:
 
 def _check_chain(chain: Sequence[DelegationCert], terms: Terms, *, judge_now: bool) -> Generator[Need, object, None]:
     for index, cert in enumerate(chain):
-        if derive_id(cert.issuer_pub_key) != cert.issuer_id:
+        if cert.issuer_pub_key.id != cert.issuer_id:
             raise invalid("id_derivation", f"cert {index} issuer_id does not match its key")
-        if derive_id(cert.subject_pub_key) != cert.subject_id:
+        if cert.subject_pub_key.id != cert.subject_id:
             raise invalid("id_derivation", f"cert {index} subject_id does not match its key")
     for index, cert in enumerate(chain):
         yield from _check_certificate(index, cert, chain, terms)
+        _check_signature(index, cert, terms.cert_cache)
         if judge_now:
             _check_constraints(index, cert, terms)
         if index + 1 < len(chain):
@@ -249,31 +254,17 @@ def _check_certificate(
     if terms.check_revocation and (yield from ask_revoked(index, cert.cert_id)):
         reason = "delegation certificate has been revoked"
         raise Refusal(IdentityStatus.REVOKED, reason, human_id=human_id, agent_id=agent_id)
-    _check_signature(index, cert, terms.cert_cache)
 
 
 def _check_signature(index: int, cert: DelegationCert, cache: CertificateCache | None) -> None:
-    signable = delegation_sign_bytes(cert)
-    if cache is None:
-        fault = signature_fault(signable, cert.signature, cert.issuer_pub_key)
-    else:
-        fault = _remembered_fault(signable, cert, cache)
+    fault = length_fault(cert.signature, cert.issuer_pub_key)
+    if fault is None and cache is not None and cert.digest in cache:
+        return
+    fault = fault or signature_fault(delegation_sign_bytes(cert), cert.signature, cert.issuer_pub_key)
     if fault:
         raise invalid("bad_signature", f"cert {index}: {fault}")
-
-
-def _remembered_fault(signable: bytes, cert: DelegationCert, cache: CertificateCache) -> str | None:
-    # Only where the lengths are right can no two certificates give the digest the same bytes.
-    fault = length_fault(cert.signature, cert.issuer_pub_key)
-    if fault:
-        return fault
-    digest = hashlib.sha256(signable + cert.signature.ed25519 + cert.signature.ml_dsa_65).digest()
-    if digest in cache:
-        return None
-    fault = signature_fault(signable, cert.signature, cert.issuer_pub_key)
-    if fault is None:
-        cache.add(digest)
-    return fault
+    if cache is not None:
+        cache.add(cert.digest)
 
 
 def _check_constraints(index: int, cert: DelegationCert, terms: Terms) -> None:

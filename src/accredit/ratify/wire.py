@@ -20,11 +20,12 @@ import msgspec
 from msgspec import Meta, Struct
 
 from accredit.errors import WireError
-from accredit.limits import MAX_STATEMENT_BYTES
+from accredit.limits import MAX_SAFE_INTEGER, MAX_STATEMENT_BYTES
 from accredit.ratify.canonical import canonical
 from accredit.ratify.constraints import Constraint, read_constraint
 from accredit.ratify.strict_json import parse, quoted
 
+Integer = Annotated[int, Meta(ge=-MAX_SAFE_INTEGER, le=MAX_SAFE_INTEGER)]
 Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]
 Name = Annotated[str, Meta(min_length=1)]
 
@@ -48,7 +49,7 @@ class WireObject(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
         data = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
         tree = parse(data, cls.max_bytes)
         found = _convert(tree, cls)
-        if not _base64_is_canonical(data):
+        if not base64_is_canonical(data):
             _compare(tree, json.loads(found.text()), cls.__name__)
         found.check(cls.__name__, 1)
         return found
@@ -97,15 +98,16 @@ def tree(value: object) -> object:
 
 def _convert(value: object, kind: type[AnyObject]) -> AnyObject:
     try:
-        return msgspec.convert(value, kind, dec_hook=_read_member)
+        return msgspec.convert(value, kind, dec_hook=read_member)
     except msgspec.ValidationError as error:
         reason, _, place = str(error).rpartition(" - at `")
         match = _PLACE.match(place) if reason else None
         raise WireError(kind.__name__ + (match[1] if match else ""), _public(reason or str(error))) from None
 
 
-def _read_member(_kind: type, value: object) -> Constraint:
-    return read_constraint(value)  # the only members that msgspec does not know are constraints
+def read_member(_kind: type, value: object) -> Constraint:
+    """The only members that `msgspec` does not know are constraints. Raises `ValueError`."""
+    return read_constraint(value)
 
 
 def _public(reason: str) -> str:
@@ -114,19 +116,20 @@ def _public(reason: str) -> str:
     return f"unknown field {quoted(unknown[1])}" if unknown else reason
 
 
-def _base64_is_canonical(data: bytes) -> bool:
+def base64_is_canonical(data: bytes) -> bool:
     """Whether no text in `data` ends like base64 with bits left over, which decoders ignore.
 
     Other texts may end so too: False only means that a closer look is needed.
     """
     if b"\\" in data:
         return False
-    at = data.find(b"=")
+    find = data.find
+    at = find(b"=")
     while at > 0:
         double = data[at + 1] == _PAD
         if data[at - 1] not in (_BEFORE_TWO_PADS if double else _BEFORE_ONE_PAD):
             return False
-        at = data.find(b"=", at + 1 + double)
+        at = find(b"=", at + 2)
     return True
 
 

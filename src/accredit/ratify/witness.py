@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from accredit.ratify.canonical import canonical
 from accredit.ratify.hybrid import UNSIGNED, HybridPublicKey, HybridSignature, HybridSigner, signature_fault
-from accredit.ratify.wire import Bytes32, WireObject
+from accredit.ratify.wire import Bytes32, Integer, WireObject
 
 FIRST_PREV_HASH = bytes(32)
 """What the first entry of a chain carries."""
@@ -17,7 +17,7 @@ class WitnessEntry(WireObject, frozen=True):
 
     prev_hash: Bytes32
     entry_data: bytes
-    timestamp: int
+    timestamp: Integer
     witness_id: str
     signature: HybridSignature
 
