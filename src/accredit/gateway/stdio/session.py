@@ -66,16 +66,17 @@ class Session(Conversation[SessionCall]):
         return stream
 
     def establish(self, answer: bytes) -> bool:
-        """Whether the answer to `initialize` makes this a session; its revision is known then."""
+        """Whether the answer to `initialize` makes this a session; its revision is known then. Raises `AnswerError`."""
         try:
             result = members(answer).get("result")
-            if result is None:
-                return False
-            if not is_object(result):
-                raise AnswerError("the result of initialize is not an object")
-            self.revision = as_string(members(result).get("protocolVersion"))
+            found = members(result) if is_object(result) and result is not None else {}
         except FrameError:
+            return False  # only observed
+        if result is None:
             return False
+        if not is_object(result):
+            raise AnswerError("the result of initialize is not an object")
+        self.revision = as_string(found.get("protocolVersion"))
         return True
 
     async def post(self, exchange: Exchange, message: Frame | Batch) -> None:

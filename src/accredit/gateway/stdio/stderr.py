@@ -14,10 +14,10 @@ _log = logging.getLogger("accredit.gateway.stdio")
 class StderrLog:
     """Bytes in, log lines out. Times are the event loop's, in seconds."""
 
-    __slots__ = ("_dropped", "_line", "_second", "_written", "pid")
+    __slots__ = ("_dropped", "_line", "_pid", "_second", "_written")
 
-    def __init__(self) -> None:
-        self.pid = 0
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
         self._line = bytearray()
         self._second = 0
         self._written = 0
@@ -52,9 +52,9 @@ class StderrLog:
             return
         self._written += 1
         line = "".join(char if char.isprintable() else "?" for char in text[:STDERR_LINE_CHARS])
-        log_event(_log, logging.INFO, "upstream_stderr", line=line, pid=self.pid)
+        log_event(_log, logging.INFO, "upstream_stderr", line=line, pid=self._pid)
 
     def _next_second(self, second: int) -> None:
         if self._dropped:
-            log_event(_log, logging.WARNING, "upstream_stderr_dropped", lines=self._dropped, pid=self.pid)
+            log_event(_log, logging.WARNING, "upstream_stderr_dropped", lines=self._dropped, pid=self._pid)
         self._second, self._written, self._dropped = second, 0, 0

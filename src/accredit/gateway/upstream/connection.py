@@ -12,6 +12,8 @@ from accredit.errors import AccreditError, AnswerError, UpstreamTimeout, Upstrea
 from accredit.gateway.upstream.parsing import Response, ResponseParser, cut_off
 from accredit.limits import HIGH_WATER_BYTES
 
+_PEEK = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
+
 
 class Owner(Protocol):
     """Who keeps connections."""
@@ -31,7 +33,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_closing", "_error", "_loop", "_owner", "_parser", "_paused", "_response", "_sock", "_timer",
-        "_transport", "_waiter",
+        "_transport", "_unsent", "_waiter",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, owner: Owner) -> None:
@@ -43,6 +45,7 @@ class Connection(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._error: AccreditError | None = None
+        self._unsent: tuple[bytes, ...] = ()
         self._paused = False
         self._closing = False
 
@@ -63,7 +66,7 @@ class Connection(asyncio.Protocol):
         if self._closing:
             return False
         try:
-            self._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            self._sock.recv(1, _PEEK)
         except BlockingIOError:
             return True
         except OSError:
@@ -76,11 +79,15 @@ class Connection(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
         self._response = response = self._parser.expect(bodiless=bodiless)
-        if body:
-            self._transport.writelines((head, body))
-        else:
-            self._transport.write(head)
+        # At the end of this step: the requests of several calls leave together, and wake the upstream up once.
+        self._unsent = (head, body) if body else (head,)
+        self._loop.call_soon(self._write)
         return response
+
+    def _write(self) -> None:
+        parts, self._unsent = self._unsent, ()
+        if not self._closing:
+            self._transport.writelines(parts)
 
     async def more(self, deadline: float | None) -> None:
         """Returns when something new came, or nothing more will: the next call raises why.
@@ -113,9 +120,9 @@ class Connection(asyncio.Protocol):
         self._owner.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of an answer; while none is awaited, the upstream is out of step and can't serve again."""
+        """Bytes of an answer; while nothing was asked, the upstream is out of step and can't serve again."""
         response = self._response
-        if response is None:
+        if response is None or self._unsent:
             self.abort()
             return
         try:
@@ -141,7 +148,10 @@ class Connection(asyncio.Protocol):
         self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone. Without an end before (TLS has its own), what came may have been truncated."""
+        """The connection is gone. Without `eof_received` before, what came is cut off.
+
+        So it is with TLS when TCP ends first, which anybody on the way can do (uvloop tells; asyncio does not).
+        """
         if self._response is not None:
             self._fail(cut_off(self._response))
         self.abort()

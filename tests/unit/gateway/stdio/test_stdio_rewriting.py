@@ -49,7 +49,9 @@ def test_the_end_of_a_subscription_names_the_clients_id() -> None:
 
 
 def test_a_notification_of_a_subscription_names_the_clients_id() -> None:
-    told = notification('{"jsonrpc":"2.0","method":"n","params":{"_meta":{"%s":9,"o":0.10}}}' % META_SUBSCRIPTION)
+    told = notification(
+        '{"jsonrpc":"2.0","method":"n","params":{"_meta":{"SUB":9,"o":0.10}}}'.replace("SUB", META_SUBSCRIPTION)
+    )
     assert bytes(rewriting.subscription_of(told) or b"") == b"9"
     assert rewriting.subscribed(told, "s") == (
         b'{"jsonrpc":"2.0","method":"n","params":{"_meta":{"%s":"s","o":0.10}}}' % META_SUBSCRIPTION.encode()
