@@ -187,6 +187,10 @@ BACKOFF_MAX_SECONDS = 30.0
 
 # --- the endpoint's HTTP server ---------------------------------------------------------------------
 
+MAX_DESCRIPTORS = 8_192
+"""Open files of a process: a client's connection and one to the upstream for each call under way, twice over. Many
+systems begin with 1,024."""
+
 LISTEN_BACKLOG = 2_048
 """Connections that the kernel holds until they are accepted; it lowers this to its own bound (4096 on Linux)."""
 

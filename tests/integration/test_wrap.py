@@ -220,11 +220,9 @@ def test_batches_pass_where_the_revision_has_them(tmp_path: Path) -> None:
         wrap.write(compact([calls[0], {"jsonrpc": "2.0", "id": 9, "result": {}}]))
         assert wrap.message()["error"]["code"] == -32600
         answers = [{"jsonrpc": "2.0", "id": id, "result": {}} for id in (3, 4)]
-        told = [{"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": {"name": "mute"}}]
-        told.append(
-            {**told[0], "id": 3, "params": {"name": "tell", "arguments": {"message": answers, "answer": False}}}
-        )
-        wrap.write(compact(told))
+        tell = {"name": "tell", "arguments": {"message": answers, "answer": False}}
+        called = {4: {"name": "mute"}, 3: tell}
+        wrap.write(compact([{**calls[0], "id": id, "method": "tools/call", "params": called[id]} for id in called]))
         assert wrap.message() == answers
 
 
@@ -246,7 +244,7 @@ def test_when_the_host_closes_its_side_what_is_open_is_finished_first(tmp_path: 
     lines = [compact({"jsonrpc": "2.0", "id": id, "method": "ping"}) for id in range(100)]
     done = subprocess.run(
         [*COMMAND, "wrap", "--", *raw_command()],
-        input=b"\n".join(lines) + b"\n", capture_output=True, check=True, cwd=tmp_path, env=environment(), timeout=20,
+        input=b"\n".join(lines), capture_output=True, check=True, cwd=tmp_path, env=environment(), timeout=20,
     )  # fmt: skip
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == list(range(100))
 

@@ -105,11 +105,12 @@ class Ledger(Generic[C]):
 
     def open(self, call: C) -> None:
         """Adds a call. Raises `RequestError` when its id is in use, or too many are open."""
-        if call.id in self.calls or call.id in self._given_up:
+        if call.id in self.calls:
             detail = "Invalid Request: a request with this id is still open"
             raise RequestError(INVALID_REQUEST, detail, id=call.request.id)
         if len(self.calls) >= MAX_OPEN_REQUESTS:
             raise RequestError(UPSTREAM_ERROR, "Too many open requests", id=call.request.id, status=503)
+        self._given_up.pop(call.id, None)
         self.calls[call.id] = call
         self._expected.open[call.id] = call.request
         if call.token is not None:

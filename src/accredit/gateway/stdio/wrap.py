@@ -116,14 +116,15 @@ class Wrap:
 
     async def _from_host(self) -> None:
         splitter = LineSplitter(self._settings.max_request_bytes)
-        while chunk := await self._host.read():
-            for line in splitter.feed(chunk):
+        while not self._closing:
+            chunk = await self._host.read()
+            self._closing = not chunk
+            for line in splitter.feed(chunk or b"\n"):  # a last line may have no end
                 try:
                     await self._forward(line)
                 except RequestError as error:
                     self._tally.refused(error)
                     self._host.send(encode_line(refusal(error).frame()))
-        self._closing = True
         self._child.close_input()
 
     async def _forward(self, line: bytes | FrameError) -> None:

@@ -289,13 +289,21 @@ def test_too_many_open_calls_are_refused() -> None:
 def test_the_late_answer_to_a_call_that_was_given_up_is_dropped_in_silence() -> None:
     def check(world: World) -> None:
         world.ledger.give_up(world.calls[0])
-        with pytest.raises(RequestError):
-            world.ledger.open(call(1))  # or the late answer would be taken for its own
         assert world.judge(SOUND) is None
         assert not world.tally.counts
-        world.ledger.open(call(1))
+        assert world.judge(SOUND) is None
+        assert world.tally.counts == {"answer_refused": 1}
 
     with_world(check, 1, 2)
+
+
+def test_the_id_of_a_call_that_was_given_up_may_be_used_again__its_answer_may_never_come() -> None:
+    def check(world: World) -> None:
+        world.ledger.give_up(world.calls[0])
+        world.ledger.open(call(1))
+        assert isinstance(world.judge(SOUND), Answered)
+
+    with_world(check, 1)
 
 
 def test_what_was_given_up_is_forgotten_in_the_end__memory_is_bounded() -> None:
@@ -304,8 +312,10 @@ def test_what_was_given_up_is_forgotten_in_the_end__memory_is_bounded() -> None:
             asked = call(number)
             world.ledger.open(asked)
             world.ledger.give_up(asked)
-        world.ledger.open(call(0))
         world.ledger.give_up(call("never opened"))
+        for number, counted in ((0, 1), (1, 1)):  # the first is forgotten, the second is not
+            world.judge(json.dumps({"jsonrpc": "2.0", "id": number, "result": {}}))
+            assert world.tally.counts["answer_refused"] == counted
 
     with_world(check)
 
