@@ -149,6 +149,9 @@ STDERR_LINE_CHARS = 1_000
 STDERR_LINES_PER_SECOND = 50
 """Lines of one child's stderr that reach the log in a second; of the rest only the number does."""
 
+REFUSED_LINES_PER_SECOND = 10
+"""Lines of a child's stdout that are nobody's and reach the log as refused in a second; all are counted."""
+
 MAX_SESSIONS = 128
 """Legacy sessions at once: each is a child process, of 20 to 100 MiB."""
 

@@ -159,3 +159,36 @@ def test_a_child_whose_reaper_is_killed_ends_at_once(tmp_path: Path, pids: Path)
         gateway.stop(signal.SIGKILL)
         gateway.wait()
         wait_until(lambda: all_gone(pids))
+
+
+FIRST_PROCESS = """
+import asyncio, ctypes, json, os, sys
+from pathlib import Path
+from accredit.gateway.settings import StdioUpstream
+from accredit.gateway.stdio.child import Child
+from accredit.gateway.stdio.guard import OrphanGuard
+
+PR_SET_CHILD_SUBREAPER = 36
+assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1) == 0
+
+async def main():
+    guard = OrphanGuard()
+    child = await Child.start(StdioUpstream(tuple(sys.argv[1:])), guard, 1000)
+    arguments = {"count": 1, "leave": True}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "forks", "arguments": arguments}}
+    await child.send(json.dumps(call).encode(), 5)
+    print((await child.lines())[0].decode(), flush=True)
+    await child.aclose()
+    await guard.aclose()
+    print(Path("/proc/self/task", str(os.getpid()), "children").read_text())
+
+asyncio.run(main())
+"""
+
+
+def test_a_gateway_that_is_a_containers_first_process_buries_the_grandchildren(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", FIRST_PROCESS, *raw_command()]
+    done = subprocess.run(command, capture_output=True, check=True, env=environment(), cwd=tmp_path, timeout=30)
+    answer, children = done.stdout.decode().splitlines()
+    assert '"id": 1' in answer
+    assert not children.split()  # not even a zombie

@@ -20,7 +20,8 @@ LEGACY, MODERN = "legacy", "2026-07-28"
 def through_gateway(mode: str, case: Callable[[Client], Awaitable[None]], **callbacks: Any) -> None:
     async def main() -> None:
         async with Bridge(command=EVERYTHING) as bridge:
-            async with Client(bridge.gateway.url, mode=mode, read_timeout_seconds=20, **callbacks) as client:
+            made = Client(bridge.gateway.url, mode=mode, read_timeout_seconds=20, **callbacks)
+            async with made as client:
                 await case(client)
 
     run(main())

@@ -52,14 +52,16 @@ class Child:
         try:
             command = (*_SHELL, program, *upstream.command[1:])
             process = Process(command, child_environment(upstream), upstream.cwd)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             raise UpstreamUnavailable("the upstream's command can't be started") from error
         child = cls(process, guard, max_line_bytes)
         try:
             guard.add(child.pid)
             await process.connect()
-        except BaseException:
+        except BaseException as error:
             child._end_soon()
+            if isinstance(error, OSError):
+                raise UpstreamUnavailable("the upstream's pipes can't be used") from error
             raise
         process.input.write(b"\n")
         return child

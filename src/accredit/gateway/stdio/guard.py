@@ -57,7 +57,7 @@ class OrphanGuard:
 
     def _lost(self) -> None:
         self._helper = None
-        log_event(_log, logging.ERROR, "the reaper died, the children are ended", groups=len(self._groups))
+        log_event(_log, logging.ERROR, "reaper_died", groups=len(self._groups))
         for group in self._groups:
             reaper.sent(group, signal.SIGKILL)
 

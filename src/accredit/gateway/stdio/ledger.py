@@ -10,6 +10,7 @@ A line is judged by `Expected.event`. What is not valid is never forwarded, unle
 4. anything else is dropped and counted (a server that prints to its stdout is common, and harms nobody so).
 """
 
+import asyncio
 import codecs
 import json
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from msgspec import Raw
 from accredit.errors import AnswerError, FrameError, MessageId, RequestError
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.stdio.deadline import Deadline
+from accredit.gateway.stdio.pace import Pace
 from accredit.gateway.tally import Tally
 from accredit.jsonrpc.encode import INVALID_REQUEST, UPSTREAM_ERROR, to_json
 from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success, message_id
@@ -28,7 +30,7 @@ from accredit.jsonrpc.methods import META_PROGRESS, Era
 from accredit.jsonrpc.objects import members, split_batch
 from accredit.jsonrpc.requests import meta_of
 from accredit.jsonrpc.responses import Expected
-from accredit.limits import MAX_ENVELOPE_BYTES, MAX_OPEN_REQUESTS
+from accredit.limits import MAX_ENVELOPE_BYTES, MAX_OPEN_REQUESTS, REFUSED_LINES_PER_SECOND
 
 _lenient = json.JSONDecoder()
 
@@ -90,6 +92,7 @@ class Ledger(Generic[C]):
         self._tally = tally
         self._late = late
         self._expected = Expected(era)
+        self._pace = Pace(REFUSED_LINES_PER_SECOND)
         self._tokens: dict[MessageId, C] = {}
         self._asked: set[MessageId] = set()
         self._given_up: dict[MessageId, None] = {}
@@ -202,11 +205,12 @@ class Ledger(Generic[C]):
         calls = [self.calls[id] for id in ids if id in self.calls] if ids else self._only_call(line, error)
         for call in calls:
             self.close(call)
+        observed = isinstance(line, bytes) and not self._settings.enforce and not error.bound
         method = calls[0].request.method if calls else None
-        if isinstance(line, bytes) and not self._settings.enforce and not error.bound:
-            self._tally.refused(error, method=method, observed=True)
+        logged = bool(calls) or self._pace.admits(asyncio.get_running_loop().time())
+        self._tally.refused(error, method=method, observed=observed, logged=logged)
+        if isinstance(line, bytes) and observed:
             return Answered(calls, line) if calls else Stray(line)
-        self._tally.refused(error, method=method)
         return Failed(calls, error) if calls else None
 
     def _only_call(self, line: bytes | FrameError, error: AnswerError) -> list[C]:

@@ -164,7 +164,7 @@ class Errors(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody writes any more."""
-        self._log.close()
+        self._log.close(self._loop.time())
 
 
 class Process:
@@ -174,7 +174,7 @@ class Process:
     """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], folder: str | None) -> None:
-        """Starts it. Raises `OSError`, or `ValueError` for a NUL in an argument or a variable."""
+        """Starts it. Raises `OSError`; `ValueError` for a NUL in an argument; `RuntimeError` when no thread starts."""
         self._popen = subprocess.Popen(  # noqa: S603 - the operator's command
             command,
             stdin=subprocess.PIPE,

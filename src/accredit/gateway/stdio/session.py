@@ -59,7 +59,7 @@ class Session(Conversation[SessionCall]):
     async def initialize(self, request: Request) -> Stream:
         """Forwards the first request, and gives the stream with its answer. Raises `AccreditError`."""
         stream = Stream(due=1)
-        self._ledger.open(SessionCall(request, stream))
+        self._begin(SessionCall(request, stream))
         await self._child.send(request.text, self._patience)
         while not stream.ended:
             await stream.changed(self._patience)
@@ -130,7 +130,7 @@ class Session(Conversation[SessionCall]):
             if call.request.method == "initialize":
                 detail = "Invalid Request: this session is initialized already"
                 raise RequestError(INVALID_REQUEST, detail, id=call.id)
-            self._ledger.open(call)
+            self._begin(call)
 
     async def _forward(self, frame: Frame) -> None:
         if isinstance(frame, Notification):

@@ -87,7 +87,7 @@ class SharedChild(Conversation[SharedCall]):
     async def post(self, exchange: Exchange, request: Request) -> None:
         """Forwards a request and answers the client. Raises `AccreditError`."""
         call = SharedCall(request, next(self._numbers))
-        self._ledger.open(call)
+        self._begin(call)
         try:
             async with WhileConnected(exchange):
                 await self._send_call(call)
@@ -99,7 +99,7 @@ class SharedChild(Conversation[SharedCall]):
         """Sends a request of the gateway's own; gives the response's text, or None where there is none."""
         call = SharedCall(request, next(self._numbers))
         try:
-            self._ledger.open(call)
+            self._begin(call)
             await self._send_call(call)
             while not call.stream.ended:
                 await call.stream.changed(self._patience)
@@ -139,8 +139,9 @@ class SharedChild(Conversation[SharedCall]):
         try:
             restored = rewriting.answered(text, call.request.id, subscription=call.listens)
         except FrameError as error:
-            # Only observed, but it can't be brought under the client's id.
-            call.stream.fail(call.request.id, AnswerError(error.detail))
+            problem = AnswerError(error.detail)  # only observed, but it can't be brought under the client's id
+            self._tally.refused(problem, method=call.request.method)
+            call.stream.fail(call.request.id, problem)
             return
         self.proved = self.proved or frame is not None
         if call.request.method == "tools/list" and isinstance(frame, Success):
@@ -192,10 +193,10 @@ class SharedChild(Conversation[SharedCall]):
         if call.stream.unsent <= SHARED_UNSENT_BYTES:
             call.stream.tell(text)
             return
-        log_event(_log, logging.WARNING, "client cut off: it does not read", method=call.request.method)
+        log_event(_log, logging.WARNING, "client_cut_off", method=call.request.method)
         self._cancel(call, "the client does not read")
         call.stream.release()
 
     def _drop(self, notification: Notification) -> None:
         self._tally.counts["notifications_dropped"] += 1
-        log_event(_log, logging.DEBUG, "notification dropped: it belongs to no open request")
+        log_event(_log, logging.DEBUG, "notification_dropped")

@@ -206,7 +206,8 @@ class Wrap:
 
     def _learn(self, call: Call, frame: Frame | None) -> None:
         if call.request.method == "initialize" and isinstance(frame, Success) and is_object(frame.result):
-            self._revision = as_string(members(frame.result).get("protocolVersion"))
+            with contextlib.suppress(FrameError):
+                self._revision = as_string(members(frame.result).get("protocolVersion"))
 
     def _late(self, call: Call) -> None:
         self._child.send_now(cancellation(call.id, "timed out"))

@@ -29,7 +29,7 @@ from accredit.gateway.tally import Tally
 from accredit.jsonrpc.frames import Request, decode_frame
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
-from accredit.limits import MAX_ENVELOPE_BYTES, MAX_OPEN_REQUESTS
+from accredit.limits import MAX_ENVELOPE_BYTES, MAX_OPEN_REQUESTS, REFUSED_LINES_PER_SECOND
 
 UPSTREAM = StdioUpstream(("server",))
 
@@ -130,6 +130,17 @@ def test_a_line_that_is_nobodys_is_dropped_and_counted(line: str) -> None:
         assert world.tally.counts == {"answer_refused": 1}
 
     with_world(check, 1, 5)
+
+
+def test_a_server_that_prints_a_lot_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    def check(world: World) -> None:
+        for _ in range(1_000):
+            assert world.judge("chatter") is None
+        assert world.tally.counts == {"answer_refused": 1_000}
+        assert len(caplog.records) <= 2 * REFUSED_LINES_PER_SECOND  # the second may have changed meanwhile
+
+    caplog.set_level(logging.WARNING, "accredit.gateway")
+    with_world(check, 1)
 
 
 def test_a_second_answer_is_nobodys() -> None:

@@ -25,7 +25,7 @@ def test_each_line_is_one_event(logged: pytest.LogCaptureFixture) -> None:
     log = StderrLog(7)
     for part in (b"one\ntw", b"o\n\n", b"three"):
         log.feed(part, 1.0)
-    log.close()
+    log.close(9.0)
     assert fields(logged) == [{"line": text, "pid": 7} for text in ("one", "two", "three")]
 
 
@@ -46,8 +46,11 @@ def test_a_flood_is_counted_and_dropped(logged: pytest.LogCaptureFixture) -> Non
     log = StderrLog(7)
     log.feed(b"spam\n" * 1_000, 1.0)
     log.feed(b"next\n", 2.0)
-    log.close()
+    log.feed(b"spam\n" * 100, 2.0)
+    log.close(2.0)
     found = fields(logged)
-    assert len(found) == STDERR_LINES_PER_SECOND + 2
-    assert found[STDERR_LINES_PER_SECOND]["lines"] == 1_000 - STDERR_LINES_PER_SECOND
-    assert found[-1]["line"] == "next"
+    assert len(found) == 2 * STDERR_LINES_PER_SECOND + 2
+    dropped, following = found[STDERR_LINES_PER_SECOND : STDERR_LINES_PER_SECOND + 2]
+    assert dropped["lines"] == 1_000 - STDERR_LINES_PER_SECOND
+    assert following["line"] == "next"
+    assert found[-1]["lines"] == 101 - STDERR_LINES_PER_SECOND
