@@ -48,7 +48,7 @@ class HttpRelay:
         self._tally = tally
         self.client = UpstreamClient(upstream.url, headers=upstream.headers, timeout=settings.upstream_timeout_seconds)
         self._sessions = Sessions()
-        self._schemas = ParamSchemas(eager=False)
+        self._schemas = ParamSchemas()
         self.standing = Standing()
         self._chores: set[asyncio.Task[None]] = set()
 

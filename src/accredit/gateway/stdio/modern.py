@@ -31,7 +31,7 @@ class SharedUpstream:
         self._starting = asyncio.Lock()
         self._deaths = 0
         self._not_before = 0.0
-        self._schemas = ParamSchemas(eager=False)
+        self._schemas = ParamSchemas()
 
     async def post(self, exchange: Exchange, request: Request) -> None:
         """Forwards a request and answers the client. Raises `AccreditError`."""
