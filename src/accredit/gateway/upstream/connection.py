@@ -32,8 +32,8 @@ class Connection(asyncio.Protocol):
     """The protocol of one connection; `sock` is its raw socket, which the transport owns."""
 
     __slots__ = (
-        "_closing", "_error", "_loop", "_owner", "_parser", "_paused", "_response", "_sock", "_timer",
-        "_transport", "_unsent", "_waiter",
+        "_armed", "_closing", "_deadline", "_error", "_loop", "_owner", "_parser", "_paused", "_response",
+        "_rest_until", "_sock", "_timer", "_transport", "_unsent", "_waiter",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, owner: Owner) -> None:
@@ -43,7 +43,10 @@ class Connection(asyncio.Protocol):
         self._parser = ResponseParser()
         self._response: Response | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._deadline: float | None = None
+        self._rest_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._armed = 0.0
         self._error: AccreditError | None = None
         self._unsent: tuple[bytes, ...] = ()
         self._paused = False
@@ -56,7 +59,8 @@ class Connection(asyncio.Protocol):
 
     def rest(self, seconds: float) -> None:
         """Waits for the next exchange, and closes when none came within `seconds`."""
-        self._timer = self._loop.call_later(seconds, self.abort)
+        self._rest_until = self._loop.time() + seconds
+        self._arm(self._rest_until)
 
     def usable(self) -> bool:
         """Whether a resting connection can serve: nothing, not even an end, has come that nobody asked for.
@@ -75,9 +79,6 @@ class Connection(asyncio.Protocol):
 
     def start(self, head: bytes, body: bytes, *, bodiless: bool) -> Response:
         """Sends a request. From here on it may have reached the upstream."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         self._response = response = self._parser.expect(bodiless=bodiless)
         # At the end of this step: the requests of several calls leave together, and wake the upstream up once.
         self._unsent = (head, body) if body else (head,)
@@ -101,14 +102,14 @@ class Connection(asyncio.Protocol):
             self._paused = False
             self._transport.resume_reading()
         waiter = self._waiter = self._loop.create_future()
-        timer = self._loop.call_at(deadline, self._late, waiter) if deadline is not None else None
+        self._deadline = deadline
+        if deadline is not None:
+            self._arm(deadline)
         try:
             await waiter
         finally:
             if self._waiter is waiter:  # else the connection serves another exchange already
                 self._waiter = None
-            if timer is not None:
-                timer.cancel()
 
     def abort(self) -> None:
         """Closes at once. `Owner.lost` follows."""
@@ -176,9 +177,33 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
         self._wake()
 
-    @staticmethod
-    def _late(waiter: asyncio.Future[None]) -> None:
-        if not waiter.done():
+    def _arm(self, when: float) -> None:
+        """Sees to it that `_tick` runs at `when`, or before.
+
+        One timer serves a connection for many exchanges: to move it for each of them would cost more than all else
+        that the client does in time.
+        """
+        if self._timer is None or when < self._armed:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_at(when, self._tick)
+            self._armed = when
+
+    def _tick(self) -> None:
+        self._timer = None
+        waiter = self._waiter
+        if waiter is not None and waiter.done():
+            waiter = None
+        if waiter is None and self._response is not None:
+            return  # nobody waits at the moment; whoever does next arms anew
+        due = self._rest_until if waiter is None else self._deadline
+        if due is None:
+            return
+        if due > self._loop.time():
+            self._arm(due)
+        elif waiter is None:
+            self.abort()
+        else:
             waiter.set_exception(UpstreamTimeout("the upstream did not answer in time"))
 
     def _wake(self) -> None:
