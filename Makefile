@@ -13,7 +13,7 @@ demo: $(RUN_READY)
 	$(BIN)/accredit demo $(ARGS)
 
 test: $(READY)
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(BIN)/pytest -n 2 $(PYTEST_ARGS)
 
 check: $(READY)
 	$(BIN)/ruff check .

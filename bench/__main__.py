@@ -28,6 +28,8 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     plan = chosen(QUICK if options.quick else FULL, options.only)
     calls = QUICK_GROWTH_CALLS if options.quick else FULL_GROWTH_CALLS
+    if not plan.series and options.only not in MEMORY:
+        parser.error(f"no series has {options.only!r} in its name")
     try:
         with tempfile.TemporaryDirectory(prefix="accredit-bench-") as folder:
             found = list(series(plan, Path(folder)))

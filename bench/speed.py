@@ -13,7 +13,7 @@ from bench.load import Load, check, run
 from bench.payloads import CALLS
 from bench.procfs import cpu_seconds
 
-DIRECT, NGINX, GATEWAY, PLAIN = "direct", "nginx", "gateway", "gateway, unparsed"
+DIRECT, NGINX, GATEWAY, PLAIN = "direct", "nginx", "gateway", "unparsed"
 
 
 @dataclass(frozen=True, slots=True)

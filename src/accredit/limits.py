@@ -37,6 +37,10 @@ MAX_SCHEMA_BYTES = 262_144
 MAX_PARAM_HEADERS = 64
 """Headers that one tool may declare. Servers stop at about 100 header fields of a request."""
 
+MAX_EVENT_LINES = 100_000
+"""Lines of one server-sent event. Servers write one to four; indented JSON of a megabyte makes some 40,000. Each costs
+half a microsecond, so that lines of a byte would cost more than any other input."""
+
 # --- logs -------------------------------------------------------------------------------------------
 
 MAX_LOG_TEXT = 8_192
@@ -55,9 +59,13 @@ timeout (30 s and up are common) keep it open."""
 REQUEST_BODY_SECONDS = 60.0
 """For the rest of a request's body after its first piece. 4 MiB in a minute is 0.5 Mbit/s."""
 
-CLIENT_STALL_SECONDS = 60.0
-"""For a client to read 256 KiB of its answer, or an event; past it, its connection is closed. What waits for it is in
-memory, and holds a connection to the upstream."""
+CLIENT_STALL_SECONDS = 30.0
+"""For a client to read 256 KiB of its answer, or an event; past it, it counts as gone. What waits for it is in memory,
+and holds a connection to the upstream, or its session's child."""
+
+ONE_WRITE_BYTES = 65_536
+"""Bytes of an answer that are held to leave in one write with its head; more leave at once, so that the transport's
+own bound on what waits holds."""
 
 MAX_REMEMBERED_SESSIONS = 10_000
 """Legacy sessions of an HTTP upstream whose revision a worker remembers (about 200 bytes each). A forgotten one
@@ -66,6 +74,10 @@ only loses the right to send batches without `MCP-Protocol-Version`."""
 AFTERMATH_SECONDS = 0.25
 """After the response of an event stream, the time in which the upstream may end its body properly. Its connection
 is reused then, and closed otherwise; the client has had its answer either way."""
+
+EVENTS_PIECE_BYTES = 32_768
+"""Bytes of an event stream that are judged in one go, before other calls have their turn. The smallest events (three
+bytes each) take some 30 ms for as many."""
 
 MAX_SSE_SESSIONS = 1_000
 """Open HTTP+SSE sessions (revision 2024-11-05). Each holds a connection on both sides, and its open requests."""
@@ -113,8 +125,8 @@ DECODED_PIECE_BYTES = 65_536
 """Bytes of decoded content that are in memory at once beside what their reader keeps."""
 
 MAX_GZIP_MEMBERS = 100_000
-"""Members of one gzip stream, each some 3 µs of setting up for as little as 20 bytes. Writers that split their
-output (bgzip) make one per 64 KiB."""
+"""Members of one gzip stream, each about a microsecond of setting up for as little as 20 bytes. Writers that split
+their output (bgzip) make one per 64 KiB."""
 
 # --- stdio upstreams --------------------------------------------------------------------------------
 
@@ -137,6 +149,9 @@ STDERR_LINE_CHARS = 1_000
 STDERR_LINES_PER_SECOND = 50
 """Lines of one child's stderr that reach the log in a second; of the rest only the number does."""
 
+REFUSED_LINES_PER_SECOND = 10
+"""Lines of a child's stdout that are nobody's and reach the log as refused in a second; all are counted."""
+
 MAX_SESSIONS = 128
 """Legacy sessions at once: each is a child process, of 20 to 100 MiB."""
 
@@ -145,8 +160,8 @@ SESSION_IDLE_SECONDS = 1_800.0
 are common; one that comes back later gets a 404 and initializes anew (2025-11-25, basic/transports)."""
 
 MAX_OPEN_REQUESTS = 1_000
-"""Requests that one child owes an answer at once, and as many that it is owed one by a client: what each of them
-holds in memory is small, but not bounded by anything else."""
+"""Requests that one child, or the upstream of one HTTP+SSE session, owes an answer at once, and as many that a child
+is owed one by a client: what each of them holds in memory is small, but not bounded by anything else."""
 
 REPLAY_EVENTS = 256
 """Events of one stream that are kept for a client that lost its connection and resumes."""
@@ -167,9 +182,6 @@ SHARED_UNSENT_BYTES = 1_048_576
 """Bytes that may wait for one client of the shared child when more comes for it; past it the client is cut off,
 since the others must not wait for it."""
 
-CLIENT_STALL_SECONDS = 30.0
-"""A client that reads nothing of its stream for so long counts as gone: its session's child waits for it."""
-
 BACKOFF_FIRST_SECONDS = 0.5
 """Before the second restart in a row of a shared child that never answered (the first is immediate); it doubles."""
 
@@ -177,6 +189,10 @@ BACKOFF_MAX_SECONDS = 30.0
 """The longest such wait."""
 
 # --- the endpoint's HTTP server ---------------------------------------------------------------------
+
+MAX_DESCRIPTORS = 8_192
+"""Open files of a process: a client's connection and one to the upstream for each call under way, twice over. Many
+systems begin with 1,024."""
 
 LISTEN_BACKLOG = 2_048
 """Connections that the kernel holds until they are accepted; it lowers this to its own bound (4096 on Linux)."""

@@ -29,9 +29,16 @@ EXPLAINED: tuple[Explained, ...] = (
         "stdio",
         "2025-11-25",
         "server-sse-polling",
-        frozenset({"server-sse-disconnect-resume"}),
-        "a stdio server has no means to ask for its answer's stream to be closed and resumed: the answer "
-        "comes on the first stream",
+        frozenset({"server-sse-disconnect-resume", "server-sse-priming-event", "server-sse-retry-field"}),
+        "a stdio server has no means to ask for its answer's stream to be closed and resumed, and an answer that comes "
+        "before anything else is JSON",
+    ),
+    Explained(
+        "stdio",
+        "2025-11-25",
+        "server-sse-multiple-streams",
+        frozenset({"server-sse-streams-functional"}),
+        "the suite counts this check for event streams only; an answer that comes before anything else is JSON",
     ),
 )
 

@@ -3,11 +3,11 @@
 import json
 
 import pytest
-
-from accredit.jsonrpc.methods import Era
 from tests.world.calls import STREAM_HEAD, Posted, chunk, error, event, http, log_message, post, response, stream
 from tests.world.hostile import LEAKS, World, check_refused, error_event, refused, sends, sends_and_hangs
 from tests.world.running import run
+
+from accredit.jsonrpc.methods import Era
 
 REVISION = ("MCP-Protocol-Version", "2025-03-26")
 
@@ -60,7 +60,10 @@ BAD = {
     "a_bad_member": (array(response(1), b"{}"), '"jsonrpc" is not "2.0"'),
     "a_member_that_is_a_number": (array(response(1), b"2"), "not a JSON object"),
     "a_batch_in_a_batch": (array(response(1), array(response("two"))), "not a JSON object"),
-    "two_ids_in_a_member": (array(response(1), response("two").replace(b'"id":', b'"id":1,"id":')), "a duplicate member: id"),
+    "two_ids_in_a_member": (
+        array(response(1), response("two").replace(b'"id":', b'"id":1,"id":')),
+        "a duplicate member: id",
+    ),
     "cut_off": (array(response(1), response("two"))[:-1], "not valid JSON"),
     "garbage_after_it": (array(response(1), response("two")) + b"]", "not valid JSON"),
     "too_deep": (array(b"[" * 100_000), "nested more than 128 deep"),

@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-
-from accredit.jsonrpc.methods import Era
 from tests.world.calls import ERAS, Posted, error, event, http, log_message, post, response, stream
 from tests.world.hostile import LEAKS, World, check_refused, error_event, refused, sends, sends_and_hangs
 from tests.world.hostile_frames import ANY_ERA, CALLS, MODERN_RESULTS, STREAMED_CALLS, Row, ask_for, input_required
 from tests.world.running import run
+
+from accredit.jsonrpc.methods import Era
 
 FORMS_ONLY: dict[str, Any] = {"elicitation": {}}
 
@@ -58,9 +58,7 @@ def test_a_bad_event_ends_the_stream_with_an_error_for_the_request(era: Era, bod
 
 
 @rows(MODERN_RESULTS)
-def test_an_event_with_a_result_that_the_modern_era_does_not_allow_ends_the_stream(
-    body: bytes, detail: str
-) -> None:
+def test_an_event_with_a_result_that_the_modern_era_does_not_allow_ends_the_stream(body: bytes, detail: str) -> None:
     run(ends_the_stream(Era.MODERN, body, detail))
 
 
@@ -114,7 +112,9 @@ def test_a_sound_modern_body_passes_byte_for_byte(body: bytes) -> None:
     run(passes(Era.MODERN, body))
 
 
-@pytest.mark.parametrize("body", [*SOUND, b'{"jsonrpc":"2.0","id":7,"result":null}', b'{"jsonrpc":"2.0","id":7,"result":[]}'])
+@pytest.mark.parametrize(
+    "body", [*SOUND, b'{"jsonrpc":"2.0","id":7,"result":null}', b'{"jsonrpc":"2.0","id":7,"result":[]}']
+)
 def test_a_sound_legacy_body_passes_byte_for_byte(body: bytes) -> None:
     run(passes(Era.LEGACY, body))
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 
 import brotli
 import pytest
-
-from accredit.jsonrpc.methods import Era
 from tests.world.calls import ERAS, LAST_CHUNK, STREAM_HEAD, chunk, error, event, http, log_message, post, response
 from tests.world.hostile import (
     LEAKS,
@@ -23,6 +21,8 @@ from tests.world.hostile import (
 from tests.world.memory import MemoryWatch
 from tests.world.raw_server import Connection, RawRequest
 from tests.world.running import run
+
+from accredit.jsonrpc.methods import Era
 
 MIB = 1 << 20
 PIECE = b"a" * MIB
@@ -97,7 +97,9 @@ def test_a_body_over_the_bound_is_refused_whatever_its_status(era: Era, declared
     sent = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
     if not declared:
         sent = head + b"Transfer-Encoding: chunked\r\n\r\n" + chunk(body) + LAST_CHUNK
-    detail = "status 202 in answer to a request" if "202" in status else f"the answer is larger than {len(body) - 1} bytes"
+    detail = (
+        "status 202 in answer to a request" if "202" in status else f"the answer is larger than {len(body) - 1} bytes"
+    )
 
     async def case() -> None:
         async with World(sends(sent), max_response_bytes=len(body) - 1) as world:
@@ -290,7 +292,9 @@ def test_120_mib_of_json_stop_at_100_and_cost_no_more() -> None:
         async with World(sends_pieces(_CHUNKED, lambda: json_pieces(120))) as world:
             await world.recovered(Era.LEGACY)
             with MemoryWatch() as watch:
-                check_refused(await world.ask(post(Era.LEGACY)), 502, refused(f"the answer is larger than {LIMIT} bytes"))
+                check_refused(
+                    await world.ask(post(Era.LEGACY)), 502, refused(f"the answer is larger than {LIMIT} bytes")
+                )
                 await world.recovered(Era.LEGACY)
             assert watch.peak_mib < 140
             assert watch.kept_mib < 32

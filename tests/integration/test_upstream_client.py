@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-import tracemalloc
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -11,10 +10,9 @@ import uvloop
 from tests.world.raw_server import Connection, RawServer, until
 from tests.world.running import run as run_in
 
-from accredit.errors import AnswerError, RequestError, UpstreamTimeout, UpstreamUnavailable
+from accredit.errors import RequestError, UpstreamUnavailable
 from accredit.gateway.upstream import parsing, pool
 from accredit.gateway.upstream.client import UpstreamClient
-from accredit.limits import HIGH_WATER_BYTES
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello"
@@ -25,6 +23,13 @@ MIB = 1 << 20
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def run(request: pytest.FixtureRequest) -> Run:
     return lambda main: run_in(main, request.param)
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What closes a connection here is not that it rested for too long, where the test does not say so."""
+    monkeypatch.setattr(parsing, "IDLE_SECONDS", 1000.0)
+    monkeypatch.setattr(pool, "IDLE_SECONDS", 1000.0)
 
 
 def answers(*parts: bytes) -> Callable[[Connection], Awaitable[None]]:
@@ -275,6 +280,25 @@ def test_bytes_that_nobody_asked_for_end_a_kept_connection__they_would_answer_th
     run(main())
 
 
+def test_an_answer_that_comes_before_its_request_is_sent_is_not_its_answer(run: Run) -> None:
+    async def main() -> None:
+        async with RawServer(answers(HELLO)) as server:
+            client = UpstreamClient(server.url, timeout=10)
+            await ask(client)
+            connection = client._pool.rested()
+            assert connection is not None
+            response = connection.start(b"GET / HTTP/1.1\r\n\r\n", b"", bodiless=False)
+            connection.data_received(HELLO)
+            assert not response.status
+            with pytest.raises(UpstreamUnavailable):
+                await connection.more(None)
+            await gone(server, client)
+            assert len(server.requests) == 1
+            await client.close()
+
+    run(main())
+
+
 def test_a_second_answer_behind_the_first_is_not_the_answer_to_the_next_request(run: Run) -> None:
     async def main() -> None:
         bodies = iter((b"1", b"2"))
@@ -326,6 +350,28 @@ def test_a_kept_connection_is_closed_before_the_upstream_would_do_it(run: Run, m
     run(main())
 
 
+def test_a_connection_that_serves_again_no_longer_rests__its_time_must_not_end_the_call(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parsing, "IDLE_SECONDS", 0.05)
+
+    async def main() -> None:
+        async def handler(connection: Connection) -> None:
+            while request := await connection.request():
+                if request.body == b"slow":
+                    await asyncio.sleep(0.15)
+                await connection.send(HELLO)
+
+        async with RawServer(handler) as server:
+            client = UpstreamClient(server.url, timeout=10)
+            await ask(client)
+            assert await ask(client, b"slow") == b"hello"
+            assert server.accepted == 1
+            await client.close()
+
+    run(main())
+
+
 def test_the_number_of_kept_connections_is_bounded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "MAX_IDLE_CONNECTIONS", 2)
 
@@ -356,169 +402,6 @@ def test_the_number_of_connections_is_bounded__they_would_take_all_descriptors(
             two.close()
             three.close()
             await gone(server, client)
-            await client.close()
-
-    run(main())
-
-
-# --- bodies -------------------------------------------------------------------------------------------
-
-
-def endless(counter: list[int], head: bytes = b"HTTP/1.1 200 OK\r\n\r\n") -> Callable[[Connection], Awaitable[None]]:
-    """A handler that sends zeros for as long as somebody takes them, and counts them."""
-
-    async def handler(connection: Connection) -> None:
-        await connection.request()
-        await connection.send(head)
-        while True:
-            await connection.send(bytes(65_536))
-            counter[0] += 65_536
-
-    return handler
-
-
-def test_a_declared_length_past_the_bound_is_refused_before_anything_is_read(run: Run) -> None:
-    async def main() -> None:
-        async with RawServer(answers(b"HTTP/1.1 200 OK\r\nContent-Length: 101\r\n\r\n")) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            answer = await client.send("GET", [])
-            with pytest.raises(AnswerError, match="larger than 100 bytes") as caught:
-                await answer.read(100, timeout=10)
-            assert caught.value.bound
-            await gone(server, client)
-            await client.close()
-
-    run(main())
-
-
-def test_a_body_past_the_bound_is_refused_when_it_passes_it(run: Run) -> None:
-    async def main() -> None:
-        async with RawServer(endless(counter := [0])) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            answer = await client.send("GET", [])
-            with pytest.raises(AnswerError, match=f"larger than {MIB} bytes"):
-                await answer.read(MIB, timeout=10)
-            await gone(server, client)
-            assert counter[0] < 64 * MIB
-            await client.close()
-
-    run(main())
-
-
-@pytest.mark.parametrize("size", [100, 101])
-def test_a_small_body_is_held_to_the_bound_as_well(run: Run, size: int) -> None:
-    async def main() -> None:
-        small = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (size, bytes(size))
-        async with RawServer(answers(small)) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            answer = await client.send("GET", [])
-            if size <= 100:
-                assert await answer.read(100, timeout=10) == bytes(size)
-            else:
-                with pytest.raises(AnswerError):
-                    await answer.read(100, timeout=10)
-            await client.close()
-
-    run(main())
-
-
-@pytest.mark.parametrize("declared", [True, False])
-def test_a_large_body_costs_its_size_and_not_twice_that(run: Run, declared: bool) -> None:
-    size = 32 * MIB
-
-    async def main() -> None:
-        async def handler(connection: Connection) -> None:
-            await connection.request()
-            await connection.send(
-                b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size if declared else b"HTTP/1.1 200 OK\r\n\r\n"
-            )
-            for _ in range(0, size, 65_536):
-                await connection.send(bytes(65_536))
-
-        async with RawServer(handler) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            answer = await client.send("GET", [])
-            tracemalloc.start()
-            try:
-                body = await answer.read(size, timeout=30)
-                _, peak = tracemalloc.get_traced_memory()
-            finally:
-                tracemalloc.stop()
-            assert len(body) == size
-            assert peak < 1.25 * size
-            await client.close()
-
-    run(main())
-
-
-def test_a_slow_reader_slows_the_upstream__what_nobody_reads_must_not_fill_the_memory(run: Run) -> None:
-    async def main() -> None:
-        async with RawServer(endless(counter := [0])) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            answer = await client.send("GET", [])
-            still = 0
-            while still < 50:  # the upstream has come to a stop when it sends no more for a while
-                before = counter[0]
-                await asyncio.sleep(0.002)
-                still = still + 1 if counter[0] == before else 0
-            assert answer._response.unread <= 4 * HIGH_WATER_BYTES
-            stopped = counter[0]
-            taken = 0
-            while counter[0] < stopped + 8 * MIB:
-                piece = await answer.chunk(timeout=10)
-                assert 0 < len(piece) <= 4 * HIGH_WATER_BYTES
-                taken += len(piece)
-            assert taken > 0
-            answer.close()
-            await gone(server, client)
-            await client.close()
-
-    run(main())
-
-
-def test_pieces_come_as_they_are_sent_and_a_silence_does_not_end_them(run: Run) -> None:
-    async def main() -> None:
-        go = asyncio.Event()
-
-        async def handler(connection: Connection) -> None:
-            await connection.request()
-            await connection.send(CHUNKED + b"1\r\na\r\n")
-            await go.wait()
-            await connection.send(b"1\r\nb\r\n0\r\n\r\n")
-            await connection.peer_closed()
-
-        async with RawServer(handler) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            answer = await client.send("GET", [])
-            assert await answer.chunk(timeout=None) == b"a"
-            for timeout in (0.02, 0.0):
-                with pytest.raises(UpstreamTimeout):
-                    await answer.chunk(timeout=timeout)
-            waiting = asyncio.create_task(answer.chunk(timeout=None))
-            await asyncio.sleep(0)
-            waiting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
-            go.set()
-            assert await answer.chunk(timeout=10) == b"b"
-            assert await answer.chunk(timeout=10) == b""
-            assert await answer.chunk(timeout=10) == b""
-            assert client._pool._idle
-            await client.close()
-
-    run(main())
-
-
-def test_an_unfinished_answer_that_is_closed_takes_its_connection_with_it(run: Run) -> None:
-    async def main() -> None:
-        async with RawServer(endless([0])) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            answer = await client.send("GET", [])
-            answer.close()
-            answer.close()
-            await gone(server, client)
-            with pytest.raises(UpstreamUnavailable):
-                await answer.chunk(timeout=10)
             await client.close()
 
     run(main())

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,9 +12,9 @@ from tests.world.raw_server import Connection, RawServer, until
 from tests.world.running import run as run_in
 
 from accredit.errors import AnswerError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
-from accredit.gateway.upstream import dial
+from accredit.gateway.upstream import dial, parsing
 from accredit.gateway.upstream import pool as pool_module
-from accredit.gateway.upstream.client import UpstreamClient
+from accredit.gateway.upstream.client import Answer, UpstreamClient
 from accredit.gateway.upstream.connection import Connection as ClientConnection
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
@@ -27,6 +27,13 @@ SOON = 0.1
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def run(request: pytest.FixtureRequest) -> Run:
     return lambda main: run_in(main, request.param)
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What closes a connection here is never that it rested for too long."""
+    monkeypatch.setattr(parsing, "IDLE_SECONDS", 1000.0)
+    monkeypatch.setattr(pool_module, "IDLE_SECONDS", 1000.0)
 
 
 def sends(*parts: bytes) -> Handler:
@@ -49,7 +56,7 @@ def sends_and_closes(*parts: bytes) -> Handler:
 
 
 @asynccontextmanager
-async def client_of(handler: Handler, timeout: float = 10) -> AsyncIterator[tuple[UpstreamClient, RawServer]]:
+async def client_of(handler: Handler, timeout: float = 10) -> AsyncGenerator[tuple[UpstreamClient, RawServer]]:
     """A client and its server; at the end nothing is left of any connection."""
     async with RawServer(handler) as server:
         client = UpstreamClient(server.url, timeout=timeout)
@@ -58,12 +65,13 @@ async def client_of(handler: Handler, timeout: float = 10) -> AsyncIterator[tupl
         await server.until(lambda server: not server.open)
         assert not client._pool._open
         assert not client._pool._dialing
+        assert not timers()
 
 
-def no_timer_left() -> bool:
-    """Only asyncio's own loop can tell."""
-    scheduled = getattr(asyncio.get_running_loop(), "_scheduled", [])
-    return all(handle.cancelled() for handle in scheduled)
+def timers() -> list[asyncio.TimerHandle]:
+    """The client's timers that are still to come; only asyncio's own loop can tell."""
+    scheduled: list[Any] = getattr(asyncio.get_running_loop(), "_scheduled", [])
+    return [handle for handle in scheduled if not handle.cancelled() and "accredit" in handle._callback.__module__]
 
 
 # --- nothing is sent twice ----------------------------------------------------------------------------
@@ -94,6 +102,11 @@ def test_a_request_without_an_answer_is_not_sent_again__the_upstream_may_have_ac
             assert server.accepted == 1
 
     run(main())
+
+
+async def drain(answer: Answer) -> None:
+    while await answer.chunk(timeout=10):
+        pass
 
 
 # --- cut off, not HTTP, out of bounds -----------------------------------------------------------------
@@ -128,11 +141,7 @@ def test_an_answer_that_is_cut_off_is_an_error__half_of_it_may_mean_something_el
             answer = await client.send("GET", [])
             head_read.set()
             with pytest.raises(UpstreamUnavailable, match="cut off"):
-                if whole:
-                    await answer.read(100, timeout=10)
-                else:
-                    while await answer.chunk(timeout=10):
-                        pass
+                await (answer.read(100, timeout=10) if whole else drain(answer))
 
     run(main())
 
@@ -209,6 +218,29 @@ def test_a_body_that_is_none_is_refused_and_the_connection_closed(run: Run, part
     run(main())
 
 
+@pytest.mark.parametrize("reset", [False, True])
+def test_a_kept_connection_that_the_upstream_ends_is_forgotten(run: Run, reset: bool) -> None:
+    async def main() -> None:
+        read = asyncio.Event()
+
+        async def handler(connection: Connection) -> None:
+            await connection.request()
+            await connection.send(HELLO)
+            await read.wait()
+            if reset:
+                connection.reset()
+
+        async with client_of(handler) as (client, _):
+            await ask(client)
+            assert client._pool._idle
+            read.set()
+            await until(lambda: not client._pool._idle)
+            assert not client._pool._open
+            assert not timers()
+
+    run(main())
+
+
 # --- too early ----------------------------------------------------------------------------------------
 
 
@@ -275,7 +307,7 @@ def test_a_head_that_does_not_come_in_time_is_given_up(run: Run, handler: Handle
             with pytest.raises(UpstreamTimeout):
                 await client.send("GET", [])
             await server.until(lambda server: not server.open)
-            await until(no_timer_left)
+            assert not timers()
 
     run(main())
 
@@ -298,7 +330,25 @@ def test_a_body_that_does_not_end_in_time_is_given_up__a_byte_a_second_would_hol
             with pytest.raises(UpstreamTimeout):
                 await answer.read(10_000, timeout=SOON)
             await server.until(lambda server: not server.open)
-            await until(no_timer_left)
+            assert not timers()
+
+    run(main())
+
+
+def test_a_body_that_flows_without_a_pause_has_to_end_in_time_as_well(run: Run) -> None:
+    async def main() -> None:
+        async def endless(connection: Connection) -> None:
+            await connection.request()
+            await connection.send(b"HTTP/1.1 200 OK\r\n\r\n")
+            while True:
+                await connection.send(b"x")
+                await asyncio.sleep(0)
+
+        async with client_of(endless) as (client, server):
+            answer = await client.send("GET", [])
+            with pytest.raises(UpstreamTimeout):
+                await answer.read(100_000_000, timeout=SOON)
+            await server.until(lambda server: not server.open)
 
     run(main())
 
@@ -334,7 +384,7 @@ def test_a_name_that_nobody_knows_is_unavailable(run: Run, host: str) -> None:
 
 
 @asynccontextmanager
-async def deaf_listener() -> AsyncIterator[int]:
+async def deaf_listener() -> AsyncGenerator[int]:
     """A port whose backlog is full: the kernel lets further connections wait without an answer."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
         port = listener.getsockname()[1]
@@ -362,7 +412,7 @@ def test_an_upstream_that_does_not_take_the_connection_is_given_up_in_time(
             with pytest.raises(UpstreamTimeout, match="did not take a connection"):
                 await client.send("GET", [])
             await client.close()
-            await until(no_timer_left)
+            assert not timers()
 
     run(main())
 
@@ -391,7 +441,7 @@ def test_a_caller_that_goes_away_takes_the_request_with_it(run: Run) -> None:
             with pytest.raises(asyncio.CancelledError):
                 await asked
             await server.until(lambda server: not server.open)
-            await until(no_timer_left)
+            assert not timers()
 
     run(main())
 
@@ -406,7 +456,7 @@ def test_a_caller_that_goes_away_while_it_reads_takes_the_answer_with_it(run: Ru
             with pytest.raises(asyncio.CancelledError):
                 await reading
             await server.until(lambda server: not server.open)
-            await until(no_timer_left)
+            assert not timers()
 
     run(main())
 
@@ -422,7 +472,7 @@ def test_a_caller_that_goes_away_while_it_connects_leaves_no_socket(run: Run) ->
                 await asked
             assert not client._pool._dialing
             await client.close()
-            await until(no_timer_left)
+            assert not timers()
 
     run(main())
 

@@ -52,8 +52,10 @@ def post(
     capabilities: dict[str, Any] | None = None,
 ) -> Posted:
     """A request of `era`, with the headers that go with it."""
-    sent = {"name": "echo", "arguments": {}} if params is None and method == "tools/call" else dict(params or {})
-    headers = [_ACCEPT, ("Content-Type", "application/json")]
+    sent: dict[str, Any] = dict(params or {})
+    if params is None and method == "tools/call":
+        sent = {"name": "echo", "arguments": {}}
+    headers: list[tuple[str, str]] = [_ACCEPT, ("Content-Type", "application/json")]
     if era is Era.MODERN:
         sent["_meta"] = meta(**(capabilities or {})) | sent.get("_meta", {})
         headers += [("MCP-Protocol-Version", REVISION[era]), ("Mcp-Method", method)]

@@ -10,12 +10,13 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Self
 
-from accredit.gateway import GatewaySettings, HttpUpstream
-from accredit.jsonrpc.methods import Era
 from tests.world.calls import Posted, event, http, post, response
 from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.raw_server import Connection, RawRequest, RawServer, until
 from tests.world.running import RunningGateway
+
+from accredit.gateway import GatewaySettings, HttpUpstream
+from accredit.jsonrpc.methods import Era
 
 Script = Callable[[Connection, RawRequest], Awaitable[None]]
 """What the upstream does with a hostile request; when it returns, the connection serves on."""
@@ -91,16 +92,16 @@ def check_refused(answer: RawAnswer, status: int, body: bytes, *kept: tuple[str,
 class World:
     """`async with World(script) as world`: all three, until the block is left; then nothing may be left over."""
 
-    def __init__(self, script: Script, *, cut_off_answers: bool = False, **settings: Any) -> None:
+    def __init__(self, script: Script, *, reports_errors: bool = False, **settings: Any) -> None:
         self._script = script
         self._settings = settings
-        self._cut_off_answers = cut_off_answers
+        self._reports_errors = reports_errors
         self.upstream = RawServer(self._serve)
 
     async def __aenter__(self) -> Self:
         await self.upstream.__aenter__()
         settings = GatewaySettings(HttpUpstream(self.upstream.url), **self._settings)
-        self.gateway = RunningGateway(settings, cut_off_answers=self._cut_off_answers)
+        self.gateway = RunningGateway(settings, reports_errors=self._reports_errors)
         await self.gateway.__aenter__()
         self._tasks = asyncio.all_tasks()
         return self

@@ -7,9 +7,9 @@ from types import TracebackType
 from typing import Self
 
 from msgspec import Struct
+from tests.world.raw_server import PATIENCE
 
 from accredit.jsonrpc.sse import Event, SseParser
-from tests.world.raw_server import PATIENCE
 
 Headers = list[tuple[str, str]]
 _MAX_EVENT = 1 << 28

@@ -83,6 +83,8 @@ class Connection:
     async def send(self, *parts: bytes) -> None:
         """Writes bytes and waits while the peer is slow to read them."""
         for part in parts:
+            if self.writer.is_closing():
+                raise ConnectionResetError  # uvloop takes a write to a closed transport for a mistake of ours
             self.writer.write(part)
             await self.writer.drain()
 

@@ -21,10 +21,13 @@ def alive(pid: int) -> bool:
 
 
 def descendants(pid: int) -> set[int]:
-    """The processes below one."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()
+    """The processes below one; none where it has ended."""
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()
+    except (FileNotFoundError, ProcessLookupError):
+        return set()
     found = {int(child) for child in children}
-    return found.union(*(descendants(child) for child in found if alive(child)))
+    return found.union(*map(descendants, found))
 
 
 def open_files() -> int:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 READ: list[str] = []
+LISTENING: list[Any] = []
 Id = Any
 Arguments = dict[str, Any]
 
@@ -63,7 +64,7 @@ def read(id: Id, _: Arguments) -> None:
 
 
 def echo(id: Id, arguments: Arguments) -> None:
-    answer(id, arguments)
+    answer(id, {name: value for name, value in arguments.items() if name != "_meta"})
 
 
 def die(_: Id, arguments: Arguments) -> None:
@@ -122,7 +123,7 @@ def closes_stdout(_: Id, __: Arguments) -> None:
 
 def notes(id: Id, arguments: Arguments) -> None:
     """So many notifications first: progress where there is a token, else log messages."""
-    token = arguments.get("token")
+    token = arguments["_meta"].get("progressToken")
     for number in range(arguments["count"]):
         if token is not None:
             say(method="notifications/progress", params={"progressToken": token, "progress": number})
@@ -133,10 +134,38 @@ def notes(id: Id, arguments: Arguments) -> None:
 
 
 def tell(id: Id, arguments: Arguments) -> None:
-    """Writes this message, with the request's id where it says ID, and answers."""
+    """Writes these messages, with the request's id where they say ID; answers between them, or not at all."""
     write(json.dumps(arguments["message"]).replace('"ID"', json.dumps(id)) + "\n")
     if arguments.get("answer", True):
         answer(id)
+    if "after" in arguments:
+        write(json.dumps(arguments["after"]) + "\n")
+
+
+def stamped(id: Id) -> dict[str, Any]:
+    return {"_meta": {"io.modelcontextprotocol/subscriptionId": id}}
+
+
+def change(id: Id, _: Arguments) -> None:
+    """Tells every subscription that the tools have changed."""
+    for listening in LISTENING:
+        say(method="notifications/tools/list_changed", params=stamped(listening))
+    answer(id)
+
+
+def close(id: Id, arguments: Arguments) -> None:
+    """Ends every subscription, with its response or, as stdio servers may, by cancelling it."""
+    for listening in LISTENING:
+        if arguments.get("cancel"):
+            say(method="notifications/cancelled", params={"requestId": listening})
+        else:
+            say(id=listening, result=stamped(listening))
+    LISTENING.clear()
+    answer(id)
+
+
+def fail(id: Id, arguments: Arguments) -> None:
+    say(id=id, error={"code": arguments["code"], "message": "no", "data": {"a": 1}})
 
 
 def environment(id: Id, _: Arguments) -> None:
@@ -145,11 +174,14 @@ def environment(id: Id, _: Arguments) -> None:
 
 TOOLS: dict[str, Callable[[Id, Arguments], None]] = {
     "ask": ask,
+    "change": change,
+    "close": close,
     "closes_stdout": closes_stdout,
     "die": die,
     "echo": echo,
     "endless": endless,
     "environment": environment,
+    "fail": fail,
     "floods_stderr": floods_stderr,
     "forks": forks,
     "hang": hang,
@@ -176,6 +208,11 @@ TOOLS: dict[str, Callable[[Id, Arguments], None]] = {
     "other_id": line('{"jsonrpc":"2.0","id":999,"result":{}}\n{"jsonrpc":"2.0","id":ID,"result":{"sound":true}}\n'),
     "other_type": line('{"jsonrpc":"2.0","id":"ID","result":{}}\n{"jsonrpc":"2.0","id":ID,"result":{"sound":true}}\n'),
     "latin": line('{"x":"\xff"}\n{"jsonrpc":"2.0","id":ID,"result":{"sound":true}}\n', "latin-1"),
+    # a sound beginning, and a bad end
+    "news_then_bad": line(
+        '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}\n'
+        '{"jsonrpc":"1.0","id":ID,"result":{}}\n'
+    ),
     # an error without an id: it can only be for the one request that is open
     "nameless": line('{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"lost"}}\n'),
 }
@@ -215,9 +252,15 @@ def handle(request: dict[str, Any], initialize: str) -> None:
         case "initialize":
             INITIALIZE[initialize](request["id"], params)
         case "tools/call":
-            TOOLS[params["name"]](request["id"], params.get("arguments", {}))
-        case "ping" | "tools/list" | "subscriptions/listen":
+            arguments = {**params.get("arguments", {}), "_meta": params.get("_meta", {})}
+            TOOLS[params["name"]](request["id"], arguments)
+        case "ping" | "tools/list":
             say(id=request["id"], result={"tools": [], "resultType": "complete"})
+        case "subscriptions/listen":
+            LISTENING.append(request["id"])
+            say(method="notifications/subscriptions/acknowledged", params=stamped(request["id"]))
+        case "notifications/poke":
+            say(**params["message"])
         case _:
             pass
 

@@ -4,10 +4,12 @@ uvicorn waits for a request's head as long and reads it as far as a peer likes, 
 body for headers. Here:
 
 1. a connection has `REQUEST_HEAD_SECONDS` from its beginning, or from the first byte after an answer, to the end
-   of the next request's head;
+   of the next request's head and the first byte of its body;
 2. bytes that are no body's and end no head (the head, trailers, chunk extensions) are bounded by
    `MAX_REQUEST_HEAD_BYTES` at a time;
 3. trailers are read and dropped.
+
+And an answer's head and body leave in one write (`one_write`).
 """
 
 import asyncio
@@ -15,6 +17,7 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from accredit.app.one_write import OneWriteTransport
 from accredit.limits import MAX_REQUEST_HEAD_BYTES, REQUEST_HEAD_SECONDS
 
 
@@ -28,7 +31,7 @@ class EdgeProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Starts the clock of the first request."""
-        super().connection_made(transport)
+        super().connection_made(OneWriteTransport(transport, self.loop))
         self._start_clock()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -50,18 +53,19 @@ class EdgeProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """A request's head is whole: what else comes as headers is no longer the request's."""
         self._without_progress = 0
-        self._stop_clock()
         super().on_headers_complete()
         self.headers = []
 
     def on_body(self, body: bytes) -> None:
-        """Bytes of a body."""
+        """Bytes of a body: from here on the application sees to their pace."""
         self._without_progress = 0
+        self._stop_clock()
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         """A request's last byte."""
         self._without_progress = 0
+        self._stop_clock()
         super().on_message_complete()
 
     def _is_answering(self) -> bool:

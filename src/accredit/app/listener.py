@@ -1,12 +1,16 @@
-"""Opens the listening socket before anything else starts, so that a port that is taken is a clean error."""
+"""Opens the listening socket before anything else starts, so that a port that is taken is a clean error.
+
+And makes room for what it will accept.
+"""
 
 import errno
 import ipaddress
 import os
+import resource
 import socket
 
 from accredit.errors import ConfigurationError
-from accredit.limits import LISTEN_BACKLOG
+from accredit.limits import LISTEN_BACKLOG, MAX_DESCRIPTORS
 
 
 def open_listener(host: str, port: int) -> socket.socket:
@@ -29,6 +33,14 @@ def open_listener(host: str, port: int) -> socket.socket:
         listener.close()
         raise _refused(host, port, error) from None
     return listener
+
+
+def allow_descriptors() -> None:
+    """Raises the soft bound on open files to `MAX_DESCRIPTORS`, as far as the hard one allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(MAX_DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def address_of(listener: socket.socket) -> str:

@@ -12,7 +12,7 @@ import typer
 import uvloop
 
 from accredit import __version__
-from accredit.app import address_of, open_listener, run_workers, serve
+from accredit.app import address_of, allow_descriptors, open_listener, run_workers, serve
 from accredit.config import Loaded, build_settings, check_exposure, tls_context
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
@@ -29,6 +29,7 @@ def run_server(loaded: Loaded, *, workers: int, insecure: bool, log_level: LogLe
     tls = tls_context(gateway)
     if not insecure:
         check_exposure(gateway)
+    allow_descriptors()
     listener = open_listener(gateway.host, gateway.port)
     endpoint = f"{'https' if tls else 'http'}://{address_of(listener)}{gateway.path}"
     configure_logs(log_level, log_format)

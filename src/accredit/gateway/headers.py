@@ -4,6 +4,7 @@ Source: RFC 9110 section 7.6.1 (hop-by-hop), 2025-11-25 and 2026-07-28 basic/tra
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from accredit.jsonrpc.era import DUPLICATED
@@ -26,6 +27,21 @@ _HOP_BY_HOP = frozenset(
         b"upgrade",
     }
 )
+# These say how a message is read, and for whom. A peer that names them in `Connection` (which RFC 9110 forbids)
+# would have the gateway judge one message and the other side read another.
+_END_TO_END = frozenset(
+    {
+        b"accept",
+        b"authorization",
+        b"content-encoding",
+        b"content-type",
+        b"cookie",
+        b"last-event-id",
+        b"origin",
+        b"set-cookie",
+        b"www-authenticate",
+    }
+)
 # The gateway writes these itself, or they are a client's word about addresses, which nobody should trust.
 _NOT_FORWARDED = frozenset({b"accept-encoding", b"content-length", b"expect", b"forwarded", b"host", b"x-real-ip"})
 _LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
@@ -40,10 +56,11 @@ def fold(raw: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
 
 
 def _hops(raw: Iterable[tuple[bytes, bytes]]) -> frozenset[bytes]:
-    named = [value for name, value in raw if name == b"connection"]
-    if not named:
+    values = [value for name, value in raw if name == b"connection"]
+    if not values:
         return _HOP_BY_HOP
-    return _HOP_BY_HOP | {token.strip().lower() for value in named for token in value.split(b",")}
+    named = {token.strip().lower() for value in values for token in value.split(b",")}
+    return _HOP_BY_HOP | {name for name in named - _END_TO_END if not name.startswith(b"mcp-")}
 
 
 def to_upstream(raw: RawHeaders) -> RawHeaders:
@@ -58,6 +75,7 @@ def to_client(raw: RawHeaders, *, without: frozenset[bytes] = frozenset()) -> Ra
     return [pair for pair in raw if pair[0] not in drop]
 
 
+@lru_cache(256)
 def host_allowed(host: bytes | None, allowed: tuple[str, ...]) -> bool:
     """Whether a `Host` header names this gateway: a rebound DNS name does not. The port does not matter."""
     if host is None or DUPLICATED in host:
@@ -82,6 +100,7 @@ def origin_allowed(origin: bytes | None, host: bytes | None, allowed: tuple[str,
     return same and host_allowed(netloc.encode("latin-1"), tuple(_LOOPBACK_HOSTS))
 
 
+@lru_cache(256)
 def media_type(value: bytes | None) -> bytes:
     """The type of a `Content-Type` without its parameters, in lower case; empty where there is none, or two."""
     if value is None or DUPLICATED in value:

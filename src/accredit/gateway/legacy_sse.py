@@ -16,12 +16,13 @@ from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.sse_relay import EventRelay
 from accredit.gateway.tally import Tally
 from accredit.gateway.trace import set_current
+from accredit.gateway.upstream.client import Answer
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.jsonrpc.responses import Expected
-from accredit.limits import MAX_SSE_SESSIONS
+from accredit.limits import MAX_OPEN_REQUESTS, MAX_SSE_SESSIONS
 
 SSE_PATH = "/sse"
 MESSAGES_PATH = "/messages"
@@ -32,8 +33,7 @@ class LegacySse:
 
     def __init__(self, settings: GatewaySettings, url: str, relay: HttpRelay, tally: Tally) -> None:
         self._settings = settings
-        self._client = relay.client
-        self._standing = relay.standing
+        self._relay = relay
         self._tally = tally
         self._url = url if urlsplit(url).path.rstrip("/").endswith("/sse") else urljoin(url, "sse")
         self._sessions: dict[str, tuple[bytes, Expected]] = {}
@@ -53,12 +53,14 @@ class LegacySse:
             return f"{root}{MESSAGES_PATH}?session_id={session}".encode()
 
         async with WhileConnected(exchange):
-            headers = to_upstream(exchange.raw_headers)
-            answer = await self._client.send("GET", headers, target=_target_of(self._url))
+            answer = await self._send(exchange, b"", _target_of(self._url))
             try:
+                if answer.status >= 400:
+                    await self._relay.error(exchange, answer, expected, [])
+                    return
                 if answer.status != 200 or media_type(answer.header(b"content-type")) != b"text/event-stream":
                     raise AnswerError("no event stream in answer to GET")
-                relay = EventRelay(
+                stream = EventRelay(
                     exchange,
                     answer,
                     expected,
@@ -68,7 +70,7 @@ class LegacySse:
                     idle_seconds=None,
                     endpoint=rewrite,
                 )
-                await self._standing.run(relay)
+                await self._relay.standing.run(stream)
             finally:
                 self._sessions.pop(session, None)
                 answer.close()
@@ -84,24 +86,30 @@ class LegacySse:
         message = decode_request(await exchange.body(self._settings.max_request_bytes))
         set_current(message)
         if isinstance(message, Request):
-            try:
-                expected.ask(message)
-            except FrameError as error:
-                raise RequestError(INVALID_REQUEST, f"Invalid Request: {error.detail}", id=message.id) from None
-        await exchange.reply(await self._forward(exchange, message, target, expected))
+            _ask(expected, message)
+        await self._forward(exchange, message, target, expected)
 
-    async def _forward(self, exchange: Exchange, message: Frame | Batch, target: bytes, expected: Expected) -> int:
+    async def _forward(self, exchange: Exchange, message: Frame | Batch, target: bytes, expected: Expected) -> None:
         accepted = False
         try:
-            answer = await self._client.send("POST", to_upstream(exchange.raw_headers), message.text, target=target)
-            answer.close()
-            if not (200 <= answer.status < 300 or answer.status >= 400):
-                raise AnswerError(f"status {answer.status}")
-            accepted = answer.status < 300
-            return answer.status
+            answer = await self._send(exchange, message.text, target)
+            try:
+                if answer.status >= 400:
+                    await self._relay.error(exchange, answer, expected, [])
+                elif answer.status >= 300:
+                    raise AnswerError(f"status {answer.status}")
+                else:
+                    accepted = True
+                    await exchange.reply(answer.status)
+            finally:
+                answer.close()
         finally:
             if not accepted and isinstance(message, Request):
                 expected.open.pop(message.id, None)
+
+    async def _send(self, exchange: Exchange, body: bytes, target: bytes) -> Answer:
+        headers = [*to_upstream(exchange.raw_headers), (b"accept-encoding", b"identity")]
+        return await self._relay.client.send(exchange.method, headers, body, target=target)
 
     def _target(self, data: bytes) -> bytes:
         """Where the upstream takes messages: on its own origin, or nowhere."""
@@ -121,6 +129,16 @@ def _target_of(url: str) -> bytes:
     if any(char <= " " or char >= "\x7f" for char in target):
         raise AnswerError("an endpoint that is no URL")
     return target.encode("ascii")
+
+
+def _ask(expected: Expected, request: Request) -> None:
+    """Notes that a request is open. Of its text nothing is needed any more, and a session may have many."""
+    try:
+        if len(expected.open) >= MAX_OPEN_REQUESTS:
+            raise FrameError("too many requests of this session are open")
+        expected.ask(Request(request.id, request.method, None, b""))
+    except FrameError as error:
+        raise RequestError(INVALID_REQUEST, f"Invalid Request: {error.detail}", id=request.id) from None
 
 
 def _nothing_to_learn(frame: Frame) -> None:

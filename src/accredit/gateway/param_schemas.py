@@ -1,8 +1,7 @@
 """Which tools declare `Mcp-Param-*` headers: learned from the upstream's tool lists, asked for where it matters.
 
 A call is checked against what the tool declares (`jsonrpc.param_headers`). What is not known yet is asked for, on the
-caller's behalf, so that a list shows what this caller may see: where the call carries such headers, or, with `eager`,
-whenever it has arguments (nobody behind a stdio child sees headers: there the gateway alone can miss one). A call that
+caller's behalf, so that a list shows what this caller may see, where the call carries such headers. A call that
 disagrees with an older list is judged by a fresh one. A list that can't be had checks nothing.
 """
 
@@ -33,8 +32,7 @@ _CARRIED = (META_VERSION, META_CAPABILITIES, META_CLIENT_INFO)
 class ParamSchemas:
     """The headers that each tool declares, the latest list's word."""
 
-    def __init__(self, *, eager: bool) -> None:
-        self._eager = eager
+    def __init__(self) -> None:
         self._tools: OrderedDict[str, tuple[DeclaredHeader, ...]] = OrderedDict()
         self._asked_at = float("-inf")
 
@@ -52,10 +50,8 @@ class ParamSchemas:
         name = as_string(params.get("name"))
         if name is None:
             return
-        if name not in self._tools:
-            carries = any(header.startswith(_PREFIX) for header in headers)
-            if carries or (self._eager and "arguments" in params):
-                await self._refresh(request, ask)
+        if name not in self._tools and any(header.startswith(_PREFIX) for header in headers):
+            await self._refresh(request, ask)
         try:
             check_param_headers(request, self._tools.get(name, ()), headers)
         except RequestError:

@@ -29,7 +29,8 @@ async def forward(exchange: Exchange, target: bytes, client: UpstreamClient, set
     async with WhileConnected(exchange):
         answer = await client.send(exchange.method, headers, body, target=target)
         try:
-            length = answer.header(b"content-length")  # so that a client sees it when the answer is cut off
+            # Its length, so that a client sees it when the answer is cut off; a 304 tells that of another answer.
+            length = answer.header(b"content-length") if answer.status not in (204, 304) else None
             given = [(b"content-length", length)] if length is not None else []
             await exchange.start(answer.status, [*to_client(answer.headers), *given])
             passed = 0

@@ -12,9 +12,10 @@ The stream's head is sent at once (but see `hold`); while the upstream is silent
 """
 
 import asyncio
+import codecs
 import contextlib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from accredit.errors import AccreditError, AnswerError, UpstreamError, UpstreamTimeout
 from accredit.gateway.headers import to_client
@@ -28,7 +29,7 @@ from accredit.jsonrpc.frames import Frame
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.sse import KEEP_ALIVE, Event, SseParser, encode_event
-from accredit.limits import AFTERMATH_SECONDS, KEEP_ALIVE_SECONDS
+from accredit.limits import AFTERMATH_SECONDS, EVENTS_PIECE_BYTES, KEEP_ALIVE_SECONDS
 
 
 class EventRelay:
@@ -126,8 +127,10 @@ class EventRelay:
                 if self._decoder is not None:
                     self._decoder.finish()
                 return
-            for piece in self._decoder.feed(chunk) if self._decoder is not None else (chunk,):
+            for piece in self._decoder.feed(chunk) if self._decoder is not None else _pieces(chunk):
                 await self._relay(self._parser.feed(piece))
+                if len(chunk) > EVENTS_PIECE_BYTES:
+                    await asyncio.sleep(0)  # others have their turn: it may be a flood of tiny events
 
     async def _next_chunk(self) -> bytes | None:
         """The next bytes, b"" at the end, None when it is time for a comment. Raises `UpstreamTimeout`."""
@@ -170,11 +173,14 @@ class EventRelay:
         legacy = self._expected.era is Era.LEGACY
         if event.id and legacy:
             self._resumable = True
-        if event.data is None or (legacy and not event.data):
-            return event.raw if legacy or event.id is None else b""
-        if event.name == b"endpoint" and self._endpoint is not None:
+        if event.name == b"endpoint" and event.data is not None and self._endpoint is not None:
             return encode_event(self._endpoint(event.data), name=event.name)
         try:
+            if event.raw.startswith(codecs.BOM_UTF8):
+                # It makes an unknown field of a line here, and none where it is the first that a client sees.
+                raise AnswerError("a byte order mark within the stream")
+            if event.data is None or (legacy and not event.data):
+                return event.raw if legacy or event.id is None else b""
             if event.name not in (None, b"", b"message"):
                 # Clients pass over events of other names: one that counted here would be an answer nobody gets.
                 raise AnswerError("an event that is no message")
@@ -194,3 +200,11 @@ class EventRelay:
         """Waits a moment for the end of the upstream's body, so that its connection can serve again."""
         with contextlib.suppress(UpstreamError, AnswerError):
             await self._answer.chunk(timeout=AFTERMATH_SECONDS)
+
+
+def _pieces(chunk: bytes) -> Iterator[bytes]:
+    if len(chunk) <= EVENTS_PIECE_BYTES:
+        yield chunk
+        return
+    for start in range(0, len(chunk), EVENTS_PIECE_BYTES):
+        yield chunk[start : start + EVENTS_PIECE_BYTES]

@@ -16,10 +16,17 @@ class Tally:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
 
-    def refused(self, error: AccreditError, *, method: str | None = None, observed: bool = False) -> None:
-        """Notes a refusal; `observed` says that the frame was forwarded all the same (observe mode)."""
+    def refused(
+        self, error: AccreditError, *, method: str | None = None, observed: bool = False, logged: bool = True
+    ) -> None:
+        """Notes a refusal; `observed` says that the frame was forwarded all the same (observe mode).
+
+        One that is not `logged` is only counted: a peer must not fill a disk.
+        """
         kind = _kind(error) + ("_observed" if observed else "")
         self.counts[kind] += 1
+        if not logged:
+            return
         detail = getattr(error, "detail", str(error))
         log_event(_log, logging.WARNING, kind, detail=detail, method=method, trace_id=trace_id())
 

@@ -67,6 +67,19 @@ def decode_frame(text: bytes) -> Frame:
     return frame_of(unambiguous_members(text, MESSAGE), text)
 
 
+def decode_error(text: bytes) -> Failure:
+    """Reads the body of an HTTP error status: an error response. Raises `FrameError`.
+
+    There it may lack its id (2025-11-25, basic/transports, "Sending Messages to the Server").
+    """
+    check_text(text)
+    found = unambiguous_members(text, MESSAGE)
+    frame = frame_of({"id": Raw(b"null"), **found}, text)
+    if not isinstance(frame, Failure):
+        raise FrameError("an error status without an error")
+    return frame
+
+
 def frame_of(found: dict[str, Raw], text: bytes) -> Frame:
     """The message whose members are `found` (rules 2 to 5)."""
     if as_string(found.get("jsonrpc")) != "2.0":

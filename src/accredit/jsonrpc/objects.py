@@ -32,6 +32,7 @@ class _Name:
 _decode_short: Callable[[bytes | Raw], dict[_Name, Raw]] = msgspec.json.Decoder(
     dict[_Name, Raw], dec_hook=lambda _, text: _Name(text)
 ).decode
+_decode_members: Callable[[bytes | Raw], dict[str, Raw]] = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def _decode_long(text: bytes | Raw) -> dict[_Name, Raw]:
@@ -60,7 +61,14 @@ def pairs(text: bytes | Raw) -> list[tuple[str, Raw]]:
 
 def members(text: bytes | Raw) -> dict[str, Raw]:
     """The members of an object by name; of two with the same name, the last. Raises `FrameError`."""
-    return dict(pairs(text))
+    if len(text) >= _SURELY_WITHIN_MEMBERS:
+        return dict(pairs(text))
+    try:
+        return _decode_members(text)
+    except msgspec.ValidationError:
+        raise FrameError("not a JSON object") from None
+    except _NOT_JSON:
+        raise JsonError("not valid JSON") from None
 
 
 class Names:

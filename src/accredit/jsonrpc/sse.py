@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from accredit.errors import AnswerError
+from accredit.limits import MAX_EVENT_LINES
 
-_BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
+_BLANK_LINES = re.compile(rb"[\r\n]+")
 _BOM = b"\xef\xbb\xbf"
 
 KEEP_ALIVE = b": keep-alive\n\n"
@@ -29,14 +30,17 @@ class Event(Struct, frozen=True):
 
 
 class SseParser:
-    """Bytes in, events out; an event longer than `limit` bytes raises `AnswerError`, ended or not."""
+    """Bytes in, events out.
 
-    __slots__ = ("_buffer", "_limit", "_scanned", "_started")
+    An event longer than `limit` bytes, or than `MAX_EVENT_LINES`, raises `AnswerError`, ended or not.
+    """
+
+    __slots__ = ("_buffer", "_limit", "_line", "_lines", "_scanned", "_started")
 
     def __init__(self, limit: int) -> None:
         self._buffer = bytearray()
         self._limit = limit
-        self._scanned = 0
+        self._line = self._scanned = self._lines = 0
         self._started = False
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
@@ -45,11 +49,11 @@ class SseParser:
         if not self._started and not self._start():
             return
         while end := self._end_of_event():
-            raw = bytes(self._buffer[:end])
+            raw = bytes(memoryview(self._buffer)[:end])
             del self._buffer[:end]
-            self._scanned = 0
+            self._line = self._scanned = self._lines = 0
             self._check(end)
-            yield parse_event(raw)
+            yield Event(raw) if raw.startswith((b"\r", b"\n")) else _parse(raw)
         self._check(len(self._buffer))
 
     @property
@@ -68,36 +72,60 @@ class SseParser:
     def _end_of_event(self) -> int:
         """Where the first event in the buffer ends; 0 when it does not yet.
 
-        A CR that ends an event is not waited on to become CRLF: a LF that follows opens the next event as a
-        blank line, which means nothing.
+        A CR that ends an event is not waited on to become CRLF: a LF that follows opens the next event as a blank
+        line, which means nothing. A CR that ends another line is. Blank lines in a row are one empty event: a peer
+        can send millions.
         """
-        if self._buffer.startswith((b"\r", b"\n")):
-            return 2 if self._buffer.startswith(b"\r\n") else 1
-        found = _BLANK_LINE.search(self._buffer, self._scanned)
-        if found is not None:
-            return found.end()
-        self._scanned = max(len(self._buffer) - 3, 0)
-        return 0
+        blank = _BLANK_LINES.match(self._buffer)
+        if blank is not None:
+            return min(blank.end(), self._limit)
+        while True:
+            end, after = _line_end(self._buffer, self._scanned)
+            if end < 0:
+                self._scanned = len(self._buffer)
+                return 0
+            if end == self._line:
+                return after
+            if after == len(self._buffer) and self._buffer.endswith(b"\r"):
+                self._scanned = end
+                return 0
+            self._line = self._scanned = after
+            self._lines += 1
+            if self._lines > MAX_EVENT_LINES:
+                raise AnswerError(f"an event of more than {MAX_EVENT_LINES} lines", bound=True)
 
     def _check(self, length: int) -> None:
         if length > self._limit:
             raise AnswerError(f"an event longer than {self._limit} bytes", bound=True)
 
 
-def parse_event(raw: bytes) -> Event:
-    """Reads the fields of one event. Unknown fields and comments are no fields; an id with NUL is ignored."""
+def _line_end(text: bytes | bytearray, start: int) -> tuple[int, int]:
+    """Where the line that holds `start` ends, and where the next one begins; -1 when it has no end."""
+    lf = text.find(b"\n", start)
+    cr = text.find(b"\r", start, lf if lf >= 0 else len(text))
+    if cr < 0:
+        return lf, lf + 1
+    return cr, cr + 2 if lf == cr + 1 else cr + 1
+
+
+def _parse(raw: bytes) -> Event:
+    """Reads one event, up to its blank line. Unknown fields and comments are no fields; an id with NUL is ignored."""
     data: list[bytes] = []
     name: bytes | None = None
     id: bytes | None = None
-    for line in raw.splitlines():
-        field, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
+    start = 0
+    while start < len(raw):
+        end, after = _line_end(raw, start)
+        colon = raw.find(b":", start, end)
+        field = raw[start : colon if colon >= 0 else end]
+        value = raw[colon + 2 if raw[colon + 1 : colon + 2] == b" " else colon + 1 : end] if colon >= 0 else b""
         if field == b"data":
             data.append(value)
         elif field == b"event":
             name = value
         elif field == b"id" and b"\0" not in value:
             id = value
+        start = after
     return Event(raw, b"\n".join(data) if data else None, name, id)
 
 

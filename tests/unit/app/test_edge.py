@@ -52,7 +52,7 @@ def flood(piece: bytes) -> Iterator[bytes]:
 )
 def test_what_is_no_body_and_has_no_end_is_cut_off(start: bytes, piece: bytes) -> None:
     async def main() -> None:
-        async with RunningGateway(app, cut_off_answers=True) as server:
+        async with RunningGateway(app, reports_errors=True) as server:
             async with RawClient(server.port) as client:
                 try:
                     await client.send(start, *flood(piece))

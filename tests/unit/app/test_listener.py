@@ -1,11 +1,13 @@
 """The listening socket is open, or there is one clear error and no socket."""
 
+import resource
 import socket
 
 import pytest
 
-from accredit.app import address_of, open_listener
+from accredit.app import address_of, allow_descriptors, open_listener
 from accredit.errors import ConfigurationError
+from accredit.limits import MAX_DESCRIPTORS
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
@@ -43,3 +45,14 @@ def test_a_port_in_use_is_said_also_when_the_other_may_share_addresses() -> None
         port = first.getsockname()[1]
         with pytest.raises(ConfigurationError, match=f"port {port}: the port is taken"):
             open_listener("127.0.0.1", port)
+
+
+def test_a_gateway_does_not_run_out_of_descriptors_at_the_usual_1024() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1_024, hard))
+        allow_descriptors()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == min(hard, MAX_DESCRIPTORS)
+        allow_descriptors()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

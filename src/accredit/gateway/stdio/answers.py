@@ -43,7 +43,7 @@ def _leave(stream: Stream, reader: object) -> None:
 
 async def _relay(exchange: Exchange, stream: Stream, reader: object, position: int, *, priming: bool) -> None:
     await exchange.start(200, EVENT_STREAM)
-    if priming and not stream.ended:
+    if priming:
         await _write(exchange, stream.priming())
     while stream.reader is reader:
         events, last = stream.events(position)

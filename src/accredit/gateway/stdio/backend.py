@@ -24,6 +24,7 @@ from accredit.jsonrpc.era import VERSION_HEADER
 from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.methods import LEGACY_REVISIONS, MODERN_REVISIONS, Era
 from accredit.jsonrpc.requests import Batch
+from accredit.limits import SESSION_IDLE_SECONDS
 
 
 class StdioBackend:
@@ -32,7 +33,7 @@ class StdioBackend:
     def __init__(self, settings: GatewaySettings, upstream: StdioUpstream, tally: Tally) -> None:
         self._upstream = upstream
         self._guard = OrphanGuard()
-        self._sessions = Sessions(settings, upstream, self._guard, tally)
+        self._sessions = Sessions(settings, upstream, self._guard, tally, SESSION_IDLE_SECONDS)
         self._shared = SharedUpstream(settings, upstream, self._guard, tally)
 
     async def post(self, exchange: Exchange, message: Frame | Batch, era: Era) -> None:

@@ -16,12 +16,13 @@ import contextlib
 import os
 import shutil
 import signal
+from pathlib import Path
 
 from accredit.errors import FrameError, UpstreamTimeout, UpstreamUnavailable
 from accredit.gateway.settings import StdioUpstream
 from accredit.gateway.stdio import reaper
 from accredit.gateway.stdio.guard import OrphanGuard
-from accredit.gateway.stdio.pipes import Pipes
+from accredit.gateway.stdio.process import Process
 from accredit.jsonrpc.lines import LineSplitter, encode_line
 from accredit.limits import EXIT_SECONDS, GROUP_POLL_SECONDS, STOP_GRACE_SECONDS
 
@@ -32,16 +33,14 @@ _SHELL = ("/bin/sh", "-c", 'read -r accredit_go && exec "$@"', "accredit")
 class Child:
     """Made by `start`, ended by `aclose`, which whoever started it must call."""
 
-    def __init__(self, pipes: Pipes, guard: OrphanGuard, max_line_bytes: int) -> None:
-        self._pipes = pipes
+    def __init__(self, process: Process, guard: OrphanGuard, max_line_bytes: int) -> None:
+        self.pid = process.pid
+        self._process = process
         self._guard = guard
         self._splitter = LineSplitter(max_line_bytes)
         self._turn = asyncio.Lock()
         self._ending: asyncio.Task[None] | None = None
-        self.pid = pipes.process.get_pid()
-        pipes.on_exit = self._end_soon
-        if pipes.exited.is_set():
-            self._end_soon()
+        process.on_exit = self._end_soon
 
     @classmethod
     async def start(cls, upstream: StdioUpstream, guard: OrphanGuard, max_line_bytes: int) -> "Child":
@@ -49,27 +48,22 @@ class Child:
         program = find_program(upstream)
         if program is None:
             raise UpstreamUnavailable("the upstream's command was not found")
-        await guard.ready()
-        pipes = Pipes()
+        guard.ready()
         try:
-            await asyncio.get_running_loop().subprocess_exec(
-                lambda: pipes,
-                *_SHELL,
-                program,
-                *upstream.command[1:],
-                env=child_environment(upstream),
-                cwd=upstream.cwd,
-                start_new_session=True,
-            )
-        except OSError as error:
+            command = (*_SHELL, program, *upstream.command[1:])
+            process = Process(command, child_environment(upstream), upstream.cwd)
+        except (OSError, ValueError, RuntimeError) as error:
             raise UpstreamUnavailable("the upstream's command can't be started") from error
-        child = cls(pipes, guard, max_line_bytes)
+        child = cls(process, guard, max_line_bytes)
         try:
             guard.add(child.pid)
-        except UpstreamUnavailable:
-            await child.aclose()
+            await process.connect()
+        except BaseException as error:
+            child._end_soon()
+            if isinstance(error, OSError):
+                raise UpstreamUnavailable("the upstream's pipes can't be used") from error
             raise
-        pipes.input.write(b"\n")
+        process.input.write(b"\n")
         return child
 
     async def send(self, text: bytes, timeout: float | None) -> None:
@@ -78,10 +72,10 @@ class Child:
         Waits while the child is slow to read: at most `timeout` seconds (`UpstreamTimeout`). Raises
         `UpstreamUnavailable` when nobody reads any more.
         """
-        if self._turn.locked() or not self._pipes.writable.is_set():
+        if self._turn.locked() or not self._process.input.writable.is_set():
             try:
                 async with asyncio.timeout(timeout), self._turn:
-                    await self._pipes.writable.wait()
+                    await self._process.input.writable.wait()
                     self._write(text)
             except TimeoutError:
                 raise UpstreamTimeout("the upstream does not read its input") from None
@@ -90,39 +84,39 @@ class Child:
 
     def send_now(self, text: bytes) -> None:
         """Writes one message if the child reads; else drops it. For what is only a courtesy."""
-        if self._pipes.input_open and self._pipes.writable.is_set() and not self._turn.locked():
+        if self._process.input.open and self._process.input.writable.is_set() and not self._turn.locked():
             self._write(text)
 
     def _write(self, text: bytes) -> None:
-        if not self._pipes.input_open:
+        if not self._process.input.open:
             raise UpstreamUnavailable(self._fate())
-        self._pipes.input.write(encode_line(text))
+        self._process.input.write(encode_line(text))
 
     async def lines(self) -> list[bytes | FrameError] | None:
         """The next lines of its output, as they come; None at the end. A line over the bound is a `FrameError`."""
-        chunk = await self._pipes.read()
+        chunk = await self._process.output.read()
         return self._splitter.feed(chunk) if chunk else None
 
     async def died(self) -> UpstreamUnavailable:
         """The error that says how it ended: called at the end of its output, it waits a moment for its exit."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(EXIT_SECONDS):
-                await self._pipes.exited.wait()
+                await self._process.exited.wait()
         return UpstreamUnavailable(self._fate())
 
     def _fate(self) -> str:
-        code = self._pipes.process.get_returncode()
+        code = self._process.returncode
         if code is None:
             return "the upstream closed its input or output"
         return f"the upstream ended with signal {-code}" if code < 0 else f"the upstream ended with code {code}"
 
     def close_input(self) -> None:
         """Says that nothing more will come; a child ends then, sooner or later."""
-        self._pipes.close_input()
+        self._process.input.close()
 
     async def aclose(self) -> None:
         """Ends it and all of its group, within three graces. What it still writes is not read any more."""
-        self._pipes.ignore_output()
+        self._process.output.ignore()
         self._end_soon()
         assert self._ending is not None  # noqa: S101 - set one line above
         await asyncio.shield(self._ending)
@@ -133,13 +127,13 @@ class Child:
 
     async def _end(self) -> None:
         """Step 3: stdin, SIGTERM, SIGKILL. The next only where the one before did not do."""
-        self._pipes.close_input()
+        self._process.input.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_GRACE_SECONDS):
-                await self._pipes.exited.wait()
+                await self._process.exited.wait()
         _ = await self._signal(signal.SIGTERM) or await self._signal(signal.SIGKILL)
         self._guard.remove(self.pid)
-        await self._pipes.close(STOP_GRACE_SECONDS)
+        await self._process.close(STOP_GRACE_SECONDS)
 
     async def _signal(self, number: signal.Signals) -> bool:
         """Signals the group, if anybody is in it, and waits a grace for it to be empty; whether it is."""
@@ -148,14 +142,14 @@ class Child:
         present = reaper.sent(self.pid, number)
         while present and loop.time() < deadline:
             await asyncio.sleep(GROUP_POLL_SECONDS)
-            if self._pipes.exited.is_set():
+            if self._process.exited.is_set():
                 self._bury()
             present = reaper.sent(self.pid, 0)
         return not present
 
     def _bury(self) -> None:
         # Grandchildren that lost their parent are ours where the gateway is a container's first process: as zombies
-        # they would stay in the group for ever. The child itself was the event loop's to wait for.
+        # they would stay in the group for ever. The child itself has been waited for.
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-self.pid, os.WNOHANG)[0]:
                 pass
@@ -168,5 +162,8 @@ def child_environment(upstream: StdioUpstream) -> dict[str, str]:
 
 
 def find_program(upstream: StdioUpstream) -> str | None:
-    """The file that the command names, as the child's PATH finds it."""
-    return shutil.which(upstream.command[0], path=child_environment(upstream).get("PATH"))
+    """The file that the command names, as the child finds it: in its PATH, or from the folder that it runs in."""
+    name = upstream.command[0]
+    if os.sep in name and upstream.cwd is not None:
+        name = str(Path(upstream.cwd, name))
+    return shutil.which(name, path=child_environment(upstream).get("PATH"))

@@ -42,10 +42,17 @@ class Conversation(ABC, Generic[S]):
         """Ends it."""
         self.over.cancel()
         await asyncio.wait([self.over])
+        await self._child.aclose()  # once more: it may have been cancelled before it could, or while it did
 
     @abstractmethod
     async def _take(self, verdict: Verdict[S]) -> None:
         """Brings what the child wrote to those whom it concerns; waits where they are slow, if it must."""
+
+    def _begin(self, call: S) -> None:
+        """Opens a call. Raises `RequestError`, or `UpstreamUnavailable` when the child has gone meanwhile."""
+        if not self.alive:
+            raise UpstreamUnavailable("the upstream has ended")
+        self._ledger.open(call)
 
     def _cancel(self, call: S, reason: str) -> None:
         """Tells the child that nobody waits for an answer any more, if it owes one still."""

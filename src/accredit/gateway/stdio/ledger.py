@@ -10,6 +10,8 @@ A line is judged by `Expected.event`. What is not valid is never forwarded, unle
 4. anything else is dropped and counted (a server that prints to its stdout is common, and harms nobody so).
 """
 
+import asyncio
+import codecs
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,14 +22,15 @@ from msgspec import Raw
 from accredit.errors import AnswerError, FrameError, MessageId, RequestError
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.stdio.deadline import Deadline
+from accredit.gateway.stdio.pace import Pace
 from accredit.gateway.tally import Tally
 from accredit.jsonrpc.encode import INVALID_REQUEST, UPSTREAM_ERROR, to_json
 from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success, message_id
 from accredit.jsonrpc.methods import META_PROGRESS, Era
-from accredit.jsonrpc.objects import members
+from accredit.jsonrpc.objects import members, split_batch
 from accredit.jsonrpc.requests import meta_of
 from accredit.jsonrpc.responses import Expected
-from accredit.limits import MAX_ENVELOPE_BYTES, MAX_OPEN_REQUESTS
+from accredit.limits import MAX_ENVELOPE_BYTES, MAX_OPEN_REQUESTS, REFUSED_LINES_PER_SECOND
 
 _lenient = json.JSONDecoder()
 
@@ -89,6 +92,7 @@ class Ledger(Generic[C]):
         self._tally = tally
         self._late = late
         self._expected = Expected(era)
+        self._pace = Pace(REFUSED_LINES_PER_SECOND)
         self._tokens: dict[MessageId, C] = {}
         self._asked: set[MessageId] = set()
         self._given_up: dict[MessageId, None] = {}
@@ -104,11 +108,12 @@ class Ledger(Generic[C]):
 
     def open(self, call: C) -> None:
         """Adds a call. Raises `RequestError` when its id is in use, or too many are open."""
-        if call.id in self.calls or call.id in self._given_up:
+        if call.id in self.calls:
             detail = "Invalid Request: a request with this id is still open"
             raise RequestError(INVALID_REQUEST, detail, id=call.request.id)
         if len(self.calls) >= MAX_OPEN_REQUESTS:
             raise RequestError(UPSTREAM_ERROR, "Too many open requests", id=call.request.id, status=503)
+        self._given_up.pop(call.id, None)
         self.calls[call.id] = call
         self._expected.open[call.id] = call.request
         if call.token is not None:
@@ -182,7 +187,7 @@ class Ledger(Generic[C]):
             call.deadline.touch()
         return call
 
-    def _taken(self, frame: Frame | None = None) -> list[C]:
+    def _taken(self, frame: Frame | None) -> list[C]:
         """Closes and gives the calls that `Expected` has just taken for answered."""
         if isinstance(frame, Success | Failure) and frame.id is not None:
             taken = [self.calls[frame.id]]
@@ -193,26 +198,25 @@ class Ledger(Generic[C]):
         return taken
 
     def _refuse(self, line: bytes | FrameError, error: AnswerError) -> Verdict[C]:
-        calls = self._taken()
-        if not calls:
-            id = answered_id(line) if isinstance(line, bytes) else None
-            if id in self._given_up:
-                del self._given_up[id]
-                return None
-            call = self.calls.get(id) if id is not None else self._only_call(line, error)
-            if call is not None:
-                self.close(call)
-                calls = [call]
+        ids = answered_ids(line) if isinstance(line, bytes) else []
+        if len(ids) == 1 and ids[0] in self._given_up:
+            del self._given_up[ids[0]]
+            return None
+        calls = [self.calls[id] for id in ids if id in self.calls] if ids else self._only_call(line, error)
+        for call in calls:
+            self.close(call)
+        observed = isinstance(line, bytes) and not self._settings.enforce and not error.bound
         method = calls[0].request.method if calls else None
-        if isinstance(line, bytes) and not self._settings.enforce and not error.bound:
-            self._tally.refused(error, method=method, observed=True)
+        logged = bool(calls) or self._pace.admits(asyncio.get_running_loop().time())
+        self._tally.refused(error, method=method, observed=observed, logged=logged)
+        if isinstance(line, bytes) and observed:
             return Answered(calls, line) if calls else Stray(line)
-        self._tally.refused(error, method=method)
         return Failed(calls, error) if calls else None
 
-    def _only_call(self, line: bytes | FrameError, error: AnswerError) -> C | None:
+    def _only_call(self, line: bytes | FrameError, error: AnswerError) -> list[C]:
+        """Rule 2."""
         too_long = error.bound or (isinstance(line, bytes) and len(line) > MAX_ENVELOPE_BYTES)
-        return next(iter(self.calls.values())) if too_long and len(self.calls) == 1 else None
+        return list(self.calls.values()) if too_long and len(self.calls) == 1 else []
 
 
 def cancellation(id: MessageId, reason: str) -> bytes:
@@ -248,17 +252,26 @@ def member_id(notification: Notification, name: str) -> MessageId | None:
         return None
 
 
-def answered_id(line: bytes) -> MessageId | None:
-    """The id in what looks like a response, be it valid or not, where it can be read."""
+def answered_ids(line: bytes) -> list[MessageId]:
+    """The ids in what looks like a response, or a batch of them, be it valid or not, where they can be read."""
+    line = line.removeprefix(codecs.BOM_UTF8)
     try:
-        found = members(line)
+        parts = split_batch(line) if line.startswith(b"[") else [line]
+    except FrameError:
+        return []
+    return list(dict.fromkeys(id for part in parts if (id := _answered_id(part)) is not None))
+
+
+def _answered_id(text: bytes) -> MessageId | None:
+    try:
+        found = members(text)
         return message_id(found["id"]) if "id" in found and "method" not in found else None
     except FrameError:
         pass
-    if len(line) > MAX_ENVELOPE_BYTES:
+    if len(text) > MAX_ENVELOPE_BYTES:
         return None
     try:
-        value: object = _lenient.raw_decode(line.decode("utf-8", "replace"))[0]
+        value: object = _lenient.raw_decode(text.decode("utf-8", "replace"))[0]
     except (ValueError, RecursionError):
         return None
     found = cast("dict[str, object]", value) if isinstance(value, dict) else {}

@@ -8,6 +8,7 @@ import asyncio
 
 from accredit.errors import UpstreamUnavailable
 from accredit.gateway.http import Exchange
+from accredit.gateway.param_schemas import ParamSchemas
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.stdio.child import Child
 from accredit.gateway.stdio.guard import OrphanGuard
@@ -30,10 +31,13 @@ class SharedUpstream:
         self._starting = asyncio.Lock()
         self._deaths = 0
         self._not_before = 0.0
+        self._schemas = ParamSchemas()
 
     async def post(self, exchange: Exchange, request: Request) -> None:
         """Forwards a request and answers the client. Raises `AccreditError`."""
         life = await self._living()
+        if request.method == "tools/call":
+            await self._schemas.check(request, exchange.headers, life.ask)
         await life.post(exchange, request)
 
     def resting(self) -> bool:
@@ -56,7 +60,9 @@ class SharedUpstream:
             if self.resting():
                 raise UpstreamUnavailable("the upstream has ended repeatedly, and is not started again yet")
             child = await Child.start(self._upstream, self._guard, self._settings.max_event_bytes)
-            life = self._life = SharedChild(child, self._settings, self._tally, self._lost)
+            life = self._life = SharedChild(
+                child, self._settings, self._tally, lost=self._lost, learn=self._schemas.learn
+            )
             self._lives.add(life)
             life.over.add_done_callback(lambda _: self._lives.discard(life))
             return life

@@ -11,7 +11,7 @@ from accredit.errors import MessageId
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import Notification, Request
 from accredit.jsonrpc.methods import META_PROGRESS, META_SUBSCRIPTION
-from accredit.jsonrpc.objects import members
+from accredit.jsonrpc.objects import is_object, members
 
 
 def numbered(request: Request, number: int, *, token: bool) -> bytes:
@@ -51,8 +51,8 @@ def with_param(notification: Notification, name: str, value: MessageId) -> bytes
 
 
 def _meta(holder: Raw) -> dict[str, Raw]:
-    meta = members(holder).get("_meta")
-    return members(meta) if meta is not None else {}
+    meta = members(holder).get("_meta") if is_object(holder) else None
+    return members(meta) if meta is not None and is_object(meta) else {}
 
 
 def _with_meta(holder: Raw, name: str, value: MessageId) -> Raw:

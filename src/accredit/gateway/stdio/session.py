@@ -59,23 +59,24 @@ class Session(Conversation[SessionCall]):
     async def initialize(self, request: Request) -> Stream:
         """Forwards the first request, and gives the stream with its answer. Raises `AccreditError`."""
         stream = Stream(due=1)
-        self._ledger.open(SessionCall(request, stream))
+        self._begin(SessionCall(request, stream))
         await self._child.send(request.text, self._patience)
         while not stream.ended:
             await stream.changed(self._patience)
         return stream
 
     def establish(self, answer: bytes) -> bool:
-        """Whether the answer to `initialize` makes this a session; its revision is known then."""
+        """Whether the answer to `initialize` makes this a session; its revision is known then. Raises `AnswerError`."""
         try:
             result = members(answer).get("result")
-            if result is None:
-                return False
-            if not is_object(result):
-                raise AnswerError("the result of initialize is not an object")
-            self.revision = as_string(members(result).get("protocolVersion"))
+            found = members(result) if is_object(result) and result is not None else {}
         except FrameError:
+            return False  # only observed
+        if result is None:
             return False
+        if not is_object(result):
+            raise AnswerError("the result of initialize is not an object")
+        self.revision = as_string(found.get("protocolVersion"))
         return True
 
     async def post(self, exchange: Exchange, message: Frame | Batch) -> None:
@@ -129,7 +130,7 @@ class Session(Conversation[SessionCall]):
             if call.request.method == "initialize":
                 detail = "Invalid Request: this session is initialized already"
                 raise RequestError(INVALID_REQUEST, detail, id=call.id)
-            self._ledger.open(call)
+            self._begin(call)
 
     async def _forward(self, frame: Frame) -> None:
         if isinstance(frame, Notification):

@@ -14,7 +14,7 @@ from accredit.gateway.stdio.session import Session
 from accredit.gateway.tally import Tally
 from accredit.jsonrpc.encode import INVALID_REQUEST, UPSTREAM_ERROR
 from accredit.jsonrpc.frames import Request
-from accredit.limits import MAX_SESSIONS, SESSION_IDLE_SECONDS
+from accredit.limits import MAX_SESSIONS
 
 
 class _Entry:
@@ -35,8 +35,7 @@ class Sessions:
         upstream: StdioUpstream,
         guard: OrphanGuard,
         tally: Tally,
-        *,
-        idle_seconds: float = SESSION_IDLE_SECONDS,
+        idle_seconds: float,
     ) -> None:
         self._settings = settings
         self._upstream = upstream

@@ -15,7 +15,9 @@ import itertools
 import logging
 from collections.abc import Callable
 
-from accredit.errors import AnswerError, FrameError
+from msgspec import Raw
+
+from accredit.errors import AccreditError, AnswerError, FrameError
 from accredit.gateway.http import Exchange, WhileConnected
 from accredit.gateway.logs import log_event
 from accredit.gateway.settings import GatewaySettings
@@ -33,7 +35,7 @@ from accredit.jsonrpc.encode import (
     METHOD_NOT_FOUND,
     PARSE_ERROR,
 )
-from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, message_id
+from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success, message_id
 from accredit.jsonrpc.methods import META_LOG_LEVEL, Era
 from accredit.limits import SHARED_UNSENT_BYTES
 
@@ -62,27 +64,50 @@ class SharedCall(StreamCall):
 
 
 class SharedChild(Conversation[SharedCall]):
-    """One life of the child. `proved` says that it has given a valid answer; `lost` is called when it ends."""
+    """One life of the child. `proved` says that it has given a valid answer.
+
+    `lost` is called when it ends, and `learn` with the result of each `tools/list`.
+    """
 
     def __init__(
-        self, child: Child, settings: GatewaySettings, tally: Tally, lost: Callable[["SharedChild"], None]
+        self,
+        child: Child,
+        settings: GatewaySettings,
+        tally: Tally,
+        *,
+        lost: Callable[["SharedChild"], None],
+        learn: Callable[[Raw], None],
     ) -> None:
         super().__init__(child, Era.MODERN, settings, tally)
         self.proved = False
         self._on_lost = lost
+        self._learn = learn
         self._numbers = itertools.count(1)
 
     async def post(self, exchange: Exchange, request: Request) -> None:
         """Forwards a request and answers the client. Raises `AccreditError`."""
         call = SharedCall(request, next(self._numbers))
-        self._ledger.open(call)
-        text = rewriting.numbered(request, call.number, token=call.token is not None)
+        self._begin(call)
         try:
             async with WhileConnected(exchange):
-                await self._child.send(text, self._patience)
+                await self._send_call(call)
                 await answer(exchange, call.stream)
         finally:
             self._cancel(call, "the client has gone")
+
+    async def ask(self, request: Request) -> bytes | None:
+        """Sends a request of the gateway's own; gives the response's text, or None where there is none."""
+        call = SharedCall(request, next(self._numbers))
+        try:
+            self._begin(call)
+            await self._send_call(call)
+            while not call.stream.ended:
+                await call.stream.changed(self._patience)
+        except AccreditError:
+            return None
+        finally:
+            self._cancel(call, "nobody waits for it")
+        return call.stream.whole() if call.stream.status == 200 else None
 
     def drain(self) -> None:
         """Ends the streams of subscriptions."""
@@ -92,6 +117,10 @@ class SharedChild(Conversation[SharedCall]):
 
     def _lost(self) -> None:
         self._on_lost(self)
+
+    async def _send_call(self, call: SharedCall) -> None:
+        text = rewriting.numbered(call.request, call.number, token=call.token is not None)
+        await self._child.send(text, self._patience)
 
     async def _take(self, verdict: Verdict[SharedCall]) -> None:
         match verdict:
@@ -110,10 +139,13 @@ class SharedChild(Conversation[SharedCall]):
         try:
             restored = rewriting.answered(text, call.request.id, subscription=call.listens)
         except FrameError as error:
-            # Only observed, but it can't be brought under the client's id.
-            call.stream.fail(call.request.id, AnswerError(error.detail))
+            problem = AnswerError(error.detail)  # only observed, but it can't be brought under the client's id
+            self._tally.refused(problem, method=call.request.method)
+            call.stream.fail(call.request.id, problem)
             return
         self.proved = self.proved or frame is not None
+        if call.request.method == "tools/list" and isinstance(frame, Success):
+            self._learn(frame.result)
         status = _STATUS.get(frame.code, 200) if isinstance(frame, Failure) else 200
         call.stream.answer(restored, status=status)
 
@@ -137,7 +169,9 @@ class SharedChild(Conversation[SharedCall]):
     def _subscriber(self, notification: Notification) -> SharedCall | None:
         named = rewriting.subscription_of(notification)
         call = self._ledger.calls.get(message_id(named)) if named is not None else None
-        if call is not None and call.listens and call.deadline is not None:
+        if call is None or not call.listens:
+            return None
+        if call.deadline is not None:
             call.deadline.cancel()  # from its acknowledgement on it may be silent for ever
         return call
 
@@ -159,10 +193,10 @@ class SharedChild(Conversation[SharedCall]):
         if call.stream.unsent <= SHARED_UNSENT_BYTES:
             call.stream.tell(text)
             return
-        log_event(_log, logging.WARNING, "client cut off: it does not read", method=call.request.method)
+        log_event(_log, logging.WARNING, "client_cut_off", method=call.request.method)
         self._cancel(call, "the client does not read")
         call.stream.release()
 
     def _drop(self, notification: Notification) -> None:
         self._tally.counts["notifications_dropped"] += 1
-        log_event(_log, logging.DEBUG, "notification dropped: it belongs to no open request")
+        log_event(_log, logging.DEBUG, "notification_dropped")

@@ -156,5 +156,5 @@ class Stream:
             return False
         if not sent and not self._losing:
             self._losing = True
-            log_event(_log, logging.WARNING, "messages dropped: no client has come for them", stream=self.number)
+            log_event(_log, logging.WARNING, "messages_dropped", stream=self.number)
         return True

@@ -116,14 +116,15 @@ class Wrap:
 
     async def _from_host(self) -> None:
         splitter = LineSplitter(self._settings.max_request_bytes)
-        while chunk := await self._host.read():
-            for line in splitter.feed(chunk):
+        while not self._closing:
+            chunk = await self._host.read()
+            self._closing = not chunk
+            for line in splitter.feed(chunk or b"\n"):  # a last line may have no end
                 try:
                     await self._forward(line)
                 except RequestError as error:
                     self._tally.refused(error)
                     self._host.send(encode_line(refusal(error).frame()))
-        self._closing = True
         self._child.close_input()
 
     async def _forward(self, line: bytes | FrameError) -> None:
@@ -205,7 +206,8 @@ class Wrap:
 
     def _learn(self, call: Call, frame: Frame | None) -> None:
         if call.request.method == "initialize" and isinstance(frame, Success) and is_object(frame.result):
-            self._revision = as_string(members(frame.result).get("protocolVersion"))
+            with contextlib.suppress(FrameError):
+                self._revision = as_string(members(frame.result).get("protocolVersion"))
 
     def _late(self, call: Call) -> None:
         self._child.send_now(cancellation(call.id, "timed out"))

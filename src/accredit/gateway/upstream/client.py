@@ -45,6 +45,10 @@ class UpstreamClient:
         self._timeout = timeout
         self._pool = Pool(origin)
 
+    def target(self, query: bytes) -> bytes:
+        """The URL's own path and query; where it has no query, that of a client's request."""
+        return self._target + b"?" + query if query and b"?" not in self._target else self._target
+
     async def send(self, method: str, headers: RawHeaders, body: bytes = b"", *, target: bytes | None = None) -> Answer:
         """Sends a request with end-to-end `headers` and waits for the head of its answer.
 

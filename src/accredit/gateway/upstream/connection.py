@@ -12,6 +12,8 @@ from accredit.errors import AccreditError, AnswerError, UpstreamTimeout, Upstrea
 from accredit.gateway.upstream.parsing import Response, ResponseParser, cut_off
 from accredit.limits import HIGH_WATER_BYTES
 
+_PEEK = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
+
 
 class Owner(Protocol):
     """Who keeps connections."""
@@ -30,8 +32,8 @@ class Connection(asyncio.Protocol):
     """The protocol of one connection; `sock` is its raw socket, which the transport owns."""
 
     __slots__ = (
-        "_closing", "_error", "_loop", "_owner", "_parser", "_paused", "_response", "_sock", "_timer",
-        "_transport", "_waiter",
+        "_armed", "_closing", "_deadline", "_error", "_loop", "_owner", "_parser", "_paused", "_response",
+        "_rest_until", "_sock", "_timer", "_transport", "_unsent", "_waiter",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, owner: Owner) -> None:
@@ -41,8 +43,12 @@ class Connection(asyncio.Protocol):
         self._parser = ResponseParser()
         self._response: Response | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._deadline: float | None = None
+        self._rest_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._armed = 0.0
         self._error: AccreditError | None = None
+        self._unsent: tuple[bytes, ...] = ()
         self._paused = False
         self._closing = False
 
@@ -53,7 +59,8 @@ class Connection(asyncio.Protocol):
 
     def rest(self, seconds: float) -> None:
         """Waits for the next exchange, and closes when none came within `seconds`."""
-        self._timer = self._loop.call_later(seconds, self.abort)
+        self._rest_until = self._loop.time() + seconds
+        self._arm(self._rest_until)
 
     def usable(self) -> bool:
         """Whether a resting connection can serve: nothing, not even an end, has come that nobody asked for.
@@ -63,7 +70,7 @@ class Connection(asyncio.Protocol):
         if self._closing:
             return False
         try:
-            self._sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            self._sock.recv(1, _PEEK)
         except BlockingIOError:
             return True
         except OSError:
@@ -72,15 +79,16 @@ class Connection(asyncio.Protocol):
 
     def start(self, head: bytes, body: bytes, *, bodiless: bool) -> Response:
         """Sends a request. From here on it may have reached the upstream."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         self._response = response = self._parser.expect(bodiless=bodiless)
-        if body:
-            self._transport.writelines((head, body))
-        else:
-            self._transport.write(head)
+        # At the end of this step: the requests of several calls leave together, and wake the upstream up once.
+        self._unsent = (head, body) if body else (head,)
+        self._loop.call_soon(self._write)
         return response
+
+    def _write(self) -> None:
+        parts, self._unsent = self._unsent, ()
+        if not self._closing:
+            self._transport.writelines(parts)
 
     async def more(self, deadline: float | None) -> None:
         """Returns when something new came, or nothing more will: the next call raises why.
@@ -94,14 +102,14 @@ class Connection(asyncio.Protocol):
             self._paused = False
             self._transport.resume_reading()
         waiter = self._waiter = self._loop.create_future()
-        timer = self._loop.call_at(deadline, self._late, waiter) if deadline is not None else None
+        self._deadline = deadline
+        if deadline is not None:
+            self._arm(deadline)
         try:
             await waiter
         finally:
             if self._waiter is waiter:  # else the connection serves another exchange already
                 self._waiter = None
-            if timer is not None:
-                timer.cancel()
 
     def abort(self) -> None:
         """Closes at once. `Owner.lost` follows."""
@@ -113,9 +121,9 @@ class Connection(asyncio.Protocol):
         self._owner.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of an answer; while none is awaited, the upstream is out of step and can't serve again."""
+        """Bytes of an answer; while nothing was asked, the upstream is out of step and can't serve again."""
         response = self._response
-        if response is None:
+        if response is None or self._unsent:
             self.abort()
             return
         try:
@@ -141,7 +149,10 @@ class Connection(asyncio.Protocol):
         self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone. Without an end before (TLS has its own), what came may have been truncated."""
+        """The connection is gone. Without `eof_received` before, what came is cut off.
+
+        So it is with TLS when TCP ends first, which anybody on the way can do (uvloop tells; asyncio does not).
+        """
         if self._response is not None:
             self._fail(cut_off(self._response))
         self.abort()
@@ -166,9 +177,33 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
         self._wake()
 
-    @staticmethod
-    def _late(waiter: asyncio.Future[None]) -> None:
-        if not waiter.done():
+    def _arm(self, when: float) -> None:
+        """Sees to it that `_tick` runs at `when`, or before.
+
+        One timer serves a connection for many exchanges: to move it for each of them would cost more than all else
+        that the client does in time.
+        """
+        if self._timer is None or when < self._armed:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_at(when, self._tick)
+            self._armed = when
+
+    def _tick(self) -> None:
+        self._timer = None
+        waiter = self._waiter
+        if waiter is not None and waiter.done():
+            waiter = None
+        if waiter is None and self._response is not None:
+            return  # nobody waits at the moment; whoever does next arms anew
+        due = self._rest_until if waiter is None else self._deadline
+        if due is None:
+            return
+        if due > self._loop.time():
+            self._arm(due)
+        elif waiter is None:
+            self.abort()
+        else:
             waiter.set_exception(UpstreamTimeout("the upstream did not answer in time"))
 
     def _wake(self) -> None:

@@ -91,5 +91,6 @@ class Pool:
         except BaseException:
             if connection in self._open:
                 connection.abort()
+                self.lost(connection)  # uvloop does not tell it when it is cancelled just after `connection_made`
             raise
         return connection

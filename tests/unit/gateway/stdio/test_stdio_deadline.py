@@ -2,9 +2,10 @@
 
 import asyncio
 
-from accredit.gateway.stdio.deadline import Deadline
 from tests.world.raw_server import until
 from tests.world.running import run
+
+from accredit.gateway.stdio.deadline import Deadline
 
 
 def test_silence_is_noticed_once() -> None:

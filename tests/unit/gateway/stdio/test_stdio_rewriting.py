@@ -2,9 +2,6 @@
 
 import json
 
-import pytest
-
-from accredit.errors import FrameError
 from accredit.gateway.stdio import rewriting
 from accredit.jsonrpc.frames import Notification, Request, decode_frame
 from accredit.jsonrpc.methods import META_SUBSCRIPTION
@@ -49,7 +46,9 @@ def test_the_end_of_a_subscription_names_the_clients_id() -> None:
 
 
 def test_a_notification_of_a_subscription_names_the_clients_id() -> None:
-    told = notification('{"jsonrpc":"2.0","method":"n","params":{"_meta":{"%s":9,"o":0.10}}}' % META_SUBSCRIPTION)
+    told = notification(
+        '{"jsonrpc":"2.0","method":"n","params":{"_meta":{"SUB":9,"o":0.10}}}'.replace("SUB", META_SUBSCRIPTION)
+    )
     assert bytes(rewriting.subscription_of(told) or b"") == b"9"
     assert rewriting.subscribed(told, "s") == (
         b'{"jsonrpc":"2.0","method":"n","params":{"_meta":{"%s":"s","o":0.10}}}' % META_SUBSCRIPTION.encode()
@@ -59,8 +58,9 @@ def test_a_notification_of_a_subscription_names_the_clients_id() -> None:
 def test_a_notification_of_no_subscription() -> None:
     assert rewriting.subscription_of(notification('{"jsonrpc":"2.0","method":"n"}')) is None
     assert rewriting.subscription_of(notification('{"jsonrpc":"2.0","method":"n","params":{"_meta":{}}}')) is None
-    with pytest.raises(FrameError):
-        rewriting.subscription_of(notification('{"jsonrpc":"2.0","method":"n","params":{"_meta":7}}'))
+    assert rewriting.subscription_of(notification('{"jsonrpc":"2.0","method":"n","params":{"_meta":7}}')) is None
+    result = b'{"jsonrpc":"2.0","id":9,"result":null}'
+    assert rewriting.answered(result, 3, subscription=True) == b'{"jsonrpc":"2.0","id":3,"result":null}'
 
 
 def test_a_param_is_replaced() -> None:

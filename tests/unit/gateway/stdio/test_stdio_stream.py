@@ -3,11 +3,11 @@
 import logging
 
 import pytest
+from tests.world.running import run
 
 from accredit.errors import AnswerError
 from accredit.gateway.stdio.stream import Stream
 from accredit.limits import REPLAY_BYTES, REPLAY_EVENTS
-from tests.world.running import run
 
 
 def event(text: str, id: str | None = None) -> bytes:

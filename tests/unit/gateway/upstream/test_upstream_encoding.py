@@ -61,7 +61,15 @@ def bomb(coding: bytes, mebibytes: int) -> bytes:
 
 @coders
 @pytest.mark.parametrize(
-    "data", [b"", b"x", b"hello " * 50_000, bytes(range(256)) * 1000, bytes(3 * DECODED_PIECE_BYTES)]
+    "data",
+    [
+        b"",
+        b"x",
+        b"hello " * 50_000,
+        bytes(range(256)) * 1000,
+        bytes(3 * DECODED_PIECE_BYTES),
+        bytes(DECODED_PIECE_BYTES + 1),
+    ],
 )
 def test_what_was_encoded_is_decoded(coder: str, data: bytes) -> None:
     coding, encode = CODERS[coder]

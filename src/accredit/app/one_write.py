@@ -1,0 +1,53 @@
+"""A transport that puts what is written in one step of the event loop into one write. Runs in the event loop.
+
+uvicorn writes an answer's head and its body one after the other. Each write is a system call and wakes the client up:
+together they cost a fifth of a small call.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from accredit.limits import CLIENT_STALL_SECONDS, ONE_WRITE_BYTES
+
+if TYPE_CHECKING:
+    Base = asyncio.Transport
+else:
+    Base = object  # asyncio's own class would hide what is delegated
+
+
+class OneWriteTransport(Base):
+    """Delegates to `transport`; `write` waits for the end of this step, or for `ONE_WRITE_BYTES`."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._held: list[bytes] = []
+        self._size = 0
+
+    def write(self, data: Any) -> None:
+        """Takes bytes to send."""
+        if not self._held:
+            self._loop.call_soon(self._flush)
+        self._held.append(data)
+        self._size += len(data)
+        if self._size > ONE_WRITE_BYTES:
+            self._flush()
+
+    def close(self) -> None:
+        """Sends what is held, and closes; a peer that does not read it in `CLIENT_STALL_SECONDS` is cut off."""
+        self._flush()
+        self._transport.close()
+        if self._transport.get_write_buffer_size():
+            self._loop.call_later(CLIENT_STALL_SECONDS, self._transport.abort)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def is_closing(self) -> bool:
+        """Whether the connection is closed or about to be."""
+        return self._transport.is_closing()
+
+    def _flush(self) -> None:
+        held, self._held, self._size = self._held, [], 0
+        if held and not self._transport.is_closing():
+            self._transport.write(b"".join(held) if len(held) > 1 else held[0])

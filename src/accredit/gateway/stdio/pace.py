@@ -1,0 +1,28 @@
+"""So many events a second: what a child makes us log must not fill a disk. No I/O."""
+
+
+class Pace:
+    """Admits the first `per_second` events of each second. Times are the event loop's, in seconds."""
+
+    __slots__ = ("_admitted", "_per_second", "_second", "_skipped")
+
+    def __init__(self, per_second: int) -> None:
+        self._per_second = per_second
+        self._second = 0
+        self._admitted = 0
+        self._skipped = 0
+
+    def admits(self, now: float) -> bool:
+        """Whether an event of this moment is within the pace."""
+        if int(now) != self._second:
+            self._second, self._admitted = int(now), 0
+        if self._admitted >= self._per_second:
+            self._skipped += 1
+            return False
+        self._admitted += 1
+        return True
+
+    def skipped(self) -> int:
+        """How many events were not admitted since this was last asked."""
+        skipped, self._skipped = self._skipped, 0
+        return skipped

@@ -1,0 +1,32 @@
+"""What all tests share: properties without deadlines, and nothing left behind by a test."""
+
+import threading
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine stalls for seconds: a deadline would fail tests for that, not for a defect.
+settings.register_profile("accredit", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("accredit")
+
+_GRACE_SECONDS = 5.0
+
+
+def _children() -> set[str]:
+    """Ids of the processes that this one has started and not waited for (Linux; empty elsewhere)."""
+    lists = [path.read_text() for path in Path("/proc/self/task").glob("*/children")]
+    return {child for text in lists for child in text.split()}
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Generator[None]:
+    """Fails a test after which a thread or a child process that it started is still there."""
+    threads, children = set(threading.enumerate()), _children()
+    yield
+    give_up = time.monotonic() + _GRACE_SECONDS
+    while (left := [*set(threading.enumerate()) - threads, *_children() - children]) and time.monotonic() < give_up:
+        time.sleep(0.01)
+    assert not left, f"left behind: {left}"

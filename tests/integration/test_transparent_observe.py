@@ -1,0 +1,201 @@
+"""Observe mode: what would have been refused is forwarded as it is, counted and logged; bounds still hold."""
+
+import gzip
+import json
+import logging
+from typing import Any
+
+import pytest
+from tests.world.calls import (
+    ERAS,
+    Posted,
+    chunk,
+    error,
+    event,
+    http,
+    initialize,
+    log_message,
+    notification,
+    post,
+    response,
+    stream,
+)
+from tests.world.hostile import (
+    LEAKS,
+    World,
+    check_refused,
+    error_event,
+    refused,
+    sends,
+    sends_and_closes,
+    sends_and_hangs,
+)
+from tests.world.raw_client import RawAnswer
+from tests.world.running import run
+
+from accredit.jsonrpc.methods import Era
+
+
+async def observed(world: World) -> dict[str, int]:
+    async with world.client() as client:
+        await client.ask("GET", "/readyz")
+        counts: dict[str, int] = json.loads((await client.answer()).body)["refused"]
+        return counts
+
+
+def observe(posted: Posted, sent: bytes, **settings: Any) -> tuple[RawAnswer, dict[str, int]]:
+    async def case() -> tuple[RawAnswer, dict[str, int]]:
+        async with World(sends(sent), enforce=False, **settings) as world:
+            answer = await world.ask(posted)
+            counts = await observed(world)
+            await world.recovered(Era.LEGACY)
+            return answer, counts
+
+    return run(case())
+
+
+BAD = {
+    "garbage": http(b"not json", headers=LEAKS),
+    "another_id": http(response(8), headers=LEAKS),
+    "two_results": http(response().replace(b'"result"', b'"result":1,"result"')),
+    "html": http(b"<html>", "text/html", headers=LEAKS),
+    "nothing": http(b"", headers=LEAKS),
+    "202": http(b"", None, status="202 Accepted", headers=LEAKS),
+    "a_redirect": http(b"", None, status="302 Found", headers=(("Location", "/x"),)),
+    "a_bad_error": http(b"{}", status="500 No", headers=LEAKS),
+    "an_unknown_coding": http(b"abc", headers=(("Content-Encoding", "zstd"),)),
+    "damaged_gzip": http(gzip.compress(response())[:-4], headers=(("Content-Encoding", "gzip"),)),
+}
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_answer_passes_as_it_is_and_is_counted(era: Era, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    head, _, body = BAD[name].partition(b"\r\n\r\n")
+    with caplog.at_level(logging.WARNING, "accredit.gateway"):
+        answer, counts = observe(post(era), BAD[name])
+    assert (answer.status, answer.body) == (int(head.split(b" ")[1]), body)
+    lines = [line.partition(": ") for line in head.decode().split("\r\n")[1:]]
+    assert sorted(answer.headers) == sorted((key.lower(), value) for key, _, value in lines)
+    assert counts == {"answer_refused_observed": 1}
+    assert [record.message for record in caplog.records] == ["answer_refused_observed"]
+
+
+def test_a_bad_receipt_passes_too() -> None:
+    answer, counts = observe(notification(Era.LEGACY), http(response(), headers=LEAKS))
+    assert (answer.status, answer.body) == (200, response())
+    assert answer.header("set-cookie") == "stolen=1"
+    assert counts == {"answer_refused_observed": 1}
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_bad_events_pass_and_each_is_counted(era: Era) -> None:
+    text = (
+        event(b"{}")
+        + event(log_message())
+        + event(response(8))
+        + b"data: x\n\n"
+        + event(response())
+        + event(response())
+    )
+    answer, counts = observe(post(era), stream(text))
+    assert (answer.status, answer.body) == (200, text)
+    assert counts == {"answer_refused_observed": 4}
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_stream_that_ends_without_a_response_just_ends(era: Era) -> None:
+    text = event(log_message())
+    answer, _ = observe(post(era), stream(text))
+    assert (answer.status, answer.body) == (200, text)
+
+
+@pytest.mark.parametrize("body", [response(), error(None)])
+@pytest.mark.parametrize("era", ERAS)
+def test_a_sound_answer_is_treated_as_ever(era: Era, body: bytes) -> None:
+    answer, counts = observe(post(era), http(body))
+    assert answer.body == body.replace(b'"id":null', b'"id":7')
+    assert counts == {}
+
+
+def test_a_bad_initialize_answer_keeps_its_session() -> None:
+    answer, _ = observe(initialize(), http(b"{}", headers=LEAKS))
+    assert (answer.body, answer.header("mcp-session-id")) == (b"{}", "leaked-session")
+
+
+def test_a_bad_initialize_stream_keeps_its_session() -> None:
+    sent = stream(event(b"{}"), event(response())).replace(b"\r\n\r\n", b"\r\nMcp-Session-Id: s\r\n\r\n", 1)
+    answer, _ = observe(initialize(), sent)
+    assert (answer.body, answer.header("mcp-session-id")) == (event(b"{}") + event(response()), "s")
+
+
+# --- what holds all the same ------------------------------------------------------------------------
+
+_SOUND_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize(
+    ("sent", "detail"),
+    [
+        (http(b"a" * 10_001, headers=LEAKS), "the answer is larger than 10000 bytes"),
+        (
+            http(gzip.compress(b"a" * 10_001), headers=(*LEAKS, ("Content-Encoding", "gzip"))),
+            "decoded, the answer is larger than 10000 bytes",
+        ),
+        (http(b"[" * 5_000, headers=LEAKS), "nested more than 128 deep"),
+    ],
+)
+def test_the_bounds_hold(era: Era, sent: bytes, detail: str) -> None:
+    answer, counts = observe(post(era), sent, max_response_bytes=10_000)
+    check_refused(answer, 502, refused(detail))
+    assert counts == {"answer_refused": 1}
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize(
+    ("bad", "detail"),
+    [
+        (b"data: " + b"a" * 10_000, "an event longer than 1000 bytes"),
+        (event(b"[" * 500), "nested more than 128 deep"),
+    ],
+)
+def test_the_bounds_hold_in_a_stream(era: Era, bad: bytes, detail: str) -> None:
+    async def case() -> None:
+        script = sends_and_hangs(stream(event(log_message()), bad).removesuffix(b"0\r\n\r\n"))
+        async with World(script, enforce=False, max_event_bytes=1_000) as world:
+            answer = await world.ask(post(era))
+            assert answer.body == event(log_message()) + error_event(7, detail)
+            await world.recovered(era)
+
+    run(case())
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("sent", [b"nonsense\r\n\r\n", _SOUND_HEAD + b"Content-Length: 9\r\n\r\n", b""])
+def test_there_is_nothing_to_forward_of_what_is_no_http_or_cut_off(era: Era, sent: bytes) -> None:
+    async def case() -> None:
+        async with World(sends_and_closes(sent), enforce=False) as world:
+            answer = await world.ask(post(era))
+            check_refused(answer, 502, answer.body)
+            await world.recovered(era)
+
+    run(case())
+
+
+def test_requests_are_judged_as_ever() -> None:
+    async def case() -> None:
+        async with World(sends(http(response())), enforce=False) as world:
+            asked = post(Era.LEGACY)
+            twice = asked.body.replace(b'"name"', b'"name":"x","name"', 1)
+            assert (await world.ask(Posted(asked.headers, twice))).status == 400
+            assert (await world.ask(post(Era.MODERN).without_header("Mcp-Method"))).status == 400
+            assert world.upstream.requests == []
+
+    run(case())
+
+
+def test_chunks_pass_as_ever() -> None:
+    sent = _SOUND_HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk(b"{") + chunk(b"}") + b"0\r\n\r\n"
+    answer, counts = observe(post(Era.LEGACY), sent)
+    assert (answer.body, counts) == (b"{}", {"answer_refused_observed": 1})

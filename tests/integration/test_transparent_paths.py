@@ -1,0 +1,288 @@
+"""What is beside the endpoint: health, paths that pass untouched, and the gateway mounted in another application."""
+
+import json
+from typing import Any
+
+import pytest
+from tests.world.calls import http, post, response
+from tests.world.hostile import HOSTILE, World, sends, sends_and_hangs, sound_answer
+from tests.world.raw_client import CutOff, RawAnswer, RawClient
+from tests.world.raw_server import Connection, RawRequest, RawServer
+from tests.world.running import ASGIApplication, RunningGateway, run
+
+from accredit.gateway import GatewaySettings, HttpUpstream, create_app
+from accredit.jsonrpc.methods import Era
+
+PASSTHROUGH = ("/.well-known/*", "/robots.txt")
+
+
+async def fetch(world: World, method: str, target: str, *headers: tuple[str, str], body: bytes = b"") -> RawAnswer:
+    async with world.client() as client:
+        await client.ask(method, target, [HOSTILE, *headers], body)
+        return await client.answer()
+
+
+# --- health -----------------------------------------------------------------------------------------
+
+
+def test_health_is_told_to_anybody_and_readiness_depends_on_the_upstream() -> None:
+    async def case() -> None:
+        async with World(sends(http(response()))) as world:
+            alive = await fetch(world, "GET", "/healthz", ("Host", "10.0.0.1:8484"))
+            assert (alive.status, alive.body) == (200, b'{"status":"ok"}')
+            ready = await fetch(world, "GET", "/readyz", ("Host", "10.0.0.1:8484"))
+            assert ready.status == 200
+            assert json.loads(ready.body) == {"status": "ready", "upstream": True, "refused": {}}
+            assert world.upstream.requests == []
+            await world.upstream.__aexit__(None, None, None)
+            down = await fetch(world, "GET", "/readyz")
+            assert (down.status, json.loads(down.body)["status"]) == (503, "unavailable")
+
+    run(case())
+
+
+def test_readiness_counts_what_was_refused() -> None:
+    async def case() -> None:
+        async with World(sends(http(b"{}"))) as world:
+            await world.ask(post(Era.LEGACY))
+            await world.ask(post(Era.MODERN))
+            await fetch(world, "POST", "/mcp", ("Content-Type", "text/plain"), body=b"x")
+            told = json.loads((await fetch(world, "GET", "/readyz")).body)
+            assert told["refused"] == {"answer_refused": 2, "request_refused": 1}
+
+    run(case())
+
+
+# --- passthrough ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body"),
+    [
+        ("GET", "/.well-known/oauth-protected-resource", b""),
+        ("GET", "/.well-known/oauth-authorization-server/mcp?x=1&y=%2F", b""),
+        ("GET", "/.well-known/", b""),
+        ("GET", "/robots.txt", b""),
+        ("POST", "/.well-known/register", b'{"not":"json-rpc"'),
+        ("PUT", "/.well-known/%C3%A4?%C3", b"\xff\x00"),
+        ("OPTIONS", "/.well-known/x", b""),
+    ],
+)
+def test_a_configured_path_is_forwarded_untouched(method: str, target: str, body: bytes) -> None:
+    html = http(b"<html>\xff", "text/html", headers=(("Set-Cookie", "a=b"), ("Content-Encoding", "x-odd")))
+
+    async def case() -> None:
+        async with World(sends(html), passthrough=PASSTHROUGH) as world:
+            answer = await fetch(
+                world, method, target, ("Accept-Encoding", "zstd"), ("X-Forwarded-For", "1"), body=body
+            )
+            assert (answer.status, answer.body) == (200, b"<html>\xff")
+            assert (answer.header("set-cookie"), answer.header("content-encoding")) == ("a=b", "x-odd")
+            seen = world.upstream.requests[-1]
+            assert (seen.method, seen.target, seen.body) == (method, target, body)
+            assert (seen.header("accept-encoding"), seen.header("x-forwarded-for")) == ("zstd", None)
+            await world.recovered(Era.LEGACY)
+
+    run(case())
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        http(b"", None, status="302 Found", headers=(("Location", "/elsewhere"),)),
+        b'HTTP/1.1 304 Not Modified\r\nETag: "x"\r\nContent-Length: 100\r\n\r\n',
+        b"HTTP/1.1 204 No Content\r\n\r\n",
+        http(b'{"error":"x"}', status="400 Bad Request"),
+        http(b"", "text/plain", status="599 Odd"),
+    ],
+)
+def test_whatever_its_status_it_passes(sent: bytes) -> None:
+    head, _, body = sent.partition(b"\r\n\r\n")
+
+    async def case() -> None:
+        async with World(sends(sent), passthrough=PASSTHROUGH) as world:
+            answer = await fetch(world, "GET", "/robots.txt")
+            assert (answer.status, answer.body) == (int(head.split(b" ")[1]), body)
+            await world.recovered(Era.LEGACY)
+
+    run(case())
+
+
+def test_head_passes_without_a_body() -> None:
+    async def case() -> None:
+        async with World(sends_and_hangs(http(b"", "text/plain", length=500)), passthrough=PASSTHROUGH) as world:
+            async with world.client() as client:
+                await client.ask("HEAD", "/robots.txt", [HOSTILE])
+                status, headers = await client.head()
+                assert status == 200
+                assert ("content-type", "text/plain") in headers
+            await world.recovered(Era.LEGACY)
+
+    run(case())
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/.well-known/../admin",
+        "/.well-known/%2e%2e/admin",
+        "/.well-known/%2E%2E%2Fadmin",
+        "/.well-known/..%2fadmin",
+        "/.well-known/x/../../admin",
+        "/.well-known/..",
+        "/.well-known/./x",
+        "/.well-known/..%5cadmin",
+        "/.well-known\\..\\admin",
+        "/.well-known/..;/admin",
+        "/.well-known",
+        "/.well-knownx/y",
+        "/robots.txt/",
+        "/robots.txtx",
+        "/x/.well-known/y",
+        "/admin",
+    ],
+)
+def test_no_other_path_passes__not_by_dots_either(target: str) -> None:
+    async def case() -> None:
+        async with World(sends(http(response())), passthrough=PASSTHROUGH) as world:
+            assert (await fetch(world, "GET", target)).status == 404
+            assert world.upstream.requests == []
+
+    run(case())
+
+
+def test_a_configured_path_asks_where_a_request_comes_from() -> None:
+    async def case() -> None:
+        async with World(sends(http(response())), passthrough=PASSTHROUGH) as world:
+            assert (await fetch(world, "GET", "/robots.txt", ("Host", "evil.example"))).status == 403
+            assert (await fetch(world, "GET", "/robots.txt", ("Origin", "http://evil.example"))).status == 403
+            assert world.upstream.requests == []
+
+    run(case())
+
+
+def test_the_bounds_hold_for_a_configured_path_too() -> None:
+    async def case() -> None:
+        sent = http(b"a" * 5_000, "text/plain")
+        async with World(
+            sends(sent), passthrough=PASSTHROUGH, max_response_bytes=4_999, max_request_bytes=10, reports_errors=True
+        ) as world:
+            assert (await fetch(world, "POST", "/.well-known/x", body=b"a" * 11)).status == 413
+            with pytest.raises(CutOff):  # the head has gone out already
+                await fetch(world, "GET", "/robots.txt")
+            await world.upstream.until(lambda server: server.open <= 1)
+
+    run(case())
+
+
+@pytest.mark.parametrize("length", [None, 100])
+def test_an_answer_that_is_cut_off_is_cut_off_for_the_client_as_well(length: int | None) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
+    framing = (
+        b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n" if length is None else b"Content-Length: 100\r\n\r\nhello"
+    )
+
+    async def script(connection: Connection, request: RawRequest) -> None:
+        await connection.send(head + framing)
+        raise ConnectionAbortedError
+
+    async def case() -> None:
+        async with World(script, passthrough=PASSTHROUGH, reports_errors=True) as world:
+            with pytest.raises(CutOff):
+                await fetch(world, "GET", "/robots.txt")
+            await world.upstream.until(lambda server: server.open == 0)
+
+    run(case())
+
+
+# --- mounted ----------------------------------------------------------------------------------------
+
+
+def mounted(app: ASGIApplication, prefix: str) -> ASGIApplication:
+    """What routers of ASGI frameworks do: the whole path stays in `path`, the prefix goes to `root_path`."""
+
+    async def serve(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await app(scope, receive, send)
+        elif scope["path"].startswith(prefix + "/"):
+            await app({**scope, "root_path": prefix}, receive, send)
+        else:
+            await send({"type": "http.response.start", "status": 418, "headers": [(b"content-length", b"0")]})
+            await send({"type": "http.response.body", "body": b""})
+
+    return serve
+
+
+def test_it_may_be_mounted_under_a_prefix() -> None:
+    async def serve(connection: Connection) -> None:
+        while request := await connection.request():
+            await connection.send(sound_answer(request) if request.target == "/mcp" else http(b"hi", "text/plain"))
+
+    async def case() -> None:
+        async with RawServer(serve) as upstream:
+            settings = GatewaySettings(HttpUpstream(upstream.url), passthrough=("/robots.txt",))
+            async with (
+                RunningGateway(mounted(create_app(settings), "/gate")) as gateway,
+                RawClient(gateway.port) as client,
+            ):
+                asked = post(Era.MODERN)
+                for path, status in (
+                    ("/gate/mcp", 200),
+                    ("/gate/healthz", 200),
+                    ("/gate/other", 404),
+                    ("/mcp", 418),
+                ):
+                    method = "GET" if "health" in path else "POST"
+                    await client.ask(method, path, asked.headers, asked.body if method == "POST" else b"")
+                    assert (await client.answer()).status == status
+                await client.ask("GET", "/gate/robots.txt?q=1")
+                assert (await client.answer()).body == b"hi"
+            assert [seen.target for seen in upstream.requests] == ["/mcp", "/robots.txt?q=1"]
+
+    run(case())
+
+
+def test_it_answers_without_a_lifespan__many_hosts_give_none_to_what_they_mount() -> None:
+    async def serve(connection: Connection) -> None:
+        while request := await connection.request():
+            await connection.send(sound_answer(request))
+
+    async def case() -> None:
+        async with RawServer(serve) as upstream:
+            app = create_app(upstream.url)
+
+            async def only_http(scope: Any, receive: Any, send: Any) -> None:
+                if scope["type"] == "http":
+                    await app(scope, receive, send)
+                    return
+                while (message := await receive())["type"] != "lifespan.shutdown":
+                    await send({"type": message["type"] + ".complete"})
+                await send({"type": "lifespan.shutdown.complete"})
+
+            async with RunningGateway(only_http) as gateway, RawClient(gateway.port) as client:
+                asked = post(Era.LEGACY)
+                await client.ask("POST", "/mcp", asked.headers, asked.body)
+                assert (await client.answer()).body == response()
+            await app.aclose()
+            await upstream.until(lambda server: server.open == 0)
+
+    run(case())
+
+
+def test_a_websocket_is_closed() -> None:
+    sent: list[dict[str, Any]] = []
+
+    async def case() -> None:
+        app = create_app("http://127.0.0.1:1/mcp")
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "websocket.connect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await app({"type": "websocket", "path": "/mcp", "headers": []}, receive, send)
+        await app.aclose()
+
+    run(case())
+    assert [message["type"] for message in sent] == ["websocket.close"]

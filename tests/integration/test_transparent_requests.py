@@ -1,0 +1,392 @@
+"""Requests that the gateway refuses itself: nothing of them reaches the upstream, and the answer is clean."""
+
+import json
+
+import pytest
+from tests.world.calls import ERAS, Posted, http, initialize, initialized, notification, post, response
+from tests.world.hostile import World, sends
+from tests.world.raw_server import until
+from tests.world.refusals import INVALID, PARSE, is_refused, passes, told
+from tests.world.running import run
+
+from accredit.app import edge
+from accredit.gateway import http as gateway_http
+from accredit.jsonrpc.methods import Era
+
+# --- Host and Origin --------------------------------------------------------------------------------
+
+
+def from_host(host: str, *origin: str) -> Posted:
+    asked = post(Era.LEGACY)
+    return Posted([("Host", host), *[("Origin", name) for name in origin], *asked.headers], asked.body)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:80",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example",
+        "[::2]",
+        "0.0.0.0",
+        "127.0.0.2",
+        "",
+    ],
+)
+def test_a_host_that_is_not_ours_is_refused__a_rebound_name_would_reach_a_private_server(host: str) -> None:
+    is_refused(from_host(host), 403, told(INVALID, "Forbidden: this Host is not allowed"))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:1", "localhost", "LOCALHOST:8484", "[::1]", "[::1]:99"])
+def test_a_loopback_host_may_ask(host: str) -> None:
+    assert passes(from_host(host)).status == 200
+
+
+def test_a_configured_host_may_ask() -> None:
+    assert passes(from_host("mcp.example:443"), allowed_hosts=("mcp.example",)).status == 200
+    allowed = ("mcp.example", "127.0.0.1")
+    is_refused(from_host("localhost"), 403, told(INVALID, "Forbidden: this Host is not allowed"), allowed_hosts=allowed)
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "http://evil.example",
+        "https://127.0.0.1.evil.example",
+        "null",
+        "http://localhost:1",
+        "http://127.0.0.1:1",
+        "file://",
+        "",
+        "http://[::1",
+        "x",
+    ],
+)
+def test_an_origin_that_is_not_ours_is_refused__any_page_could_use_a_local_server(origin: str) -> None:
+    is_refused(from_host("127.0.0.1:2", origin), 403, told(INVALID, "Forbidden: this Origin is not allowed"))
+
+
+def test_two_origins_are_none() -> None:
+    body = told(INVALID, "Forbidden: this Origin is not allowed")
+    is_refused(from_host("127.0.0.1:2", "http://127.0.0.1:2", "http://evil.example"), 403, body)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:2", "localhost:2", "[::1]:2"])
+def test_a_page_of_the_same_loopback_origin_may_ask(host: str) -> None:
+    assert passes(from_host(host, f"http://{host}")).status == 200
+
+
+def test_a_configured_origin_may_ask() -> None:
+    allowed = ("https://app.example/",)
+    assert passes(from_host("127.0.0.1", "https://app.example"), allowed_origins=allowed).status == 200
+    body = told(INVALID, "Forbidden: this Origin is not allowed")
+    is_refused(from_host("127.0.0.1", "http://app.example"), 403, body, allowed_origins=allowed)
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "OPTIONS", "PUT"])
+def test_every_method_is_asked_where_it_comes_from(method: str) -> None:
+    async def case() -> None:
+        async with World(sends(http(response()))) as world, world.client() as client:
+            await client.ask(method, "/mcp", [("Host", "evil.example")])
+            assert (await client.answer()).status == 403
+            assert world.upstream.requests == []
+
+    run(case())
+
+
+# --- method, path, type, size -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "OPTIONS", "HEAD", "TRACE", "PROPFIND"])
+def test_a_method_that_mcp_does_not_use_is_refused(method: str) -> None:
+    async def case() -> None:
+        async with World(sends(http(response()))) as world, world.client() as client:
+            await client.ask(method, "/mcp")
+            status, headers = await client.head()
+            assert status == 405
+            assert ("allow", "GET, POST, DELETE") in headers
+            if method != "HEAD":
+                assert await client.rest() == told(INVALID, "Method not allowed")
+            assert world.upstream.requests == []
+
+    run(case())
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/mcp/", "/mcp/x", "/MCP", "//mcp", "/admin", "/.well-known/x", "/%2fmcp", "/mcp%00"]
+)
+def test_another_path_is_nobody_s(path: str) -> None:
+    async def case() -> None:
+        async with World(sends(http(response()))) as world, world.client() as client:
+            for method in ("GET", "POST"):
+                await client.ask(method, path, [("Content-Type", "application/json")], b"{}")
+                answer = await client.answer()
+                assert answer.status == 404
+                assert json.loads(answer.body)["error"]["code"] == INVALID
+            assert world.upstream.requests == []
+
+    run(case())
+
+
+def test_the_endpoint_s_path_may_be_spelled_with_escapes() -> None:
+    async def case() -> None:
+        async with World(sends(http(response()))) as world, world.client() as client:
+            asked = post(Era.LEGACY, id=1)
+            await client.ask("POST", "/%6dcp", asked.headers, asked.body)
+            assert (await client.answer()).body == response(1)
+            assert world.upstream.requests[-1].target == "/mcp"
+
+    run(case())
+
+
+_TYPE = told(INVALID, "Content-Type must be application/json")
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize(
+    "content_type",
+    ["text/plain", "application/jsonx", "application/x-www-form-urlencoded", "", "application/json, text/plain", None],
+)
+def test_a_post_that_is_not_json_is_refused__a_form_could_be_sent_by_any_page(
+    era: Era, content_type: str | None
+) -> None:
+    asked = post(era).without_header("Content-Type")
+    is_refused(asked if content_type is None else asked.and_header("Content-Type", content_type), 415, _TYPE)
+
+
+def test_two_content_types_are_none() -> None:
+    is_refused(post(Era.LEGACY).and_header("Content-Type", "text/plain"), 415, _TYPE)
+
+
+def test_json_with_parameters_is_json() -> None:
+    asked = post(Era.LEGACY).without_header("Content-Type")
+    assert passes(asked.and_header("Content-Type", "Application/JSON; charset=UTF-8")).status == 200
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_request_over_the_bound_is_refused(era: Era, declared: bool) -> None:
+    asked = post(era)
+    limit = len(asked.body) - 1
+    body = told(INVALID, f"Invalid Request: the body is larger than {limit} bytes")
+
+    async def case() -> None:
+        async with World(sends(http(response())), max_request_bytes=limit) as world, world.client() as client:
+            if declared:
+                await client.ask("POST", "/mcp", asked.headers, asked.body)
+            else:
+                chunks = b"%x\r\n%s\r\n0\r\n\r\n" % (len(asked.body), asked.body)
+                await client.ask("POST", "/mcp", [*asked.headers, ("Transfer-Encoding", "chunked")], chunks)
+            answer = await client.answer()
+            assert (answer.status, answer.body) == (413, body)
+            assert world.upstream.requests == []
+
+    run(case())
+    assert passes(asked, max_request_bytes=limit + 1).status == 200
+
+
+def test_a_declared_length_over_the_bound_is_refused_before_the_body_comes() -> None:
+    async def case() -> None:
+        async with World(sends(http(response()))) as world, world.client() as client:
+            await client.ask("POST", "/mcp", [*post(Era.LEGACY).headers, ("Content-Length", "4194305")])
+            assert (await client.answer()).status == 413
+
+    run(case())
+
+
+def test_a_request_whose_body_stops_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_http, "REQUEST_BODY_SECONDS", 0.2)
+
+    async def case() -> None:
+        async with World(sends(http(response()))) as world, world.client() as client:
+            asked = post(Era.LEGACY)
+            await client.ask("POST", "/mcp", [*asked.headers, ("Content-Length", "1000")], asked.body)
+            answer = await client.answer()
+            assert (answer.status, answer.body) == (408, told(INVALID, "The request did not come in time"))
+            assert world.upstream.requests == []
+
+    run(case())
+
+
+def test_a_request_whose_body_never_begins_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edge, "REQUEST_HEAD_SECONDS", 0.2)
+
+    async def case() -> None:
+        async with World(sends(http(response()))) as world, world.client() as client:
+            await client.ask("POST", "/mcp", [*post(Era.LEGACY).headers, ("Content-Length", "1000")])
+            assert await client.peer_closed()
+            await until(lambda: not world.gateway.state.tasks)
+            assert world.upstream.requests == []
+
+    run(case())
+
+
+# --- the message ------------------------------------------------------------------------------------
+
+
+def raw(text: str | bytes) -> Posted:
+    return Posted(post(Era.LEGACY).headers, text.encode() if isinstance(text, str) else text)
+
+
+def call(text: str) -> Posted:
+    return raw('{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{' + text + "}}")
+
+
+_P, _I = "Parse error: ", "Invalid Request: "
+_NO_ID = _I + '"id" is neither a string nor an integer'
+_TWICE = _I + "a duplicate member: "
+_CASE = _I + "a member differs only by case from a defined one: "
+_FINE = '"name":"x"'
+BAD_MESSAGES = {
+    "nothing": (raw(""), PARSE, _P + "not valid JSON", None),
+    "text": (raw("hello"), PARSE, _P + "not valid JSON", None),
+    "a_byte_order_mark": (
+        raw(b"\xef\xbb\xbf" + post(Era.LEGACY).body),
+        PARSE,
+        _P + "the body starts with a byte order mark",
+        None,
+    ),
+    "not_utf8": (raw(b'{"jsonrpc":"2.0","id":7,"method":"\xff"}'), PARSE, _P + "the body is not UTF-8", None),
+    "nan": (call('"a":NaN'), PARSE, _P + "not valid JSON", None),
+    "an_overflow": (call('"a":1e999'), PARSE, _P + "a number is too large", None),
+    "100000_deep": (raw(b"[" * 100_000), PARSE, _P + "nested more than 128 deep", None),
+    "garbage_after_it": (raw(post(Era.LEGACY).body + b"}"), PARSE, _P + "not valid JSON", None),
+    "a_number": (raw("7"), INVALID, _I + "not a JSON object", None),
+    "an_empty_object": (raw("{}"), INVALID, _I + '"jsonrpc" is not "2.0"', None),
+    "another_version": (raw('{"jsonrpc":"1.0","id":7,"method":"x"}'), INVALID, _I + '"jsonrpc" is not "2.0"', 7),
+    "no_method": (raw('{"jsonrpc":"2.0","id":7}'), INVALID, _I + "neither a result nor an error", 7),
+    "a_null_id": (raw('{"jsonrpc":"2.0","id":null,"method":"x"}'), INVALID, _NO_ID, None),
+    "a_float_id": (raw('{"jsonrpc":"2.0","id":7.0,"method":"x"}'), INVALID, _NO_ID, None),
+    "a_method_that_is_a_number": (
+        raw('{"jsonrpc":"2.0","id":7,"method":5}'),
+        INVALID,
+        _I + '"method" is not a string',
+        7,
+    ),
+    "params_that_are_an_array": (
+        raw('{"jsonrpc":"2.0","id":7,"method":"x","params":[]}'),
+        INVALID,
+        _I + '"params" is not an object',
+        7,
+    ),
+    "two_methods": (
+        raw('{"jsonrpc":"2.0","id":7,"method":"ping","method":"tools/call"}'),
+        INVALID,
+        _TWICE + "method",
+        None,
+    ),
+    "two_names": (call('"name":"safe","name":"evil"'), INVALID, _I + "a duplicate member", 7),
+    "an_escaped_name": (call('"name":"safe","n\\u0061me":"evil"'), INVALID, _I + "a duplicate member", 7),
+    "two_arguments_deep_down": (
+        call('"name":"x","arguments":{"a":[{"b":{"c":1,"c":2}}]}'),
+        INVALID,
+        _I + "a duplicate member",
+        7,
+    ),
+    "an_escaped_argument": (
+        call('"name":"x","arguments":{"to":1,"\\u0074\\u006f":2}'),
+        INVALID,
+        _I + "a duplicate member",
+        7,
+    ),
+    "two_in_meta": (call('"name":"x","_meta":{"a":1,"a":2}'), INVALID, _I + "a duplicate member", 7),
+    "a_method_in_capitals": (
+        raw('{"jsonrpc":"2.0","id":7,"method":"ping","Method":"tools/call"}'),
+        INVALID,
+        _CASE + "Method",
+        None,
+    ),
+    "a_name_in_capitals": (call('"name":"safe","Name":"evil"'), INVALID, _CASE + "Name", 7),
+    "only_a_name_in_capitals": (call('"NAME":"evil"'), INVALID, _CASE + "NAME", 7),
+    "arguments_in_capitals": (call(_FINE + ',"Arguments":{}'), INVALID, _CASE + "Arguments", 7),
+    "meta_in_capitals": (call(_FINE + ',"_Meta":{}'), INVALID, _CASE + "_Meta", 7),
+    "a_long_s_in_arguments": (call(_FINE + ',"argument\u017f":{}'), INVALID, _CASE + "argument?", 7),
+    "a_kelvin_sign_in_task": (call(_FINE + ',"tas\u212a":{}'), INVALID, _CASE + "tas?", 7),
+    "a_progress_token_in_capitals": (call(_FINE + ',"_meta":{"ProgressToken":1}'), INVALID, _CASE + "ProgressToken", 7),
+    "a_kelvin_sign_in_meta": (call(_FINE + ',"_meta":{"progressTo\u212aen":1}'), INVALID, _CASE + "progressTo?en", 7),
+    "a_batch": (
+        raw(b"[" + post(Era.LEGACY).body + b"]"),
+        INVALID,
+        _I + "a batch is valid in revision 2025-03-26 only",
+        None,
+    ),
+    "a_bad_response": (
+        raw('{"jsonrpc":"2.0","id":7,"error":{"code":"1","message":"m"}}'),
+        INVALID,
+        _I + '"error.code" is not an integer',
+        7,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_MESSAGES)
+def test_a_message_that_two_readers_could_read_differently_is_refused(name: str) -> None:
+    posted, code, message, id = BAD_MESSAGES[name]
+    is_refused(posted, 400, told(code, message, id))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"name":"x","arguments":{"Name":1,"name":2,"NAME":3}',
+        '"name":"x","extension":{"a":{"a":{"a":1}}}',
+        '"name":"x","_meta":{"vendor/Key":1}',
+    ],
+)
+def test_names_that_are_the_tool_s_own_pass(text: str) -> None:
+    assert passes(call(text)).status == 200
+
+
+def test_a_message_with_two_sessions_is_refused() -> None:
+    body = told(INVALID, "Invalid Request: Mcp-Session-Id occurs twice")
+    is_refused(post(Era.LEGACY).and_header("Mcp-Session-Id", "other"), 400, body)
+
+
+# --- batches ----------------------------------------------------------------------------------------
+
+
+def batched(*headers: tuple[str, str], body: bytes | None = None) -> Posted:
+    asked = post(Era.LEGACY).without_header("MCP-Protocol-Version")
+    return Posted([*asked.headers, *headers], b"[" + asked.body + b"]" if body is None else body)
+
+
+def version(text: str) -> tuple[str, str]:
+    return ("MCP-Protocol-Version", text)
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28", "2099-01-01"])
+def test_a_batch_is_refused_where_the_revision_does_not_know_it(revision: str) -> None:
+    body = told(INVALID, "Invalid Request: a batch is valid in revision 2025-03-26 only")
+    is_refused(batched(version(revision)), 400, body)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"[]", "a batch has 1 to 100 messages"),
+        (b"[1]", "not a JSON object"),
+        (b"[[]]", "not a JSON object"),
+        (b"[" + b",".join([post(Era.LEGACY).body] * 2) + b"]", "two requests of a batch have the same id"),
+        (b"[" + b",".join([notification(Era.LEGACY).body] * 101) + b"]", "a batch has 1 to 100 messages"),
+    ],
+)
+def test_a_bad_batch_is_refused_where_batches_are_allowed(text: bytes, message: str) -> None:
+    is_refused(batched(version("2025-03-26"), body=text), 400, told(INVALID, "Invalid Request: " + message))
+
+
+@pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18"])
+def test_whether_a_session_may_send_batches_is_known_from_its_initialize(revision: str) -> None:
+    """Revisions before 2025-06-18 have no `MCP-Protocol-Version` header: the session decides."""
+
+    async def case() -> None:
+        began = http(initialized(revision=revision), headers=(("Mcp-Session-Id", "s-1"),))
+        async with World(sends(began)) as world:
+            await world.ask(initialize(revision))
+            single = post(Era.LEGACY).without_header("MCP-Protocol-Version").without_header("Mcp-Session-Id")
+            asked = Posted([*single.headers, ("Mcp-Session-Id", "s-1")], b"[" + notification(Era.LEGACY).body + b"]")
+            answer = await world.ask(asked)
+            # Let in, it meets an upstream that answers a notification with a body, which is refused in its turn.
+            assert answer.status == (502 if revision == "2025-03-26" else 400)
+
+    run(case())

@@ -1,0 +1,339 @@
+"""`accredit wrap`: the real command between a host and a stdio server."""
+
+import asyncio
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from tests.world.calls import compact, meta
+from tests.world.command import COMMAND, environment, wait_until
+from tests.world.stdio_processes import alive, descendants, raw_command
+
+EVERYTHING = (sys.executable, str(Path(__file__).parents[1] / "conformance" / "everything_server.py"), "--stdio")
+INITIALIZE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+
+
+class Wrapped:
+    """The command, with the raw server in it, as a host sees it."""
+
+    def __init__(self, folder: Path, *options: str, child: tuple[str, ...] | None = None, **env: str) -> None:
+        self._stderr = folder / "stderr"
+        with self._stderr.open("wb") as stderr:
+            self.process = subprocess.Popen(
+                [*COMMAND, "wrap", *options, "--", *(child or raw_command())],
+                cwd=folder,
+                env=environment(env),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+            )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.stdin, self.stdout = self.process.stdin, self.process.stdout
+
+    @property
+    def stderr(self) -> str:
+        return self._stderr.read_text("utf-8")
+
+    def write(self, *lines: bytes) -> None:
+        self.stdin.write(b"".join(line + b"\n" for line in lines))
+        self.stdin.flush()
+
+    def say(self, **message: Any) -> None:
+        self.write(compact({"jsonrpc": "2.0", **message}))
+
+    def tool(self, name: str, id: int | str = 7, meta: dict[str, Any] | None = None, **arguments: Any) -> None:
+        params = {"name": name, "arguments": arguments} | ({"_meta": meta} if meta is not None else {})
+        self.say(id=id, method="tools/call", params=params)
+
+    def line(self) -> bytes:
+        return self.stdout.readline().rstrip(b"\n")
+
+    def message(self) -> Any:
+        return json.loads(self.line())
+
+    def call(self, name: str, id: int | str = 7, **arguments: Any) -> Any:
+        self.tool(name, id, **arguments)
+        return self.message()
+
+    def initialize(self, revision: str = "2025-11-25") -> None:
+        self.say(id="init", method="initialize", params={**INITIALIZE, "protocolVersion": revision})
+        assert self.message()["result"]["protocolVersion"] == revision
+
+    def read(self) -> list[Any]:
+        """Every line that the child has read."""
+        return [json.loads(line) for line in text_of(self.call("read", "read"))]
+
+    def wait(self) -> int:
+        return self.process.wait(15)
+
+
+def text_of(message: Any) -> Any:
+    return json.loads(message["result"]["content"][0]["text"])
+
+
+@contextlib.contextmanager
+def wrapped(folder: Path, *options: str, child: tuple[str, ...] | None = None, **env: str) -> Generator[Wrapped]:
+    """The command; when the block is left it is told to end, and nothing of it is there any more."""
+    wrap = Wrapped(folder, *options, child=child, **env)
+    try:
+        yield wrap
+        below = descendants(wrap.process.pid)
+        wrap.process.terminate()
+        wrap.wait()
+        wait_until(lambda: not any(map(alive, below)))
+    finally:
+        wrap.process.kill()
+        wrap.process.wait()
+        with contextlib.suppress(BrokenPipeError):
+            wrap.stdin.close()
+        wrap.stdout.close()
+
+
+def configured(folder: Path, text: str) -> tuple[str, str]:
+    file = folder / "accredit.toml"
+    file.write_text(text)
+    return "--config", str(file)
+
+
+def test_good_lines_pass_both_ways_byte_for_byte(tmp_path: Path) -> None:
+    there = b'{"params" : {"a":1.0e+2 , "b":"\\u00e9\\/"},"method":"x","jsonrpc":"2.0","id":1 }'
+    back = b'{"id":1,"jsonrpc":"2.0" ,"result":{"x":1.50}, "more":[ ]}'
+    child = ("/bin/sh", "-c", f"read -r line; printf '%s\\n' \"$line\" >&2; echo '{back.decode()}'; cat >/dev/null")
+    with wrapped(tmp_path, "--log-format", "json", child=child) as wrap:
+        wrap.write(there)
+        assert wrap.line() == back
+        logged = [json.loads(line) for line in wrap.stderr.splitlines() if "upstream_stderr" in line]
+        assert [entry["line"] for entry in logged] == [there.decode()]
+
+
+def test_nothing_but_messages_is_written_to_stdout(tmp_path: Path) -> None:
+    with wrapped(tmp_path) as wrap:
+        wrap.initialize()
+        for number in range(50):
+            wrap.tool("chatter", number)
+        wrap.tool("floods_stderr", "flood", lines=2_000)
+        assert [wrap.message()["id"] for _ in range(51)] == [*range(50), "flood"]
+
+
+BAD_LINES = {
+    b"{bad": -32700,
+    b"\xff": -32700,
+    b'{"jsonrpc":"1.0","id":1,"method":"x"}': -32600,
+    b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":1,"\\u0061":2}}': -32600,
+    b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"Name":"echo"}}': -32600,
+    b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]': -32600,
+    b"[" * 200 + b"]" * 200: -32700,
+}
+
+
+def test_bad_lines_of_the_host_are_answered_and_not_forwarded(tmp_path: Path) -> None:
+    with wrapped(tmp_path) as wrap:
+        for line, code in BAD_LINES.items():
+            wrap.write(line)
+            assert wrap.message()["error"]["code"] == code
+        wrap.write(b'{"jsonrpc":"2.0","id":1,"result":{}}')  # it answers nothing
+        wrap.write(b"", b"  \r")
+        assert [line["method"] for line in wrap.read()] == ["tools/call"]
+
+
+def test_a_line_of_the_host_over_the_bound_is_refused(tmp_path: Path) -> None:
+    with wrapped(tmp_path, *configured(tmp_path, "[gateway]\nmax_request_bytes = 10000\n")) as wrap:
+        wrap.tool("echo", text="x" * 20_000)
+        assert wrap.message()["error"] == {"code": -32600, "message": "Invalid Request: a line longer than 10000 bytes"}
+        assert text_of(wrap.call("echo", a=1)) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "detail"),
+    [
+        ("both", "both a result and an error"),
+        ("trailing", "not valid JSON"),
+        ("old_version", '"jsonrpc" is not "2.0"'),
+        ("not_a_number", "not valid JSON"),
+    ],
+)
+def test_a_bad_answer_becomes_a_clean_error(tmp_path: Path, name: str, detail: str) -> None:
+    with wrapped(tmp_path) as wrap:
+        error = {"code": -32000, "message": "Invalid upstream JSON-RPC response", "data": detail}
+        assert wrap.call(name, "mine") == {"jsonrpc": "2.0", "id": "mine", "error": error}
+        assert text_of(wrap.call("echo", a=1)) == {"a": 1}
+
+
+def test_lines_that_are_nobodys_are_dropped(tmp_path: Path) -> None:
+    with wrapped(tmp_path) as wrap:
+        for id, name in enumerate(("chatter", "double", "latin", "other_id", "other_type")):
+            assert wrap.call(name, id) == {"jsonrpc": "2.0", "id": id, "result": {"sound": True}}
+        assert wrap.call("nameless", "n")["id"] == "n"
+
+
+def test_a_line_of_the_child_over_the_bound_fails_its_request(tmp_path: Path) -> None:
+    with wrapped(tmp_path, *configured(tmp_path, "[gateway]\nmax_event_bytes = 100000\n")) as wrap:
+        assert wrap.call("endless", mib=2, answer=False)["error"]["data"] == "a line longer than 100000 bytes"
+
+
+def test_the_servers_requests_are_answered_once_by_the_host(tmp_path: Path) -> None:
+    with wrapped(tmp_path) as wrap:
+        wrap.initialize()
+        wrap.tool("ask")
+        assert wrap.message()["method"] == "elicitation/create"
+        for id in ("x", 1, "q1", "q1"):
+            wrap.say(id=id, result={})
+        assert text_of(wrap.message()) == {"jsonrpc": "2.0", "id": "q1", "result": {}}
+        assert sum("result" in line for line in wrap.read()) == 1
+
+
+def test_a_modern_host_gets_no_requests(tmp_path: Path) -> None:
+    with wrapped(tmp_path, *configured(tmp_path, "[gateway]\nupstream_timeout_seconds = 0.5\n")) as wrap:
+        wrap.tool("ask", meta=meta())
+        error = wrap.message()["error"]
+        assert (error["message"], error["data"]) == ("Upstream unavailable", "the upstream did not answer in time")
+        wrap.tool("echo", meta={"io.modelcontextprotocol/protocolVersion": "2026-07-28"})
+        assert wrap.message()["error"]["code"] == -32602
+
+
+def test_an_id_that_is_open_is_refused(tmp_path: Path) -> None:
+    with wrapped(tmp_path) as wrap:
+        wrap.tool("mute")
+        wrap.tool("echo")
+        assert wrap.message()["error"]["code"] == -32600
+        wrap.say(method="notifications/cancelled", params={"requestId": 7})
+        assert [line["method"] for line in wrap.read()] == ["tools/call", "notifications/cancelled", "tools/call"]
+
+
+def test_batches_pass_where_the_revision_has_them(tmp_path: Path) -> None:
+    with wrapped(tmp_path) as wrap:
+        wrap.initialize("2025-03-26")
+        calls = [{"jsonrpc": "2.0", "id": id, "method": "ping"} for id in (1, 2)]
+        wrap.write(compact(calls))
+        assert [wrap.message()["id"] for _ in calls] == [1, 2]
+        wrap.write(compact([*calls, calls[0]]))
+        assert wrap.message()["error"]["code"] == -32600
+        wrap.write(compact([calls[0], {"jsonrpc": "2.0", "id": 9, "result": {}}]))
+        assert wrap.message()["error"]["code"] == -32600
+        answers = [{"jsonrpc": "2.0", "id": id, "result": {}} for id in (3, 4)]
+        tell = {"name": "tell", "arguments": {"message": answers, "answer": False}}
+        called = {4: {"name": "mute"}, 3: tell}
+        wrap.write(compact([{**calls[0], "id": id, "method": "tools/call", "params": called[id]} for id in called]))
+        assert wrap.message() == answers
+
+
+@pytest.mark.parametrize("how", [{"code": 0}, {"code": 3}, {"signal": signal.SIGKILL}])
+def test_when_the_child_ends_open_requests_get_an_error_and_the_exit_code_is_1(
+    tmp_path: Path, how: dict[str, Any]
+) -> None:
+    with wrapped(tmp_path) as wrap:
+        wrap.tool("mute", "open")
+        wrap.tool("die", "dying", **how)
+        errors = [wrap.message() for _ in range(2)]
+        assert [error["id"] for error in errors] == ["open", "dying"]
+        assert {error["error"]["message"] for error in errors} == {"Upstream unavailable"}
+        assert wrap.line() == b""
+        assert wrap.wait() == 1
+
+
+def test_when_the_host_closes_its_side_what_is_open_is_finished_first(tmp_path: Path) -> None:
+    lines = [compact({"jsonrpc": "2.0", "id": id, "method": "ping"}) for id in range(100)]
+    done = subprocess.run(
+        [*COMMAND, "wrap", "--", *raw_command()],
+        input=b"\n".join(lines), capture_output=True, check=True, cwd=tmp_path, env=environment(), timeout=20,
+    )  # fmt: skip
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == list(range(100))
+
+
+def test_files_may_be_its_stdin_and_stdout(tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+    with (tmp_path / "in").open("rb") as stdin, (tmp_path / "out").open("wb") as stdout:
+        command = [*COMMAND, "wrap", "--", *raw_command()]
+        subprocess.run(command, stdin=stdin, stdout=stdout, check=True, cwd=tmp_path, env=environment(), timeout=20)
+    assert json.loads((tmp_path / "out").read_bytes())["id"] == 1
+
+
+def test_when_the_host_closes_its_side_the_child_ends_whatever_it_is_like(tmp_path: Path) -> None:
+    with wrapped(tmp_path) as wrap:
+        child = text_of(wrap.call("stubborn"))
+        wrap.stdin.close()
+        assert wrap.wait() == 0
+        assert not alive(child)
+
+
+def test_when_the_host_does_not_read_any_more_it_ends(tmp_path: Path) -> None:
+    with wrapped(tmp_path) as wrap:
+        wrap.initialize()
+        wrap.stdout.close()
+        wrap.tool("echo")
+        assert wrap.wait() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_and_its_child(tmp_path: Path, number: signal.Signals) -> None:
+    with wrapped(tmp_path) as wrap:
+        pids = text_of(wrap.call("forks", count=1))
+        wrap.process.send_signal(number)
+        assert wrap.wait() == 0
+        wait_until(lambda: not any(map(alive, pids)))
+
+
+def test_a_host_that_does_not_read_makes_the_child_wait__memory_stays_bounded(tmp_path: Path) -> None:
+    def resident() -> int:
+        status = Path(f"/proc/{wrap.process.pid}/status").read_text()
+        return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
+
+    with wrapped(tmp_path) as wrap:
+        wrap.initialize()
+        before = resident()
+        wrap.tool("notes", count=20_000, bytes=5_000)
+        wrap.message()
+        assert resident() - before < 16 * 1024
+        *_, last = [wrap.line() for _ in range(20_000)]
+        assert json.loads(last)["id"] == 7
+        assert resident() - before < 16 * 1024
+
+
+def test_the_child_sees_nothing_of_the_gateways_environment(tmp_path: Path) -> None:
+    with wrapped(tmp_path, ACCREDIT_TOKEN="secret", OTHER="kept") as wrap:
+        seen = text_of(wrap.call("environment"))
+        assert not [name for name in seen if name.startswith("ACCREDIT")]
+        assert seen["OTHER"] == "kept"
+
+
+def test_observed_bad_lines_pass_as_they_are(tmp_path: Path) -> None:
+    with wrapped(tmp_path, *configured(tmp_path, '[validation]\nresponses = "observe"\n')) as wrap:
+        wrap.tool("trailing", 1)
+        assert wrap.line() == b'{"jsonrpc":"2.0","id":1,"result":{}}}'
+        wrap.tool("chatter", 2)
+        assert [wrap.line() for _ in range(5)][:2] == [b"Server started!", b"D'oh"]
+        assert "answer_refused_observed" in wrap.stderr
+
+
+def test_a_command_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
+    command = [*COMMAND, "wrap", "--", "no-such-command"]
+    done = subprocess.run(command, input=b"", capture_output=True, cwd=tmp_path, env=environment(), timeout=20)
+    assert done.returncode == 2
+    assert done.stdout == b""
+    assert b"no-such-command" in done.stderr
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28", "auto"])
+def test_the_official_client_and_server_work_through_it(mode: str) -> None:
+    async def main() -> None:
+        server = StdioServerParameters(command=COMMAND[0], args=[*COMMAND[1:], "wrap", "--", *EVERYTHING])
+        async with Client(stdio_client(server), mode=mode, read_timeout_seconds=20) as client:
+            assert "test_simple_text" in {tool.name for tool in (await client.list_tools()).tools}
+            seen: list[float] = []
+
+            async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+                seen.append(progress)
+
+            await client.call_tool("test_tool_with_progress", progress_callback=on_progress)
+            assert seen == [0, 50, 100]
+
+    asyncio.run(main())

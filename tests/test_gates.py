@@ -1,0 +1,45 @@
+"""Documented commands exist and integration runs them: a gate that looks on but is off is worse than none."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
+TARGETS = set(re.findall(r"^([a-z][a-z-]*):", MAKEFILE, re.MULTILINE))
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# At the beginning of a line of an example, or in backquotes.
+MAKE = re.compile(r"(?:^\s*|`)make((?: [a-z][a-z-]*)+)(?=`| ARGS=| +#|$)", re.MULTILINE)
+
+
+def documented(page: Path) -> set[str]:
+    return {target for targets in MAKE.findall(page.read_text("utf-8")) for target in targets.split()}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_make_command_on_a_page_is_a_target(page: Path) -> None:
+    assert documented(page) <= TARGETS
+
+
+def test_the_developers_page_names_every_target_but_the_one_that_cleans() -> None:
+    assert documented(ROOT / "CONTRIBUTING.md") == TARGETS - {"clean"}
+
+
+def test_every_target_is_phony__a_file_of_its_name_would_turn_it_off() -> None:
+    (phony,) = re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)
+    assert set(phony.split()) == TARGETS
+
+
+def test_integration_runs_exactly_the_projects_own_commands() -> None:
+    script = (ROOT / ".ci" / "run").read_text("utf-8")
+    assert re.findall(r"^[ \t]*make .*$", script, re.MULTILINE) == ["make check test"]
+    assert "set -euo pipefail" in script
+    assert "|| true" not in script
+
+
+def test_check_runs_every_checker() -> None:
+    (recipe,) = re.findall(r"^check:.*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
+    for command in ("ruff check .", "ruff format --check .", "basedpyright", "lint-imports", "check_sizes.py"):
+        assert command in recipe
+    assert not re.search(r"^\t-|\|\| ?true|--exit-zero", recipe, re.MULTILINE)

@@ -1,0 +1,75 @@
+"""The layers hold at run time too: a core loads nothing of the world, and `import accredit` loads nothing at all."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import accredit
+
+PACKAGE = Path(accredit.__file__).parent
+CONTRACTS = tomllib.loads((PACKAGE.parents[1] / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"][
+    "contracts"
+]
+CORES = [name for name in ("jsonrpc", "ratify", "tokens", "attest", "rounds") if (PACKAGE / name).is_dir()]
+PURE_LIBRARIES = {"msgspec"}
+WORLD = {
+    *(
+        "asyncio",
+        "concurrent",
+        "http",
+        "logging",
+        "multiprocessing",
+        "random",
+        "secrets",
+        "select",
+        "selectors",
+        "signal",
+    ),
+    *("smtplib", "socket", "socketserver", "sqlite3", "ssl", "subprocess", "tempfile", "threading", "urllib"),
+}
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The modules that a fresh interpreter has after a statement."""
+    code = f"import sys\n{statement}\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return set(done.stdout.split())
+
+
+def modules_of(core: str) -> list[str]:
+    return [f"accredit.{core}.{path.stem}" for path in (PACKAGE / core).glob("*.py") if path.stem != "__init__"]
+
+
+def test_importing_the_package_loads_nothing_else__a_library_must_not_change_its_host() -> None:
+    assert loaded_by("import accredit") - loaded_by("") == {"accredit"}
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_a_core_loads_nothing_of_the_world__what_it_decides_depends_on_its_arguments_only(core: str) -> None:
+    libraries = loaded_by(f"import {', '.join(PURE_LIBRARIES)}")
+    loaded = loaded_by(f"import {', '.join(modules_of(core))}") - libraries
+    assert not {name for name in loaded if name.partition(".")[0] in WORLD}
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_a_core_loads_no_other_package_of_ours_and_no_library_that_is_not_pure(core: str) -> None:
+    libraries = loaded_by(f"import {', '.join(PURE_LIBRARIES)}")
+    loaded = loaded_by(f"import {', '.join(modules_of(core))}") - libraries
+    assert {name.partition(".")[0] for name in loaded} - sys.stdlib_module_names == {"accredit"}
+    ours = {name for name in loaded if name.startswith("accredit.")}
+    assert ours - set(modules_of(core)) <= {f"accredit.{core}", "accredit.errors", "accredit.limits"}
+
+
+def test_every_package_has_its_layer__one_that_is_not_named_is_not_checked() -> None:
+    found = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    (layers,) = [contract["layers"] for contract in CONTRACTS if contract["type"] == "layers"]
+    assert found - {"__init__", "__main__"} <= set(re.findall(r"accredit\.(\w+)", " ".join(layers)))
+
+
+def test_every_core_is_forbidden_the_world() -> None:
+    (contract,) = [contract for contract in CONTRACTS if contract["name"] == "A core touches nothing of the world"]
+    assert set(contract["source_modules"]) == {f"accredit.{core}" for core in CORES}

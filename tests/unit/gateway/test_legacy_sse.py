@@ -1,0 +1,120 @@
+"""HTTP+SSE of 2024-11-05 without sockets: where an endpoint may lead, and how much a session may hold."""
+
+import asyncio
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.world.asgi import MemoryAnswer, MemoryClient, Told
+from tests.world.calls import compact
+
+from accredit.errors import AnswerError, RequestError
+from accredit.gateway import legacy_sse
+from accredit.gateway.http_relay import HttpRelay
+from accredit.gateway.legacy_sse import LegacySse
+from accredit.gateway.settings import GatewaySettings, HttpUpstream
+from accredit.gateway.tally import Tally
+from accredit.jsonrpc.methods import Era
+from accredit.jsonrpc.responses import Expected
+
+URL = "http://upstream.example:9000/api/sse"
+
+
+def sse_to(url: str = URL, answer: MemoryAnswer | None = None) -> tuple[LegacySse, MemoryClient]:
+    settings = GatewaySettings(HttpUpstream(url))
+    relay = HttpRelay(settings, HttpUpstream(url), Tally())
+    client = MemoryClient(answer or MemoryAnswer(202, []))
+    relay.client = client.as_client()
+    return LegacySse(settings, url, relay, Tally()), client
+
+
+@pytest.mark.parametrize(
+    ("data", "target"),
+    [
+        (b"/messages?id=1", b"/messages?id=1"),
+        (b"messages", b"/api/messages"),
+        (b"http://upstream.example:9000/m", b"/m"),
+        (b"HTTP://upstream.example:9000/m", b"/m"),
+        (b"?id=1", b"/api/sse?id=1"),
+        (b"", b"/api/sse"),
+        (b"/m#fragment", b"/m"),
+    ],
+)
+def test_an_endpoint_is_found_from_the_stream_s_own_url(data: bytes, target: bytes) -> None:
+    assert sse_to()[0]._target(data) == target
+
+
+_pieces = st.sampled_from(
+    [
+        b"http:",
+        b"//",
+        b"/",
+        b"upstream.example",
+        b":9000",
+        b"@",
+        b"evil",
+        b"?",
+        b"#",
+        b"\\",
+        b" ",
+        b"\r\n",
+        b"[",
+        b"%0d",
+    ]
+)
+
+
+@given(st.one_of(st.binary(max_size=60), st.lists(_pieces, max_size=10).map(b"".join)))
+def test_whatever_it_says_it_leads_to_a_path_of_the_upstream_or_nowhere(data: bytes) -> None:
+    try:
+        target = sse_to()[0]._target(data)
+    except AnswerError:
+        return
+    assert re.fullmatch(rb"/[!-~]*", target)
+
+
+def test_the_stream_is_where_the_url_says_or_beside_it() -> None:
+    for url, target in (
+        ("http://a.example/sse", b"/sse"),
+        ("http://a.example/x/sse?y=1", b"/x/sse?y=1"),
+        ("http://a.example/mcp", b"/sse"),
+        ("http://a.example/x/mcp", b"/x/sse"),
+    ):
+        sse, client = sse_to(url, MemoryAnswer(404, []))
+        told = Told("GET")
+        asyncio.run(sse.stream(told.exchange, ""))
+        assert client.sent[0][3] == target
+        assert told.status == 404
+
+
+def test_the_requests_that_a_session_holds_are_bounded__and_their_texts_are_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(legacy_sse, "MAX_OPEN_REQUESTS", 2)
+    sse, client = sse_to()
+    expected = Expected(Era.LEGACY)
+    sse._sessions["s"] = (b"/m", expected)
+
+    async def call(id: int) -> int:
+        body = compact({"jsonrpc": "2.0", "id": id, "method": "x", "params": {"a": "a" * 1000}})
+        told = Told("POST", [(b"content-type", b"application/json")], body, query=b"session_id=s")
+        await sse.message(told.exchange)
+        return told.status
+
+    assert [asyncio.run(call(id)) for id in (1, 2)] == [202, 202]
+    with pytest.raises(RequestError) as refused:
+        asyncio.run(call(3))
+    assert (refused.value.id, refused.value.status) == (3, 400)
+    assert len(client.sent) == 2
+    assert [request.text for request in expected.open.values()] == [b"", b""]
+
+
+def test_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(legacy_sse, "MAX_SSE_SESSIONS", 1)
+    sse, client = sse_to()
+    sse._sessions["s"] = (b"/m", Expected(Era.LEGACY))
+    with pytest.raises(RequestError) as refused:
+        asyncio.run(sse.stream(Told("GET").exchange, ""))
+    assert refused.value.status == 503
+    assert client.sent == []

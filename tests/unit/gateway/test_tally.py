@@ -1,0 +1,28 @@
+"""Each refusal is counted and logged."""
+
+import logging
+
+import pytest
+
+from accredit.errors import AccreditError, AnswerError, RequestError, UpstreamTimeout, UpstreamUnavailable
+from accredit.gateway.tally import Tally
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (RequestError(-32600, "x"), "request_refused"),
+        (AnswerError("x"), "answer_refused"),
+        (UpstreamTimeout("x"), "upstream_failed"),
+        (UpstreamUnavailable("x"), "upstream_failed"),
+        (AccreditError("x"), "refused"),
+    ],
+)
+def test_each_kind_has_its_own_count(error: AccreditError, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    tally = Tally()
+    with caplog.at_level(logging.WARNING, "accredit.gateway"):
+        tally.refused(error)
+        tally.refused(error)
+        tally.refused(error, observed=True)
+    assert tally.counts == {kind: 2, kind + "_observed": 1}
+    assert [record.message for record in caplog.records] == [kind, kind, kind + "_observed"]

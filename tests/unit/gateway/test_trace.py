@@ -1,0 +1,54 @@
+"""The trace id of the call at hand."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from accredit.gateway.trace import set_current, trace_id
+from accredit.jsonrpc.requests import decode_request
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
+
+
+@pytest.fixture(autouse=True)
+def nothing_current() -> Iterator[None]:
+    set_current(None)
+    yield
+    set_current(None)
+
+
+def message(params: str, id: str = '"id":7,') -> bytes:
+    return f'{{"jsonrpc":"2.0",{id}"method":"x","params":{params}}}'.encode()
+
+
+@pytest.mark.parametrize("id", ['"id":7,', ""])
+def test_it_is_read_from_the_message(id: str) -> None:
+    set_current(decode_request(message(f'{{"_meta":{{"traceparent":"{PARENT}"}}}}', id)))
+    assert trace_id() == TRACE
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        "{}",
+        '{"_meta":{}}',
+        '{"_meta":5}',
+        '{"_meta":{"traceparent":5}}',
+        '{"_meta":{"traceparent":"x"}}',
+        f'{{"_meta":{{"traceparent":"{PARENT}x"}}}}',
+        f'{{"_meta":{{"traceparent":"{PARENT.upper()}"}}}}',
+        f'{{"_meta":{{"traceparent":"{PARENT}\\n"}}}}',
+    ],
+)
+def test_what_is_no_trace_parent_is_none__it_would_be_a_stranger_s_text_in_our_log(params: str) -> None:
+    set_current(decode_request(message(params)))
+    assert trace_id() is None
+
+
+def test_without_a_message_there_is_none() -> None:
+    assert trace_id() is None
+    set_current(decode_request(b'{"jsonrpc":"2.0","id":7,"result":{}}'))
+    assert trace_id() is None
+    set_current(decode_request(b'{"jsonrpc":"2.0","method":"x"}'))
+    assert trace_id() is None
