@@ -7,7 +7,15 @@ import ratify_protocol as published
 from ratify_protocol.types import VerifierContext as PublishedContext
 
 from accredit.errors import WireError
-from accredit.ratify import HybridPublicKey, HybridSignature, ProofBundle, StreamContext, VerifierContext, verify_bundle
+from accredit.ratify import (
+    HybridPublicKey,
+    HybridSignature,
+    ProofBundle,
+    StreamContext,
+    VerifierContext,
+    decode_proof_bundle,
+    verify_bundle,
+)
 
 Answer = tuple[str, str, str, str, list[str]]
 """Status, reason, human, agent, scopes."""
@@ -36,7 +44,7 @@ def read_by_them(text: bytes) -> Any:
 def read_by_us(text: bytes) -> ProofBundle | None:
     """Our bundle, or None where we refuse the text."""
     try:
-        return ProofBundle.decode(text)
+        return decode_proof_bundle(text)
     except WireError:
         return None
 

@@ -13,6 +13,8 @@ Any other text is read strictly, and what is wrong with it is said there. A cert
 before is not read again; that says nothing of its signatures, which the verifier looks at.
 """
 
+from typing import NoReturn
+
 import msgspec
 from msgspec import Raw, Struct
 
@@ -26,7 +28,7 @@ from accredit.limits import (
 from accredit.ratify.cache import RecentlyUsed
 from accredit.ratify.constraints import Extension
 from accredit.ratify.structures import DelegationCert, Presentation, ProofBundle
-from accredit.ratify.wire import base64_is_canonical, read_member
+from accredit.ratify.wire import base64_is_canonical
 
 _LEVEL_IN_BUNDLE = 3
 """Nesting of a certificate in a bundle."""
@@ -53,8 +55,12 @@ class _Read(Struct, frozen=True):
     colons: int
 
 
+def _not_plain(_kind: type, _value: object) -> NoReturn:
+    raise ValueError("constraints are read strictly")
+
+
 _read_envelope = msgspec.json.Decoder(_Envelope).decode
-_read_certificate = msgspec.json.Decoder(DelegationCert, dec_hook=read_member).decode
+_read_certificate = msgspec.json.Decoder(DelegationCert, dec_hook=_not_plain).decode
 _glimpsed = RecentlyUsed[bytes, bool](MAX_GLIMPSED_TEXTS)
 _remembered = RecentlyUsed[bytes, _Read](MAX_REMEMBERED_TEXTS)
 
@@ -97,8 +103,11 @@ def _certificate(text: Raw) -> _Read:
     known = _remembered.get(_name(text))
     if known is not None and known.text == text:
         return known
-    cert = _read_certificate(text)
-    if cert.constraints or not (cert.version and cert.issued_at and cert.expires_at):
+    try:
+        cert = _read_certificate(text)
+    except msgspec.ValidationError:
+        cert = None
+    if cert is None or not (cert.version and cert.issued_at and cert.expires_at):
         cert = DelegationCert.decode(bytes(text))
         colons = _colons(bytes(text))
     else:

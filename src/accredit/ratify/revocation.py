@@ -1,14 +1,12 @@
 """Signed lists of revoked certificates, and pushed changes to them (Ratify section 2). No I/O."""
 
 from collections.abc import Iterable
-from typing import Annotated
 
-from msgspec import Meta
 from msgspec.structs import replace
 
 from accredit.ratify.canonical import canonical
 from accredit.ratify.hybrid import UNSIGNED, HybridPublicKey, HybridSignature, HybridSigner, derive_id, signature_fault
-from accredit.ratify.wire import Integer, WireObject
+from accredit.ratify.wire import Integer, Positive, WireObject
 
 
 class RevocationList(WireObject, frozen=True):
@@ -27,7 +25,7 @@ class RevocationPush(WireObject, frozen=True):
     """
 
     issuer_id: str
-    seq_no: Annotated[int, Meta(ge=1)]
+    seq_no: Positive
     entries: tuple[str, ...]
     pushed_at: Integer
     signature: HybridSignature

@@ -15,6 +15,8 @@ import math
 from accredit.errors import WireError
 from accredit.limits import MAX_QUOTED, MAX_SAFE_INTEGER
 
+_GONE = object()
+
 
 def quoted(text: str) -> str:
     """At most `MAX_QUOTED` characters of a peer's text, in quotes and as ASCII."""
@@ -47,9 +49,9 @@ def parse(data: bytes, max_bytes: int) -> object:
 def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise WireError("", f"duplicate key {quoted(twice)} in JSON object")
+        for name, _ in pairs:
+            if members.pop(name, _GONE) is _GONE:
+                raise WireError("", f"duplicate key {quoted(name)} in JSON object")
     return members
 
 

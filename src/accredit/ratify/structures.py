@@ -17,7 +17,7 @@ from accredit.ratify.canonical import canonical
 from accredit.ratify.constraints import Constraint, Extension, ResourcePath
 from accredit.ratify.hybrid import HybridPublicKey, HybridSignature
 from accredit.ratify.once import Once
-from accredit.ratify.wire import Bytes32, Integer, WireObject
+from accredit.ratify.wire import Bytes32, Integer, Positive, WireObject
 
 PROTOCOL_VERSION = 1
 
@@ -113,7 +113,7 @@ class Presentation(WireObject, frozen=True):
     challenge_sig: HybridSignature
     session_context: Bytes32 = b""
     stream_id: Bytes32 = b""
-    stream_seq: Annotated[int, Meta(ge=1)] = 0
+    stream_seq: Positive = 0
 
     def check(self, path: str, level: int) -> None:
         """The members of a stream go together. Raises `WireError`."""

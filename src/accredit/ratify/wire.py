@@ -5,8 +5,8 @@ goes in this order (Ratify section 12), and any bytes at all give an object or o
 
 1. the text is strict JSON (`strict_json`);
 2. its members are those of the structure, with their types and lengths: nothing unknown, missing or null;
-3. every byte string was written in canonical base64;
-4. what annotations can't say (`WireObject.check`): byte lengths of text, members that go together, nesting.
+3. what annotations can't say (`WireObject.check`): byte lengths of text, members that go together, nesting;
+4. every byte string was written in canonical base64.
 
 Writing refuses what reading refuses: a text is read back before it is handed out.
 """
@@ -26,6 +26,7 @@ from accredit.ratify.constraints import Constraint, read_constraint
 from accredit.ratify.strict_json import parse, quoted
 
 Integer = Annotated[int, Meta(ge=-MAX_SAFE_INTEGER, le=MAX_SAFE_INTEGER)]
+Positive = Annotated[int, Meta(ge=1, le=MAX_SAFE_INTEGER)]
 Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]
 Name = Annotated[str, Meta(min_length=1)]
 
@@ -37,7 +38,7 @@ _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _PLACE = re.compile(r"\$?((?:\.[a-z0-9_]+|\[[0-9]+\])*)")
 
 
-class WireObject(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class WireObject(Struct, frozen=True, forbid_unknown_fields=True):
     """An object of the protocol that travels as JSON. Byte strings are base64; absent optional members are left out."""
 
     max_bytes: ClassVar[int] = MAX_STATEMENT_BYTES
@@ -47,11 +48,11 @@ class WireObject(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     def decode(cls, data: bytes | str) -> Self:
         """Reads the object's JSON text. Raises `WireError`."""
         data = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
-        tree = parse(data, cls.max_bytes)
-        found = _convert(tree, cls)
-        if not base64_is_canonical(data):
-            _compare(tree, json.loads(found.text()), cls.__name__)
+        received = parse(data, cls.max_bytes)
+        found = _convert(received, cls)
         found.check(cls.__name__, 1)
+        if not base64_is_canonical(data):
+            _compare(received, json.loads(found.text()), cls.__name__)
         return found
 
     @classmethod
@@ -98,16 +99,17 @@ def tree(value: object) -> object:
 
 def _convert(value: object, kind: type[AnyObject]) -> AnyObject:
     try:
-        return msgspec.convert(value, kind, dec_hook=read_member)
+        return msgspec.convert(value, kind, dec_hook=_read_member)
+    except RecursionError:
+        raise WireError(kind.__name__, "nested too deep") from None
     except msgspec.ValidationError as error:
         reason, _, place = str(error).rpartition(" - at `")
         match = _PLACE.match(place) if reason else None
         raise WireError(kind.__name__ + (match[1] if match else ""), _public(reason or str(error))) from None
 
 
-def read_member(_kind: type, value: object) -> Constraint:
-    """The only members that `msgspec` does not know are constraints. Raises `ValueError`."""
-    return read_constraint(value)
+def _read_member(_kind: type, value: object) -> Constraint:
+    return read_constraint(value)  # the only members that msgspec does not know are constraints
 
 
 def _public(reason: str) -> str:

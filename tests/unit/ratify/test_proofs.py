@@ -68,6 +68,15 @@ def test_the_rest_of_a_known_proof_is_read_as_strictly_as_ever() -> None:
             decode_proof_bundle(spoilt)
 
 
+def test_the_number_of_a_turn_is_a_safe_integer() -> None:
+    text = proof(stream_id=CONTEXT, stream_seq=1).encode()
+    assert (
+        decode_proof_bundle(text.replace(b'"stream_seq":1', b'"stream_seq":9007199254740991')).stream_seq == 2**53 - 1
+    )
+    with pytest.raises(WireError, match="safe-integer"):
+        decode_proof_bundle(text.replace(b'"stream_seq":1', b'"stream_seq":9007199254740992'))
+
+
 def test_a_text_may_be_a_str() -> None:
     bundle = proof()
     assert decode_proof_bundle(bundle.encode().decode()) == bundle

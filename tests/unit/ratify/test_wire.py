@@ -13,6 +13,7 @@ from accredit.ratify import (
     Constraint,
     Extension,
     ProofBundle,
+    RevocationList,
     decode_delegation_cert,
     decode_proof_bundle,
     delegation_sign_bytes,
@@ -128,6 +129,11 @@ class TestText:
     )
     def test_what_is_no_strict_json(self, text: bytes, reason: str) -> None:
         assert refusal(text) == f"wire: {reason}"
+
+    def test_a_member_twice_among_very_many_is_found_at_once(self) -> None:
+        names = ",".join(f'"{number}":1' for number in range(200_000))  # a search for each would take hours
+        with pytest.raises(WireError, match="duplicate key"):
+            RevocationList.decode(f'{{{names},"z":1,"z":1}}')
 
     @pytest.mark.parametrize("value", [None, True, 5, "text", [], [[]]])
     def test_what_is_no_object(self, value: object) -> None:
@@ -342,6 +348,13 @@ class TestConstraints:
         value = members()
         value["delegations"][1]["constraints"] = [{"type": "x", "params": {"a": [number]}}]
         assert refusal(value).startswith(f"wire: {PATH}.constraints[0].params: expected null")
+
+    @pytest.mark.parametrize("levels", [17, 100, 400, 900, 30_000])
+    @pytest.mark.parametrize("spelling", ["a", "\\u0061"])
+    def test_nesting_of_any_depth_is_refused(self, levels: int, spelling: str) -> None:
+        params = f'{{"{spelling}":{"[" * levels}{"]" * levels}}}'
+        text = constrained({"type": "x", "params": {}}).encode().replace(b'"params":{}', f'"params":{params}'.encode())
+        assert "nested" in refusal(text)
 
     def test_nesting_counts_from_the_outermost_object(self) -> None:
         for read, level in (("bundle", 5), ("cert", 3)):
