@@ -6,7 +6,16 @@ import pytest
 from tests.unit.ratify.world import CONTEXT, certificate, chain, constrained, proof
 
 from accredit.errors import WireError
-from accredit.ratify import DelegationCert, ProofBundle, decode_proof_bundle
+from accredit.limits import MAX_GLIMPSED_TEXTS, MAX_REMEMBERED_TEXTS
+from accredit.ratify import DelegationCert, ProofBundle, decode_proof_bundle, proofs
+from accredit.ratify.cache import RecentlyUsed
+
+
+@pytest.fixture(autouse=True)
+def nothing_read_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What other tests of this process have read is not remembered here."""
+    monkeypatch.setattr(proofs, "_glimpsed", RecentlyUsed[bytes, bool](MAX_GLIMPSED_TEXTS))
+    monkeypatch.setattr(proofs, "_remembered", RecentlyUsed[bytes, object](MAX_REMEMBERED_TEXTS))
 
 
 def read_often(bundle: ProofBundle, spaced: bool = False) -> list[DelegationCert]:
