@@ -2,6 +2,7 @@
 
 import logging
 from collections import Counter
+from typing import Any
 
 from accredit.errors import AccreditError, AnswerError, RequestError, UpstreamError
 from accredit.gateway.logs import log_event
@@ -27,8 +28,9 @@ class Tally:
         self.counts[kind] += 1
         if not logged:
             return
-        detail = getattr(error, "detail", str(error))
-        log_event(_log, logging.WARNING, kind, detail=detail, method=method, trace_id=trace_id())
+        facts = {"detail": getattr(error, "detail", str(error)), "method": method, "trace_id": trace_id()}
+        known: dict[str, Any] = {name: fact for name, fact in facts.items() if fact is not None}
+        log_event(_log, logging.WARNING, kind, **known)
 
 
 def _kind(error: AccreditError) -> str:
