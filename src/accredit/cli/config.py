@@ -29,14 +29,17 @@ def check(config: ConfigOption = None) -> None:
         raise ConfigurationError(
             "no configuration: there is no accredit.toml here", "name a file with --config or ACCREDIT_CONFIG"
         )
-    typer.echo(f"ok: {loaded.file} is valid")
     upstream = loaded.config.upstream
-    if upstream.url or upstream.command:
+    named = bool(upstream.url or upstream.command)
+    if named:
         build_settings(loaded, os.environ)
+    tls = tls_context(loaded.config.gateway)
+    typer.echo(f"ok: {loaded.file} is valid")  # only now: nothing that raises comes after it
+    if named:
         typer.echo(f"ok: the upstream is a {'URL' if upstream.url else 'command'}")
     else:
         typer.echo("ok: it names no upstream, so `accredit serve` needs a URL or a command")
-    typer.echo("ok: TLS is on" if tls_context(loaded.config.gateway) else "ok: TLS is off")
+    typer.echo("ok: TLS is on" if tls else "ok: TLS is off")
     try:
         check_exposure(loaded.config.gateway)
     except ConfigurationError as error:

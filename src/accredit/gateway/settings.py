@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from accredit.errors import ConfigurationError
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +44,16 @@ class GatewaySettings:
     """`[validation] responses`: True is "enforce", False is "observe" (log and count, forward as it is)."""
     workers: int = 1
     """Processes that serve together. What lives in one process's memory is refused with more than one."""
+
+    def __post_init__(self) -> None:
+        """Raises `ConfigurationError` for a passthrough pattern by which MCP traffic could go around the checks."""
+        served = [self.path]
+        if isinstance(self.upstream, HttpUpstream):
+            served.append(urlsplit(self.upstream.url).path)
+        for pattern in self.passthrough:
+            base = pattern.removesuffix("/*").rstrip("/")
+            for path in served:
+                mcp = path.rstrip("/")
+                if base == mcp or (pattern.endswith("/*") and mcp.startswith(f"{base}/")):
+                    what = f"gateway.passthrough: {pattern!a} covers {path!a}, where MCP is served"
+                    raise ConfigurationError(what, "name the other paths one by one: MCP would pass unread there")

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accredit.errors import ConfigurationError
+from accredit.gateway import GatewaySettings, HttpUpstream
 from accredit.gateway.passthrough import named, refuse
 
 PATTERNS = ("/.well-known/*", "/robots.txt")
@@ -55,3 +57,14 @@ def test_the_refusal_quotes_little_of_the_path() -> None:
     assert detail.isascii()
     assert detail.isprintable()
     assert len(detail) < 150
+
+
+@pytest.mark.parametrize("pattern", ["/*", "/mcp", "/mcp/", "/mcp/*", "/api/*", "/api/rpc", "/api/rpc/*"])
+def test_a_pattern_that_covers_mcp_is_refused__frames_would_pass_unread_there(pattern: str) -> None:
+    with pytest.raises(ConfigurationError, match="where MCP is served"):
+        GatewaySettings(HttpUpstream("http://127.0.0.1:1/api/rpc"), passthrough=(pattern,))
+
+
+@pytest.mark.parametrize("pattern", ["/.well-known/*", "/mcpx", "/mcpx/*", "/api", "/api/rpcs/*", "/robots.txt"])
+def test_a_pattern_beside_mcp_is_not(pattern: str) -> None:
+    GatewaySettings(HttpUpstream("http://127.0.0.1:1/api/rpc"), passthrough=(pattern,))

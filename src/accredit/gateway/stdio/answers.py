@@ -1,11 +1,9 @@
 """Writing a stream to a client, over HTTP."""
 
-import asyncio
-
-from accredit.gateway.http import EVENT_STREAM, JSON, ClientGone, Exchange
+from accredit.gateway.http import EVENT_STREAM, JSON, Exchange
 from accredit.gateway.stdio.stream import Stream
 from accredit.jsonrpc.sse import KEEP_ALIVE
-from accredit.limits import CLIENT_STALL_SECONDS, KEEP_ALIVE_SECONDS
+from accredit.limits import KEEP_ALIVE_SECONDS
 
 
 async def answer(exchange: Exchange, stream: Stream, *, priming: bool = False) -> None:
@@ -44,24 +42,16 @@ def _leave(stream: Stream, reader: object) -> None:
 async def _relay(exchange: Exchange, stream: Stream, reader: object, position: int, *, priming: bool) -> None:
     await exchange.start(200, EVENT_STREAM)
     if priming:
-        await _write(exchange, stream.priming())
+        await exchange.write(stream.priming())
     while stream.reader is reader:
         events, last = stream.events(position)
         if events:
-            await _write(exchange, events)
+            await exchange.write(events)
             position = last
             if stream.reader is reader:
                 stream.written(position)
         elif stream.ended:
             break
         elif not await stream.changed(KEEP_ALIVE_SECONDS):
-            await _write(exchange, KEEP_ALIVE)
+            await exchange.write(KEEP_ALIVE)
     await exchange.end()
-
-
-async def _write(exchange: Exchange, chunk: bytes) -> None:
-    try:
-        async with asyncio.timeout(CLIENT_STALL_SECONDS):
-            await exchange.write(chunk)
-    except TimeoutError:
-        raise ClientGone from None
