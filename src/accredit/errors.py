@@ -9,6 +9,8 @@
     ├── UpstreamError             no frame to judge
     │   ├── UpstreamUnavailable   unreachable or cut off
     │   └── UpstreamTimeout       too late
+    ├── StoreUnavailable          the store can't answer: what depends on it is denied
+    ├── ProofRefused              a call that was not authorized (contract, section 4)
     └── RatifyError               the delegation protocol
         ├── WireError             bytes or values that are no object of the protocol
         ├── IssueError            what may not be signed, and why
@@ -18,6 +20,8 @@ Nothing from a parser, a socket or an operating system leaves this package unwra
 fenced where it is crossed. The text of an exception is public (a peer may read it) unless its class says
 otherwise; it never quotes a secret, nor more than 100 ASCII characters of what a peer sent.
 """
+
+from collections.abc import Mapping
 
 MessageId = int | str
 """The id of a JSON-RPC request: an integer or a string, and 7 is not "7"."""
@@ -90,6 +94,29 @@ class UpstreamUnavailable(UpstreamError):
 
 class UpstreamTimeout(UpstreamError):
     """The upstream did not answer in time."""
+
+
+class StoreUnavailable(AccreditError):
+    """A store can't be reached, or has not answered in time. The text is for the log: it may name a file."""
+
+
+class ProofRefused(AccreditError):
+    """A call was refused by the decision: at the gateway or in a server, and so what a client gets to see.
+
+    `code`, `message` and `data` are the JSON-RPC error's (contract, section 4); `data["error"]` is the word for
+    programs, such as "ratify_scope_denied".
+    """
+
+    def __init__(self, data: Mapping[str, object], message: str = "", code: int = -31003) -> None:
+        super().__init__(message or str(data.get("error", "refused")))
+        self.data = data
+        self.message = str(self)
+        self.code = code
+
+    @property
+    def error(self) -> str:
+        """The word for programs."""
+        return str(self.data.get("error", ""))
 
 
 class RatifyError(AccreditError):

@@ -1,0 +1,87 @@
+"""What a decision needs from outside, as protocols. No I/O here: adapters implement them, shells receive them.
+
+Each method may raise `StoreUnavailable`; whoever asks takes that for a no. Times are unix seconds and are passed in.
+"""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Protocol
+
+from msgspec import Struct
+
+from accredit.ratify.challenges import IssuedChallenge
+
+
+class Spending(Enum):
+    """What became, or would become, of a challenge that is presented."""
+
+    FIRST = "first"
+    """It is good, and nobody has presented it before."""
+    SPENT = "spent"
+    """It was presented before."""
+    NOT_ISSUED = "not_issued"
+    """It was to be one that was issued for this very request, and still alive, and it is not."""
+
+
+class RateLimit(Struct, frozen=True):
+    """A certificate may be used `count` times in any `window_s` seconds."""
+
+    cert_id: str
+    window_s: int
+    count: int
+
+
+class ProofStore(Protocol):
+    """Memory of challenges and of uses, shared by all who accept the same proofs. Concurrency is its business:
+    of two calls that spend one challenge at once, in whatever process, exactly one is told `FIRST`."""
+
+    async def issue(self, request_hash: bytes, *, expires_at: int, keep_until: int, now: int) -> IssuedChallenge:
+        """A fresh random challenge of 32 bytes, good for this request until `expires_at` (inclusive).
+
+        It is remembered until `keep_until`, so that it is not mistaken for one that a client made. Raises
+        `ChallengesFull`.
+        """
+        ...
+
+    async def look(self, challenge: bytes, request_hash: bytes, *, issued: bool, now: int) -> Spending:
+        """What `spend` would say now. Changes nothing."""
+        ...
+
+    async def spend(
+        self, challenge: bytes, request_hash: bytes, *, issued: bool, keep_until: int, now: int
+    ) -> Spending:
+        """Spends a challenge, atomically, if it is `FIRST`; it is remembered as spent until `keep_until` at least.
+
+        With `issued` only a challenge that `issue` gave for this request hash, and that is alive, is good. Without,
+        any is that is unknown here; but one that `issue` gave is good for its own request and no other. Raises
+        `ChallengesFull` where there is no room to remember one more.
+        """
+        ...
+
+    async def uses(self, cert_id: str, window_s: int, *, now: int) -> int:
+        """How often a certificate was used in the last `window_s` seconds."""
+        ...
+
+    async def use(self, limits: Sequence[RateLimit], *, now: int) -> bool:
+        """Notes one use of each certificate in `limits`, atomically, if none exceeds its limit so; else notes none."""
+        ...
+
+    async def ready(self) -> bool:
+        """Whether the store answers."""
+        ...
+
+    async def aclose(self) -> None:
+        """Gives everything back."""
+        ...
+
+
+class Revocations(Protocol):
+    """Who knows which certificates are revoked."""
+
+    async def is_revoked(self, cert_id: str) -> bool:
+        """Whether a certificate is revoked, as far as is known here."""
+        ...
+
+    def problem(self) -> str | None:
+        """Why what is known may be out of date (for `/readyz` and people), or None."""
+        ...
