@@ -1,6 +1,8 @@
 """The ways into the gateway that are not the usual ones: none leads around the decision."""
 
+import asyncio
 import json
+import re
 import sqlite3
 import subprocess
 import sys
@@ -22,17 +24,38 @@ from tests.world.raw_server import Connection, RawServer
 from tests.world.routes import ROUTES, Route
 from tests.world.running import RunningGateway, run
 
-from accredit.errors import RequestError, StoreUnavailable
+from accredit.errors import ChallengesFull, RequestError, StoreUnavailable
 from accredit.gateway import create_app
 from accredit.gateway.settings import HttpUpstream
 from accredit.jsonrpc.methods import Era
 from accredit.keys import write_key
 from accredit.policy.passing import AUTHORIZATION
 from accredit.ports import Spending
+from accredit.ratify import IssuedChallenge
 from accredit.stores import MemoryStore, RevocationLists, SqliteStore
 
 INBOX = {"name": "list_inbox", "arguments": {}}
 SEND = {"name": "send_email", "arguments": {}}
+CONFIGURATION = """
+[gateway]
+id = "{id}"
+[upstream]
+{upstream}
+[proofs]
+mode = "required"
+[[proofs.roots]]
+name = "Owner"
+public_key_file = "owner.key.pub"
+[tools.list_inbox]
+scope = "email:read"
+[tools.send_email]
+scope = "email:send"
+sensitive = true
+[tools.pay]
+scope = "payments:send"
+[store]
+url = "sqlite:///accredit.db"
+"""
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +132,66 @@ def test_a_challenge_survives_a_restart_in_the_database__and_so_does_that_it_is_
             error = (await route.ask("tools/call", params))["error"]
             assert error["data"]["error"] == "ratify_replayed"
             assert len(route.received("tools/call")) == (1 if name.startswith("stdio") else 0)
+
+    run(main())
+
+
+class FullStore(MemoryStore):
+    """Has no room for one more."""
+
+    async def issue(self, request_hash: bytes, *, expires_at: int, keep_until: int, now: int) -> IssuedChallenge:
+        raise ChallengesFull("full")
+
+
+def test_too_many_challenges_are_an_answer_of_their_own(trust: Trust, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Route("http-modern", trust, tmp_path, store=FullStore()) as route:
+            error = (await route.ask("tools/call", SEND))["error"]
+            assert (error["code"], error["data"]["error"]) == (-31007, "too_many_challenges")
+            assert error["data"]["retry_after_seconds"] == 60
+            assert "result" in await route.ask("tools/call", proved(trust))
+
+    run(main())
+
+
+@pytest.mark.slow
+def test_four_workers_on_one_database_accept_a_proof_once(trust: Trust, tmp_path: Path) -> None:
+    write_key(tmp_path / "owner.key", trust.owner)
+
+    async def main() -> None:
+        server = HonestServer()
+        async with RawServer(server) as raw:
+            settings = CONFIGURATION.format(id=GATEWAY, upstream=f'url = "{raw.url}"')
+            (tmp_path / "accredit.toml").write_text(settings, "utf-8")
+            command = [*COMMAND, "serve", "--config", str(tmp_path / "accredit.toml"), "--port", "0", "--workers", "4"]
+            process = await asyncio.create_subprocess_exec(
+                *command, env=environment({}), stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL
+            )
+            assert process.stderr is not None
+            try:
+                port = 0
+                while not port:
+                    line = (await process.stderr.readline()).decode()
+                    found = re.search(r"listening on http://127.0.0.1:([0-9]+)", line)
+                    port = int(found[1]) if found else 0
+                drain = asyncio.create_task(process.stderr.read())
+                for number in range(4):
+                    params = proved(trust, bound=number % 2 == 0)
+
+                    async def ask(params: dict[str, Any], id: int) -> bytes:
+                        posted = post(Era.MODERN, "tools/call", params, id=id)
+                        async with RawClient(port) as client:
+                            await client.ask("POST", "/mcp", posted.headers, posted.body)
+                            return (await client.answer()).body
+
+                    answers = await asyncio.gather(*(ask(params, id) for id in range(32)))
+                    assert sum(b'"result"' in answer for answer in answers) == 1
+                    assert sum(b"ratify_replayed" in answer for answer in answers) == 31
+                    assert len(server.messages) == number + 1
+            finally:
+                process.terminate()
+                await process.wait()
+            await drain
 
     run(main())
 
@@ -200,30 +283,11 @@ def test_http_sse_of_2024_is_decided__and_a_refusal_comes_on_the_stream(trust: T
 @pytest.fixture
 def wrapped(trust: Trust, tmp_path: Path) -> Generator["subprocess.Popen[bytes]"]:
     write_key(tmp_path / "owner.key", trust.owner)
-    (tmp_path / "accredit.toml").write_text(
-        f"""
-[gateway]
-id = "{GATEWAY}"
-[upstream]
+    upstream = f"""
 command = ['{sys.executable}', '-m', 'tests.world.honest_server', '{tmp_path / "received"}']
 env = {{ PYTHONPATH = '{Path(__file__).parents[2]}' }}
-[proofs]
-mode = "required"
-[[proofs.roots]]
-name = "Owner"
-public_key_file = "owner.key.pub"
-[tools.list_inbox]
-scope = "email:read"
-[tools.send_email]
-scope = "email:send"
-sensitive = true
-[tools.pay]
-scope = "payments:send"
-[store]
-url = "sqlite:///accredit.db"
-""",
-        "utf-8",
-    )
+"""
+    (tmp_path / "accredit.toml").write_text(CONFIGURATION.format(id=GATEWAY, upstream=upstream), "utf-8")
     with (tmp_path / "stderr").open("wb") as stderr:
         process = subprocess.Popen(
             [*COMMAND, "wrap", "--config", str(tmp_path / "accredit.toml")],
