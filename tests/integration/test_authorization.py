@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.world.authorization import GATEWAY, Signed, Trust, challenge_in
-from tests.world.calls import post
+from tests.world.calls import compact, post
 from tests.world.routes import ROUTES, Route
 from tests.world.running import run
 
@@ -116,6 +116,30 @@ def test_what_is_refused_never_reaches_the_server(name: str, trust: Trust, tmp_p
             hidden = {"name": "secret_tool", "arguments": {}}
             refused(await ask(hidden, proof(hidden, scope="")), -32602, "unknown_tool")
             assert route.received("tools/call") == []
+
+    run(main())
+
+
+@everywhere
+def test_a_call_without_an_id__or_with_its_method_spelled_otherwise__does_not_pass(
+    name: str, trust: Trust, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with Route(name, trust, tmp_path) as route:
+            for method in ("tools/call", "Tools/Call", " tools/call", "resources/READ", "prompts/get"):
+                target = {"uri": "mail://1"} if "res" in method else INBOX
+                posted = post(route.era, method, target)
+                call = json.loads(posted.body)
+                del call["id"]
+                for body in (posted.body, compact(call)):
+                    answer = await route.send(type(posted)(posted.headers, body))
+                    code = json.loads(answer.body)["error"]["code"]
+                    assert code in (-31001, -32601, -32600, -32602, -32020), (method, answer)
+            if route.era is Era.LEGACY:
+                call = {"jsonrpc": "2.0", "method": "tools/call", "params": INBOX}
+                answers = await route.batch(call, {"jsonrpc": "2.0", "id": 1, "method": "ping"})
+                assert {answer["id"] for answer in answers} == {1, None}
+            assert [came for came in route.received() if "all" in came["method"].lower()] == []
 
     run(main())
 
@@ -245,7 +269,7 @@ def test_lists_say_what_is_needed__and_with_a_proof_only_what_it_covers(
                 assert page["result"]["cacheScope"] == "private"
                 refused(await route.ask("tools/list", with_proof(params, proof)), -31005, "ratify_replayed")
             for message in route.received("tools/list"):
-                assert not {"ratify_proof", AUTHORIZATION} & set(message["params"].get("_meta", {}))
+                assert "ratify_proof" not in message["params"].get("_meta", {})
 
     run(main())
 

@@ -20,10 +20,11 @@ from accredit.gateway.logs import log_event
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings, ProofSettings
 from accredit.gateway.tally import Tally
+from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.frames import Frame, Notification, Request, Success
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
-from accredit.policy import Authority, Decision, asked_of, decide, drive
+from accredit.policy import Authority, Decision, asked_of, decide, drive, looks_guarded
 from accredit.policy.lists import ToolView, holds_tools, listed
 from accredit.policy.passing import passed_on
 from accredit.ports import ProofStore, Revocations
@@ -69,7 +70,7 @@ class Gate:
         if isinstance(message, Batch):
             return await self._batch(message, session_id)
         if isinstance(message, Notification):
-            return Passage(passed_on(message, judged=self._judging is not None))
+            return Passage(self._notification(message))
         if not isinstance(message, Request):
             return Passage(message)
         try:
@@ -77,6 +78,12 @@ class Gate:
         except ProofRefused as error:
             return Passage(None, (self._refused(message, error),))
         return Passage(request, edits={} if edit is None else {request.id: edit})
+
+    def _notification(self, notification: Notification) -> Notification:
+        if self._judging is not None and looks_guarded(notification.method):
+            # A server might do what it asks for, though nobody waits for an answer.
+            raise RequestError(INVALID_REQUEST, "Invalid Request: a call needs an id")
+        return passed_on(notification, judged=self._judging is not None)
 
     async def _batch(self, batch: Batch, session_id: str) -> Passage:
         kept: list[Frame] = []
@@ -104,8 +111,7 @@ class Gate:
         if self._judging is not None:
             authority = await self._decide(request, self._judging, session_id)
         edit = self._listed(authority) if request.method == "tools/list" else None
-        guarded = authority if authority is not None and edit is None else None
-        return passed_on(request, judged=self._judging is not None, authority=guarded), edit
+        return passed_on(request, judged=self._judging is not None, authority=authority), edit
 
     async def _decide(self, request: Request, proofs: ProofSettings, session_id: str) -> Authority | None:
         asked = asked_of(request, session_id)

@@ -5,7 +5,7 @@ proof to it · `decide` the steps, in their order · `refusals` what a client is
 the world and who answers them · `passing` what is removed from and added to what passes · `lists` lists of tools.
 """
 
-from accredit.policy.asked import GUARDED, LISTS, PROOF, Asked, asked, asked_of, payload_digest
+from accredit.policy.asked import GUARDED, LISTS, PROOF, Asked, asked, asked_of, looks_guarded, payload_digest
 from accredit.policy.catalog import MCP_SCOPES, Catalog, Entry, scope_fault
 from accredit.policy.decide import Authority, Decision, Policy, decide
 from accredit.policy.drive import drive
@@ -28,6 +28,7 @@ __all__ = [
     "decide",
     "drive",
     "facts_fault",
+    "looks_guarded",
     "payload_digest",
     "scope_fault",
 ]

@@ -64,7 +64,7 @@ def asked_of(request: Request, session_id: str = "") -> Asked | None:
     The proof is the raw slice of the request: what was written is what is judged.
     """
     if request.method not in GUARDED and request.method not in LISTS:
-        if request.method.strip().casefold() in GUARDED:  # a server may read it more freely than we do
+        if looks_guarded(request.method):
             raise RequestError(METHOD_NOT_FOUND, "Method not found", id=request.id, status=404)
         return None
     try:
@@ -75,6 +75,11 @@ def asked_of(request: Request, session_id: str = "") -> Asked | None:
     except (FrameError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         detail = error.detail if isinstance(error, FrameError) else "params can't be read"
         raise RequestError(INVALID_PARAMS, f"Invalid params: {detail}", id=request.id, status=200) from None
+
+
+def looks_guarded(method: str) -> bool:
+    """Whether a server that reads names more freely than we do could take a method for a guarded one."""
+    return method.strip().casefold() in GUARDED
 
 
 def asked(method: str, params: Mapping[str, object], session_id: str, proof: Raw | None) -> Asked:

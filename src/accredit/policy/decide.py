@@ -21,6 +21,7 @@ meant it, what the upstream does with the call, and whether a proof that is not 
 (`binding = "required"` checks that).
 """
 
+import hashlib
 from collections.abc import Collection, Generator, Mapping
 
 from msgspec import Struct
@@ -43,6 +44,7 @@ from accredit.policy.needs import (
 from accredit.ports import RateLimit, Spending
 from accredit.ratify import (
     CertificateCache,
+    DelegationCert,
     HybridPublicKey,
     IdentityStatus,
     IssuedChallenge,
@@ -240,11 +242,12 @@ class _Case:
         return None if seen is Spending.FIRST else seen.value
 
     def _count(self, bundle: ProofBundle) -> Generator[Need, object, None]:
-        for limit in _limits(bundle):
+        for cert_id, limit in _limits(bundle):
             used = yield CountUses(limit.cert_id, limit.window_s)
             if not isinstance(used, int):
                 raise TypeError("the store gave no answer")
-            self._uses[limit.cert_id, limit.window_s] = used
+            series = cert_id, limit.window_s
+            self._uses[series] = max(used, self._uses.get(series, 0))
 
     def _covered(self, bundle: ProofBundle, result: VerifyResult) -> Generator[Need, object, None]:
         """Step 7, what is left of it."""
@@ -254,7 +257,7 @@ class _Case:
         if not entry.allows(granted):
             reason = f'scope_denied: required scope "{entry.scope}" not in effective delegation scope'
             raise self._denied(result, IdentityStatus.SCOPE_DENIED, reason)
-        limits = _limits(bundle)
+        limits = tuple(limit for _, limit in _limits(bundle))
         if limits and (yield TakeUse(limits)) is not True:
             # Others were faster since the uses were counted.
             raise self._denied(result, IdentityStatus.CONSTRAINT_DENIED, "constraint_denied: rate limit exceeded")
@@ -301,10 +304,16 @@ _CONTEXT_NAMES = {
 }
 
 
-def _limits(bundle: ProofBundle) -> tuple[RateLimit, ...]:
-    return tuple(
-        RateLimit(cert.cert_id, constraint.window_s, constraint.count)
+def _limits(bundle: ProofBundle) -> list[tuple[str, RateLimit]]:
+    """The limits of a chain, each with the id of its certificate."""
+    return [
+        (cert.cert_id, RateLimit(_counted_as(cert), constraint.window_s, constraint.count))
         for cert in bundle.delegations
         for constraint in cert.constraints
         if isinstance(constraint, MaxRate)
-    )
+    ]
+
+
+def _counted_as(cert: DelegationCert) -> str:
+    # Whoever may delegate chooses the ids of what it issues, at any length: nobody is to use up another's limit so.
+    return hashlib.sha256(f"{cert.issuer_id}/{cert.cert_id}".encode()).hexdigest()

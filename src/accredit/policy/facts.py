@@ -18,6 +18,7 @@ from typing import cast
 
 from msgspec import Struct
 
+from accredit.limits import MAX_SAFE_INTEGER
 from accredit.ratify.constraints import path_fault
 
 NUMBERS = frozenset({"amount", "lat", "lon", "alt_m", "speed_mps"})
@@ -73,11 +74,18 @@ def _taken(source: str | float, arguments: object) -> object:
     values = [_at(arguments, pointer) for pointer in pointers]
     if pointers == [source]:
         return values[0]
-    texts = [str(value) if isinstance(value, int) and not isinstance(value, bool) else value for value in values]
-    if not all(isinstance(text, str) and text for text in texts):
+    texts = [_text(value) for value in values]
+    if not all(texts):
         return _ABSENT
-    filling = iter(cast("list[str]", texts))
+    filling = iter(texts)
     return _HOLE.sub(lambda _: next(filling), source)
+
+
+def _text(value: object) -> str:
+    """What is put into a template, "" for what is not."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_SAFE_INTEGER:
+        return str(value)
+    return value if isinstance(value, str) else ""
 
 
 def _at(value: object, pointer: str) -> object:

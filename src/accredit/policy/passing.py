@@ -32,7 +32,7 @@ def passed_on(call: C, *, judged: bool, authority: Authority | None = None) -> C
         meta = meta_of(call.params)
     except FrameError:
         return call  # no object: nothing can be in it
-    kept = {name: value for name, value in meta.items() if not _is_authorization(name)}
+    kept = {name: value for name, value in meta.items() if not is_authorization(name)}
     if judged:
         kept.pop(PROOF, None)
     changes: dict[str, object] = {} if authority is None else {AUTHORIZATION: authorization(authority)}
@@ -55,7 +55,8 @@ def authorization(authority: Authority) -> dict[str, object]:
     }
 
 
-def _is_authorization(name: str) -> bool:
+def is_authorization(name: str) -> bool:
+    """Whether a member of `_meta` could be taken for ours."""
     # Blanks, control characters and invisible ones are left out: some readers do not see them.
     seen = "".join(char for char in unicodedata.normalize("NFKC", name) if char.isprintable() and char != " ")
     return seen.casefold() == AUTHORIZATION

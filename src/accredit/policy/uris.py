@@ -8,7 +8,7 @@ A server may read a URI more freely than it was written. A reading is made for c
 3. case, compatibility forms and backslashes are folded away, dot segments and empty ones resolved;
 4. `file:` and the schemes of the web are read with any number of slashes, and a text without a scheme as a file; of a
    host on the web, user, default port and a dot at the end do not count;
-5. a file's host has three readings: as a host, as nothing, and as the first part of the path.
+5. a host has two readings: as a host, and as the first part of a path; a file's host can also be passed over.
 
 Not covered: servers that ignore the scheme, follow links, or know further names for a file.
 """
@@ -42,10 +42,12 @@ def readings(uri: str) -> tuple[str, ...]:
     host, path = _split(rest)
     if scheme in _WEB:
         host = _NO_HOST.sub("", host)
-    found = [(host, path)]
-    if scheme == "file" and host:
-        found += [("", path), ("", f"/{host}{path}")]
-    return tuple(f"{scheme}://{host}{_resolved(path)}" for host, path in found)
+    found = [host + _resolved(path)]
+    if host:
+        found.append(_resolved(f"/{host}{path}")[1:])
+    if host and scheme == "file":
+        found += [_resolved(path), _resolved(f"/{host}{path}")]
+    return tuple(f"{scheme}://{each}" for each in found)
 
 
 def _decoded(uri: str) -> str | None:
