@@ -5,6 +5,7 @@ that is bound to it is worth nothing for another call (contract, section 4).
 """
 
 import hashlib
+import unicodedata
 from collections.abc import Mapping
 from typing import cast
 
@@ -79,7 +80,13 @@ def asked_of(request: Request, session_id: str = "") -> Asked | None:
 
 def looks_guarded(method: str) -> bool:
     """Whether a server that reads names more freely than we do could take a method for a guarded one."""
-    return method.strip().casefold() in GUARDED
+    return read_freely(method) in GUARDED
+
+
+def read_freely(name: str) -> str:
+    """A name as the freest reader could see it: one case, no compatibility forms, no blanks and nothing invisible."""
+    seen = (char for char in unicodedata.normalize("NFKC", name) if char.isprintable() and char != " ")
+    return "".join(seen).casefold()
 
 
 def asked(method: str, params: Mapping[str, object], session_id: str, proof: Raw | None) -> Asked:

@@ -7,7 +7,6 @@
 All else stays byte for byte.
 """
 
-import unicodedata
 from typing import TypeVar
 
 from msgspec import Raw
@@ -18,12 +17,12 @@ from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import Notification, Request
 from accredit.jsonrpc.objects import members
 from accredit.jsonrpc.requests import meta_of
-from accredit.policy.asked import PROOF
+from accredit.policy.asked import PROOF, read_freely
 from accredit.policy.decide import Authority
 
 AUTHORIZATION = "dev.accredit/authorization"
 
-C = TypeVar("C", Request, Notification)
+C = TypeVar("C", bound=Request | Notification)
 
 
 def passed_on(call: C, *, judged: bool, authority: Authority | None = None) -> C:
@@ -57,6 +56,4 @@ def authorization(authority: Authority) -> dict[str, object]:
 
 def is_authorization(name: str) -> bool:
     """Whether a member of `_meta` could be taken for ours."""
-    # Blanks, control characters and invisible ones are left out: some readers do not see them.
-    seen = "".join(char for char in unicodedata.normalize("NFKC", name) if char.isprintable() and char != " ")
-    return seen.casefold() == AUTHORIZATION
+    return read_freely(name) == AUTHORIZATION
