@@ -157,13 +157,11 @@ class _Call(Generic[Params]):
 
     def answers(self, entries: tuple[InputContext, ...]) -> Generator[Step[Params], Outcome, dict[str, InputResponse]]:
         outcome = yield from self._do(Dispatch(entries, self._left))
-        match outcome:
-            case Done(value=value):
-                return cast("dict[str, InputResponse]", value)
-            case Failed(entry=entry, error=error):
-                raise InputHandlerFailed(entry.key, entry.method) from error
-            case TimedOut():
-                raise self._out_of_time()
+        if isinstance(outcome, Failed):
+            raise InputHandlerFailed(outcome.entry.key, outcome.entry.method) from outcome.error
+        if isinstance(outcome, TimedOut):
+            raise self._out_of_time()
+        return cast("dict[str, InputResponse]", outcome.value)
 
     def pause(self, delay: float) -> Generator[Step[Params], Outcome, None]:
         left = self._left
