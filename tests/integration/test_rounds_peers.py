@@ -17,6 +17,7 @@ from mcp.client._input_required import InputRequiredRoundsExceededError
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolRequestParams, CallToolResult, ElicitRequestURLParams, ElicitResult, InputRequiredResult
 from pydantic import ValidationError
+from tests.world.rounds_client import sender
 from tests.world.rounds_server import FINAL, NEVER, VERSION, RoundsServer, asks
 from tests.world.running import RunningGateway, run
 
@@ -28,7 +29,7 @@ from accredit.errors import (
     RoundsExceeded,
     RoundsTimeout,
 )
-from accredit.rounds import LegOptions, RoundsOptions
+from accredit.rounds import RoundsOptions
 
 Handler = Callable[[Any, Any], Awaitable[ElicitResult]]
 T = TypeVar("T")
@@ -39,21 +40,6 @@ DEPLOY = CallToolRequestParams(name="deploy", arguments={"env": "prod"})
 
 async def yes(_context: object, _params: object) -> ElicitResult:
     return YES
-
-
-def sender(session: mcp.ClientSession) -> Callable[..., Awaitable[CallToolResult | InputRequiredResult]]:
-    """Sends our legs through the official SDK's session."""
-
-    async def send(params: CallToolRequestParams, _: LegOptions) -> CallToolResult | InputRequiredResult:
-        return await session.call_tool(
-            params.name,
-            params.arguments,
-            input_responses=params.input_responses,
-            request_state=params.request_state,
-            allow_input_required=True,
-        )
-
-    return send
 
 
 async def outcome(call: Awaitable[T]) -> Callable[[], T]:
