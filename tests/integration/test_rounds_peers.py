@@ -196,6 +196,12 @@ def test_peers_have_no_budget_for_a_whole_call() -> None:
         assert {name for name in names if "timeout" in name} <= {"read_timeout_seconds", "timeout"}
 
 
+def test_fastmcps_call_takes_no_answers_and_no_state() -> None:
+    names = inspect.signature(fastmcp.Client.call_tool).parameters.keys()
+    assert not {"input_responses", "request_state"} & names
+    assert {"input_responses", "request_state"} <= inspect.signature(mcp.Client.call_tool).parameters.keys()
+
+
 def test_ours_ends_past_max_rounds_with_what_was_asked_last() -> None:
     server = RoundsServer([asks("a", requestState="s")])
     with pytest.raises(RoundsExceeded) as caught:

@@ -7,7 +7,8 @@ the driver's; here is only how they are carried out:
 1. a leg, an announcement and all handlers of a round are each under a deadline of the event loop's clock;
 2. the handlers of a round run at once; the first that fails cancels the others, and one that has not begun yet does
    not begin;
-3. what a handler returns is checked while the others still run.
+3. what a handler returns is checked while the others still run;
+4. what fails once its time is over has timed out, whatever it made of its cancellation.
 
 Not checked: that what sends a leg lets itself be cancelled. A sender that shields itself delays the end of its call;
 what it then returns is judged by the time at which it came.
@@ -144,8 +145,12 @@ class _World(Generic[Params, Result]):
         if isinstance(step, Pause):
             await anyio.sleep(step.seconds)
             return Done(self._clock())
-        with anyio.move_on_after(step.options.timeout if isinstance(step, SendLeg) else step.timeout):
-            return await self._carry_out(step)
+        with anyio.move_on_after(step.options.timeout if isinstance(step, SendLeg) else step.timeout) as deadline:
+            try:
+                return await self._carry_out(step)
+            except Exception:
+                if not deadline.cancel_called:
+                    raise
         return TimedOut(self._clock())
 
     async def _carry_out(self, step: SendLeg[Params] | Announce | Dispatch) -> Outcome:

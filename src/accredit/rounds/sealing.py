@@ -105,9 +105,9 @@ class KeyRing:
 def state_binding(principal: Sequence[str], method: str, target: str, params_digest: bytes) -> bytes:
     """What ties a state to one request of one principal: 32 bytes.
 
-    `principal` names it in as many parts as it has (an issuer and a subject, a principal and an agent; none: nobody);
-    `params_digest` is the SHA-256 of the RFC 8785 form of the params without `_meta`, `inputResponses` and
-    `requestState`.
+    `principal` names it in as many parts as it has, the first of which says what kind it is ("token", an issuer and a
+    subject; "proof", a principal and an agent); none: nobody. `params_digest` is the SHA-256 of the RFC 8785 form of
+    the params without `_meta`, `inputResponses` and `requestState`.
     """
     digest = hashlib.sha256(b"accredit requestState binding 1")
     digest.update(len(principal).to_bytes(8, "big"))

@@ -197,6 +197,23 @@ def test_a_leg_that_takes_too_long_is_cancelled_without_any_progress_arriving() 
     assert stuck.cancelled == 1
 
 
+class Sulky(Stuck):
+    """Makes an error of its own of a cancellation, as some libraries do."""
+
+    async def forever(self, *_: object) -> Any:
+        try:
+            await super().forever()
+        except asyncio.CancelledError:
+            raise ConnectionError("closed") from None
+
+
+def test_what_made_an_error_of_its_cancellation_has_timed_out() -> None:
+    with pytest.raises(RequestTimeout):
+        run(call(Server(Sulky().forever), timeout=SHORT))
+    with pytest.raises(RoundsTimeout):
+        run(call(Server(asks("a")), Sulky().forever, max_total_timeout=SHORT))
+
+
 @pytest.mark.parametrize("first", [[], [asks("a")], [input_required(request_state="s")]])
 def test_no_leg_outlives_the_budget(first: list[InputRequiredResult]) -> None:
     stuck = Stuck()
