@@ -110,7 +110,6 @@ def state_binding(principal: Sequence[str], method: str, target: str, params_dig
     the params without `_meta`, `inputResponses` and `requestState`.
     """
     digest = hashlib.sha256(b"accredit requestState binding 1")
-    digest.update(len(principal).to_bytes(8, "big"))
     for part in (*(text.encode("utf-8", "surrogatepass") for text in (*principal, method, target)), params_digest):
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)
