@@ -10,6 +10,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 from mcp import MCPError, StdioServerParameters
+from mcp.client import ClientRequestContext
 from mcp.server.mcpserver import Context, MCPServer
 from tests.world.agents import MAIL_SERVER, AgentFiles, agent_files
 from tests.world.authorization import GATEWAY, Trust
@@ -251,18 +252,16 @@ def test_a_call_that_takes_too_long_ends(files: AgentFiles) -> None:
     run(main())
 
 
-def test_handlers_answer_what_the_server_asks(files: AgentFiles) -> None:
+def test_handlers_answer_what_the_server_asks() -> None:
     server = MCPServer("asking")
 
     @server.tool()
     async def who(context: Context) -> str:
         """Asks who you are."""
-        told = await context.session.elicit_form(
-            "Who?", {"type": "object", "properties": {"name": {"type": "string"}}}
-        )
+        told = await context.session.elicit_form("Who?", {"type": "object", "properties": {"name": {"type": "string"}}})
         return f"{told.action} {told.content}"
 
-    async def on_elicit(_: Any, __: types.ElicitRequestParams) -> types.ElicitResult:
+    async def on_elicit(context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
         return types.ElicitResult(action="accept", content={"name": "Ada"})
 
     async def main() -> None:
