@@ -259,3 +259,9 @@ def test_two_copies_of_one_proof_at_once_pass_once() -> None:
         return [each.refusal.error if each.refusal else "" for each in found]
 
     assert sorted(asyncio.run(both())) == ["", *["ratify_replayed"] * 63]
+
+
+def test_a_list_does_nothing_that_a_constraint_could_be_about() -> None:
+    """An agent whose delegation names an amount could otherwise never see which tools it has."""
+    asked = Asked("tools/list", "", "", b"", None, None)
+    assert error(asked, AT_MOST_5) == ""
