@@ -287,6 +287,49 @@ MIN_SIGNED_MAGNITUDE = 1e-4
 """Numbers nearer to zero than this, and not zero, print differently in other implementations: an issuer refuses
 them (Ratify section 3)."""
 
+# --- stores -----------------------------------------------------------------------------------------
+
+MAX_ISSUED_CHALLENGES = 65_536
+"""Challenges that a store issued and that nobody has presented, some 250 bytes each. Anybody may ask for them, so they
+have a bound of their own."""
+
+MAX_SPENT_CHALLENGES = 262_144
+"""Challenges that a store remembers as spent, some 250 bytes each: 870 a second, if each is remembered for 300."""
+
+USE_MARKS = 1_000
+"""Parts of a rate limit's window that are told apart: to a thousandth of it, and never finer than a second."""
+
+MAX_USE_MARKS = 262_144
+"""Such parts in which something was used, of all certificates, some 200 bytes each."""
+
+STORE_SWEEP_ENTRIES = 100
+"""Expired entries that one request removes from memory, at some microseconds: no request pays for a flood."""
+
+STORE_SWEEP_ROWS = 5_000
+"""Expired rows of a table that a process deletes in a second, in some 10 ms; it can't add as many."""
+
+STORE_WAIT_SECONDS = 2.0
+"""For a store's answer, whatever holds it up; then the call is refused."""
+
+STORE_LOCK_SECONDS = 1.5
+"""For a lock that another process holds on an SQLite file: a commit holds it for less than a millisecond. Less than
+the wait as a whole, so that the log says what held it up."""
+
+STORE_RETRY_SECONDS = 0.0005
+"""Between two attempts to take such a lock."""
+
+STORE_FILE_CHECK_SECONDS = 1.0
+"""Between two looks whether a store's file is still the one that is open."""
+
+MAX_STORE_JOBS = 10_000
+"""Jobs that wait for an SQLite file; more are refused at once. A disk that hangs must not fill the memory."""
+
+STORE_BATCH_JOBS = 256
+"""Jobs that are committed together, in some milliseconds: as long do other processes wait for the lock."""
+
+REVOCATION_CHECK_SECONDS = 0.5
+"""Between two looks whether a revocation list has changed. A change is honoured within 2 s (contract, section 4)."""
+
 # --- attestations and their log ---------------------------------------------------------------------
 
 MAX_ATTESTATION_BYTES = 67_108_864
@@ -314,6 +357,9 @@ RECORDS_A_TURN = 256
 
 RECORD_RETRY_SECONDS = 1.0
 """Between two attempts to write what waits, in mode `record`, while the store can't take it."""
+
+PRUNE_ENTRIES = 2_000
+"""Entries of the log that are looked at in one step of pruning, some 30 ms: as long does a gateway at work wait."""
 
 CLOSE_RECORDS_SECONDS = 5.0
 """For what waits to be written when the log is closed. What can't be is counted and told."""

@@ -49,13 +49,10 @@ def canonical(text: bytes | Raw) -> bytes:
 def recorded_params(params: bytes | Raw | None, *, token_argument: bool, full: bool = False) -> RecordedParams:
     """What goes into the record of a request's `params` (None where it has none): not `_meta`, nor, where a token
     travels there, `arguments._token`. Raises `AttestationError` for a text that has no canonical form."""
-    tree: object = _parse(b"{}" if params is None else params)
-    if isinstance(tree, dict):
-        members = cast("dict[str, object]", tree)
-        members.pop("_meta", None)
-        arguments = members.get("arguments")
-        if token_argument and isinstance(arguments, dict):
-            cast("dict[str, object]", arguments).pop("_token", None)
+    tree = _parse(b"{}" if params is None else params)
+    _members(tree).pop("_meta", None)
+    if token_argument:
+        _members(_members(tree).get("arguments")).pop("_token", None)
     form = _canonical(tree)
     return RecordedParams(sha256_hex(form), form if full else None)
 
@@ -70,6 +67,10 @@ def result_digest(result: bytes | Raw) -> dict[str, str]:
         except AttestationError:
             pass
     return {"sha256": sha256_hex(data)}
+
+
+def _members(value: object) -> dict[str, object]:
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
 
 
 def _number(text: str) -> object:

@@ -26,7 +26,10 @@ from accredit.attest.statements import (
 
 
 class Decided(Struct, frozen=True, kw_only=True):
-    """A call on which was decided. `call.params` is left empty; `received_ms` is in unix milliseconds."""
+    """A call on which was decided. `call.params` is left empty; `received_ms` is in unix milliseconds.
+
+    `certificates` is the chain of the proof, a JSON array, leaf first: `authority.chain_sha256` is the SHA-256 of it.
+    """
 
     gateway: str
     call: Call
@@ -35,6 +38,7 @@ class Decided(Struct, frozen=True, kw_only=True):
     received_ms: int
     authority: Authority | None = None
     token: Token | None = None
+    certificates: bytes | None = None
 
 
 def decision_payload(decided: Decided, place: Place, now_ms: int) -> bytes:

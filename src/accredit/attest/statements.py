@@ -71,8 +71,9 @@ class Decision(_Part, frozen=True):
 
 
 class Authority(_Part, frozen=True):
-    """On whose authority: the ids of principal, agent and certificates (leaf first), the SHA-256 of the chain, the
-    scope that the call needed, and whether the proof was bound to the call."""
+    """On whose authority: the ids of principal, agent and certificates (leaf first), the SHA-256 of the chain (a JSON
+    array of the certificates' canonical texts), the scope that the call needed, and whether the proof was bound to it.
+    """
 
     principal_id: str
     agent_id: str
@@ -196,8 +197,8 @@ def timestamp(at_ms: int) -> str:
 
 
 def clipped(text: str) -> str:
-    """What a record keeps of a text for people."""
-    return text[:MAX_RECORDED_TEXT]
+    """What a record keeps of a text for people. It can always be written."""
+    return text[:MAX_RECORDED_TEXT].encode("utf-8", "replace").decode("utf-8")
 
 
 def encode_statement(statement: Statement) -> bytes:

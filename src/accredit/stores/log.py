@@ -1,0 +1,222 @@
+"""The log of attestations in an SQLite file: `ports.Records`. I/O: the file, through a `Worker`, and `log_lives`.
+
+A log is one writer: its chain begins with the first call, or with the calls that dead writers left open, which are
+closed as `unknown`. In this order:
+
+1. `begin` puts a decision into the log; only then is a call forwarded;
+2. `finish` puts its outcome into the log; only then does the client see the answer;
+3. a checkpoint follows after `CHECKPOINT_RECORDS` records or `CHECKPOINT_SECONDS`, and at the end.
+
+A `durable` log has written before it answers, to the disk if its worker is of the level FULL. Another one queues;
+what can't be written waits and is tried again, and when the queue is full, `begin` refuses. Nothing is dropped but
+what is still in the queue `CLOSE_RECORDS_SECONDS` after the log was to close, and then it is told how much.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from accredit.attest import GENESIS, Decided, LogSigner, Outcome, Place, decision_payload
+from accredit.errors import StoreUnavailable
+from accredit.limits import (
+    CHECKPOINT_SECONDS,
+    CLOSE_RECORDS_SECONDS,
+    MAX_QUEUED_RECORDS,
+    RECORD_RETRY_SECONDS,
+    RECORDS_A_TURN,
+)
+from accredit.stores.log_lives import Life, hold
+from accredit.stores.log_tables import Chain, add_writer, end_writer, touch_writer
+from accredit.stores.worker import Worker
+
+T = TypeVar("T")
+_Append = Callable[[sqlite3.Connection], None]
+_ANYWHERE = Place(writer="0" * 32, sequence=1, previous=GENESIS)
+
+
+def clock_ms() -> int:
+    """This machine's time in unix milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+class SqliteRecords:
+    """One writer of the log in the file `path`, which is its worker's.
+
+    `on_problem` is told, once for each change, what keeps records from being written, in words for the log.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        worker: Worker,
+        signer: LogSigner,
+        *,
+        durable: bool,
+        on_problem: Callable[[str], None],
+        clock: Callable[[], int] = clock_ms,
+    ) -> None:
+        self.writer = secrets.token_hex(16)
+        """This writer's id."""
+        self._path = path
+        self._worker = worker
+        self._chain = Chain(self.writer, signer)
+        self._durable = durable
+        self._on_problem = on_problem
+        self._clock = clock
+        self._starting = asyncio.Lock()
+        self._life: Life | None = None
+        self._queue: deque[_Append] = deque()
+        self._writing: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._checkpointing: asyncio.Task[None] | None = None
+        self._problem: str | None = None
+        self._closed = False
+
+    async def start(self) -> None:
+        """Begins this writer's life, and closes the calls of dead ones. Raises `StoreUnavailable`."""
+        async with self._starting:
+            if self._life is not None:
+                return
+            life = await asyncio.to_thread(hold, self._path, self.writer)
+            if life is None:
+                raise StoreUnavailable(f"another process has locked writer {self.writer}")
+            try:
+                for other in await self._run(partial(add_writer, name=self.writer)):
+                    await self._bury(other)
+            except BaseException:
+                life.end()
+                life.__exit__(None, None, None)
+                raise
+            self._life = life
+
+    async def begin(self, decided: Decided) -> None:
+        """Records a decision. Raises `StoreUnavailable`, or `AttestationError` for texts that no record can hold: then
+        the call is not to be forwarded."""
+        if self._life is None:
+            await self.start()
+        if not self._durable and len(self._queue) >= MAX_QUEUED_RECORDS:
+            raise StoreUnavailable(f"{MAX_QUEUED_RECORDS} records wait to be written")
+        now_ms = self._clock()
+        if not self._durable:  # what waits must be something that can be written
+            decision_payload(decided, _ANYWHERE, now_ms)
+        await self._add(partial(self._chain.decision, decided=decided, now_ms=now_ms))
+
+    async def finish(self, decided: Decided, outcome: Outcome) -> None:
+        """Records the outcome of a call that `begin` has recorded as allowed. Raises `StoreUnavailable`."""
+        await self._add(partial(self._chain.outcome, decided=decided, outcome=outcome, now_ms=self._clock()))
+
+    def problem(self) -> str | None:
+        """What keeps records from being written, or None."""
+        return self._problem
+
+    async def ready(self) -> bool:
+        """Whether a decision could be recorded now."""
+        try:
+            if self._life is None:
+                await self.start()
+            await self._run(partial(touch_writer, name=self.writer))
+        except StoreUnavailable:
+            return False
+        return len(self._queue) < MAX_QUEUED_RECORDS
+
+    async def aclose(self) -> None:
+        """Ends this writer's life: what waits is written, open calls are closed, a checkpoint covers all of it.
+
+        The worker goes on: it is for whoever made it to close.
+        """
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._checkpointing is not None:
+            await self._checkpointing
+        if self._writing is not None:
+            await asyncio.wait([self._writing], timeout=CLOSE_RECORDS_SECONDS)
+            if self._queue:
+                self._on_problem(f"{len(self._queue)} records were lost: the store did not take them")
+            self._writing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._writing
+        if self._life is not None:
+            with contextlib.suppress(StoreUnavailable):
+                await self._close_chain(self.writer)
+                self._life.end()
+            self._life.__exit__(None, None, None)
+            self._life = None
+
+    async def _add(self, append: _Append) -> None:
+        if self._closed:
+            raise StoreUnavailable("the log is closed")
+        if self._durable:
+            await self._run(append)
+            self._checkpoint_later()
+        else:
+            self._queue.append(append)
+            if self._writing is None or self._writing.done():
+                self._writing = asyncio.create_task(self._write())
+
+    async def _write(self) -> None:
+        """Writes what waits, in its order, until nothing does."""
+        while self._queue:
+            turn = [append for append, _ in zip(self._queue, range(RECORDS_A_TURN), strict=False)]
+            try:
+                await self._run(partial(_all, turn))
+            except StoreUnavailable:
+                await asyncio.sleep(RECORD_RETRY_SECONDS)
+            else:
+                for _ in turn:
+                    self._queue.popleft()
+                self._checkpoint_later()
+
+    def _checkpoint_later(self) -> None:
+        if self._timer is None and not self._closed:
+            self._timer = asyncio.get_running_loop().call_later(CHECKPOINT_SECONDS, self._checkpoint_now)
+
+    def _checkpoint_now(self) -> None:
+        self._timer = None
+        self._checkpointing = asyncio.create_task(self._checkpoint())
+
+    async def _checkpoint(self) -> None:
+        try:
+            await self._run(partial(self._chain.checkpoint, name=self.writer, now_ms=self._clock()))
+        except StoreUnavailable:
+            self._checkpoint_later()
+
+    async def _bury(self, other: str) -> None:
+        """Closes the calls of a writer, if it is dead. Raises `StoreUnavailable`."""
+        life = await asyncio.to_thread(hold, self._path, other)
+        if life is not None:
+            with life:
+                await self._close_chain(other)
+                life.end()
+
+    async def _close_chain(self, name: str) -> None:
+        while not await self._run(partial(self._chain.close_calls, name=name, now_ms=self._clock())):
+            pass
+        await self._run(partial(self._chain.checkpoint, name=name, now_ms=self._clock()))
+        await self._run(partial(end_writer, name=name))
+
+    async def _run(self, job: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            answer = await self._worker.run(job)
+        except StoreUnavailable as error:
+            self._tell(str(error))
+            raise
+        self._problem = None
+        return answer
+
+    def _tell(self, problem: str) -> None:
+        if self._problem != problem:
+            self._problem = problem
+            self._on_problem(problem)
+
+
+def _all(appends: Sequence[_Append], connection: sqlite3.Connection) -> None:
+    for append in appends:
+        append(connection)
