@@ -361,5 +361,11 @@ RECORD_RETRY_SECONDS = 1.0
 PRUNE_ENTRIES = 2_000
 """Entries of the log that are looked at in one step of pruning, some 30 ms: as long does a gateway at work wait."""
 
+FOLLOW_SECONDS = 0.25
+"""Between two looks of `log list -f` at the log."""
+
+PROGRESS_ENTRIES = 500
+"""Entries that are verified (40 ms) between two steps of a progress bar."""
+
 CLOSE_RECORDS_SECONDS = 5.0
 """For what waits to be written when the log is closed. What can't be is counted and told."""

@@ -1,5 +1,6 @@
 """Calls that are recorded, and a gateway's key that signs for them, made by the real code. No I/O."""
 
+import hashlib
 import secrets
 from functools import cache
 from typing import Any
@@ -36,8 +37,9 @@ OK = Outcome(status="ok", result={"sha256": "ab" * 32})
 
 @cache
 def gateway(name: str = "gateway") -> tuple[LogSigner, LogKey]:
-    """A gateway's key, both halves."""
-    ed25519, ml_dsa_65 = Ed25519PrivateKey.generate(), MLDSA65PrivateKey.generate()
+    """A gateway's key, both halves; the same for the same name."""
+    seed = hashlib.sha256(name.encode()).digest()
+    ed25519, ml_dsa_65 = Ed25519PrivateKey.from_private_bytes(seed), MLDSA65PrivateKey.from_seed_bytes(seed)
     key_id = sha256_hex(name.encode())[:32]
     key = LogKey(key_id, ed25519.public_key().public_bytes_raw(), ml_dsa_65.public_key().public_bytes_raw())
     return LogSigner(key_id, ed25519.sign, ml_dsa_65.sign), key

@@ -1,6 +1,15 @@
 """Attestations: calls as in-toto statements in DSSE envelopes, in hash-chained logs (contract, section 6). No I/O."""
 
-from accredit.attest.canonical import RecordedParams, canonical, recorded_params, result_digest, sha256_hex
+from accredit.attest.bundles import CallBundle, decode_call_bundle, encode_call_bundle, verify_call_bundle
+from accredit.attest.canonical import (
+    RecordedChain,
+    RecordedParams,
+    canonical,
+    recorded_chain,
+    recorded_params,
+    result_digest,
+    sha256_hex,
+)
 from accredit.attest.dsse import PAYLOAD_TYPE, Envelope, Signature, decode_envelope, encode_envelope, signed_bytes
 from accredit.attest.records import (
     Decided,
@@ -51,6 +60,7 @@ __all__ = [
     "PRUNING_TYPE",
     "Authority",
     "Call",
+    "CallBundle",
     "CallRecord",
     "Checkpoint",
     "Decided",
@@ -66,6 +76,7 @@ __all__ = [
     "OutcomeStatus",
     "Place",
     "Pruning",
+    "RecordedChain",
     "RecordedParams",
     "Signature",
     "Statement",
@@ -76,18 +87,22 @@ __all__ = [
     "canonical",
     "checkpoint_payload",
     "decision_payload",
+    "decode_call_bundle",
     "decode_envelope",
     "decode_statement",
+    "encode_call_bundle",
     "encode_envelope",
     "encode_statement",
     "outcome_payload",
     "pruning_payload",
+    "recorded_chain",
     "recorded_params",
     "result_digest",
     "sha256_hex",
     "signed_bytes",
     "timestamp",
     "unknown_payload",
+    "verify_call_bundle",
     "verify_envelope",
     "verify_log",
 ]

@@ -13,6 +13,7 @@ Texts that differ only in integers beyond 2^53, where doubles can't tell them ap
 
 import hashlib
 import re
+from collections.abc import Iterable
 from typing import NamedTuple, cast
 
 import msgspec
@@ -55,6 +56,19 @@ def recorded_params(params: bytes | Raw | None, *, token_argument: bool, full: b
         _members(_members(tree).get("arguments")).pop("_token", None)
     form = _canonical(tree)
     return RecordedParams(sha256_hex(form), form if full else None)
+
+
+class RecordedChain(NamedTuple):
+    """The canonical form of a chain's certificates, a JSON array, leaf first, and the SHA-256 of it."""
+
+    sha256: str
+    text: bytes
+
+
+def recorded_chain(certificates: Iterable[bytes]) -> RecordedChain:
+    """What is recorded of a proof's chain: `certificates` are their JSON texts, leaf first."""
+    form = canonical(b"[%b]" % b",".join(certificates))
+    return RecordedChain(sha256_hex(form), form)
 
 
 def result_digest(result: bytes | Raw) -> dict[str, str]:

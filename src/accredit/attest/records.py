@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from accredit.attest.canonical import RecordedParams
 from accredit.attest.statements import (
+    NO_PARAMS,
     Authority,
     Call,
     CallRecord,
@@ -81,7 +82,7 @@ def unknown_payload(decision: Statement, record: CallRecord, detail: str, place:
     closed = CallRecord(
         gateway=record.gateway,
         phase="outcome",
-        call=replace(record.call, params=None),
+        call=replace(record.call, params=NO_PARAMS),
         times=Times(received=record.times.received, recorded=timestamp(now_ms)),
         log=place,
         outcome=Outcome(status="unknown", detail=detail),

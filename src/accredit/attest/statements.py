@@ -37,6 +37,9 @@ OutcomeStatus = Literal[
     "ok", "tool_error", "error", "input_required", "upstream_invalid", "timeout", "cancelled", "unknown"
 ]
 
+NO_PARAMS = Raw()
+"""`params` of a call whose arguments are not recorded in full."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST_MS = 253_402_300_799_999  # the end of the year 9999
 
@@ -59,7 +62,7 @@ class Call(_Part, frozen=True):
     revision: str | None = None
     flow: str | None = None
     round: Annotated[int, Meta(ge=1, le=MAX_SAFE_INTEGER)] | None = None
-    params: Raw | None = None
+    params: Raw = NO_PARAMS
 
 
 class Decision(_Part, frozen=True):
@@ -71,8 +74,8 @@ class Decision(_Part, frozen=True):
 
 
 class Authority(_Part, frozen=True):
-    """On whose authority: the ids of principal, agent and certificates (leaf first), the SHA-256 of the chain (a JSON
-    array of the certificates' canonical texts), the scope that the call needed, and whether the proof was bound to it.
+    """On whose authority: the ids of principal, agent and certificates (leaf first), the SHA-256 of the chain (the
+    RFC 8785 form of the array of certificates), the scope that the call needed, and whether the proof was bound to it.
     """
 
     principal_id: str
