@@ -1,6 +1,7 @@
 """Calls that are recorded, and a gateway's key that signs for them, made by the real code. No I/O."""
 
 import hashlib
+import json
 import secrets
 from functools import cache
 from typing import Any
@@ -45,16 +46,18 @@ def gateway(name: str = "gateway") -> tuple[LogSigner, LogKey]:
     return LogSigner(key_id, ed25519.sign, ml_dsa_65.sign), key
 
 
-def decided(target: str = "send_email", decision: Decision = ALLOW, **more: Any) -> Decided:
+def decided(
+    target: str = "send_email", decision: Decision = ALLOW, certificates: bytes = b"[]", **more: Any
+) -> Decided:
     """A call of a tool on which was decided."""
     call = Call(id=secrets.token_hex(16), method="tools/call", target=target, session="s-1", revision="2025-11-25")
-    params = f'{{"name": "{target}", "arguments": {{"to": "bob", "n": 1.5}}, "_meta": {{"token": "{SECRET}"}}}}'
+    params = {"name": target, "arguments": {"to": "bob", "n": 1.5}, "_meta": {"token": SECRET}}
     authority = Authority(
         principal_id="aa" * 16,
         principal_name="Owner",
         agent_id="bb" * 16,
         cert_ids=("cc" * 16,),
-        chain_sha256=sha256_hex(b"[]"),
+        chain_sha256=sha256_hex(certificates),
         scope="email:send",
         bound=True,
     )
@@ -64,12 +67,12 @@ def decided(target: str = "send_email", decision: Decision = ALLOW, **more: Any)
     made = Decided(
         gateway="mail-gateway",
         call=call,
-        params=recorded_params(params.encode(), token_argument=False),
+        params=recorded_params(json.dumps(params).encode(), token_argument=False),
         decision=decision,
         received_ms=NOW_MS,
         authority=authority,
         token=token,
-        certificates=b"[]",
+        certificates=certificates,
     )
     return replace(made, **more)
 

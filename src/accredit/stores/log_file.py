@@ -97,7 +97,9 @@ class LogFile:
 
     def _rows(self, query: str, *values: object) -> Iterator[Any]:
         try:
-            yield from self._connection.execute(query, values)
+            # Not `yield from`, which would close the cursor of a generator that is left behind, after its connection.
+            for row in self._connection.execute(query, values):  # noqa: UP028
+                yield row
         except sqlite3.Error as error:
             raise AttestationError(f"the file is damaged: {error}") from None
 

@@ -15,8 +15,6 @@ CERTIFICATES = recorded_chain([b'{"cert_id": "c"}'])
 
 def bundle(**more: Any) -> CallBundle:
     chain, call = Chained(), decided(certificates=CERTIFICATES.text)
-    assert call.authority is not None
-    call = replace(call, authority=replace(call.authority, chain_sha256=CERTIFICATES.sha256))
     records = (chain.decision(call), chain.outcome(call))
     return replace(CallBundle(records, CERTIFICATES.text, chain.checkpoint()), **more)
 
