@@ -11,7 +11,6 @@ from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA65PrivateKey
 from msgspec.structs import replace
 
 from accredit.attest import (
-    GENESIS,
     Authority,
     Call,
     Decided,
@@ -28,6 +27,7 @@ from accredit.attest import (
     recorded_params,
     sha256_hex,
 )
+from accredit.attest.statements import GENESIS
 
 NOW_MS = 1_800_000_000_000
 SECRET = "swordfish-7f3a"

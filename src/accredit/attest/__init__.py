@@ -10,7 +10,7 @@ from accredit.attest.canonical import (
     result_digest,
     sha256_hex,
 )
-from accredit.attest.dsse import PAYLOAD_TYPE, Envelope, Signature, decode_envelope, encode_envelope, signed_bytes
+from accredit.attest.dsse import Envelope, Signature, decode_envelope, encode_envelope, signed_bytes
 from accredit.attest.records import (
     Decided,
     checkpoint_payload,
@@ -21,10 +21,6 @@ from accredit.attest.records import (
 )
 from accredit.attest.signing import LogKey, LogSigner
 from accredit.attest.statements import (
-    CALL_TYPE,
-    CHECKPOINT_TYPE,
-    GENESIS,
-    PRUNING_TYPE,
     Authority,
     Call,
     CallRecord,
@@ -53,11 +49,6 @@ from accredit.attest.verify import (
 )
 
 __all__ = [
-    "CALL_TYPE",
-    "CHECKPOINT_TYPE",
-    "GENESIS",
-    "PAYLOAD_TYPE",
-    "PRUNING_TYPE",
     "Authority",
     "Call",
     "CallBundle",

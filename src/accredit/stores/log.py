@@ -23,7 +23,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from accredit.attest import GENESIS, Decided, LogSigner, Outcome, Place, decision_payload
+from accredit.attest import Decided, LogSigner, Outcome, Place, decision_payload
+from accredit.attest.statements import GENESIS
 from accredit.errors import StoreUnavailable
 from accredit.limits import (
     CHECKPOINT_SECONDS,

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from accredit.attest import (
-    GENESIS,
     CallRecord,
     Decided,
     Envelope,
@@ -23,6 +22,7 @@ from accredit.attest import (
     sha256_hex,
     unknown_payload,
 )
+from accredit.attest.statements import GENESIS
 from accredit.errors import AttestationError
 from accredit.limits import CHECKPOINT_RECORDS, RECORDS_A_TURN
 

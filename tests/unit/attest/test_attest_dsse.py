@@ -7,7 +7,8 @@ from securesystemslib.dsse import Envelope as PeerEnvelope
 from securesystemslib.signer import SSlibKey  # pyright: ignore[reportPrivateImportUsage]
 from tests.world.records import Chained, decided, gateway
 
-from accredit.attest import PAYLOAD_TYPE, LogKey, decode_envelope, encode_envelope, signed_bytes
+from accredit.attest import LogKey, decode_envelope, encode_envelope, signed_bytes
+from accredit.attest.dsse import PAYLOAD_TYPE
 from accredit.errors import AttestationError
 
 

@@ -10,7 +10,6 @@ import pytest
 from tests.world.records import DENY, NOW_MS, OK, SECRET, Chained, decided
 
 from accredit.attest import (
-    CALL_TYPE,
     Authority,
     Call,
     CallRecord,
@@ -25,6 +24,7 @@ from accredit.attest import (
     recorded_params,
     timestamp,
 )
+from accredit.attest.statements import CALL_TYPE
 from accredit.errors import AttestationError
 
 SCHEMA: dict[str, Any] = json.loads(files("accredit.attest").joinpath("tool-call.v1.schema.json").read_text("utf-8"))
