@@ -352,6 +352,9 @@ MAX_QUEUED_RECORDS = 10_000
 """Records that wait to be written in mode `record`, some 2 KiB each without arguments; when there are as many, calls
 are refused."""
 
+MAX_QUEUED_RECORD_BYTES = 67_108_864
+"""Bytes of arguments and certificates of records that wait so."""
+
 RECORDS_A_TURN = 256
 """Records that are written in one turn of the store's thread (some 20 ms), before others have theirs."""
 

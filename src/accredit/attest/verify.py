@@ -6,8 +6,8 @@ For each entry of a log, in this order; the first that fails ends it:
 2. its key is one of those that are trusted here, and its signatures are good (`signing`);
 3. it is where the store says that it is;
 4. its chain goes on with it (`chains`);
-5. the log passes through every checkpoint that somebody kept: a chain that has another head there, or ends before,
-   was changed or cut.
+5. the log passes through every checkpoint that somebody kept, and every head that its store knows of: a chain that
+   has another one there, or ends before, was changed or cut.
 
 Without a kept checkpoint, records that are missing from the end of a chain can't be noticed. What is not checked:
 whether the keys are the right ones, and whether what the records say is true.
@@ -41,6 +41,15 @@ class Digest(NamedTuple):
 
 
 Entry = Stored | Digest
+
+
+class Head(NamedTuple):
+    """What a store knows of a writer's chain: its record `sequence` has this SHA-256. It is not signed, so that whoever
+    cuts the log can cut it as well; a damaged file is found by it."""
+
+    writer: str
+    sequence: int
+    sha256: str
 
 
 class Fault(NamedTuple):
@@ -82,13 +91,15 @@ def verify_envelope(envelope: bytes | str | Envelope, keys: Iterable[LogKey]) ->
     return _verified(opened, {key.id: key for key in keys})
 
 
-def verify_log(entries: Iterable[Entry | bytes], keys: Iterable[LogKey], kept: Iterable[Envelope] = ()) -> LogReport:
+def verify_log(
+    entries: Iterable[Entry | bytes], keys: Iterable[LogKey], kept: Iterable[Envelope | Head] = ()
+) -> LogReport:
     """Verifies a log as it streams by: entries of a store, or the lines of an export. `kept` are checkpoints that
-    were put aside before. It raises nothing that depends on the log; a bad `kept` is a fault as well."""
+    were put aside before, and heads. It raises nothing that depends on the log; a bad `kept` is a fault as well."""
     log = _Log({key.id: key for key in keys})
     try:
-        for envelope in kept:
-            log.keep(envelope)
+        for each in kept:
+            log.keep(each if isinstance(each, Head) else log.head_of(each))
         for entry in entries:
             log.add(entry if isinstance(entry, tuple) else Stored(decode_envelope(entry)))
         log.end()
@@ -104,14 +115,17 @@ class _Log:
         self._chains: dict[str, Chain] = {}
         self._kept: dict[str, dict[int, str]] = {}
 
-    def keep(self, envelope: Envelope) -> None:
+    def head_of(self, checkpoint: Envelope) -> Head:
         self.place = "a kept checkpoint"
-        statement = _verified(envelope, self._keys)
+        statement = _verified(checkpoint, self._keys)
         if not isinstance(statement.predicate, Checkpoint):
             raise AttestationError("it is no checkpoint")
-        writer, count = statement.predicate.writer, statement.predicate.count
-        if self._kept.setdefault(writer, {}).setdefault(count, statement.sha256) != statement.sha256:
-            raise AttestationError(f"two of them contradict each other at {writer}/{count}")
+        return Head(statement.predicate.writer, statement.predicate.count, statement.sha256)
+
+    def keep(self, head: Head) -> None:
+        self.place = f"{head.writer}/{head.sequence}"
+        if self._kept.setdefault(head.writer, {}).setdefault(head.sequence, head.sha256) != head.sha256:
+            raise AttestationError("two of those that were kept contradict each other")
 
     def add(self, entry: Entry) -> None:
         if isinstance(entry, Digest):
@@ -147,7 +161,7 @@ class _Log:
         for writer, counts in self._kept.items():
             for count in sorted(counts):
                 self.place = f"{writer}/{count}"
-                raise AttestationError("a kept checkpoint covers it, and the log ends before it")
+                raise AttestationError("it was there, and the log ends before it")
 
     def report(self, fault: Fault | None) -> LogReport:
         writers = tuple(
@@ -165,7 +179,7 @@ class _Log:
     def _pass(self, writer: str, count: int, head: str) -> None:
         counts = self._kept.get(writer)
         if counts and counts.pop(count, head) != head:
-            raise AttestationError("a kept checkpoint is of another chain")
+            raise AttestationError("another record was there before")
 
     def _forget(self, writer: str, last: int) -> None:
         # A note is signed by the gateway: what was kept of records that it covers can't be held against an export,

@@ -20,8 +20,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from accredit.attest import Decided, LogSigner, Outcome, Place, decision_payload
 from accredit.attest.statements import GENESIS
@@ -29,6 +30,7 @@ from accredit.errors import StoreUnavailable
 from accredit.limits import (
     CHECKPOINT_SECONDS,
     CLOSE_RECORDS_SECONDS,
+    MAX_QUEUED_RECORD_BYTES,
     MAX_QUEUED_RECORDS,
     RECORD_RETRY_SECONDS,
     RECORDS_A_TURN,
@@ -39,6 +41,13 @@ from accredit.stores.worker import Worker
 
 T = TypeVar("T")
 _Append = Callable[[sqlite3.Connection], None]
+
+
+class _Waiting(NamedTuple):
+    append: _Append
+    size: int  # bytes, beside what every record has
+
+
 _ANYWHERE = Place(writer="0" * 32, sequence=1, previous=GENESIS)
 
 
@@ -73,7 +82,8 @@ class SqliteRecords:
         self._clock = clock
         self._starting = asyncio.Lock()
         self._life: Life | None = None
-        self._queue: deque[_Append] = deque()
+        self._queue: deque[_Waiting] = deque()
+        self._queued_bytes = 0
         self._writing: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._checkpointing: asyncio.Task[None] | None = None
@@ -93,7 +103,7 @@ class SqliteRecords:
                     await self._bury(other)
             except BaseException:
                 life.end()
-                life.__exit__(None, None, None)
+                life.close()
                 raise
             self._life = life
 
@@ -102,16 +112,17 @@ class SqliteRecords:
         the call is not to be forwarded."""
         if self._life is None:
             await self.start()
-        if not self._durable and len(self._queue) >= MAX_QUEUED_RECORDS:
-            raise StoreUnavailable(f"{MAX_QUEUED_RECORDS} records wait to be written")
         now_ms = self._clock()
-        if not self._durable:  # what waits must be something that can be written
-            decision_payload(decided, _ANYWHERE, now_ms)
-        await self._add(partial(self._chain.decision, decided=decided, now_ms=now_ms))
+        if not self._durable:
+            if self._is_full():
+                raise StoreUnavailable(f"{len(self._queue)} records wait to be written")
+            decision_payload(decided, _ANYWHERE, now_ms)  # what waits must be something that can be written
+        size = len(decided.params.text or b"") + len(decided.certificates or b"")
+        await self._add(partial(self._chain.decision, decided=decided, now_ms=now_ms), size)
 
     async def finish(self, decided: Decided, outcome: Outcome) -> None:
         """Records the outcome of a call that `begin` has recorded as allowed. Raises `StoreUnavailable`."""
-        await self._add(partial(self._chain.outcome, decided=decided, outcome=outcome, now_ms=self._clock()))
+        await self._add(partial(self._chain.outcome, decided=decided, outcome=outcome, now_ms=self._clock()), 0)
 
     def problem(self) -> str | None:
         """What keeps records from being written, or None."""
@@ -125,7 +136,7 @@ class SqliteRecords:
             await self._run(partial(touch_writer, name=self.writer))
         except StoreUnavailable:
             return False
-        return len(self._queue) < MAX_QUEUED_RECORDS
+        return not self._is_full()
 
     async def aclose(self) -> None:
         """Ends this writer's life: what waits is written, open calls are closed, a checkpoint covers all of it.
@@ -148,31 +159,35 @@ class SqliteRecords:
             with contextlib.suppress(StoreUnavailable):
                 await self._close_chain(self.writer)
                 self._life.end()
-            self._life.__exit__(None, None, None)
+            self._life.close()
             self._life = None
 
-    async def _add(self, append: _Append) -> None:
+    def _is_full(self) -> bool:
+        return len(self._queue) >= MAX_QUEUED_RECORDS or self._queued_bytes >= MAX_QUEUED_RECORD_BYTES
+
+    async def _add(self, append: _Append, size: int) -> None:
         if self._closed:
             raise StoreUnavailable("the log is closed")
         if self._durable:
             await self._run(append)
             self._checkpoint_later()
         else:
-            self._queue.append(append)
+            self._queue.append(_Waiting(append, size))
+            self._queued_bytes += size
             if self._writing is None or self._writing.done():
                 self._writing = asyncio.create_task(self._write())
 
     async def _write(self) -> None:
         """Writes what waits, in its order, until nothing does."""
         while self._queue:
-            turn = [append for append, _ in zip(self._queue, range(RECORDS_A_TURN), strict=False)]
+            turn = [waiting.append for waiting in islice(self._queue, RECORDS_A_TURN)]
             try:
                 await self._run(partial(_all, turn))
             except StoreUnavailable:
                 await asyncio.sleep(RECORD_RETRY_SECONDS)
             else:
                 for _ in turn:
-                    self._queue.popleft()
+                    self._queued_bytes -= self._queue.popleft().size
                 self._checkpoint_later()
 
     def _checkpoint_later(self) -> None:
@@ -193,7 +208,7 @@ class SqliteRecords:
         """Closes the calls of a writer, if it is dead. Raises `StoreUnavailable`."""
         life = await asyncio.to_thread(hold, self._path, other)
         if life is not None:
-            with life:
+            with contextlib.closing(life):
                 await self._close_chain(other)
                 life.end()
 

@@ -5,13 +5,27 @@ What is read is handed on as it is: `attest.verify_log` judges it. What can't ev
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 from urllib.parse import quote
 
-from accredit.attest import CallRecord, Digest, Entry, Envelope, Signature, Statement, Stored, decode_statement
+from accredit.attest import (
+    CallRecord,
+    Digest,
+    Entry,
+    Envelope,
+    Fault,
+    Head,
+    LogKey,
+    LogReport,
+    Signature,
+    Statement,
+    Stored,
+    decode_statement,
+    verify_log,
+)
 from accredit.attest.signing import ML_DSA_65_SUFFIX
 from accredit.errors import AttestationError, StoreUnavailable
 
@@ -20,6 +34,7 @@ _READ = (
     " FROM log_entries LEFT JOIN log_writers USING (writer) LEFT JOIN log_keys USING (key)"
 )
 _NO_SUCH_TABLE = "no such table"
+_DAMAGED = (sqlite3.Error, UnicodeDecodeError)  # an error's own text may quote what is damaged
 
 
 class Numbered(NamedTuple):
@@ -52,7 +67,7 @@ class LogFile:
             raise StoreUnavailable(f"can't open {self._path}: {error}") from None
         try:
             self._connection.execute("SELECT 1 FROM log_entries LIMIT 1").fetchone()
-        except sqlite3.Error as error:
+        except _DAMAGED as error:
             self._connection.close()
             why = "it holds no log" if _NO_SUCH_TABLE in str(error) else str(error)
             raise StoreUnavailable(f"can't read {self._path}: {why}") from None
@@ -63,11 +78,32 @@ class LogFile:
     ) -> None:
         self._connection.close()
 
+    def verify(
+        self,
+        keys: Iterable[LogKey],
+        kept: Sequence[Envelope] = (),
+        watch: Callable[[Iterator[Numbered]], Iterable[Numbered]] = iter,
+    ) -> LogReport:
+        """The verdict on all of it. `watch` is passed the entries and hands them on, to show how far it is."""
+        try:
+            heads = self.heads()
+        except AttestationError as error:
+            return LogReport(0, (), Fault("the writers", str(error)))
+        return verify_log((each.entry for each in watch(self.entries())), keys, [*kept, *heads])
+
     def count(self) -> int:
         """Entries in the log. Raises `AttestationError`."""
         for (count,) in self._rows("SELECT count(*) FROM log_entries"):
             return count
         return 0
+
+    def heads(self) -> list[Head]:
+        """How far each writer's chain goes, as the store knows it. Raises `AttestationError`.
+
+        To be read before the entries: chains grow meanwhile.
+        """
+        rows = self._rows("SELECT name, records, head FROM log_writers WHERE records <> 0")
+        return [Head(str(name), records, str(head)) for name, records, head in rows]
 
     def entries(self, after: int = 0) -> Iterator[Numbered]:
         """Entries in their order, from the one after number `after` on. Raises `AttestationError`."""
@@ -100,7 +136,7 @@ class LogFile:
             # Not `yield from`, which would close the cursor of a generator that is left behind, after its connection.
             for row in self._connection.execute(query, values):  # noqa: UP028
                 yield row
-        except sqlite3.Error as error:
+        except _DAMAGED as error:
             raise AttestationError(f"the file is damaged: {error}") from None
 
 

@@ -8,8 +8,6 @@ import contextlib
 import fcntl
 import os
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from accredit.errors import StoreUnavailable
 
@@ -21,12 +19,8 @@ class Life:
         self._path = path
         self._descriptor = descriptor
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Gives the lock up."""
         os.close(self._descriptor)
 
     def end(self) -> None:

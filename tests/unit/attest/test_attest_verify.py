@@ -110,13 +110,13 @@ def test_a_cut_tail_is_noticed_by_whoever_kept_a_checkpoint() -> None:
     assert fault(log, kept=[kept]) is None
     assert fault(log[:-1], kept=[kept]) is None
     found = fault(log[:6], kept=[kept])
-    assert found == f"{WRITER}/10: a kept checkpoint covers it, and the log ends before it"
+    assert found == f"{WRITER}/10: it was there, and the log ends before it"
     assert fault([], kept=[kept]) is not None
 
 
 def test_a_log_that_was_written_anew_is_noticed_by_whoever_kept_a_checkpoint() -> None:
     kept = Chained(writer=WRITER).calls(2)[-1]
-    assert fault(Chained(writer=WRITER).calls(2), kept=[kept]) == (f"{WRITER}/4: a kept checkpoint is of another chain")
+    assert fault(Chained(writer=WRITER).calls(2), kept=[kept]) == (f"{WRITER}/4: another record was there before")
 
 
 def test_what_is_kept_must_be_a_checkpoint_of_ours() -> None:

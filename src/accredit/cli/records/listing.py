@@ -1,5 +1,6 @@
 """What `accredit log list` runs. With -f it looks into the file again and again, until it is interrupted."""
 
+import contextlib
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -58,8 +59,9 @@ def show_calls(path: Path, wanted: Filter, *, limit: int, follow: bool, as_json:
                 return
             _print([row for row in reversed(rows) if row.status != "open"], as_json=as_json)
             open_calls = {row.decision.call.id: row.decision for row in rows if row.status == "open"}
-            for row in filter(wanted.passes, _following(log, last, open_calls)):
-                typer.echo(json.dumps(row.members()) if as_json else _line(row))
+            with contextlib.suppress(KeyboardInterrupt):
+                for row in filter(wanted.passes, _following(log, last, open_calls)):
+                    typer.echo(json.dumps(row.members()) if as_json else _line(row))
     except (StoreUnavailable, AttestationError) as error:
         raise ConfigurationError(str(error), "`accredit log verify` finds the place, if it is damaged") from None
 

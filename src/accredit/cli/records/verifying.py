@@ -1,6 +1,7 @@
 """What `accredit log verify` runs: a store's log, the lines of an export, or a call's bundle."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -33,8 +34,7 @@ def verify_store(path: Path, keys: Sequence[Path], since: Sequence[Path], *, as_
     trusted, kept = public_keys(keys), checkpoints(since)
     try:
         with LogFile(path) as log:
-            entries = (entry.entry for entry in _watched(log.entries(), _count(log)))
-            report = verify_log(entries, trusted, kept)
+            report = log.verify(trusted, kept, partial(_watched, total=_count(log)))
     except StoreUnavailable as error:
         raise ConfigurationError(str(error), "name the store of the gateway with --store") from None
     return _tell(report, kept, as_json=as_json)
