@@ -290,23 +290,24 @@ them (Ratify section 3)."""
 # --- stores -----------------------------------------------------------------------------------------
 
 MAX_ISSUED_CHALLENGES = 65_536
-"""Challenges that a store issued and that nobody has presented, some 250 bytes each. Anybody may ask for them, so they
-have a bound of their own."""
+"""Challenges that a store issued and that nobody has presented, some 350 bytes each (measured). Anybody may ask for
+them, so they have a bound of their own."""
 
 MAX_SPENT_CHALLENGES = 262_144
-"""Challenges that a store remembers as spent, some 250 bytes each: 870 a second, if each is remembered for 300."""
+"""Challenges that a store remembers as spent, some 200 bytes each (measured): 870 a second, if each is
+remembered for 300."""
 
 USE_MARKS = 1_000
 """Parts of a rate limit's window that are told apart: to a thousandth of it, and never finer than a second."""
 
 MAX_USE_MARKS = 262_144
-"""Such parts in which something was used, of all certificates, some 200 bytes each."""
+"""Such parts in which something was used, of all certificates, some 100 bytes each (measured)."""
 
 STORE_SWEEP_ENTRIES = 100
 """Expired entries that one request removes from memory, at some microseconds: no request pays for a flood."""
 
-STORE_SWEEP_ROWS = 5_000
-"""Expired rows of a table that a process deletes in a second, in some 10 ms; it can't add as many."""
+STORE_SWEEP_ROWS = 2_000
+"""Expired rows of a table that a process deletes in a second, in some 20 ms (measured); it can't add as many."""
 
 STORE_WAIT_SECONDS = 2.0
 """For a store's answer, whatever holds it up; then the call is refused."""

@@ -242,6 +242,16 @@ def test_a_writer_without_calls_leaves_nothing_behind(path: Path) -> None:
         assert connection.execute("SELECT count(*) FROM log_writers").fetchone() == (0,)
 
 
+def test_who_writes_is_drawn_when_it_begins__forked_workers_would_share_a_chain(path: Path) -> None:
+    async def main() -> None:
+        async with Log(path) as each:
+            assert each.records.writer is None
+            await each.records.start()
+            assert each.records.writer is not None
+
+    run(main())
+
+
 def test_one_writer_is_one_process__two_with_one_chain_would_break_it(path: Path) -> None:
     life = hold(path, "ab" * 16)
     assert life is not None

@@ -2,13 +2,13 @@
 
 In this order, each time that it is opened:
 
-1. a file that is not there is made, private to its owner, unless this object had it open before: a file that was taken
-   away held what was spent, and an empty one in its place would let all of it through again;
+1. a file that is not there is made, private to its owner;
 2. WAL, so that reading and writing do not wait for each other, and the level of synchronization that was asked for;
 3. its schema's version: an older one is brought up, a newer one is refused.
 
-Whether a file in use is still the one under its name is looked at once a second. Not checked: who else can read a file
-that was there already.
+Whether the file in use is still the one under its name is looked at once a second, and each time that it is opened
+again. Another one, or none, is refused: what was spent is not known there, and all of it would be good again. Not
+checked: who else can read a file that was there already.
 """
 
 import contextlib
@@ -116,6 +116,10 @@ class Database:
     def _open(self) -> sqlite3.Connection:
         if self._identity is None:
             _make(self._path)
+        elif _identity(self._path) != self._identity:
+            raise StoreUnavailable(
+                f"{self._path} was replaced or taken away while it was in use: put it back, or restart"
+            )
         address = f"file:{quote(os.fsencode(self._path))}?mode=rw"
         connection = sqlite3.connect(address, uri=True, timeout=0, isolation_level=None)
         try:

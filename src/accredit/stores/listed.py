@@ -38,7 +38,8 @@ def change_list(path: Path, issuer_id: str, change: Callable[[bytes | None], byt
         after = change(before)
         if after != before:
             connection.execute(
-                "INSERT INTO revocations VALUES (?1, 1, ?2) ON CONFLICT DO UPDATE SET version = version + 1, list = ?2",
+                "INSERT INTO revocations VALUES (?, 1, ?)"
+                " ON CONFLICT (issuer_id) DO UPDATE SET version = version + 1, list = excluded.list",
                 (issuer_id, after),
             )
         return Change(before, after)

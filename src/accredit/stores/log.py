@@ -72,16 +72,17 @@ class SqliteRecords:
         on_problem: Callable[[str], None],
         clock: Callable[[], int] = clock_ms,
     ) -> None:
-        self.writer = secrets.token_hex(16)
-        """This writer's id."""
+        self.writer: str | None = None
+        """This writer's id, once it has begun."""
         self._path = path
         self._worker = worker
-        self._chain = Chain(self.writer, signer)
+        self._signer = signer
         self._durable = durable
         self._on_problem = on_problem
         self._clock = clock
         self._starting = asyncio.Lock()
         self._life: Life | None = None
+        self._chain: Chain | None = None
         self._queue: deque[_Waiting] = deque()
         self._queued_bytes = 0
         self._writing: asyncio.Task[None] | None = None
@@ -93,36 +94,37 @@ class SqliteRecords:
     async def start(self) -> None:
         """Begins this writer's life, and closes the calls of dead ones. Raises `StoreUnavailable`."""
         async with self._starting:
-            if self._life is not None:
+            if self._chain is not None:
                 return
-            life = await asyncio.to_thread(hold, self._path, self.writer)
+            # Drawn only now: processes that were forked from the one that made this object are writers of their own.
+            chain = Chain(secrets.token_hex(16), self._signer)
+            life = await asyncio.to_thread(hold, self._path, chain.name)
             if life is None:
-                raise StoreUnavailable(f"another process has locked writer {self.writer}")
+                raise StoreUnavailable(f"another process has locked writer {chain.name}")
             try:
-                for other in await self._run(partial(add_writer, name=self.writer)):
-                    await self._bury(other)
+                for other in await self._run(partial(add_writer, name=chain.name)):
+                    await self._bury(other, chain)
             except BaseException:
                 life.end()
                 life.close()
                 raise
-            self._life = life
+            self._life, self._chain, self.writer = life, chain, chain.name
 
     async def begin(self, decided: Decided) -> None:
         """Records a decision. Raises `StoreUnavailable`, or `AttestationError` for texts that no record can hold: then
         the call is not to be forwarded."""
-        if self._life is None:
-            await self.start()
-        now_ms = self._clock()
+        chain, now_ms = await self._begun(), self._clock()
         if not self._durable:
             if self._is_full():
                 raise StoreUnavailable(f"{len(self._queue)} records wait to be written")
             decision_payload(decided, _ANYWHERE, now_ms)  # what waits must be something that can be written
         size = len(decided.params.text or b"") + len(decided.certificates or b"")
-        await self._add(partial(self._chain.decision, decided=decided, now_ms=now_ms), size)
+        await self._add(partial(chain.decision, decided=decided, now_ms=now_ms), size)
 
     async def finish(self, decided: Decided, outcome: Outcome) -> None:
         """Records the outcome of a call that `begin` has recorded as allowed. Raises `StoreUnavailable`."""
-        await self._add(partial(self._chain.outcome, decided=decided, outcome=outcome, now_ms=self._clock()), 0)
+        chain = await self._begun()
+        await self._add(partial(chain.outcome, decided=decided, outcome=outcome, now_ms=self._clock()), 0)
 
     def problem(self) -> str | None:
         """What keeps records from being written, or None."""
@@ -131,9 +133,8 @@ class SqliteRecords:
     async def ready(self) -> bool:
         """Whether a decision could be recorded now."""
         try:
-            if self._life is None:
-                await self.start()
-            await self._run(partial(touch_writer, name=self.writer))
+            chain = await self._begun()
+            await self._run(partial(touch_writer, name=chain.name))
         except StoreUnavailable:
             return False
         return not self._is_full()
@@ -155,19 +156,24 @@ class SqliteRecords:
             self._writing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._writing
-        if self._life is not None:
+        if self._life is not None and self._chain is not None:
             with contextlib.suppress(StoreUnavailable):
-                await self._close_chain(self.writer)
+                await self._close_calls(self._chain.name, self._chain)
                 self._life.end()
             self._life.close()
             self._life = None
+
+    async def _begun(self) -> Chain:
+        if self._chain is None:
+            await self.start()
+        if self._chain is None or self._closed:
+            raise StoreUnavailable("the log is closed")
+        return self._chain
 
     def _is_full(self) -> bool:
         return len(self._queue) >= MAX_QUEUED_RECORDS or self._queued_bytes >= MAX_QUEUED_RECORD_BYTES
 
     async def _add(self, append: _Append, size: int) -> None:
-        if self._closed:
-            raise StoreUnavailable("the log is closed")
         if self._durable:
             await self._run(append)
             self._checkpoint_later()
@@ -200,22 +206,23 @@ class SqliteRecords:
 
     async def _checkpoint(self) -> None:
         try:
-            await self._run(partial(self._chain.checkpoint, name=self.writer, now_ms=self._clock()))
+            chain = await self._begun()
+            await self._run(partial(chain.checkpoint, name=chain.name, now_ms=self._clock()))
         except StoreUnavailable:
             self._checkpoint_later()
 
-    async def _bury(self, other: str) -> None:
+    async def _bury(self, other: str, chain: Chain) -> None:
         """Closes the calls of a writer, if it is dead. Raises `StoreUnavailable`."""
         life = await asyncio.to_thread(hold, self._path, other)
         if life is not None:
             with contextlib.closing(life):
-                await self._close_chain(other)
+                await self._close_calls(other, chain)
                 life.end()
 
-    async def _close_chain(self, name: str) -> None:
-        while not await self._run(partial(self._chain.close_calls, name=name, now_ms=self._clock())):
+    async def _close_calls(self, name: str, chain: Chain) -> None:
+        while not await self._run(partial(chain.close_calls, name=name, now_ms=self._clock())):
             pass
-        await self._run(partial(self._chain.checkpoint, name=name, now_ms=self._clock()))
+        await self._run(partial(chain.checkpoint, name=name, now_ms=self._clock()))
         await self._run(partial(end_writer, name=name))
 
     async def _run(self, job: Callable[[sqlite3.Connection], T]) -> T:

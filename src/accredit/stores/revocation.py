@@ -13,6 +13,7 @@ whether the issuer of the list has issued that certificate.
 """
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,6 +31,7 @@ from accredit.ratify import HybridPublicKey, RevocationList, revocation_list_fau
 from accredit.stores.listed import list_versions, read_lists
 
 _REMEDY = "restore the list, or make it anew with `accredit revoke`"
+_LATE = "the revocation lists can't be read in time"
 
 
 class RevocationLists:
@@ -51,8 +53,8 @@ class RevocationLists:
         self._watched = [_Watched(_File(path)) for path in files]
         if store is not None:
             self._watched.append(_Watched(_Stored(store)))
-        self._revoked: frozenset[str] = frozenset()
         self._told: str | None = None
+        self._late = False
         self._looked_at = float("-inf")
         self._looking: asyncio.Task[None] | None = None
 
@@ -62,16 +64,16 @@ class RevocationLists:
             each.look(self._keys)
             if each.problem is not None:
                 raise ConfigurationError(f"proofs.revocation: {each.problem.what}", each.problem.remedy)
-        self._take()
 
     async def is_revoked(self, cert_id: str) -> bool:
         """Whether a list in force has this id. Raises `StoreUnavailable` when the lists have not been seen of late."""
         await self.check()
-        return cert_id in self._revoked
+        return any(cert_id in each.revoked for each in self._watched)
 
     def problem(self) -> str | None:
         """Why a list may be out of date, as of the last look, or None."""
-        return "; ".join(each.problem.what for each in self._watched if each.problem is not None) or None
+        problems = [each.problem.what for each in self._watched if each.problem is not None]
+        return "; ".join([_LATE] * self._late + problems) or None
 
     async def check(self) -> None:
         """Looks at the lists, if nobody has in the last half second. Raises `StoreUnavailable`."""
@@ -83,12 +85,15 @@ class RevocationLists:
             async with asyncio.timeout(STORE_WAIT_SECONDS):
                 await asyncio.shield(self._looking)
         except TimeoutError:
-            raise StoreUnavailable("the revocation lists can't be read in time") from None
+            self._late = True
+            self._tell()
+            raise StoreUnavailable(_LATE) from None
 
     async def watch(self) -> None:
         """Checks for as long as it runs, so that `problem` is known without calls too."""
         while True:
-            await self.check()
+            with contextlib.suppress(StoreUnavailable):  # told already
+                await self.check()
             await asyncio.sleep(REVOCATION_CHECK_SECONDS)
 
     async def _look(self) -> None:
@@ -96,13 +101,13 @@ class RevocationLists:
         try:
             for each in self._watched:
                 await asyncio.to_thread(each.look, self._keys)
-            self._take()
             self._looked_at = begun
+            self._late = False
+            self._tell()
         finally:
             self._looking = None
 
-    def _take(self) -> None:
-        self._revoked = frozenset[str]().union(*(each.revoked for each in self._watched))
+    def _tell(self) -> None:
         problem = self.problem()
         if problem not in (None, self._told) and self._on_problem is not None:
             self._on_problem(problem)

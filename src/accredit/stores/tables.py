@@ -77,24 +77,25 @@ class Tables:
         counts = strictest(limits)
         if any(self.count(connection, series, now) >= count for series, count in counts.items()):
             return False
-        if not self._has_room(connection, "uses", MAX_USE_MARKS - len(counts) + 1, now):
+        if not self._has_room(connection, "uses", MAX_USE_MARKS, now, more=len(counts)):
             return None
         for series in counts:
             latest, total = _last(connection, series)
             at = max(latest, mark(series.window_s, now))
             connection.execute(
-                "INSERT INTO uses VALUES (?, ?, ?, ?, 1, ?) ON CONFLICT DO UPDATE SET uses = uses + 1",
+                "INSERT INTO uses VALUES (?, ?, ?, ?, 1, ?)"
+                " ON CONFLICT (cert_id, window_s, mark) DO UPDATE SET uses = uses + 1",
                 (*_key(series), at, total, at + series.window_s),
             )
         return True
 
-    def _has_room(self, connection: sqlite3.Connection, table: str, most: int, now: int) -> bool:
+    def _has_room(self, connection: sqlite3.Connection, table: str, most: int, now: int, *, more: int = 1) -> bool:
         if now != self._swept_at:
             self._swept_at = now
             for each, sweep in _SWEEPS.items():
                 connection.execute(sweep, (now,))
                 (self._rows[each],) = connection.execute(_COUNTS[each]).fetchone()
-        self._rows[table] += 1
+        self._rows[table] += more
         return self._rows[table] <= most
 
 

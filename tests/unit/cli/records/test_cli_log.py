@@ -1,5 +1,6 @@
 """`accredit log`: what happened, whether it is true, and what can be shown to others."""
 
+import base64
 import json
 import sqlite3
 from contextlib import closing
@@ -151,6 +152,32 @@ def test_a_calls_bundle_verifies_on_another_machine(run: Run, folder: Folder) ->
     (folder.path / "forged.json").write_text(json.dumps(bundle, indent=1), "utf-8")
     assert run("log", "verify", "forged.json", *KEY).code == 1
     assert run("log", "verify", "forged.json", *KEY, "--json").json["valid"] is False
+
+
+def test_an_attestation_can_be_inspected(run: Run, folder: Folder) -> None:
+    run("log", "export", *STORE, "--call", folder.done.call.id, "--bundle", "--out", "call.json")
+    run("log", "export", *STORE, "--call", folder.denied.call.id, "--out", "one.json")
+    done = run("inspect", "call.json", *KEY)
+    assert done.code == 0
+    assert "outcome.status ok" in done.words
+    assert "a checkpoint or a note of pruning" in done.words
+    assert done.words.count("good") == 3
+    assert "not checked" in run("inspect", "one.json").words
+    shown = run("inspect", "one.json", *KEY, "--json").json
+    assert [each["signatures_good"] for each in shown["statements"]] == [True]
+
+
+def test_a_forged_attestation_is_told(run: Run, folder: Folder) -> None:
+    run("log", "export", *STORE, "--call", folder.denied.call.id, "--out", "one.json")
+    envelope = json.loads((folder.path / "one.json").read_text("utf-8"))
+    for name, payload in (("signature", envelope["payload"]), ("payload", "e30=")):
+        sig = base64.b64encode(bytes(64)).decode()
+        forged = {**envelope, "payload": payload, "signatures": [{**envelope["signatures"][0], "sig": sig}]}
+        (folder.path / name).write_text(json.dumps(forged), "utf-8")
+        assert run("inspect", name, *KEY).code == 1
+        assert run("inspect", name, *KEY, "--json").code == 1
+    (folder.path / "rubbish").write_text('{"payloadType": 1}', "utf-8")
+    assert run("inspect", "rubbish").code == 2
 
 
 def test_what_was_pruned_is_gone_and_the_log_verifies(run: Run, folder: Folder) -> None:
