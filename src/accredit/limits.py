@@ -287,11 +287,19 @@ MIN_SIGNED_MAGNITUDE = 1e-4
 """Numbers nearer to zero than this, and not zero, print differently in other implementations: an issuer refuses
 them (Ratify section 3)."""
 
+# --- the decision -----------------------------------------------------------------------------------
+
+MAX_URI_DECODINGS = 4
+"""How often a resource's URI may be percent-encoded over itself; more is no way to name a resource."""
+
+MAX_URI_LENGTH = 8_192
+"""Characters of a resource's URI where prefixes decide on its scope: what is longer is read differently by servers."""
+
 # --- stores -----------------------------------------------------------------------------------------
 
 MAX_ISSUED_CHALLENGES = 65_536
-"""Challenges that a store issued and that nobody has presented, some 350 bytes each (measured). Anybody may ask for
-them, so they have a bound of their own."""
+"""Challenges that a store issued and that nobody has presented, some 350 bytes each (measured). Anybody may ask for them,
+so they have a bound of their own."""
 
 MAX_SPENT_CHALLENGES = 262_144
 """Challenges that a store remembers as spent, some 200 bytes each (measured): 870 a second, if each is
@@ -330,6 +338,36 @@ STORE_BATCH_JOBS = 256
 
 REVOCATION_CHECK_SECONDS = 0.5
 """Between two looks whether a revocation list has changed. A change is honoured within 2 s (contract, section 4)."""
+
+# --- the agent's side -------------------------------------------------------------------------------
+
+CLOCK_LEAD_SECONDS = 2
+"""By which an agent's clock may be ahead of a gateway's, which refuses a challenge from its future: one that the agent
+makes is dated back by so much. Of the 30 s for which it is fresh, 28 are left."""
+
+MAX_KNOWN_GATEWAYS_BYTES = 1_048_576
+"""Bytes of a file of known gateways: some 8,000 of them."""
+
+MAX_KNOWN_TARGETS = 4_096
+"""Tools, resources and prompts whose scope a client remembers; the one learned longest ago is forgotten first, and
+costs one refused call more."""
+
+MAX_ANSWER_BYTES = 104_857_600
+"""Bytes of a gateway's answer that a client reads: as many as a gateway forwards (contract, section 2)."""
+
+MAX_ANSWER_EVENT_BYTES = 16_777_216
+"""Bytes of one server-sent event of a gateway that a client reads: the same."""
+
+# --- accredit init, accredit check --------------------------------------------------------------------
+
+ASK_SECONDS = 60.0
+"""For a server to start and to list all its tools. One that is installed when it is first run takes half of that."""
+
+MAX_SAID_CHARS = 200
+"""Characters of what a tool says of itself that a configuration quotes: a sentence or two."""
+
+MAX_SCOPE_WORD_CHARS = 48
+"""Characters of a server's or tool's name that go into a suggested scope; a scope has 256 bytes at most."""
 
 # --- attestations and their log ---------------------------------------------------------------------
 

@@ -1,11 +1,14 @@
-"""Where the log is, which keys are trusted, and times on the command line. Reads files and the clock."""
+"""Where the log is, which keys are trusted, and times on the command line. Reads the configuration, files and
+the clock."""
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
 from accredit.attest import Envelope, LogKey, decode_envelope, timestamp
+from accredit.config import folder_of, load
 from accredit.errors import AttestationError, ConfigurationError
 from accredit.keys import load_public_key, log_key
 from accredit.limits import MAX_ATTESTATION_BYTES
@@ -17,10 +20,12 @@ _UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
 
 
 def log_file(store: str | None, config: Path | None) -> Path:
-    """The file that holds the log. Raises `ConfigurationError`."""
+    """The file that holds the log: the store's that is named, else the configuration's. Raises `ConfigurationError`."""
     if store is None:
-        raise ConfigurationError("which log is meant?", "name its store with --store sqlite:///FILE")
-    path = store_file(store, Path.cwd())
+        loaded = load(config, os.environ, {})
+        path = store_file(loaded.config.store.url, folder_of(loaded, ("store", "url")))
+    else:
+        path = store_file(store, Path.cwd())
     if path is None:
         raise ConfigurationError("a store in memory has no log", "name its file with --store sqlite:///FILE")
     return path

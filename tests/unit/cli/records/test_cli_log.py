@@ -138,6 +138,14 @@ def test_an_export_verifies_on_another_machine(run: Run) -> None:
     assert run("log", "verify", "calls.jsonl", *KEY).code == 1
 
 
+def test_the_log_is_the_one_of_the_configuration(run: Run, folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder.path / "accredit.toml").write_text('[store]\nurl = "sqlite:///accredit.db"\n', "utf-8")
+    elsewhere = folder.path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert run("log", "verify", "--config", "../accredit.toml", "--key", "../gateway.key.pub").code == 0
+
+
 def test_a_calls_bundle_verifies_on_another_machine(run: Run, folder: Folder) -> None:
     arguments = ("log", "export", *STORE, "--call", folder.denied.call.id)
     assert len(lines(run(*arguments).out)) == 1
@@ -199,6 +207,7 @@ def files(folder: Folder) -> set[str]:
 @pytest.mark.parametrize(
     "arguments",
     [
+        ("log", "verify", *KEY),
         ("log", "verify", *STORE),
         ("log", "verify", *STORE, "--key", "gateway.key"),
         ("log", "verify", *STORE, *KEY, "--since", "gateway.key.pub"),
