@@ -12,6 +12,18 @@
     ├── StoreUnavailable          the store can't answer: what depends on it is denied
     ├── AttestationError          an envelope, a statement or a record that can't be read, or does not verify
     ├── ProofRefused              a call that was not authorized (contract, section 4)
+    ├── RequestTimeout            one request of ours that was not answered in time
+    ├── RoundsError               a multi-round-trip request that can't go on
+    │   ├── RoundsExceeded        ... asked for more input than is given in one call
+    │   ├── RoundsTimeout         ... took longer than the whole call may
+    │   ├── InputRequestError     ... asks for one thing that it does not get
+    │   │   ├── InputHandlerMissing   nobody here can give it
+    │   │   ├── UnknownInputRequest   the protocol does not know it
+    │   │   └── InputHandlerFailed    who was asked did not give it
+    │   ├── InputRequired         ... where input is not given automatically
+    │   ├── InvalidInputRequired  ... in a way that the protocol does not allow
+    │   └── SealError             ... with a state that is not what was sealed for it
+    ├── NoBackChannel             a handler tried to send to the server that asks
     └── RatifyError               the delegation protocol
         ├── WireError             bytes or values that are no object of the protocol
         ├── IssueError            what may not be signed, and why
@@ -23,6 +35,10 @@ otherwise; it never quotes a secret, nor more than 100 ASCII characters of what 
 """
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the type of what an error carries; this module loads no library
+    from mcp_types import InputRequiredResult
 
 MessageId = int | str
 """The id of a JSON-RPC request: an integer or a string, and 7 is not "7"."""
@@ -122,6 +138,97 @@ class ProofRefused(AccreditError):
     def error(self) -> str:
         """The word for programs."""
         return str(self.data.get("error", ""))
+
+
+class RequestTimeout(AccreditError):
+    """A request was not answered within its own time, `timeout` in seconds."""
+
+    def __init__(self, timeout: float) -> None:
+        super().__init__(f"no answer within {timeout:g} s")
+        self.timeout = timeout
+
+
+class RoundsError(AccreditError):
+    """A multi-round-trip request that can't go on (2026-07-28, basic/patterns/mrtr)."""
+
+
+class RoundsExceeded(RoundsError):
+    """The server asked once more than a call may be repeated. `last_result` is what it asked last."""
+
+    def __init__(self, last_result: "InputRequiredResult") -> None:
+        super().__init__("the server keeps asking for input: this call was repeated as often as it may be")
+        self.last_result = last_result
+
+
+class RoundsTimeout(RoundsError):
+    """The whole call, with all its rounds, took too long. Both times in seconds, from when it was first sent."""
+
+    def __init__(self, max_total_timeout: float, elapsed: float) -> None:
+        super().__init__(f"the call was not done within {max_total_timeout:g} s")
+        self.max_total_timeout = max_total_timeout
+        self.elapsed = elapsed
+
+
+class InputRequestError(RoundsError):
+    """One entry of `inputRequests` that can't be fulfilled: its `key` and its `method`, both the server's words."""
+
+    def __init__(self, key: str, method: str, fault: str) -> None:
+        super().__init__(f"input request {key!a:.40} ({method!a:.40}) {fault}")
+        self.key = key
+        self.method = method
+
+
+class InputHandlerMissing(InputRequestError):
+    """The server asks for a kind of input for which there is no handler."""
+
+    def __init__(self, key: str, method: str) -> None:
+        super().__init__(key, method, "has no handler here")
+
+
+class UnknownInputRequest(InputRequestError):
+    """The server asks with a method that is none of the three that may be embedded."""
+
+    def __init__(self, key: str, method: str) -> None:
+        super().__init__(key, method, "is of a kind that does not exist")
+
+
+class InputHandlerFailed(InputRequestError):
+    """A handler raised (that is the cause), or returned what is no answer to what it was asked."""
+
+    def __init__(self, key: str, method: str) -> None:
+        super().__init__(key, method, "was not fulfilled: its handler failed")
+
+
+class InputRequired(RoundsError):
+    """The server needs input, and the caller neither has it given automatically nor asked to see `result`."""
+
+    def __init__(self, result: "InputRequiredResult") -> None:
+        super().__init__("the server needs input: pass allow_input_required=True to see what it asks")
+        self.result = result
+
+
+class InvalidInputRequired(RoundsError):
+    """An `input_required` result that the protocol does not allow. `detail` is public and short."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(f"invalid input_required: {detail}")
+        self.detail = detail
+
+
+class SealError(RoundsError):
+    """A `requestState` that can't be sealed or does not open. The text is public, and one for every cause (2026-07-28,
+    basic/patterns/mrtr); `reason` is for the log alone."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("Invalid or expired requestState")
+        self.reason = reason
+
+
+class NoBackChannel(AccreditError):
+    """An input handler tried to send to the server. What it has to say to it is what it returns."""
+
+    def __init__(self) -> None:
+        super().__init__("the server is not listening while it waits for input: return the answer instead")
 
 
 class RatifyError(AccreditError):

@@ -284,6 +284,7 @@ def test_the_schema_is_json_schema(tmp_path: Path) -> None:
     schema = json.loads(accredit("config", "schema", folder=tmp_path).stdout)
     assert schema["$defs"]["Gateway"]["properties"]["port"]["default"] == 8484
     assert schema["additionalProperties"] is False
+    assert schema["$defs"]["Tools"]["additionalProperties"] == {"$ref": "#/$defs/Tool"}
 
 
 def test_a_validating_proxy_says_what_it_is_not(tmp_path: Path) -> None:
