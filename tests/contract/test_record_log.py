@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -32,21 +32,30 @@ from accredit.errors import AttestationError, StoreUnavailable
 from accredit.limits import CHECKPOINT_RECORDS
 from accredit.ports import Records
 from accredit.stores import log
+from accredit.stores.database import Job
 from accredit.stores.log import SqliteRecords
 from accredit.stores.log_file import LogFile
 from accredit.stores.log_lives import hold
 from accredit.stores.log_pruning import prune
 from accredit.stores.worker import Worker
 
+T = TypeVar("T")
 SIGNER, KEY = gateway()
 
 
 class Log:
     """`async with Log(path) as log`: one writer, as the gateway has it. `problems` is what it told."""
 
-    def __init__(self, path: Path, *, durable: bool = True, clock: Callable[[], int] = lambda: NOW_MS) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        durable: bool = True,
+        clock: Callable[[], int] = lambda: NOW_MS,
+        worker: Worker | None = None,
+    ) -> None:
         self.problems: list[str] = []
-        self.worker = Worker(path, "FULL" if durable else "NORMAL")
+        self.worker = worker or Worker(path, "FULL" if durable else "NORMAL")
         self.records = SqliteRecords(
             path, self.worker, SIGNER, durable=durable, on_problem=self.problems.append, clock=clock
         )
@@ -342,6 +351,39 @@ def test_what_waits_is_written_when_the_disk_has_room_again__nothing_is_dropped(
     report = verified(path)
     assert report.valid
     assert report.records == 10
+
+
+class Forgetful(Worker):
+    """A worker whose answers are lost, though it has done what was asked, while `forgets` is set."""
+
+    forgets = False
+
+    async def run(self, job: Job[T], *, writes: bool = True) -> T:
+        answer = await super().run(job, writes=writes)
+        if self.forgets:
+            raise StoreUnavailable("it has not answered in time")
+        return answer
+
+
+def test_what_was_written_without_an_answer_is_not_written_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "RECORD_RETRY_SECONDS", 0.01)
+
+    async def main() -> None:
+        worker = Forgetful(path)
+        async with Log(path, durable=False, worker=worker) as each:
+            await each.records.start()
+            worker.forgets = True
+            await each.call()
+            await until(lambda: each.port.problem() is not None)
+            await each.call()
+            await each.port.begin(decided(decision=DENY))
+            worker.forgets = False
+
+    run(main())
+    report = verified(path)
+    assert report.valid
+    assert report.records == 5
+    assert len(set(in_short(records_in(path)))) == 5
 
 
 def test_long_arguments_that_wait_are_bounded_too__a_slow_disk_must_not_fill_the_memory(

@@ -159,8 +159,8 @@ class _Log:
                 self.place = f"{writer}/{chain.sequence}"
                 raise AttestationError("the note of the pruning is missing")
         for writer, counts in self._kept.items():
-            for count in sorted(counts):
-                self.place = f"{writer}/{count}"
+            if counts:
+                self.place = f"{writer}/{min(counts)}"
                 raise AttestationError("it was there, and the log ends before it")
 
     def report(self, fault: Fault | None) -> LogReport:

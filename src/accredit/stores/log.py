@@ -18,7 +18,7 @@ import secrets
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -36,15 +36,14 @@ from accredit.limits import (
     RECORDS_A_TURN,
 )
 from accredit.stores.log_lives import Life, hold
-from accredit.stores.log_tables import Chain, add_writer, end_writer, touch_writer
+from accredit.stores.log_tables import Append, Chain, add_writer, end_writer, touch_writer
 from accredit.stores.worker import Worker
 
 T = TypeVar("T")
-_Append = Callable[[sqlite3.Connection], None]
 
 
 class _Waiting(NamedTuple):
-    append: _Append
+    append: Append
     size: int  # bytes, beside what every record has
 
 
@@ -85,6 +84,7 @@ class SqliteRecords:
         self._chain: Chain | None = None
         self._queue: deque[_Waiting] = deque()
         self._queued_bytes = 0
+        self._turn = 0
         self._writing: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._checkpointing: asyncio.Task[None] | None = None
@@ -119,12 +119,12 @@ class SqliteRecords:
                 raise StoreUnavailable(f"{len(self._queue)} records wait to be written")
             decision_payload(decided, _ANYWHERE, now_ms)  # what waits must be something that can be written
         size = len(decided.params.text or b"") + len(decided.certificates or b"")
-        await self._add(partial(chain.decision, decided=decided, now_ms=now_ms), size)
+        await self._add(chain, partial(chain.decision, decided=decided, now_ms=now_ms), size)
 
     async def finish(self, decided: Decided, outcome: Outcome) -> None:
         """Records the outcome of a call that `begin` has recorded as allowed. Raises `StoreUnavailable`."""
         chain = await self._begun()
-        await self._add(partial(chain.outcome, decided=decided, outcome=outcome, now_ms=self._clock()), 0)
+        await self._add(chain, partial(chain.outcome, decided=decided, outcome=outcome, now_ms=self._clock()), 0)
 
     def problem(self) -> str | None:
         """What keeps records from being written, or None."""
@@ -173,7 +173,7 @@ class SqliteRecords:
     def _is_full(self) -> bool:
         return len(self._queue) >= MAX_QUEUED_RECORDS or self._queued_bytes >= MAX_QUEUED_RECORD_BYTES
 
-    async def _add(self, append: _Append, size: int) -> None:
+    async def _add(self, chain: Chain, append: Append, size: int) -> None:
         if self._durable:
             await self._run(append)
             self._checkpoint_later()
@@ -181,20 +181,24 @@ class SqliteRecords:
             self._queue.append(_Waiting(append, size))
             self._queued_bytes += size
             if self._writing is None or self._writing.done():
-                self._writing = asyncio.create_task(self._write())
+                self._writing = asyncio.create_task(self._write(chain))
 
-    async def _write(self) -> None:
+    async def _write(self, chain: Chain) -> None:
         """Writes what waits, in its order, until nothing does."""
+        turn: list[Append] = []
         while self._queue:
-            turn = [waiting.append for waiting in islice(self._queue, RECORDS_A_TURN)]
+            if not turn:
+                turn = [waiting.append for waiting in islice(self._queue, RECORDS_A_TURN)]
+                self._turn += 1
             try:
-                await self._run(partial(_all, turn))
+                await self._run(partial(chain.turn, number=self._turn, appends=turn))
             except StoreUnavailable:
                 await asyncio.sleep(RECORD_RETRY_SECONDS)
-            else:
-                for _ in turn:
-                    self._queued_bytes -= self._queue.popleft().size
-                self._checkpoint_later()
+                continue
+            for _ in turn:
+                self._queued_bytes -= self._queue.popleft().size
+            turn = []
+            self._checkpoint_later()
 
     def _checkpoint_later(self) -> None:
         if self._timer is None and not self._closed:
@@ -238,8 +242,3 @@ class SqliteRecords:
         if self._problem != problem:
             self._problem = problem
             self._on_problem(problem)
-
-
-def _all(appends: Sequence[_Append], connection: sqlite3.Connection) -> None:
-    for append in appends:
-        append(connection)

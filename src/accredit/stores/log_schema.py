@@ -4,10 +4,10 @@ Only `log_entries` counts for verification: what the other tables say can be fou
 """
 
 LOG_TABLES: tuple[str, ...] = (
-    # A process's life and its chain: so many records, the SHA-256 of the last, and how many a checkpoint covers; `over`
-    # says that it has ended, and left no call open.
+    # A process's life and its chain: so many records, the SHA-256 of the last, and how many a checkpoint covers; `turn`
+    # is the last one that was written of a queue; `over` says that it has ended, and left no call open.
     "CREATE TABLE log_writers (writer INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, records INTEGER NOT NULL,"
-    " head TEXT NOT NULL, checkpointed INTEGER NOT NULL, over INTEGER NOT NULL)",
+    " head TEXT NOT NULL, checkpointed INTEGER NOT NULL, turn INTEGER NOT NULL, over INTEGER NOT NULL)",
     "CREATE TABLE log_keys (key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE)",
     # Records, checkpoints and notes of pruning in the order in which they were made. `number` is a record's sequence,
     # a checkpoint's count, the last record that a note covers. `digest` is all that is left of a pruned record.

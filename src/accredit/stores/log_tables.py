@@ -5,7 +5,7 @@ leaves no trace, and the next one is numbered as if it had not been.
 """
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from accredit.attest import (
@@ -28,6 +28,10 @@ from accredit.limits import CHECKPOINT_RECORDS, RECORDS_A_TURN
 
 CUT_OFF = "the process that forwarded this call ended before its outcome was recorded"
 """The detail of an outcome `unknown`."""
+
+
+Append = Callable[[sqlite3.Connection], None]
+"""One more record."""
 
 
 class _Head(NamedTuple):
@@ -56,6 +60,17 @@ class Chain(NamedTuple):
         """Appends the record of an outcome and closes the call. Nothing happens where it is not open."""
         if connection.execute("DELETE FROM log_open WHERE call = ?", (decided.call.id,)).rowcount:
             self._append(connection, lambda place: outcome_payload(decided, outcome, place, now_ms), now_ms)
+
+    def turn(self, connection: sqlite3.Connection, number: int, appends: Sequence[Append]) -> None:
+        """Appends what has waited, unless this turn, or a later one, was written before: a store that did not answer
+        in time may have written it all the same. Turns are numbered from 1."""
+        add_writer(connection, self.name)
+        written = connection.execute(
+            "UPDATE log_writers SET turn = ? WHERE name = ? AND turn < ?", (number, self.name, number)
+        )
+        if written.rowcount:
+            for append in appends:
+                append(connection)
 
     def close_calls(self, connection: sqlite3.Connection, name: str, now_ms: int) -> bool:
         """Closes calls that a writer left open as `unknown`, `RECORDS_A_TURN` at most; True when none is left."""
@@ -134,7 +149,7 @@ def key_number(connection: sqlite3.Connection, key_id: str) -> int:
 def add_writer(connection: sqlite3.Connection, name: str) -> list[str]:
     """Adds a writer, unless it is there; returns the names of the others that have not ended in order."""
     connection.execute(
-        "INSERT INTO log_writers (name, records, head, checkpointed, over) VALUES (?, 0, ?, 0, 0)"
+        "INSERT INTO log_writers (name, records, head, checkpointed, turn, over) VALUES (?, 0, ?, 0, 0, 0)"
         " ON CONFLICT DO NOTHING",
         (name, GENESIS),
     )
