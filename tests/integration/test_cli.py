@@ -131,7 +131,7 @@ def test_wrong_use_is_two_lines_and_exit_code_2(arguments: tuple[str, ...], word
         ("[rounds]\nstate_seconds = 600\n", "[rounds]", "[upstream]"),
         (URL + '[proofs]\nmode = "required"\n', "proofs.mode", "[[proofs.roots]]"),
         (URL + ROOT, "proofs.mode is not", '"required"'),
-        (URL + '[proofs]\nmode = "required"\n' + ROOT, "proofs.roots[0].public_key_file", "read"),
+        (URL + '[proofs]\nmode = "required"\n' + ROOT, "there is no ", "accredit keys new"),
         (ROOT + "nam = 1\n", "proofs.roots[0].nam ", "proofs.roots[0].name"),
         ("[proofs]\nroots = [1]\n", "proofs.roots[0]", "proofs.roots is"),
         ('[proofs.revocation]\nfile = ["a"]\n', "proofs.revocation.file ", "proofs.revocation.files"),

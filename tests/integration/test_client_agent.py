@@ -10,10 +10,11 @@ from typing import Any
 import mcp_types as types
 import pytest
 from mcp import MCPError, StdioServerParameters
+from mcp.client import ClientRequestContext
 from mcp.server.mcpserver import Context, MCPServer
 from tests.world.agents import MAIL_SERVER, AgentFiles, agent_files
 from tests.world.authorization import GATEWAY, Trust
-from tests.world.calls import http, response
+from tests.world.calls import http
 from tests.world.command import environment
 from tests.world.raw_server import Connection, RawServer
 from tests.world.running import RunningGateway, run
@@ -219,16 +220,17 @@ def test_a_token_travels_in_the_header_over_http_and_in_messages_otherwise() -> 
             assert "token" in text_of(await client.call_tool("saw"))
 
         async def serve(connection: Connection) -> None:
-            while (request := await connection.request()) is not None:
-                assert request.header("authorization") == "Bearer marked-secret"
-                assert b"marked-secret" not in request.body
-                await connection.send(http(response(), headers=(("Connection", "close"),)))
-                return
+            request = await connection.request()
+            assert request is not None
+            assert request.header("authorization") == "Bearer marked-secret"
+            assert b"marked-secret" not in request.body
+            await connection.send(http(b"", None, status="500 No", headers=(("Connection", "close"),)))
 
         async with RawServer(serve) as server:
-            with pytest.raises(ExceptionGroup):
+            with pytest.raises(ExceptionGroup) as caught:
                 async with AccreditedClient(server.url, token="marked-secret", mode="legacy"):
-                    raise AssertionError("it is no server")
+                    pass
+            assert "marked-secret" not in str(caught.value.exceptions)
             assert server.accepted
 
     run(main())
@@ -251,18 +253,16 @@ def test_a_call_that_takes_too_long_ends(files: AgentFiles) -> None:
     run(main())
 
 
-def test_handlers_answer_what_the_server_asks(files: AgentFiles) -> None:
+def test_handlers_answer_what_the_server_asks() -> None:
     server = MCPServer("asking")
 
     @server.tool()
     async def who(context: Context) -> str:
         """Asks who you are."""
-        told = await context.session.elicit_form(
-            "Who?", {"type": "object", "properties": {"name": {"type": "string"}}}
-        )
+        told = await context.session.elicit_form("Who?", {"type": "object", "properties": {"name": {"type": "string"}}})
         return f"{told.action} {told.content}"
 
-    async def on_elicit(_: Any, __: types.ElicitRequestParams) -> types.ElicitResult:
+    async def on_elicit(context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
         return types.ElicitResult(action="accept", content={"name": "Ada"})
 
     async def main() -> None:

@@ -90,7 +90,8 @@ def test_a_server_is_guarded_after_the_commands_that_were_printed(tmp_path: Path
         assert accredit("config", "check", folder=tmp_path).returncode == 0
         assert accredit("check", "--config", "accredit.toml", folder=tmp_path).returncode == 0
         assert accredit("check", folder=tmp_path).stdout == "ok: 3 tools, each with a scope\n"
-        with Serving(*serve.split()[2:], folder=tmp_path) as gateway:
+        # What was put together before the processes forked works in each of them.
+        with Serving(*serve.split()[2:], "--workers", "2", folder=tmp_path) as gateway:
             listed, content, error = calls(gateway.url, tmp_path)
             assert listed == ["list_inbox", "search"]
             assert "The engine" in content

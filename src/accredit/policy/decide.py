@@ -246,8 +246,7 @@ class _Case:
             used = yield CountUses(limit.cert_id, limit.window_s)
             if not isinstance(used, int):
                 raise TypeError("the store gave no answer")
-            series = cert_id, limit.window_s
-            self._uses[series] = max(used, self._uses.get(series, 0))
+            self._uses[cert_id, limit.window_s] = used
 
     def _covered(self, bundle: ProofBundle, result: VerifyResult) -> Generator[Need, object, None]:
         """Step 7, what is left of it."""
