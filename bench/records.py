@@ -20,7 +20,6 @@ from tests.world.records import OK, decided, gateway
 from accredit.attest import Decided
 from accredit.stores.log import SqliteRecords
 from accredit.stores.log_file import LogFile
-from accredit.stores.worker import Worker
 
 FULL_CALLS, QUICK_CALLS = 4_000, 500
 MODES = (("record", False), ("durable", True))
@@ -49,16 +48,13 @@ async def record(records: SqliteRecords, calls: list[Decided]) -> None:
 
 async def run(path: Path, *, durable: bool, connections: int, calls: int) -> tuple[float, float, float]:
     signer, _ = gateway()
-    worker = Worker(path, "FULL" if durable else "NORMAL")
-    records = SqliteRecords(path, worker, signer, durable=durable, on_problem=print)
+    records = SqliteRecords(path, signer, durable=durable, on_problem=print)
     await records.start()
     work = [[decided() for _ in range(calls // connections)] for _ in range(connections)]
     began, cpu, loop = time.perf_counter(), time.process_time(), time.thread_time()
     await asyncio.gather(*(record(records, each) for each in work))
     await records.aclose()
-    taken = time.perf_counter() - began, time.process_time() - cpu, time.thread_time() - loop
-    await worker.aclose()
-    return taken
+    return time.perf_counter() - began, time.process_time() - cpu, time.thread_time() - loop
 
 
 def measure(folder: Path, mode: str, *, durable: bool, connections: int, calls: int) -> Row:

@@ -52,13 +52,9 @@ class Log:
         *,
         durable: bool = True,
         clock: Callable[[], int] = lambda: NOW_MS,
-        worker: Worker | None = None,
     ) -> None:
         self.problems: list[str] = []
-        self.worker = worker or Worker(path, "FULL" if durable else "NORMAL")
-        self.records = SqliteRecords(
-            path, self.worker, SIGNER, durable=durable, on_problem=self.problems.append, clock=clock
-        )
+        self.records = SqliteRecords(path, SIGNER, durable=durable, on_problem=self.problems.append, clock=clock)
         self.port: Records = self.records
 
     async def __aenter__(self) -> Self:
@@ -68,7 +64,6 @@ class Log:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.records.aclose()
-        await self.worker.aclose()
 
     async def call(self, outcome: Outcome | None = OK) -> Decided:
         """One call; without an outcome, it stays open."""
@@ -84,7 +79,7 @@ class Log:
         self.records._life.close()
         if self.records._timer is not None:
             self.records._timer.cancel()
-        await self.worker.aclose()
+        await self.records._worker.aclose()
 
 
 def verified(path: Path) -> LogReport:
@@ -370,7 +365,8 @@ def test_what_was_written_without_an_answer_is_not_written_again(path: Path, mon
 
     async def main() -> None:
         worker = Forgetful(path)
-        async with Log(path, durable=False, worker=worker) as each:
+        async with Log(path, durable=False) as each:
+            each.records._worker = worker
             await each.records.start()
             worker.forgets = True
             await each.call()
@@ -414,7 +410,6 @@ def test_what_is_lost_at_the_end_is_told__never_silently_dropped(path: Path, mon
         with full_disk():
             await each.call()
             await each.records.aclose()
-        await each.worker.aclose()
         return each.problems
 
     assert "2 records were lost: the store did not take them" in run(main())

@@ -13,7 +13,6 @@ import uvloop
 from tests.world.records import OK, decided, gateway
 
 from accredit.stores.log import SqliteRecords
-from accredit.stores.worker import Worker
 
 CLIENTS = 16
 
@@ -32,9 +31,7 @@ async def client(records: SqliteRecords) -> None:
 
 
 async def main(path: Path, now_ms: int) -> None:
-    records = SqliteRecords(
-        path, Worker(path, "FULL"), gateway()[0], durable=True, on_problem=print, clock=lambda: now_ms
-    )
+    records = SqliteRecords(path, gateway()[0], durable=True, on_problem=print, clock=lambda: now_ms)
     await asyncio.gather(*(client(records) for _ in range(CLIENTS)))
 
 

@@ -7,9 +7,9 @@ closed as `unknown`. In this order:
 2. `finish` puts its outcome into the log; only then does the client see the answer;
 3. a checkpoint follows after `CHECKPOINT_RECORDS` records or `CHECKPOINT_SECONDS`, and at the end.
 
-A `durable` log has written before it answers, to the disk if its worker is of the level FULL. Another one queues;
-what can't be written waits and is tried again, and when the queue is full, `begin` refuses. Nothing is dropped but
-what is still in the queue `CLOSE_RECORDS_SECONDS` after the log was to close, and then it is told how much.
+A `durable` log has written to the disk before it answers. Another one queues; what can't be written waits and is tried
+again, and when the queue is full, `begin` refuses. Nothing is dropped but what is still in the queue
+`CLOSE_RECORDS_SECONDS` after the log was to close, and then it is told how much.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ def clock_ms() -> int:
 
 
 class SqliteRecords:
-    """One writer of the log in the file `path`, which is its worker's.
+    """One writer of the log in the file `path`. Nothing is opened before the first call: processes may fork until then.
 
     `on_problem` is told, once for each change, what keeps records from being written, in words for the log.
     """
@@ -64,7 +64,6 @@ class SqliteRecords:
     def __init__(
         self,
         path: Path,
-        worker: Worker,
         signer: LogSigner,
         *,
         durable: bool,
@@ -74,7 +73,7 @@ class SqliteRecords:
         self.writer: str | None = None
         """This writer's id, once it has begun."""
         self._path = path
-        self._worker = worker
+        self._worker = Worker(path, "FULL" if durable else "NORMAL")
         self._signer = signer
         self._durable = durable
         self._on_problem = on_problem
@@ -140,10 +139,7 @@ class SqliteRecords:
         return not self._is_full()
 
     async def aclose(self) -> None:
-        """Ends this writer's life: what waits is written, open calls are closed, a checkpoint covers all of it.
-
-        The worker goes on: it is for whoever made it to close.
-        """
+        """Ends this writer's life: what waits is written, open calls are closed, a checkpoint covers all of it."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -162,6 +158,7 @@ class SqliteRecords:
                 self._life.end()
             self._life.close()
             self._life = None
+        await self._worker.aclose()
 
     async def _begun(self) -> Chain:
         if self._chain is None:

@@ -13,7 +13,6 @@ from accredit.attest import Decided, recorded_chain
 from accredit.cli import main
 from accredit.keys import PrivateKeyFile, log_signer, make_key, write_key
 from accredit.stores.log import SqliteRecords
-from accredit.stores.worker import Worker
 
 STORE = ("--store", "sqlite:///accredit.db")
 KEY = ("--key", "gateway.key.pub")
@@ -48,16 +47,14 @@ def folder(gateway_key: PrivateKeyFile, tmp_path: Path, monkeypatch: pytest.Monk
 
     async def make() -> None:
         path = tmp_path / "accredit.db"
-        worker = Worker(path, "FULL")
         records = SqliteRecords(
-            path, worker, log_signer(gateway_key), durable=True, on_problem=pytest.fail, clock=lambda: NOW_MS
+            path, log_signer(gateway_key), durable=True, on_problem=pytest.fail, clock=lambda: NOW_MS
         )
         for call in calls:
             await records.begin(call)
         for call in (calls[0], calls[3]):
             await records.finish(call, OK)
         await records.aclose()
-        await worker.aclose()
 
     asyncio.run(make())
     return Folder(tmp_path, *calls)
