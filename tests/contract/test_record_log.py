@@ -466,6 +466,8 @@ def make_log(path: Path, calls: int = 4) -> None:
         "UPDATE log_entries SET ml_dsa_65 = NULL WHERE ml_dsa_65 IS NOT NULL",
         "UPDATE log_entries SET ml_dsa_65 = ed25519 WHERE entry = 3",
         "DELETE FROM log_entries WHERE entry = 3",
+        "DELETE FROM log_entries WHERE entry > 5",
+        "DELETE FROM log_entries",
         "INSERT INTO log_entries SELECT entry + 100, writer, number, key, payload, ed25519, ml_dsa_65, digest"
         " FROM log_entries WHERE entry = 3",
         "UPDATE log_writers SET name = 'other'",

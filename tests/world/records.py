@@ -84,16 +84,16 @@ class Chained:
         self.signer, self.key = gateway(name)
         self.writer = writer or secrets.token_hex(16)
         self.envelopes: list[Envelope] = []
-        self._count, self._head = 0, GENESIS
+        self.count, self._head = 0, GENESIS
 
     def decision(self, call: Decided) -> Envelope:
-        return self._add(decision_payload(call, self._place(), NOW_MS + self._count))
+        return self._add(decision_payload(call, self._place(), NOW_MS + self.count))
 
     def outcome(self, call: Decided, outcome: Outcome = OK) -> Envelope:
-        return self._add(outcome_payload(call, outcome, self._place(), NOW_MS + self._count))
+        return self._add(outcome_payload(call, outcome, self._place(), NOW_MS + self.count))
 
     def checkpoint(self) -> Envelope:
-        payload = checkpoint_payload(self.writer, self._count, self._head, NOW_MS + self._count)
+        payload = checkpoint_payload(self.writer, self.count, self._head, NOW_MS + self.count)
         self.envelopes.append(self.signer.summary(payload))
         return self.envelopes[-1]
 
@@ -107,9 +107,9 @@ class Chained:
         return self.envelopes
 
     def _place(self) -> Place:
-        return Place(writer=self.writer, sequence=self._count + 1, previous=self._head)
+        return Place(writer=self.writer, sequence=self.count + 1, previous=self._head)
 
     def _add(self, payload: bytes) -> Envelope:
-        self._count, self._head = self._count + 1, sha256_hex(payload)
+        self.count, self._head = self.count + 1, sha256_hex(payload)
         self.envelopes.append(self.signer.record(payload))
         return self.envelopes[-1]

@@ -47,6 +47,20 @@ def test_a_log_that_nobody_changed_is_good() -> None:
     assert writer.head == sha256_hex(chain.envelopes[-2].payload)
 
 
+def test_a_number_is_held_against_the_chain__though_its_link_is_right() -> None:
+    chain = Chained(writer=WRITER)
+    chain.decision(decided())
+    chain.count += 1
+    chain.decision(decided())
+    assert fault(chain.envelopes) == f"{WRITER}/3: its number is 3, and 2 is expected"
+
+
+def test_a_checkpoint_of_another_chain_is_found_out__though_it_counts_as_far() -> None:
+    log = Chained(writer=WRITER).calls(2)
+    other = Chained(writer=WRITER).calls(2)[-1]
+    assert fault([*log[:-1], other]) == f"{WRITER}/4: the checkpoint is of another chain"
+
+
 def test_writers_may_take_turns__four_workers_share_one_log() -> None:
     chains = [Chained(writer=f"{number:032x}").calls(3) for number in range(4)]
     mixed = [entry for turn in zip(*chains, strict=True) for entry in turn]
