@@ -29,5 +29,5 @@ def test_a_signer_never_shows_its_key() -> None:
 def test_only_a_gateways_private_key_signs_the_log__not_a_persons(tmp_path: Path, kind: KeyKind, suffix: str) -> None:
     path = tmp_path / "some.key"
     write_key(path, make_key(kind, "Some", 1))
-    with pytest.raises(ConfigurationError, match="gateway|public key"):
+    with pytest.raises(ConfigurationError, match=r"gateway|public key"):
         load_log_signer(path.with_name(path.name + suffix))
