@@ -10,7 +10,6 @@ from typing import Any
 import mcp_types as types
 import pytest
 from mcp import MCPError, StdioServerParameters
-from mcp.client import ClientRequestContext
 from mcp.server.mcpserver import Context, MCPServer
 from tests.world.agents import MAIL_SERVER, AgentFiles, agent_files
 from tests.world.authorization import GATEWAY, Trust
@@ -20,10 +19,11 @@ from tests.world.raw_server import Connection, RawServer
 from tests.world.running import RunningGateway, run
 
 from accredit.client import AccreditedClient, ProofPresenter
-from accredit.errors import ProofRefused
+from accredit.errors import ProofRefused, RequestTimeout
 from accredit.gateway import create_app
 from accredit.gateway.settings import StdioUpstream
 from accredit.policy import Catalog, Entry
+from accredit.rounds import InputContext
 from accredit.stores import MemoryStore, RevocationLists
 
 MODES = ["legacy", "auto"]
@@ -277,7 +277,7 @@ def test_a_call_that_takes_too_long_ends(files: AgentFiles) -> None:
 
     async def main() -> None:
         async with AccreditedClient(server, presenter=presenter(files)) as client:
-            with pytest.raises(MCPError):
+            with pytest.raises(RequestTimeout):
                 await client.call_tool("wait", timeout=0.05)
 
     run(main())
@@ -292,7 +292,7 @@ def test_handlers_answer_what_the_server_asks() -> None:
         told = await context.session.elicit_form("Who?", {"type": "object", "properties": {"name": {"type": "string"}}})
         return f"{told.action} {told.content}"
 
-    async def on_elicit(context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+    async def on_elicit(context: InputContext, params: types.ElicitRequestParams) -> types.ElicitResult:
         return types.ElicitResult(action="accept", content={"name": "Ada"})
 
     async def main() -> None:

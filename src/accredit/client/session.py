@@ -1,37 +1,48 @@
-"""`AccreditedClient`: the official SDK's client, with proofs. Opens what the SDK opens.
+"""`AccreditedClient`: the official SDK's client, with proofs and with rounds. Opens what the SDK opens.
 
-Every call carries its own fresh proof (`streams`), and a gateway's challenge is answered without the caller seeing it.
-A refusal is raised as `ProofRefused`; every other error is the SDK's own (`MCPError`).
+Every leg of a call carries its own fresh proof (`streams`), and a gateway's challenge is answered without the caller
+seeing it. A refusal is raised as `ProofRefused`; a call that can't go on, or not in its time, as what is under
+`RoundsError` and as `RequestTimeout`; every other error is the SDK's own (`MCPError`). Nothing comes in a group.
 """
 
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Literal, Self, TypeVar, Unpack, cast, overload
 
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client import Transport
 from mcp.client._memory import InMemoryTransport
-from mcp.client.session import ElicitationFnT, ListRootsFnT, SamplingFnT
 from mcp.client.stdio import stdio_client
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import (
+    CallToolRequestParams,
     CallToolResult,
+    GetPromptRequestParams,
     GetPromptResult,
+    InputRequiredResult,
+    InputResponseRequestParams,
     ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
     ListToolsResult,
+    ReadResourceRequestParams,
     ReadResourceResult,
 )
 
 from accredit.client.http import GatewayHttp, over_http
+from accredit.client.legs import Legs, RoundsCall, legacy_callback
 from accredit.client.presenter import ProofPresenter
 from accredit.client.proving import Prover
 from accredit.client.refusals import refusal_of
+from accredit.client.rounds import InputHandler, run_leg, run_rounds
 from accredit.client.streams import ProvingTransport
+from accredit.rounds import LegOptions, RoundsOptions, with_retry_params
+
+ParamsModel = TypeVar("ParamsModel", bound=InputResponseRequestParams)
+Result = TypeVar("Result")
 
 Target = str | StdioServerParameters | Server[Any] | MCPServer | Transport
 
@@ -39,8 +50,10 @@ Target = str | StdioServerParameters | Server[Any] | MCPServer | Transport
 class AccreditedClient:
     """An async context manager. `target` is a URL, a stdio server's command, or a server in this process.
 
-    `token` travels in `Authorization` over HTTP, and in `_meta.token` otherwise. The handlers are the official SDK's:
-    `async def on_elicit(context, params)`. `mode` is the SDK's too: "auto", "legacy", or a modern revision.
+    `token` travels in `Authorization` over HTTP, and in `_meta.token` otherwise. The handlers are
+    `async def handler(context, params)`, where `context` is an `InputContext`, and return their kind's result. They
+    answer in both eras, and a server is told for what there is one. `mode` is the SDK's: "auto", "legacy", or a modern
+    revision.
     """
 
     def __init__(
@@ -49,17 +62,21 @@ class AccreditedClient:
         *,
         presenter: ProofPresenter | None = None,
         token: str | None = None,
-        elicitation: ElicitationFnT | None = None,
-        sampling: SamplingFnT | None = None,
-        roots: ListRootsFnT | None = None,
+        elicitation: InputHandler | None = None,
+        sampling: InputHandler | None = None,
+        roots: InputHandler | None = None,
+        rounds: RoundsOptions | None = None,
         mode: str = "auto",
     ) -> None:
         """Raises `ConfigurationError` where the file of known gateways can't be read."""
+        given = {"elicitation/create": elicitation, "sampling/createMessage": sampling, "roots/list": roots}
+        self._handlers = {method: handler for method, handler in given.items() if handler is not None}
+        self._rounds = rounds or RoundsOptions()
         self._client = Client(
             _transport(target, presenter, token or ""),
-            elicitation_callback=elicitation,
-            sampling_callback=sampling,
-            list_roots_callback=roots,
+            elicitation_callback=legacy_callback(elicitation, "elicitation/create"),
+            sampling_callback=legacy_callback(sampling, "sampling/createMessage"),
+            list_roots_callback=legacy_callback(roots, "roots/list"),
             mode=mode,
         )
 
@@ -70,6 +87,7 @@ class AccreditedClient:
                 await self._client.__aenter__()
             except ExceptionGroup as group:
                 raise _only(group) from None
+        self._legs = Legs(self._client)
         return self
 
     async def __aexit__(
@@ -88,19 +106,38 @@ class AccreditedClient:
         with _refusals():
             return await self._client.list_tools(cursor=cursor)
 
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: dict[str, Any] | None = ...,
+        *,
+        allow_input_required: Literal[False] = ...,
+        **options: Unpack[RoundsCall],
+    ) -> CallToolResult: ...
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: dict[str, Any] | None = ...,
+        *,
+        allow_input_required: bool,
+        **options: Unpack[RoundsCall],
+    ) -> CallToolResult | InputRequiredResult: ...
     async def call_tool(
         self,
         name: str,
         arguments: dict[str, Any] | None = None,
         *,
-        timeout: float | None = None,
-        progress: ProgressFnT | None = None,
-    ) -> CallToolResult:
-        """Calls a tool. `timeout` is in seconds; `progress` gets (progress, total, message). Raises `ProofRefused`."""
-        with _refusals():
-            return await self._client.call_tool(
-                name, arguments, read_timeout_seconds=timeout, progress_callback=progress
-            )
+        allow_input_required: bool = False,
+        **options: Unpack[RoundsCall],
+    ) -> CallToolResult | InputRequiredResult:
+        """Calls a tool, with its rounds; with `allow_input_required`, once, and gives back what the server asks.
+
+        `RoundsCall` says what the options are. Raises `ProofRefused`, `RequestTimeout` and what is under `RoundsError`.
+        """
+        params = CallToolRequestParams(name=name, arguments=arguments)
+        return await self._run(self._legs.call_tool, params, "tools/call", allow_input_required, options)
 
     async def list_resources(self, *, cursor: str | None = None) -> ListResourcesResult:
         """One page of the resources."""
@@ -112,20 +149,86 @@ class AccreditedClient:
         with _refusals():
             return await self._client.list_resource_templates(cursor=cursor)
 
-    async def read_resource(self, uri: str) -> ReadResourceResult:
-        """Reads a resource. Raises `ProofRefused`."""
-        with _refusals():
-            return await self._client.read_resource(uri)
+    @overload
+    async def read_resource(
+        self, uri: str, *, allow_input_required: Literal[False] = ..., **options: Unpack[RoundsCall]
+    ) -> ReadResourceResult: ...
+    @overload
+    async def read_resource(
+        self, uri: str, *, allow_input_required: bool, **options: Unpack[RoundsCall]
+    ) -> ReadResourceResult | InputRequiredResult: ...
+    async def read_resource(
+        self, uri: str, *, allow_input_required: bool = False, **options: Unpack[RoundsCall]
+    ) -> ReadResourceResult | InputRequiredResult:
+        """Reads a resource, as `call_tool` calls a tool."""
+        params = ReadResourceRequestParams(uri=uri)
+        return await self._run(self._legs.read_resource, params, "resources/read", allow_input_required, options)
 
     async def list_prompts(self, *, cursor: str | None = None) -> ListPromptsResult:
         """One page of the prompts."""
         with _refusals():
             return await self._client.list_prompts(cursor=cursor)
 
-    async def get_prompt(self, name: str, arguments: dict[str, str] | None = None) -> GetPromptResult:
-        """Gets a prompt. Raises `ProofRefused`."""
+    @overload
+    async def get_prompt(
+        self,
+        name: str,
+        arguments: dict[str, str] | None = ...,
+        *,
+        allow_input_required: Literal[False] = ...,
+        **options: Unpack[RoundsCall],
+    ) -> GetPromptResult: ...
+    @overload
+    async def get_prompt(
+        self,
+        name: str,
+        arguments: dict[str, str] | None = ...,
+        *,
+        allow_input_required: bool,
+        **options: Unpack[RoundsCall],
+    ) -> GetPromptResult | InputRequiredResult: ...
+    async def get_prompt(
+        self,
+        name: str,
+        arguments: dict[str, str] | None = None,
+        *,
+        allow_input_required: bool = False,
+        **options: Unpack[RoundsCall],
+    ) -> GetPromptResult | InputRequiredResult:
+        """Gets a prompt, as `call_tool` calls a tool."""
+        params = GetPromptRequestParams(name=name, arguments=arguments)
+        return await self._run(self._legs.get_prompt, params, "prompts/get", allow_input_required, options)
+
+    async def _run(
+        self,
+        send: Callable[[ParamsModel, ProgressFnT | None], Awaitable[Result | InputRequiredResult]],
+        params: ParamsModel,
+        method: str,
+        by_hand: bool,
+        options: RoundsCall,
+    ) -> Result | InputRequiredResult:
+        progress = options.get("progress")
+        begun = with_retry_params(
+            params, input_responses=options.get("input_responses"), request_state=options.get("request_state")
+        )
+        timeout, total = options.get("timeout"), options.get("max_total_timeout")
+
+        async def send_leg(leg: ParamsModel, _: LegOptions) -> Result | InputRequiredResult:
+            return await send(leg, progress)
+
         with _refusals():
-            return await self._client.get_prompt(name, arguments)
+            if by_hand:
+                return await run_leg(send_leg, begun, method, timeout=timeout, max_total_timeout=total)
+            return await run_rounds(
+                send_leg,
+                self._handlers,
+                begun,
+                method,
+                self._rounds,
+                timeout=timeout,
+                max_total_timeout=total,
+                progress=progress,
+            )
 
 
 def _transport(target: Target, presenter: ProofPresenter | None, token: str) -> Transport:

@@ -1,0 +1,171 @@
+"""One leg of a call over the official SDK's session, and the handlers as the SDK takes them. I/O: the session's own.
+
+1. What a server answers is read as it came on the wire, before the SDK's models judge it: an `input_required` that the
+   protocol does not allow is a typed error, and a result of a modern server that does not say what it is is complete.
+2. A modern server that misses a header of a tool's arguments gets the call once more, after the tools were listed.
+3. In the legacy era the same handlers answer the server's own requests. A server is never told why one failed.
+
+Not checked: what a result holds besides; that is the SDK's part.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from types import CoroutineType
+from typing import Any, TypedDict, TypeVar
+
+import anyio
+from mcp import Client, MCPError
+from mcp.client import ClientRequestContext
+from mcp.shared.dispatcher import CallOptions, Dispatcher, OnNotify, OnNotifyIntercept, OnRequest, ProgressFnT
+from mcp_types import (
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    CallToolRequest,
+    CallToolRequestParams,
+    CallToolResult,
+    ErrorData,
+    GetPromptRequest,
+    GetPromptRequestParams,
+    GetPromptResult,
+    InputRequiredResult,
+    ReadResourceRequest,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+)
+from pydantic import TypeAdapter
+
+from accredit.client.rounds import InputHandler, call_handler
+from accredit.jsonrpc.methods import MODERN_REVISIONS
+from accredit.limits import MAX_LIST_PAGES
+from accredit.rounds import InputContext, is_input_required_result, read_input_required
+from accredit.rounds.results import Responses
+
+_log = logging.getLogger("accredit.client")
+
+Result = TypeVar("Result")
+
+_TOOL = TypeAdapter[CallToolResult | InputRequiredResult](CallToolResult | InputRequiredResult)
+_PROMPT = TypeAdapter[GetPromptResult | InputRequiredResult](GetPromptResult | InputRequiredResult)
+_RESOURCE = TypeAdapter[ReadResourceResult | InputRequiredResult](ReadResourceResult | InputRequiredResult)
+
+
+class RoundsCall(TypedDict, total=False):
+    """What every call that may have rounds takes.
+
+    `timeout` bounds each leg (a minute where it is not given), `max_total_timeout` the whole, both in seconds;
+    `progress` gets (progress, total, message). `input_responses` and `request_state` go on with rounds made by hand.
+    """
+
+    timeout: float | None
+    max_total_timeout: float | None
+    progress: ProgressFnT | None
+    input_responses: Responses
+    request_state: str | None
+
+
+class Legs:
+    """Sends single legs with a connected client."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._session = client.session
+        # The SDK has no public place between the wire and its models; the dispatcher itself is a public protocol.
+        inner = self._session._dispatcher  # pyright: ignore[reportPrivateUsage]
+        is_modern = client.protocol_version in MODERN_REVISIONS
+        self._session._dispatcher = _Reading(inner, is_modern)  # pyright: ignore[reportPrivateUsage]
+
+    async def call_tool(
+        self, params: CallToolRequestParams, progress: ProgressFnT | None
+    ) -> CallToolResult | InputRequiredResult:
+        """Raises `MCPError`."""
+        try:
+            result = await self._call_tool(params, progress)
+        except MCPError as error:
+            if error.code != HEADER_MISMATCH:
+                raise
+            await self._list_up_to(params.name)
+            result = await self._call_tool(params, progress)
+        if isinstance(result, CallToolResult) and not result.is_error:
+            await self._session.validate_tool_result(params.name, result)
+        return result
+
+    async def get_prompt(
+        self, params: GetPromptRequestParams, progress: ProgressFnT | None
+    ) -> GetPromptResult | InputRequiredResult:
+        """Raises `MCPError`."""
+        return await self._session.send_request(GetPromptRequest(params=params), _PROMPT, progress_callback=progress)
+
+    async def read_resource(
+        self, params: ReadResourceRequestParams, progress: ProgressFnT | None
+    ) -> ReadResourceResult | InputRequiredResult:
+        """Raises `MCPError`."""
+        return await self._session.send_request(
+            ReadResourceRequest(params=params), _RESOURCE, progress_callback=progress
+        )
+
+    async def _call_tool(
+        self, params: CallToolRequestParams, progress: ProgressFnT | None
+    ) -> CallToolResult | InputRequiredResult:
+        return await self._session.send_request(CallToolRequest(params=params), _TOOL, progress_callback=progress)
+
+    async def _list_up_to(self, name: str) -> None:
+        """Which headers a tool wants is in its schema (2026-07-28, basic/transports, "Custom Headers")."""
+        cursor = None
+        for _ in range(MAX_LIST_PAGES):
+            page = await self._client.list_tools(cursor=cursor, cache_mode="refresh")
+            cursor = page.next_cursor
+            if cursor is None or any(tool.name == name for tool in page.tools):
+                return
+
+
+class _Reading:
+    """A dispatcher whose results are read first (rule 1). All else is the inner one's."""
+
+    def __init__(self, inner: Dispatcher[Any], is_modern: bool) -> None:
+        self._inner = inner
+        self._is_modern = is_modern
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        raw = await self._inner.send_raw_request(method, params, opts)
+        if not self._is_modern:
+            return raw
+        if is_input_required_result(raw):
+            asked = read_input_required(method, raw)
+            return asked.model_dump(by_alias=True, mode="json", exclude_none=True)
+        return {"resultType": "complete", **raw}
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
+        await self._inner.notify(method, params, opts)
+
+    async def run(
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        await self._inner.run(on_request, on_notify, on_notify_intercept, task_status=task_status)
+
+
+def legacy_callback(handler: InputHandler | None, method: str) -> Callable[..., CoroutineType[Any, Any, Any]] | None:
+    """A handler as the SDK's session calls it, for requests that the server sends by itself (rule 3).
+
+    The context's key is the request's id. An `MCPError` that the handler raises is its answer to the server.
+    """
+    if handler is None:
+        return None
+
+    async def answer(context: ClientRequestContext, params: Any = None) -> Any:
+        entry = InputContext(str(context.request_id), method, params)
+        try:
+            return await call_handler(handler, entry)
+        except MCPError:
+            raise
+        except Exception:  # a handler is the caller's code, and may raise anything
+            _log.exception("the handler of %s failed", method)
+            return ErrorData(code=INTERNAL_ERROR, message="The client could not answer")
+
+    return answer
