@@ -150,7 +150,7 @@ class _Reading:
         await self._inner.run(on_request, on_notify, on_notify_intercept, task_status=task_status)
 
 
-def legacy_callback(handler: InputHandler | None, method: str) -> Callable[..., CoroutineType[Any, Any, Any]] | None:
+def legacy_callback(handler: InputHandler | None, method: str) -> "Callable[..., CoroutineType[Any, Any, Any]] | None":
     """A handler as the SDK's session calls it, for requests that the server sends by itself (rule 3).
 
     The context's key is the request's id. An `MCPError` that the handler raises is its answer to the server.
