@@ -39,6 +39,10 @@ class RoundsServer:
             message = await receive()
             body, more = body + message.get("body", b""), message.get("more_body", False)
         request = json.loads(body)
+        if request["method"] == "initialize":
+            refusal = {"code": -32022, "message": "Unsupported", "data": {"supported": [VERSION]}}
+            await self._reply(send, 400, {"jsonrpc": "2.0", "id": request["id"], "error": refusal})
+            return
         answering = asyncio.ensure_future(self._result(request))
         leaving = asyncio.ensure_future(receive())  # nothing but the client's going comes now
         await asyncio.wait([answering, leaving], return_when=asyncio.FIRST_COMPLETED)
@@ -46,9 +50,7 @@ class RoundsServer:
         if not answering.done():
             answering.cancel()
             return
-        reply = {"jsonrpc": "2.0", "id": request["id"], "result": answering.result()}
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
-        await send({"type": "http.response.body", "body": json.dumps(reply).encode()})
+        await self._reply(send, 200, {"jsonrpc": "2.0", "id": request["id"], "result": answering.result()})
 
     @property
     def state_and_keys(self) -> list[tuple[str | None, list[str]]]:
@@ -70,6 +72,11 @@ class RoundsServer:
             case method:
                 raise AssertionError(method)
         return {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **offered}
+
+    async def _reply(self, send: Any, status: int, reply: dict[str, Any]) -> None:
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": json.dumps(reply).encode()})
 
     async def _live(self, receive: Any, send: Any) -> None:
         for phase in ("startup", "shutdown"):

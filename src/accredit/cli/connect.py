@@ -28,6 +28,9 @@ def connect(
     show_uncovered: Annotated[
         bool, typer.Option("--show-uncovered", help="List tools that no delegation covers too, with a note.")
     ] = False,
+    modern: Annotated[
+        bool, typer.Option("--modern", help="Speak revision 2026-07-28 to the gateway, also for an older host.")
+    ] = False,
     log_level: LogLevelOption = "info",
     log_format: LogFormatOption = "json",
 ) -> int:
@@ -62,7 +65,7 @@ def connect(
     configure_logs(log_level, log_format)
     for name in ("mcp", "httpx2", "httpcore2"):  # they would log proofs and results
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    connecting = Connecting(url=url, presenter=presenter, token=token, show_uncovered=show_uncovered)
+    connecting = Connecting(url=url, presenter=presenter, token=token, show_uncovered=show_uncovered, modern=modern)
     return uvloop.run(run(connecting, Host))
 
 

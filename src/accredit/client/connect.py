@@ -1,7 +1,8 @@
 """`accredit connect`: a gateway as a stdio server, for hosts that know nothing of proofs. Speaks HTTP to the gateway.
 
 1. A line of the host is one message; a bad one gets an error line. It goes on as it is, with a proof and the token
-   where it needs them (`streams`); both eras pass, and so does whatever the server asks of its client.
+   where it needs them (`streams`); both eras pass, and so does whatever the server asks of its client. A host of the
+   legacy era in front of a server that is none gets a `bridge`.
 2. What comes back goes to the host as it is. A refused tool call becomes a result that says what would allow it, which
    models and people can read; other refusals become errors with that text. Key, proof, challenge and token stay here.
 3. When the host closes its side, what is open may finish. When the gateway is gone, each request gets an error; the
@@ -33,6 +34,7 @@ from mcp_types import (
 from msgspec import Struct
 from pydantic import ValidationError
 
+from accredit.client.bridge import Bridge
 from accredit.client.headers import RoutingHeaders, modern_version
 from accredit.client.http import GatewayHttp, over_http
 from accredit.client.presenter import ProofPresenter
@@ -73,12 +75,16 @@ class Host(Protocol):
 
 
 class Connecting(Struct, frozen=True, kw_only=True):
-    """What is connected to. Without a `presenter` nothing is proved, and the gateway's refusals say so."""
+    """What is connected to. Without a `presenter` nothing is proved, and the gateway's refusals say so.
+
+    With `modern` the gateway is spoken to in the modern era, if it can be, whichever era the host is of.
+    """
 
     url: str
     presenter: ProofPresenter | None = None
     token: str = ""
     show_uncovered: bool = False
+    modern: bool = False
 
     def __repr__(self) -> str:
         return f"<Connecting {self.url}>"
@@ -101,7 +107,7 @@ async def run(connecting: Connecting, make_host: Callable[[], Host]) -> int:
     host = make_host()
     code = 1
     with anyio.CancelScope() as ending:  # a gateway that does not answer a session's end must not keep us
-        async with transport as (read, write):
+        async with Bridge(transport, modern=connecting.modern) as (read, write):
             code = await Connection(read, write, host, presenter).serve(stopping)
             ending.deadline = anyio.current_time() + STOP_GRACE_SECONDS
     with suppress(TimeoutError):

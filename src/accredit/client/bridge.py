@@ -1,0 +1,273 @@
+"""A host of the legacy era in front of a server that speaks the modern one. A transport around another; no I/O besides.
+
+1. A host's `initialize` goes on as it is. Where it is refused, and `server/discover` is not, the bridge answers it;
+   with `modern`, `server/discover` is asked first. Everything else passes as it is until then, and a host of the
+   modern era never begins with `initialize`: so most connections are never bridged.
+2. A request gets what the modern era puts into each (`_meta`): the revision, and who the host is and can be asked for.
+3. What a server asks in return (`input_required`) becomes requests to the host, of the kinds that it declared; the
+   bridge repeats the call with the answers. Whatever stays open when the host cancels its call is cancelled too.
+4. `ping` is answered here, and the level of `logging/setLevel` goes with each request. Subscriptions and lists that
+   change are not bridged, and are not offered. Notifications of the server pass, those of the host end here.
+
+Not checked: what is in results and answers, but for what `accredit.rounds` checks.
+"""
+
+import asyncio
+import math
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, suppress
+from types import TracebackType
+from typing import Any, cast
+
+import anyio
+from anyio.abc import TaskGroup
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp import MCPError
+from mcp.client import Transport
+from mcp.client._transport import ReadStream, TransportStreams, WriteStream
+from mcp.shared.message import ClientMessageMetadata, SessionMessage
+from mcp_types import (
+    SERVER_INFO_META_KEY,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+)
+
+from accredit.client.headers import RoutingHeaders
+from accredit.client.proving import Params, with_meta
+from accredit.client.rounds import run_rounds
+from accredit.errors import RoundsError
+from accredit.jsonrpc.encode import METHOD_NOT_FOUND, UNAVAILABLE, UPSTREAM_ERROR
+from accredit.jsonrpc.methods import (
+    LEGACY_REVISIONS,
+    META_CAPABILITIES,
+    META_CLIENT_INFO,
+    META_LOG_LEVEL,
+    META_VERSION,
+    MODERN_REVISIONS,
+)
+from accredit.limits import STOP_GRACE_SECONDS
+from accredit.rounds import InputContext, LegOptions, RoundsOptions
+
+Incoming = SessionMessage | Exception
+Answer = JSONRPCResponse | JSONRPCError
+
+Reply = Callable[[JSONRPCRequest], Awaitable[Params]]
+
+_KINDS = {"elicitation": "elicitation/create", "sampling": "sampling/createMessage", "roots": "roots/list"}
+_OFFERED = ("tools", "resources", "prompts", "completions", "logging")
+_NOT_BRIDGED = frozenset({"resources/subscribe", "resources/unsubscribe"})
+_MODERN_MEMBERS = frozenset({"resultType", "ttlMs", "cacheScope"})
+
+
+class _Peer:
+    """One side, as the one that is asked: requests to it, and their answers."""
+
+    def __init__(self, name: str, stream: WriteStream[Any]) -> None:
+        self._name = name
+        self._stream = stream
+        self._waiting: dict[RequestId, asyncio.Future[Answer]] = {}
+        self._asked = 0
+
+    def request(self, method: str, params: Params) -> JSONRPCRequest:
+        """A request with an id that was not used before."""
+        self._asked += 1
+        return JSONRPCRequest(jsonrpc="2.0", id=f"accredit-{self._name}-{self._asked}", method=method, params=params)
+
+    async def send(self, item: SessionMessage) -> None:
+        # A stream that has closed meanwhile has told whoever waits.
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+            await self._stream.send(item)
+
+    async def ask(self, request: JSONRPCRequest, headers: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """The result. Raises `MCPError`. Whoever cancels this cancels the request at the peer."""
+        answered = self._waiting[request.id] = asyncio.get_running_loop().create_future()
+        try:
+            await self.send(SessionMessage(request, ClientMessageMetadata(headers=dict(headers or {}))))
+            answer = await answered
+        except asyncio.CancelledError:
+            with anyio.move_on_after(STOP_GRACE_SECONDS, shield=True):
+                params: Params = {"requestId": request.id}
+                cancelled = JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params=params)
+                await self.send(SessionMessage(cancelled))
+            raise
+        finally:
+            del self._waiting[request.id]
+        if isinstance(answer, JSONRPCError):
+            raise MCPError.from_error_data(answer.error)
+        return answer.result
+
+    def settles(self, message: JSONRPCMessage | None) -> bool:
+        """Whether that is an answer that is waited for here."""
+        if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id is None:
+            return False
+        waiting = self._waiting.get(message.id)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(message)
+        return waiting is not None
+
+    def lost(self) -> None:
+        """It is gone: nothing will be answered."""
+        error = ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data="the connection was lost")
+        for id in list(self._waiting):
+            self.settles(JSONRPCError(jsonrpc="2.0", id=id, error=error))
+
+
+class Bridge:
+    """An async context manager that gives a read and a write stream, as every transport does."""
+
+    def __init__(self, inner: Transport, *, modern: bool = False) -> None:
+        self._inner = inner
+        self._modern = modern
+        self._headers = RoutingHeaders()
+        self._meta: Params = {}
+        self._declared: dict[str, Any] = {}
+        self._calls: dict[RequestId, anyio.CancelScope] = {}
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> TransportStreams:
+        """Opens the transport that is wrapped."""
+        async with AsyncExitStack() as stack:
+            read, write = await stack.enter_async_context(self._inner)
+            to_host, host_reads = anyio.create_memory_object_stream[Incoming]()
+            host_writes, from_host = anyio.create_memory_object_stream[SessionMessage]()
+            for stream in (to_host, host_reads, host_writes, from_host):
+                stack.callback(stream.close)
+            self._server, self._host = _Peer("leg", write), _Peer("ask", to_host)
+            self._tasks: TaskGroup = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(self._tasks.cancel_scope.cancel)
+            self._tasks.start_soon(self._from_server, read, to_host)
+            self._tasks.start_soon(self._from_host, from_host)
+            self._stack = stack.pop_all()
+        return host_reads, host_writes
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Closes it."""
+        await self._stack.__aexit__(kind, error, trace)
+
+    async def _from_server(self, read: ReadStream[Incoming], to_host: MemoryObjectSendStream[Incoming]) -> None:
+        with to_host, suppress(anyio.BrokenResourceError):
+            async for item in read:
+                if not self._server.settles(item.message if isinstance(item, SessionMessage) else None):
+                    await to_host.send(item)
+            self._server.lost()
+
+    async def _from_host(self, sent: MemoryObjectReceiveStream[SessionMessage]) -> None:
+        async for item in sent:
+            match item.message:
+                case JSONRPCRequest(method="initialize") as request:
+                    self._begin(request, self._initialize)
+                case _ if not self._meta:
+                    await self._server.send(item)
+                case JSONRPCRequest() as request:
+                    self._begin(request, self._result)
+                case JSONRPCNotification(method="notifications/cancelled") as cancelled:
+                    scope = self._calls.get(cast("RequestId", (cancelled.params or {}).get("requestId")))
+                    if scope is not None:
+                        scope.cancel()
+                case message:
+                    self._host.settles(message)
+
+    def _begin(self, request: JSONRPCRequest, reply: Reply) -> None:
+        scope = self._calls[request.id] = anyio.CancelScope()
+        self._tasks.start_soon(self._answer, request, reply, scope)
+
+    async def _answer(self, request: JSONRPCRequest, reply: Reply, scope: anyio.CancelScope) -> None:
+        with scope:
+            answer: Answer
+            try:
+                answer = JSONRPCResponse(jsonrpc="2.0", id=request.id, result=await reply(request))
+            except MCPError as error:
+                answer = JSONRPCError(jsonrpc="2.0", id=request.id, error=error.error)
+            except RoundsError as error:
+                told = ErrorData(code=UPSTREAM_ERROR, message=str(error))
+                answer = JSONRPCError(jsonrpc="2.0", id=request.id, error=told)
+            await self._host.send(SessionMessage(answer))
+        if self._calls.get(request.id) is scope:  # the host may have used the id again after it cancelled
+            del self._calls[request.id]
+
+    async def _initialize(self, request: JSONRPCRequest) -> Params:
+        """Rule 1."""
+        if self._modern:
+            return await self._discover(request) or await self._server.ask(request)
+        try:
+            return await self._server.ask(request)
+        except MCPError:
+            offered = await self._discover(request)
+            if offered is None:
+                raise
+            return offered
+
+    async def _discover(self, request: JSONRPCRequest) -> Params | None:
+        """What a legacy host is told of a modern server; None where it is none, and nothing is bridged."""
+        begun = request.params or {}
+        declared = _object(begun.get("capabilities"))
+        # What the roots' client says besides (`listChanged`) is a notification, which the modern era does not have.
+        known = {kind: {} if kind == "roots" else _object(declared[kind]) for kind in _KINDS if kind in declared}
+        meta: Params = {
+            META_VERSION: MODERN_REVISIONS[-1],
+            META_CLIENT_INFO: begun.get("clientInfo") or {"name": "unknown", "version": ""},
+            META_CAPABILITIES: known,
+        }
+        asking = self._server.request("server/discover", {"_meta": meta})
+        try:
+            found = await self._server.ask(asking, self._headers.of(asking))
+        except MCPError:
+            return None
+        supported = found.get("supportedVersions")
+        if not isinstance(supported, list) or MODERN_REVISIONS[-1] not in supported:
+            return None
+        self._meta, self._declared = meta, known
+        offered = _object(found.get("capabilities"))
+        wanted = begun.get("protocolVersion")
+        told: Params = {
+            "protocolVersion": wanted if wanted in LEGACY_REVISIONS else LEGACY_REVISIONS[-1],
+            "capabilities": {name: {} for name in _OFFERED if name in offered},
+            "serverInfo": found.get("serverInfo")
+            or _object(found.get("_meta")).get(SERVER_INFO_META_KEY)
+            or {"name": "unknown", "version": ""},
+        }
+        return {**told, **{name: found[name] for name in ("instructions",) if name in found}}
+
+    async def _result(self, request: JSONRPCRequest) -> Params:
+        """Rules 2 to 4. Raises `MCPError` and `RoundsError`."""
+        params = request.params or {}
+        if request.method == "ping":
+            return {}
+        if request.method == "logging/setLevel":
+            self._meta = {**self._meta, META_LOG_LEVEL: params.get("level")}
+            return {}
+        if request.method in _NOT_BRIDGED:
+            raise MCPError(METHOD_NOT_FOUND, "Method not found", "this server has no subscriptions for older hosts")
+
+        async def send_leg(leg: Params, _: LegOptions) -> Params:
+            sent = self._server.request(request.method, leg)
+            return await self._server.ask(sent, self._headers.of(sent))
+
+        handlers = {method: self._ask for kind, method in _KINDS.items() if kind in self._declared}
+        # Whoever waits here is the host, whose own patience decides.
+        result = await run_rounds(
+            send_leg, handlers, with_meta(params, self._meta), request.method, RoundsOptions(), timeout=math.inf
+        )
+        self._headers.learn(request.method, result)
+        return {name: value for name, value in result.items() if name not in _MODERN_MEMBERS}
+
+    async def _ask(self, context: InputContext, _: object) -> Params:
+        """The host's answer to one entry. Raises `MCPError` where it refuses, `ValueError` where it can't be asked."""
+        params = context.params.model_dump(by_alias=True, mode="json", exclude_none=True) if context.params else {}
+        if params.pop("mode", None) == "url":
+            if "url" not in self._declared["elicitation"]:
+                raise ValueError("the host can't show pages")
+            params |= {"mode": "url", "elicitationId": str(uuid.uuid4())}
+        return await self._host.ask(self._host.request(context.method, params))
+
+
+def _object(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -1,0 +1,204 @@
+"""Rounds through `accredit connect`, for hosts that know them and for hosts that don't: real processes and sockets."""
+
+import json
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+import pytest
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client import ClientRequestContext
+from mcp.server.mcpserver import Context, MCPServer
+from mcp_types import ElicitResult, InputRequiredResult
+from tests.world.agents import agent_files
+from tests.world.authorization import Trust
+from tests.world.command import Serving, environment
+from tests.world.rounds_server import FINAL, NEVER, RoundsServer, asks
+from tests.world.running import RunningGateway, run
+
+from accredit.rounds import (
+    accepted_content,
+    create_message,
+    elicit,
+    elicit_url,
+    input_required,
+    input_response,
+    list_roots,
+)
+
+FORM = {"type": "object", "properties": {"sure": {"type": "boolean"}}}
+
+
+async def yes(context: ClientRequestContext, params: types.ElicitRequestParams) -> ElicitResult:
+    return ElicitResult(action="accept", content={"sure": True})
+
+
+async def on_sample(
+    context: ClientRequestContext, params: types.CreateMessageRequestParams
+) -> types.CreateMessageResult:
+    text = types.TextContent(type="text", text="forty-two")
+    return types.CreateMessageResult(role="assistant", content=text, model="m")
+
+
+async def on_roots(context: ClientRequestContext) -> types.ListRootsResult:
+    return types.ListRootsResult(roots=[types.Root(uri="file:///srv")])  # pyright: ignore[reportArgumentType]
+
+
+def asking_server() -> MCPServer:
+    """Asks for everything that can be asked for, in two rounds with a state between them."""
+    server = MCPServer("asking", instructions="Ask me.")
+
+    @server.tool()
+    async def deploy(ctx: Context) -> str | InputRequiredResult:
+        if ctx.request_state != "second":
+            if not accepted_content(ctx.input_responses, "sure"):
+                return input_required(input_requests={"sure": elicit("Sure?", FORM)}, request_state="first")
+            text = types.TextContent(type="text", text="how many?")
+            asking = create_message([types.SamplingMessage(role="user", content=text)], 10)
+            return input_required(
+                input_requests={"model": asking, "roots": list_roots()}, request_state="second"
+            )
+        sampled = input_response(ctx.input_responses, "model")
+        rooted = input_response(ctx.input_responses, "roots")
+        assert sampled.kind == "sampling"
+        assert rooted.kind == "roots"
+        await ctx.report_progress(1, 1)
+        return f"{sampled.result.content.text} in {rooted.roots[0].uri}"  # pyright: ignore
+
+    @server.tool()
+    async def visit(ctx: Context) -> str | InputRequiredResult:
+        view = input_response(ctx.input_responses, "page")
+        if view.kind != "elicit":
+            return input_required(input_requests={"page": elicit_url("Please pay", "https://pay.example/")})
+        return view.action
+
+    @server.resource("plan://{name}")
+    async def plan(name: str, ctx: Context) -> str | InputRequiredResult:
+        if not accepted_content(ctx.input_responses, "sure"):
+            return input_required(input_requests={"sure": elicit("Sure?", FORM)})
+        return f"the plan {name}"
+
+    return server
+
+
+@asynccontextmanager
+async def host(url: str, *options: str, mode: str = "legacy", **callbacks: Any) -> AsyncGenerator[Client]:
+    """A host that starts `accredit connect`."""
+    arguments = ["-m", "accredit", "connect", url, "--log-level", "error", *options]
+    command = StdioServerParameters(command=sys.executable, args=arguments, env=environment())
+    async with Client(command, mode=mode, read_timeout_seconds=20, **callbacks) as client:
+        yield client
+
+
+def text_of(result: types.CallToolResult) -> str:
+    return " ".join(block.text for block in result.content if isinstance(block, types.TextContent))
+
+
+EVERYTHING: dict[str, Any] = {
+    "elicitation_callback": yes,
+    "sampling_callback": on_sample,
+    "list_roots_callback": on_roots,
+}
+
+
+@pytest.mark.parametrize(("mode", "option"), [("legacy", "--modern"), ("2026-07-28", "--log-format=json")])
+def test_a_host_of_either_era_is_asked_for_everything_that_a_server_needs(mode: str, option: str) -> None:
+    seen: list[float] = []
+    pages: list[types.ElicitRequestParams] = []
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        seen.append(progress)
+
+    async def on_elicit(context: ClientRequestContext, params: types.ElicitRequestParams) -> ElicitResult:
+        pages.append(params)
+        return ElicitResult(action="accept", content={"sure": True} if params.mode == "form" else None)
+
+    async def main() -> None:
+        async with RunningGateway(asking_server().streamable_http_app()) as running:
+            callbacks = {**EVERYTHING, "elicitation_callback": on_elicit}
+            async with host(running.url, option, mode=mode, **callbacks) as client:
+                assert client.protocol_version == ("2025-11-25" if mode == "legacy" else mode)
+                assert {tool.name for tool in (await client.list_tools()).tools} == {"deploy", "visit"}
+                told = await client.call_tool("deploy", progress_callback=on_progress)
+                assert text_of(told) == "forty-two in file:///srv"
+                assert seen == [1]
+                assert text_of(await client.call_tool("visit")) == "accept"
+                assert isinstance(pages[-1], types.ElicitRequestURLParams)
+                (read,) = (await client.read_resource("plan://a")).contents
+                assert isinstance(read, types.TextResourceContents)
+                assert read.text == "the plan a"
+
+    run(main())
+
+
+def asked(*answers: dict[str, Any], never: bool = False) -> RoundsServer:
+    """A server that speaks the modern era alone: what is no request of it is an HTTP error."""
+    return RoundsServer([*answers, FINAL], [0, NEVER] if never else [])
+
+
+def play(server: RoundsServer, calls: Callable[[Client], Any], **callbacks: Any) -> None:
+    async def main() -> None:
+        async with RunningGateway(server) as running, host(running.url, **callbacks) as client:
+            await calls(client)
+
+    run(main())
+
+
+def test_a_legacy_host_in_front_of_a_modern_server_is_bridged_without_being_told_to() -> None:
+    server = asked(asks("a", "b", requestState="one"), asks("c"))
+
+    async def calls(client: Client) -> None:
+        assert client.protocol_version == "2025-11-25"
+        assert text_of(await client.call_tool("deploy", {"env": "prod"})) == "done"
+
+    play(server, calls, elicitation_callback=yes)
+    assert server.state_and_keys == [(None, []), ("one", ["a", "b"]), (None, ["c"])]
+    assert len(set(server.ids)) == 3
+    for call in server.calls:
+        assert call["arguments"] == {"env": "prod"}
+        assert call["_meta"]["io.modelcontextprotocol/clientCapabilities"] == {"elicitation": {"form": {}, "url": {}}}
+
+
+def test_a_host_is_not_asked_for_what_it_did_not_declare() -> None:
+    async def calls(client: Client) -> None:
+        with pytest.raises(MCPError, match="has no handler here"):
+            await client.call_tool("deploy")
+
+    server = asked(asks("a"))
+    play(server, calls, sampling_callback=on_sample)
+    assert len(server.calls) == 1
+
+
+def test_what_a_host_refuses_ends_its_call_and_no_other() -> None:
+    async def no(context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ErrorData:
+        return types.ErrorData(code=-1, message="no")
+
+    async def calls(client: Client) -> None:
+        with pytest.raises(MCPError, match="was not fulfilled"):
+            await client.call_tool("deploy")
+        assert text_of(await client.call_tool("deploy")) == "done"
+
+    play(asked(asks("a")), calls, elicitation_callback=no)
+
+
+def test_what_no_protocol_allows_is_an_error_for_the_host() -> None:
+    async def calls(client: Client) -> None:
+        for text in ("neither inputRequests nor requestState", "a kind that does not exist"):
+            with pytest.raises(MCPError, match=text):
+                await client.call_tool("deploy")
+
+    unknown = {"resultType": "input_required", "inputRequests": {"k": {"method": "tools/list"}}}
+    play(asked({"resultType": "input_required"}, unknown), calls, elicitation_callback=yes)
+
+
+def test_a_server_that_asks_for_ever_is_left_after_the_bound() -> None:
+    async def calls(client: Client) -> None:
+        with pytest.raises(MCPError, match="keeps asking"):
+            await client.call_tool("deploy")
+
+    server = RoundsServer([asks("a")])
+    play(server, calls, elicitation_callback=yes)
+    assert len(server.calls) == 11
