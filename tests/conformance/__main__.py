@@ -1,7 +1,8 @@
-"""`make conformance`: the official MCP suite against the everything server, directly and through the gateway.
+"""`make conformance`: the official MCP suite against the everything server, directly and through the gateway; and
+against our client.
 
 Exit code 0: everything that passes directly passes through the gateway with the same counts of checks (or the
-difference is explained in `report.py`); 1: it does not; 2: wrong use, or no Node.
+difference is explained in `report.py`), and our client passes its scenarios; 1: it does not; 2: wrong use, or no Node.
 """
 
 import argparse
@@ -13,11 +14,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.conformance.client_suite import run_client
 from tests.conformance.node import Node, NodeMissing, find_node, install_suite
 from tests.conformance.report import DIRECT, Comparison, markdown_report, text_report
 from tests.conformance.suite import REVISIONS, Outcomes, read_outcomes, run_suite, server_scenarios
 from tests.conformance.targets import TARGETS, NotStarted
 
+CLIENT = "client"
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "reference" / "conformance.md"
 BEGIN, END = "<!-- conformance:begin -->", "<!-- conformance:end -->"
@@ -25,7 +28,8 @@ BEGIN, END = "<!-- conformance:begin -->", "<!-- conformance:end -->"
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
-    parser.add_argument("--only", choices=list(TARGETS), help="one target (http and stdio: compared with direct)")
+    only = [*TARGETS, CLIENT]
+    parser.add_argument("--only", choices=only, help="one target (http and stdio: compared with direct)")
     parser.add_argument("--revision", choices=REVISIONS, help="one revision of the protocol")
     parser.add_argument("--scenario", action="append", default=[], help="only this scenario; may be repeated")
     parser.add_argument("--write", action="store_true", help=f"write the table into {PAGE.name}")
@@ -65,30 +69,44 @@ def write_page(table: str) -> None:
     PAGE.write_text(f"{before}{BEGIN}\n\n{table}\n{END}{after}", "utf-8")
 
 
-def run(options: argparse.Namespace, results: Path) -> list[Comparison]:
-    """All that was asked for: each revision that has the scenarios, through each target; details in `results`."""
+def run(options: argparse.Namespace, node: Node, entry: Path, results: Path) -> list[Comparison]:
+    """All comparisons that were asked for: each revision that has the scenarios, through each target."""
+    if options.only == CLIENT:
+        return []
     targets = list(TARGETS) if options.only is None else list(dict.fromkeys([DIRECT, options.only]))
-    node = find_node()
-    entry = install_suite(node)
     return [
         compare(node, entry, results, targets, revision, options.scenario)
-        for revision in ([options.revision] if options.revision else REVISIONS)
+        for revision in revisions(options)
         if not options.scenario or server_scenarios(revision).keys() & set(options.scenario)
     ]
+
+
+def run_clients(options: argparse.Namespace, node: Node, entry: Path, results: Path) -> list[str]:
+    """What did not go well with our client, where it was asked for."""
+    if options.only not in (None, CLIENT) or options.scenario:
+        return []
+    return [problem for revision in revisions(options) for problem in run_client(node, entry, results, revision)]
+
+
+def revisions(options: argparse.Namespace) -> Sequence[str]:
+    return [options.revision] if options.revision else REVISIONS
 
 
 def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     results = Path(tempfile.mkdtemp(prefix="accredit-conformance-"))
     try:
-        comparisons = run(options, results)
+        node = find_node()
+        entry = install_suite(node)
+        comparisons = run(options, node, entry, results)
+        problems = run_clients(options, node, entry, results)
     except (NodeMissing, NotStarted, subprocess.SubprocessError) as error:
         print(error, file=sys.stderr)
         return 2
-    if not comparisons:
+    if not comparisons and options.scenario:
         print(f"no revision has the scenario {', '.join(options.scenario)}", file=sys.stderr)
         return 2
-    problems = [problem for comparison in comparisons for problem in comparison.problems()]
+    problems += [problem for comparison in comparisons for problem in comparison.problems()]
     print(text_report(comparisons))
     print()
     print("\n".join([*problems, f"details: {results}"]) if problems else "no unexplained difference")

@@ -87,7 +87,7 @@ def read_outcomes(results: Path, requests: Path, order: list[str]) -> Outcomes:
     starts = [_began(folders[name]) for name in names]
     moments = [float(line.split()[0]) for line in requests.read_text("utf-8").splitlines()]
     reached = Counter(bisect_right(starts, moment) - 1 for moment in moments)
-    return {name: Outcome(_read_checks(folders[name]), reached[position]) for position, name in enumerate(names)}
+    return {name: Outcome(read_checks(folders[name]), reached[position]) for position, name in enumerate(names)}
 
 
 def _match(folder: Path) -> re.Match[str] | None:
@@ -100,7 +100,8 @@ def _began(folder: Path) -> float:
     return datetime.strptime(match["start"], "%Y-%m-%dT%H-%M-%S-%f").replace(tzinfo=UTC).timestamp()
 
 
-def _read_checks(folder: Path) -> Counter[tuple[str, str]]:
+def read_checks(folder: Path) -> Counter[tuple[str, str]]:
+    """How often each check of a scenario had each status."""
     path = folder / "checks.json"
     if not path.exists():
         return Counter({("the suite finished the scenario", "FAILURE"): 1})

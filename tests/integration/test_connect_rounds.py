@@ -1,5 +1,6 @@
 """Rounds through `accredit connect`, for hosts that know them and for hosts that don't: real processes and sockets."""
 
+import asyncio
 import json
 import sys
 from collections.abc import AsyncGenerator, Callable
@@ -16,6 +17,8 @@ from mcp_types import ElicitResult, InputRequiredResult
 from tests.world.agents import agent_files
 from tests.world.authorization import Trust
 from tests.world.command import Serving, environment
+from tests.world.connected import Connected
+from tests.world.raw_server import until
 from tests.world.rounds_server import FINAL, NEVER, RoundsServer, asks
 from tests.world.running import RunningGateway, run
 
@@ -30,6 +33,22 @@ from accredit.rounds import (
 )
 
 FORM = {"type": "object", "properties": {"sure": {"type": "boolean"}}}
+
+_GUARDED = """
+[gateway]
+id = "everything"
+[upstream]
+command = {command}
+[proofs]
+mode = "required"
+binding = "required"
+default_tool_scope = "mcp:tool"
+[[proofs.roots]]
+name = "Owner"
+public_key_file = "owner.key.pub"
+[store]
+url = "memory:"
+"""
 
 
 async def yes(context: ClientRequestContext, params: types.ElicitRequestParams) -> ElicitResult:
@@ -58,15 +77,14 @@ def asking_server() -> MCPServer:
                 return input_required(input_requests={"sure": elicit("Sure?", FORM)}, request_state="first")
             text = types.TextContent(type="text", text="how many?")
             asking = create_message([types.SamplingMessage(role="user", content=text)], 10)
-            return input_required(
-                input_requests={"model": asking, "roots": list_roots()}, request_state="second"
-            )
+            return input_required(input_requests={"model": asking, "roots": list_roots()}, request_state="second")
         sampled = input_response(ctx.input_responses, "model")
         rooted = input_response(ctx.input_responses, "roots")
         assert sampled.kind == "sampling"
         assert rooted.kind == "roots"
         await ctx.report_progress(1, 1)
-        return f"{sampled.result.content.text} in {rooted.roots[0].uri}"  # pyright: ignore
+        assert isinstance(sampled.result.content, types.TextContent)
+        return f"{sampled.result.content.text} in {rooted.roots[0].uri}"
 
     @server.tool()
     async def visit(ctx: Context) -> str | InputRequiredResult:
@@ -134,9 +152,9 @@ def test_a_host_of_either_era_is_asked_for_everything_that_a_server_needs(mode: 
     run(main())
 
 
-def asked(*answers: dict[str, Any], never: bool = False) -> RoundsServer:
-    """A server that speaks the modern era alone: what is no request of it is an HTTP error."""
-    return RoundsServer([*answers, FINAL], [0, NEVER] if never else [])
+def asked(*answers: dict[str, Any]) -> RoundsServer:
+    """A server that speaks the modern era alone."""
+    return RoundsServer([*answers, FINAL])
 
 
 def play(server: RoundsServer, calls: Callable[[Client], Any], **callbacks: Any) -> None:
@@ -202,3 +220,88 @@ def test_a_server_that_asks_for_ever_is_left_after_the_bound() -> None:
     server = RoundsServer([asks("a")])
     play(server, calls, elicitation_callback=yes)
     assert len(server.calls) == 11
+
+
+def test_each_round_that_is_answered_for_a_host_has_a_proof_of_its_own(tmp_path: Path) -> None:
+    files = agent_files(tmp_path, Trust(), "mcp:tool")
+    server = Path(__file__).parents[1] / "conformance" / "everything_server.py"
+    (tmp_path / "accredit.toml").write_text(
+        _GUARDED.format(command=json.dumps([sys.executable, str(server), "--stdio"]))
+    )
+
+    async def on_elicit(context: ClientRequestContext, params: types.ElicitRequestParams) -> ElicitResult:
+        return ElicitResult(action="accept", content={"name": "Ada"})
+
+    async def main(url: str) -> None:
+        async with host(url, "--modern", *files.options, elicitation_callback=on_elicit) as client:
+            assert text_of(await client.call_tool("test_input_required_result_elicitation")) == "Hello, Ada!"
+
+    with Serving("--config", "accredit.toml", folder=tmp_path) as serving:
+        run(main(serving.url))
+
+
+def begin(connected: Connected, **capabilities: Any) -> None:
+    """Begins a legacy session of a host that can be asked for something."""
+    info = {"name": "host", "version": "1"}
+    params = {"protocolVersion": "2025-06-18", "capabilities": capabilities, "clientInfo": info}
+    told = connected.ask("initialize", params, id="init")
+    assert told["result"]["protocolVersion"] == "2025-06-18"
+    connected.say(method="notifications/initialized")
+
+
+@pytest.mark.parametrize("prompted", [True, False], ids=["while a person is asked", "while the server works"])
+def test_a_call_that_the_host_cancels_leaves_nothing_open(prompted: bool, tmp_path: Path) -> None:
+    def call(connected: Connected) -> Any:
+        begin(connected, elicitation={})
+        connected.say(id=7, method="tools/call", params={"name": "deploy"})
+        return connected.hear() if prompted else None
+
+    def cancel(connected: Connected, asking: Any) -> None:
+        connected.say(method="notifications/cancelled", params={"requestId": 7})
+        if prompted:
+            assert (asking["method"], asking["params"]) == (
+                "elicitation/create", {"message": "Sure?", "requestedSchema": FORM},
+            )  # fmt: skip
+            told = connected.hear()
+            assert (told["method"], told["params"]) == ("notifications/cancelled", {"requestId": asking["id"]})
+        connected.say(id=7, method="ping")
+        assert connected.hear() == {"jsonrpc": "2.0", "id": 7, "result": {}}
+
+    async def main() -> None:
+        server = asked(asks("a")) if prompted else RoundsServer([FINAL], [NEVER])
+        async with RunningGateway(server) as running:
+            with Connected(tmp_path, running.url) as connected:
+                asking = await asyncio.to_thread(call, connected)
+                await until(lambda: bool(server.calls))
+                await asyncio.to_thread(cancel, connected, asking)
+                await until(lambda: not running.state.tasks)
+                connected.close_input()
+                assert await asyncio.to_thread(connected.wait) == 0
+
+    run(main())
+
+
+def test_what_has_no_counterpart_is_answered_or_refused_here(tmp_path: Path) -> None:
+    def play(connected: Connected) -> None:
+        begin(connected)
+        assert connected.ask("ping")["result"] == {}
+        assert connected.ask("resources/subscribe", {"uri": "a://b"})["error"]["code"] == -32601
+        assert connected.ask("logging/setLevel", {"level": "debug"})["result"] == {}
+        connected.say(method="notifications/roots/list_changed")
+        assert connected.ask("tools/list")["result"]["tools"][0]["name"] == "deploy"
+        told = connected.ask("tools/call", {"name": "deploy", "_meta": {"progressToken": 3}})
+        assert told["result"] == {"content": FINAL["content"]}
+
+    async def main() -> None:
+        server = asked()
+        async with RunningGateway(server) as running:
+            with Connected(tmp_path, running.url) as connected:
+                await asyncio.to_thread(play, connected)
+                connected.close_input()
+                assert await asyncio.to_thread(connected.wait) == 0
+        (call,) = server.calls
+        assert call["_meta"]["io.modelcontextprotocol/logLevel"] == "debug"
+        assert call["_meta"]["progressToken"] == 3
+        assert call["_meta"]["io.modelcontextprotocol/clientInfo"] == {"name": "host", "version": "1"}
+
+    run(main())
