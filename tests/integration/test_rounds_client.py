@@ -1,0 +1,358 @@
+"""Calls with rounds through `AccreditedClient`, over real connections: what is sent, what is asked, and when."""
+
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+import pytest
+from mcp import MCPError
+from mcp.server.mcpserver import Context, MCPServer
+from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult, InputRequiredResult
+from tests.integration.conftest import SdkServer
+from tests.world.agents import agent_files
+from tests.world.authorization import Trust
+from tests.world.raw_server import until
+from tests.world.rounds_server import FINAL, NEVER, VERSION, RoundsServer, asks
+from tests.world.running import RunningGateway, run
+
+from accredit.client import AccreditedClient, ProofPresenter
+from accredit.errors import (
+    InputHandlerFailed,
+    InputHandlerMissing,
+    InputRequired,
+    InvalidInputRequired,
+    RequestTimeout,
+    RoundsExceeded,
+    RoundsTimeout,
+    UnknownInputRequest,
+)
+from accredit.gateway import create_app
+from accredit.gateway.settings import StdioUpstream
+from accredit.policy import Catalog, Entry
+from accredit.rounds import InputContext, RoundsOptions, accepted_content, elicit, input_required
+from accredit.stores import MemoryStore, RevocationLists
+
+FORM = {"type": "object", "properties": {"sure": {"type": "boolean"}}}
+SHORT = 0.3
+"""Long enough for two requests on this machine, and no wait for a person."""
+
+
+class Person:
+    """Says yes, and notes what was asked."""
+
+    def __init__(self) -> None:
+        self.contexts: list[InputContext] = []
+
+    async def __call__(self, context: InputContext, params: ElicitRequestParams) -> ElicitResult:
+        assert params is context.params
+        self.contexts.append(context)
+        return ElicitResult(action="accept", content={"sure": True})
+
+
+def play(server: RoundsServer, calls: Callable[[AccreditedClient], Awaitable[None]], **options: Any) -> None:
+    """Runs `calls` with a client of `server`; what they raise leaves the client's block as it is."""
+
+    async def main() -> None:
+        async with RunningGateway(server) as running:
+            async with AccreditedClient(running.url, mode=VERSION, **options) as client:
+                await calls(client)
+            # What was given up is cancelled at the server, too.
+            await until(lambda: not running.state.tasks)
+
+    run(main())
+
+
+def text_of(result: CallToolResult) -> str:
+    return " ".join(block.text for block in result.content if isinstance(block, types.TextContent))
+
+
+# --- the three known defects, and the fourth --------------------------------------------------------
+
+
+def test_nobody_is_asked_when_the_first_leg_alone_overran_the_budget() -> None:
+    person, server = Person(), RoundsServer([asks("a"), FINAL], [NEVER])
+
+    async def calls(client: AccreditedClient) -> None:
+        with pytest.raises(RoundsTimeout) as caught:
+            await client.call_tool("deploy", max_total_timeout=SHORT)
+        assert caught.value.max_total_timeout == SHORT <= caught.value.elapsed
+
+    play(server, calls, elicitation=person)
+    assert (len(server.calls), person.contexts) == (1, [])
+
+
+def test_no_leg_outlives_the_budget__also_one_that_tells_its_progress() -> None:
+    person, server = Person(), RoundsServer([asks("a"), FINAL], [0, NEVER])
+
+    async def calls(client: AccreditedClient) -> None:
+        with pytest.raises(RoundsTimeout):
+            await client.call_tool("deploy", timeout=NEVER, max_total_timeout=SHORT)
+
+    play(server, calls, elicitation=person)
+    assert (len(server.calls), len(person.contexts)) == (2, 1)
+
+
+def test_a_prompt_that_is_open_when_the_budget_ends_is_closed() -> None:
+    ended: list[str] = []
+
+    async def on_elicit(_context: InputContext, _params: object) -> ElicitResult:
+        try:
+            await until(lambda: False)
+        finally:
+            ended.append("closed")
+        raise AssertionError
+
+    async def calls(client: AccreditedClient) -> None:
+        with pytest.raises(RoundsTimeout):
+            await client.call_tool("deploy", max_total_timeout=SHORT)
+        assert ended == ["closed"]
+
+    server = RoundsServer([asks("a"), FINAL])
+    play(server, calls, elicitation=on_elicit)
+    assert len(server.calls) == 1
+
+
+def test_answers_of_a_round_made_by_hand_are_in_no_later_one() -> None:
+    server = RoundsServer([asks("b"), asks("c", requestState="two"), FINAL])
+
+    async def calls(client: AccreditedClient) -> None:
+        yes = ElicitResult(action="accept", content={"sure": True})
+        done = await client.call_tool("deploy", input_responses={"a": yes}, request_state="one")
+        assert text_of(done) == "done"
+
+    play(server, calls, elicitation=Person())
+    assert server.state_and_keys == [("one", ["a"]), (None, ["b"]), ("two", ["c"])]
+    assert len(set(server.ids)) == 3
+
+
+def test_rounds_are_made_by_hand_without_a_cast() -> None:
+    server = RoundsServer([asks("a", requestState="s"), FINAL])
+
+    async def calls(client: AccreditedClient) -> None:
+        arguments = {"env": "prod"}
+        first = await client.call_tool("deploy", arguments, allow_input_required=True)
+        assert isinstance(first, InputRequiredResult)
+        assert [*(first.input_requests or {})] == ["a"]
+        plain = {"a": {"action": "accept", "content": {"sure": True}}}
+        done = await client.call_tool("deploy", arguments, input_responses=plain, request_state=first.request_state)
+        assert text_of(done) == "done"
+
+    play(server, calls)
+    assert server.state_and_keys == [(None, []), ("s", ["a"])]
+    assert [call["arguments"] for call in server.calls] == [{"env": "prod"}] * 2
+
+
+# --- how a call ends --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "options", "error"),
+    [
+        (asks("a"), {"rounds": RoundsOptions(auto_fulfil=False)}, InputRequired),
+        (asks("a"), {"elicitation": Person(), "rounds": RoundsOptions(max_rounds=2)}, RoundsExceeded),
+        (asks("a"), {}, InputHandlerMissing),
+        (asks(), {}, InvalidInputRequired),
+        (asks(inputRequests={"k": {"method": "tools/list"}}), {}, UnknownInputRequest),
+    ],
+)
+def test_a_call_that_cannot_go_on_ends_with_a_type__and_leaves_the_clients_block_as_it_is(
+    answer: dict[str, Any], options: dict[str, Any], error: type[Exception]
+) -> None:
+    async def calls(client: AccreditedClient) -> None:
+        await client.call_tool("deploy")
+
+    with pytest.raises(error):
+        play(RoundsServer([answer]), calls, **options)
+
+
+def test_a_handler_that_fails_names_its_entry_and_its_cause() -> None:
+    async def on_elicit(_context: InputContext, _params: object) -> ElicitResult:
+        raise ZeroDivisionError
+
+    async def calls(client: AccreditedClient) -> None:
+        with pytest.raises(InputHandlerFailed) as caught:
+            await client.call_tool("deploy")
+        assert (caught.value.key, caught.value.method) == ("a", "elicitation/create")
+        assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+    play(RoundsServer([asks("a")]), calls, elicitation=on_elicit)
+
+
+def test_what_asks_for_nothing_is_no_result__made_by_hand_or_not() -> None:
+    async def calls(client: AccreditedClient) -> None:
+        with pytest.raises(InvalidInputRequired):
+            await client.call_tool("deploy", allow_input_required=True)
+
+    play(RoundsServer([asks()]), calls)
+
+
+def test_a_list_cannot_ask_for_input() -> None:
+    class Odd(RoundsServer):
+        async def _result(self, request: dict[str, Any]) -> dict[str, Any]:
+            return asks("a") if request["method"] == "tools/list" else await super()._result(request)
+
+    async def calls(client: AccreditedClient) -> None:
+        with pytest.raises(InvalidInputRequired, match="in answer to 'tools/list'"):
+            await client.list_tools()
+
+    play(Odd([FINAL]), calls)
+
+
+def test_a_leg_that_takes_too_long_without_a_budget_is_a_timeout_of_its_own() -> None:
+    async def calls(client: AccreditedClient) -> None:
+        with pytest.raises(RequestTimeout):
+            await client.call_tool("deploy", timeout=SHORT)
+
+    play(RoundsServer([FINAL], [NEVER]), calls)
+
+
+def test_a_result_that_does_not_say_so_is_complete() -> None:
+    async def calls(client: AccreditedClient) -> None:
+        assert text_of(await client.call_tool("deploy")) == "done"
+
+    play(RoundsServer([{"content": FINAL["content"]}]), calls)
+
+
+def test_each_round_is_seen__and_only_what_can_be_asked_for_is_declared() -> None:
+    seen: list[tuple[float, str | None]] = []
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        assert total is None
+        seen.append((progress, message))
+
+    async def calls(client: AccreditedClient) -> None:
+        await client.call_tool("deploy", progress=on_progress)
+
+    server = RoundsServer([asks("a"), asks(requestState="s"), FINAL])
+    play(server, calls, elicitation=Person())
+    assert seen == [(1, "round 1 of tools/call: elicitation/create"), (2, "round 2 of tools/call: state only")]
+    for call in server.calls:
+        declared = call["_meta"]["io.modelcontextprotocol/clientCapabilities"]
+        assert [*declared] == ["elicitation"]
+
+
+# --- with servers of the official SDK ---------------------------------------------------------------
+
+
+def asking_server() -> MCPServer:
+    """Asks in both eras, for each of the three kinds of requests that may be answered so."""
+    server = MCPServer("asking")
+
+    @server.tool()
+    async def modern(ctx: Context) -> str | InputRequiredResult:
+        if not accepted_content(ctx.input_responses, "sure"):
+            return input_required(input_requests={"sure": elicit("Sure?", FORM)})
+        return "done"
+
+    @server.tool()
+    async def legacy(ctx: Context) -> str:
+        told = await ctx.session.elicit_form("Sure?", FORM)
+        return "done" if told.content == {"sure": True} else "not done"
+
+    @server.prompt()
+    async def ask(ctx: Context) -> str | InputRequiredResult:
+        if not accepted_content(ctx.input_responses, "sure"):
+            return input_required(input_requests={"sure": elicit("Sure?", FORM)}, request_state="s")
+        return "Say yes."
+
+    @server.resource("plan://{name}")
+    async def plan(name: str, ctx: Context) -> str | InputRequiredResult:
+        if not accepted_content(ctx.input_responses, "sure"):
+            return input_required(input_requests={"sure": elicit("Sure?", FORM)}, request_state="s")
+        return f"the plan {name}"
+
+    return server
+
+
+TOOLS_THAT_ASK = {"legacy": "test_elicitation", VERSION: "test_input_required_result_elicitation"}
+
+
+@pytest.mark.parametrize("mode", ["legacy", VERSION])
+@pytest.mark.parametrize("over_http", [True, False])
+def test_a_handler_is_registered_once_for_both_eras(mode: str, over_http: bool, sdk_server: SdkServer) -> None:
+    contexts: list[InputContext] = []
+
+    async def on_elicit(context: InputContext, _params: ElicitRequestParams) -> ElicitResult:
+        contexts.append(context)
+        content = {"username": "ada", "email": "a@b.example", "name": "Ada"} if over_http else {"sure": True}
+        return ElicitResult(action="accept", content={**content})
+
+    async def main() -> None:
+        target = sdk_server.url if over_http else asking_server()
+        async with AccreditedClient(target, elicitation=on_elicit, mode=mode) as client:
+            tool = TOOLS_THAT_ASK[mode] if over_http else "legacy" if mode == "legacy" else "modern"
+            arguments = {"message": "Who?"} if tool == "test_elicitation" else {}
+            assert not (await client.call_tool(tool, arguments)).is_error
+
+    run(main())
+    (context,) = contexts
+    assert context.method == "elicitation/create"
+    assert context.key
+
+
+def test_a_legacy_server_is_not_told_why_a_handler_failed(caplog: pytest.LogCaptureFixture) -> None:
+    async def on_elicit(_context: InputContext, _params: object) -> ElicitResult:
+        raise ZeroDivisionError("a secret")
+
+    async def main() -> None:
+        async with AccreditedClient(asking_server(), elicitation=on_elicit, mode="legacy") as client:
+            with pytest.raises(MCPError, match=r"^The client could not answer$"):
+                await client.call_tool("legacy")
+
+    run(main())
+    assert "the handler of elicitation/create failed" in caplog.text
+
+
+def test_prompts_and_resources_have_rounds_as_tools_do() -> None:
+    async def main() -> None:
+        async with AccreditedClient(asking_server(), elicitation=Person(), mode=VERSION) as client:
+            prompt = await client.get_prompt("ask", max_total_timeout=20)
+            assert isinstance(prompt.messages[0].content, types.TextContent)
+            assert prompt.messages[0].content.text == "Say yes."
+            (read,) = (await client.read_resource("plan://a", timeout=20)).contents
+            assert isinstance(read, types.TextResourceContents)
+            assert read.text == "the plan a"
+            for asked in (
+                await client.get_prompt("ask", allow_input_required=True),
+                await client.read_resource("plan://a", allow_input_required=True),
+            ):
+                assert isinstance(asked, InputRequiredResult)
+
+    run(main())
+
+
+def test_a_server_that_misses_a_header_gets_the_call_again__with_it(sdk_server: SdkServer) -> None:
+    async def main() -> None:
+        async with AccreditedClient(sdk_server.url, mode=VERSION) as client:
+            told = await client.call_tool("test_header_parameter", {"region": "eu"})
+            assert text_of(told) == "region=eu"
+
+    run(main())
+
+
+def test_each_leg_has_a_proof_of_its_own__bound_to_what_it_says(tmp_path: Path) -> None:
+    everything = Path(__file__).parents[1] / "conformance" / "everything_server.py"
+    name = "test_input_required_result_multi_round"
+    trust = Trust()
+    files = agent_files(tmp_path, trust, "mcp:tool")
+    policy = {"catalog": Catalog(tools={name: Entry(scope="mcp:tool")}), "binding_required": True}
+    settings = trust.settings(StdioUpstream((sys.executable, str(everything), "--stdio")), policy=policy)
+    person = Person()
+
+    async def on_elicit(context: InputContext, params: ElicitRequestParams) -> ElicitResult:
+        await person(context, params)
+        return ElicitResult(action="accept", content={"name": "Ada", "color": "red"})
+
+    async def main() -> None:
+        app = create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}))
+        presenter = ProofPresenter(files.key, [files.delegation])
+        async with (
+            RunningGateway(app) as running,
+            AccreditedClient(running.url, presenter=presenter, elicitation=on_elicit, mode=VERSION) as client,
+        ):
+            assert not (await client.call_tool(name)).is_error
+
+    run(main())
+    assert len(person.contexts) == 2
