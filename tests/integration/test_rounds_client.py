@@ -200,6 +200,18 @@ def test_a_list_cannot_ask_for_input() -> None:
     play(Odd([FINAL]), calls)
 
 
+def test_an_elicitation_without_a_mode_is_a_form__whatever_else_it_holds() -> None:
+    params = {"message": "Sure?", "requestedSchema": FORM, "url": "https://a.example/"}
+    server = RoundsServer([asks(inputRequests={"k": {"method": "elicitation/create", "params": params}}), FINAL])
+    person = Person()
+
+    async def calls(client: AccreditedClient) -> None:
+        await client.call_tool("deploy")
+
+    play(server, calls, elicitation=person)
+    assert isinstance(person.contexts[0].params, types.ElicitRequestFormParams)
+
+
 def test_a_leg_that_takes_too_long_without_a_budget_is_a_timeout_of_its_own() -> None:
     async def calls(client: AccreditedClient) -> None:
         with pytest.raises(RequestTimeout):
