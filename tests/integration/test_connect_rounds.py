@@ -16,9 +16,10 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import ElicitResult, InputRequiredResult
 from tests.world.agents import agent_files
 from tests.world.authorization import Trust
+from tests.world.calls import compact, http
 from tests.world.command import Serving, environment
 from tests.world.connected import Connected
-from tests.world.raw_server import until
+from tests.world.raw_server import Connection, RawServer, until
 from tests.world.rounds_server import FINAL, NEVER, RoundsServer, asks
 from tests.world.running import RunningGateway, run
 
@@ -303,5 +304,45 @@ def test_what_has_no_counterpart_is_answered_or_refused_here(tmp_path: Path) -> 
         assert call["_meta"]["io.modelcontextprotocol/logLevel"] == "debug"
         assert call["_meta"]["progressToken"] == 3
         assert call["_meta"]["io.modelcontextprotocol/clientInfo"] == {"name": "host", "version": "1"}
+
+    run(main())
+
+
+def test_a_host_that_knows_no_pages_is_not_shown_one(tmp_path: Path) -> None:
+    def play(connected: Connected) -> None:
+        begin(connected, elicitation={})
+        told = connected.ask("tools/call", {"name": "deploy"})
+        assert "was not fulfilled" in told["error"]["message"]
+
+    async def main() -> None:
+        params = {"mode": "url", "message": "Pay", "url": "https://a.example/", "elicitationId": "1"}
+        server = asked(asks(inputRequests={"k": {"method": "elicitation/create", "params": params}}))
+        async with RunningGateway(server) as running:
+            with Connected(tmp_path, running.url) as connected:
+                await asyncio.to_thread(play, connected)
+                connected.close_input()
+                assert await asyncio.to_thread(connected.wait) == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize("option", ["--modern", "--log-format=json"])
+def test_a_server_that_speaks_neither_era_is_an_error_in_its_own_words(option: str, tmp_path: Path) -> None:
+    async def serve(connection: Connection) -> None:
+        while (request := await connection.request()) is not None:
+            error = {"code": -32601, "message": f"no {json.loads(request.body)['method']}"}
+            refusal = compact({"jsonrpc": "2.0", "id": json.loads(request.body)["id"], "error": error})
+            await connection.send(http(refusal, status="400 Bad Request"))
+
+    def play(connected: Connected) -> None:
+        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "h", "version": "1"}}
+        assert connected.ask("initialize", params)["error"]["message"] == "no initialize"
+
+    async def main() -> None:
+        async with RawServer(serve) as raw:
+            with Connected(tmp_path, raw.url, option) as connected:
+                await asyncio.to_thread(play, connected)
+                connected.close_input()
+                assert await asyncio.to_thread(connected.wait) == 0
 
     run(main())
