@@ -13,6 +13,7 @@ What it says is its reader's business.
 import asyncio
 import ipaddress
 import ssl
+from functools import cache
 
 import httpx2
 
@@ -22,28 +23,16 @@ from accredit.limits import MAX_KEYS_REDIRECTS
 _HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "accredit"}
 
 
-class Fetcher:
-    """Fetches key sets, each over a connection of its own."""
-
-    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
-        """`tls` is for servers whose certificates this machine does not trust by itself."""
-        self._tls = tls or httpx2.create_ssl_context(trust_env=False)
-
-    async def get(self, url: str, *, max_bytes: int, timeout: float) -> bytes:
-        """The body at `url`, which `check_url` has passed; `timeout` is in seconds.
-
-        Raises `KeySetError`.
-        """
-        try:
-            async with asyncio.timeout(timeout), self._client() as client:
-                return await _get(client, httpx2.URL(url), max_bytes)
-        except TimeoutError:
-            raise KeySetError(f"no answer within {timeout:g} s") from None
-        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError) as error:
-            raise KeySetError(f"{type(error).__name__}: {error}") from None
-
-    def _client(self) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(verify=self._tls, trust_env=False, follow_redirects=False, headers=_HEADERS)
+async def fetch(url: str, *, max_bytes: int, timeout: float) -> bytes:
+    """The body at `url`, which `check_url` has passed; `timeout` is in seconds. Raises `KeySetError`."""
+    try:
+        client = httpx2.AsyncClient(verify=_trust(), trust_env=False, follow_redirects=False, headers=_HEADERS)
+        async with asyncio.timeout(timeout), client:
+            return await _get(client, httpx2.URL(url), max_bytes)
+    except TimeoutError:
+        raise KeySetError(f"no answer within {timeout:g} s") from None
+    except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError) as error:
+        raise KeySetError(f"{type(error).__name__}: {error}") from None
 
 
 def check_url(key: str, url: str) -> None:
@@ -85,6 +74,12 @@ async def _body(response: httpx2.Response, max_bytes: int) -> bytes:
 
 def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
+
+
+@cache
+def _trust() -> ssl.SSLContext:
+    """The certificates that this machine trusts: reading them takes some 20 ms."""
+    return httpx2.create_ssl_context(trust_env=False)
 
 
 def _is_loopback(host: str) -> bool:

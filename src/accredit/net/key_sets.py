@@ -26,7 +26,7 @@ from accredit.limits import (
     KEYS_STALE_SECONDS,
     MAX_KEY_SET_BYTES,
 )
-from accredit.net.fetch import Fetcher, check_url
+from accredit.net.fetch import check_url, fetch
 from accredit.tokens import KeySet, read_key_set
 
 _log = logging.getLogger("accredit.net")
@@ -39,8 +39,6 @@ class IssuerKeys:
     def __init__(
         self,
         sources: Mapping[str, KeySet | str],
-        *,
-        fetcher: Fetcher | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`sources`: by issuer, its keys, or their URL. `clock` gives seconds. Raises `ConfigurationError`."""
@@ -48,8 +46,7 @@ class IssuerKeys:
         for url in urls.values():
             check_url("tokens.issuers.jwks_url", url)
         self._fixed = {issuer: source for issuer, source in sources.items() if isinstance(source, KeySet)}
-        fetcher = fetcher or Fetcher()
-        self._remote = {issuer: _Remote(issuer, url, fetcher, clock) for issuer, url in urls.items()}
+        self._remote = {issuer: _Remote(issuer, url, clock) for issuer, url in urls.items()}
 
     async def keys(self, issuer: str, kid: str | None) -> KeySet:
         """The keys of a configured issuer (`ports.KeySets`). Raises `KeysUnavailable`."""
@@ -72,10 +69,9 @@ class IssuerKeys:
 class _Remote:
     """The key set at one URL."""
 
-    def __init__(self, issuer: str, url: str, fetcher: Fetcher, clock: Callable[[], float]) -> None:
+    def __init__(self, issuer: str, url: str, clock: Callable[[], float]) -> None:
         self._issuer = issuer
         self._url = url
-        self._fetcher = fetcher
         self._clock = clock
         self._set: KeySet | None = None
         self._loaded_at = _NEVER
@@ -126,7 +122,7 @@ class _Remote:
 
     async def _load(self) -> None:
         try:
-            data = await self._fetcher.get(self._url, max_bytes=MAX_KEY_SET_BYTES, timeout=KEYS_FETCH_SECONDS)
+            data = await fetch(self._url, max_bytes=MAX_KEY_SET_BYTES, timeout=KEYS_FETCH_SECONDS)
             self._set = read_key_set(data)
             self._loaded_at = self._clock()
             self.fault = ""
