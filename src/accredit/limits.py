@@ -333,5 +333,8 @@ KEYS_FETCH_SECONDS = 10.0
 MAX_KEYS_REDIRECTS = 3
 """Redirects of one fetch, all within one origin."""
 
+MAX_POLICY_BYTES = 1_048_576
+"""Bytes of a configuration whose digest a session token names. One with 500 tools has 60 KB."""
+
 MAX_PEM_BYTES = 16_384
 """Bytes of a PEM file with one key. An RSA key of 8,192 bits has 6.4 KB."""

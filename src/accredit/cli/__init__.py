@@ -20,6 +20,7 @@ from accredit.cli.keys import keys_app
 from accredit.cli.revoke import revoke
 from accredit.cli.serve import serve
 from accredit.cli.text import one_line
+from accredit.cli.token import token_app
 from accredit.cli.verify import verify
 from accredit.cli.wrap import wrap
 from accredit.errors import ConfigurationError
@@ -39,6 +40,7 @@ app.command()(inspect)
 app.command()(revoke)
 app.command()(verify)
 app.add_typer(keys_app, name="keys")
+app.add_typer(token_app, name="token")
 app.add_typer(config_app, name="config")
 
 

@@ -4,16 +4,20 @@ A good token that may not do this is a 403. Lists and calls agree on its tools: 
 asks for does not hide the tool: a client can get a token with it only when it sees what it lacks.
 """
 
+import hashlib
+
 from accredit.errors import InsufficientScope, InvalidToken
 from accredit.tokens.claims import VerifiedToken
 
 
-def check_policy(token: VerifiedToken, policy_digest: str) -> None:
-    """A token that names a policy is good under that policy only. Raises `InvalidToken`.
+def policy_digest(configuration: bytes) -> str:
+    """What a token calls a policy: the SHA-256 of the configuration's bytes, in lowercase hex."""
+    return hashlib.sha256(configuration).hexdigest()
 
-    `policy_digest` is the SHA-256 of the configuration's bytes, in lowercase hex.
-    """
-    if token.policy_digest is not None and token.policy_digest != policy_digest:
+
+def check_policy(token: VerifiedToken, digest: str) -> None:
+    """A token that names a policy is good under that one only; `digest` is today's. Raises `InvalidToken`."""
+    if token.policy_digest is not None and token.policy_digest != digest:
         raise InvalidToken("issued under another policy", "the token was issued under another configuration")
 
 
