@@ -22,8 +22,6 @@ from accredit.keys.load import check_private, write_pair
 from accredit.limits import MAX_KEY_SET_BYTES, MAX_PEM_BYTES
 from accredit.tokens import KeySet, read_key_set, read_public_key
 
-_PEM = b"-----BEGIN "
-
 
 def make_token_key() -> EllipticCurvePrivateKey:
     """A new key to sign session tokens with."""
@@ -57,7 +55,7 @@ def load_key_set(path: Path) -> KeySet:
     """The public keys of an issuer: one in PEM, or a JWK set. Raises `ConfigurationError`."""
     data = read_file(path, MAX_KEY_SET_BYTES).data
     try:
-        found = read_public_key(data) if data.startswith(_PEM) else read_key_set(data)
+        found = read_key_set(data) if data.lstrip().startswith(b"{") else read_public_key(data)
     except KeySetError as error:
         raise ConfigurationError(f"{path}: {error}", "name a public key in PEM, or a JWK set") from None
     if not found.keys:

@@ -18,7 +18,7 @@ from functools import cache
 import httpx2
 
 from accredit.errors import ConfigurationError, KeySetError
-from accredit.limits import MAX_KEYS_REDIRECTS
+from accredit.limits import MAX_KEYS_REDIRECTS, MAX_QUOTED
 
 _HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "accredit"}
 
@@ -32,7 +32,8 @@ async def fetch(url: str, *, max_bytes: int, timeout: float) -> bytes:
     except TimeoutError:
         raise KeySetError(f"no answer within {timeout:g} s") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError) as error:
-        raise KeySetError(f"{type(error).__name__}: {error}") from None
+        said = ascii(str(error))[:MAX_QUOTED]  # it may quote the other side
+        raise KeySetError(f"{type(error).__name__}: {said}") from None
 
 
 def check_url(key: str, url: str) -> None:

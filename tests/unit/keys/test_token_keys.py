@@ -79,6 +79,12 @@ def test_a_private_key_is_no_key_set__it_is_not_to_be_passed_around(tmp_path: Pa
         load_key_set(tmp_path / "t.key")
 
 
+def test_a_pem_file_may_begin_with_words(tmp_path: Path) -> None:
+    write_token_key(tmp_path / "t.key", make_token_key())
+    (tmp_path / "words.pem").write_bytes(b"The key of the gateway\n" + (tmp_path / "t.key.pub").read_bytes())
+    assert len(load_key_set(tmp_path / "words.pem").keys) == 1
+
+
 def test_a_set_is_read_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "jwks.json").write_bytes(key_set_text(IssuerKey("a"), IssuerKey("b")))
     assert [key.kid for key in load_key_set(tmp_path / "jwks.json").keys] == ["a", "b"]
