@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from accredit.errors import AmbiguousToken
+from accredit.tokens.compact import NOT_JSON
 
 Source = Literal["header", "argument", "meta"]
 """A place, as `[tokens] sources` names it."""
@@ -26,7 +27,6 @@ ARGUMENT = "_token"
 META = "token"
 
 _BEARER = re.compile(rb"(?i:bearer)(?:[ \t]+(.*))?", re.DOTALL)
-_NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class Carried(Struct, frozen=True):
@@ -102,7 +102,7 @@ def _in_object(params: Mapping[str, Raw], holder: str, name: str) -> str | None:
         return None
     try:
         return msgspec.json.decode(found[name], type=str)
-    except _NOT_JSON:
+    except NOT_JSON:
         return ""
 
 
@@ -112,5 +112,5 @@ def _members(text: Raw | bytes | None) -> dict[str, Raw] | None:
         return None
     try:
         return msgspec.json.decode(text, type=dict[str, Raw])
-    except _NOT_JSON:
+    except NOT_JSON:
         return None

@@ -21,6 +21,8 @@ from accredit.errors import InvalidToken
 from accredit.limits import MAX_TOKEN_BYTES
 
 NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What `msgspec` raises for a text that it can't read."""
+
 _PARTS = 3
 
 
