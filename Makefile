@@ -29,6 +29,7 @@ fmt: $(READY)
 bench: $(READY)
 	$(BIN)/python -m bench $(ARGS)
 	$(BIN)/python -m bench.proofs $(filter --quick,$(ARGS))
+	$(BIN)/python -m bench.authorization $(filter --quick,$(ARGS))
 
 conformance: $(READY)
 	$(BIN)/python -m tests.conformance $(ARGS)

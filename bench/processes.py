@@ -54,6 +54,18 @@ def gateway(upstream_url: str, folder: Path) -> Generator[Server, None, None]:
 
 
 @contextlib.contextmanager
+def configured(toml: str, folder: Path, name: str) -> Generator[Server, None, None]:
+    """`accredit serve` with a configuration file of its own in `folder`."""
+    stem = re.sub(r"[^a-z]+", "-", name.lower())
+    file, log = folder / f"{stem}.toml", folder / f"{stem}.log"
+    file.write_text(toml)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ACCREDIT_")}
+    command = [str(Path(sys.executable).with_name("accredit")), "serve", "--config", str(file)]
+    with _running(command, folder, environment, log) as process:
+        yield Server(_announced(process, log), process.pid)
+
+
+@contextlib.contextmanager
 def nginx(upstream_url: str, folder: Path) -> Generator[Server, None, None]:
     """nginx with its own defaults, but for keep-alive to the upstream and no files for large answers."""
     if NGINX is None:

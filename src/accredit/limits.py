@@ -338,3 +338,85 @@ MAX_POLICY_BYTES = 1_048_576
 
 MAX_PEM_BYTES = 16_384
 """Bytes of a PEM file with one key. An RSA key of 8,192 bits has 6.4 KB."""
+
+# --- the decision -----------------------------------------------------------------------------------
+
+MAX_URI_DECODINGS = 4
+"""How often a resource's URI may be percent-encoded over itself; more is no way to name a resource."""
+
+MAX_URI_LENGTH = 8_192
+"""Characters of a resource's URI where prefixes decide on its scope: what is longer is read differently by servers."""
+
+# --- stores -----------------------------------------------------------------------------------------
+
+MAX_ISSUED_CHALLENGES = 65_536
+"""Challenges that a store issued and that nobody has presented, some 350 bytes each (measured). Anybody may ask for them,
+so they have a bound of their own."""
+
+MAX_SPENT_CHALLENGES = 262_144
+"""Challenges that a store remembers as spent, some 200 bytes each (measured): 870 a second, if each is
+remembered for 300."""
+
+USE_MARKS = 1_000
+"""Parts of a rate limit's window that are told apart: to a thousandth of it, and never finer than a second."""
+
+MAX_USE_MARKS = 262_144
+"""Such parts in which something was used, of all certificates, some 100 bytes each (measured)."""
+
+STORE_SWEEP_ENTRIES = 100
+"""Expired entries that one request removes from memory, at some microseconds: no request pays for a flood."""
+
+STORE_SWEEP_ROWS = 2_000
+"""Expired rows of a table that a process deletes in a second, in some 20 ms (measured); it can't add as many."""
+
+STORE_WAIT_SECONDS = 2.0
+"""For a store's answer, whatever holds it up; then the call is refused."""
+
+STORE_LOCK_SECONDS = 1.5
+"""For a lock that another process holds on an SQLite file: a commit holds it for less than a millisecond. Less than
+the wait as a whole, so that the log says what held it up."""
+
+STORE_RETRY_SECONDS = 0.0005
+"""Between two attempts to take such a lock."""
+
+STORE_FILE_CHECK_SECONDS = 1.0
+"""Between two looks whether a store's file is still the one that is open."""
+
+MAX_STORE_JOBS = 10_000
+"""Jobs that wait for an SQLite file; more are refused at once. A disk that hangs must not fill the memory."""
+
+STORE_BATCH_JOBS = 256
+"""Jobs that are committed together, in some milliseconds: as long do other processes wait for the lock."""
+
+REVOCATION_CHECK_SECONDS = 0.5
+"""Between two looks whether a revocation list has changed. A change is honoured within 2 s (contract, section 4)."""
+
+# --- the agent's side -------------------------------------------------------------------------------
+
+CLOCK_LEAD_SECONDS = 2
+"""By which an agent's clock may be ahead of a gateway's, which refuses a challenge from its future: one that the agent
+makes is dated back by so much. Of the 30 s for which it is fresh, 28 are left."""
+
+MAX_KNOWN_GATEWAYS_BYTES = 1_048_576
+"""Bytes of a file of known gateways: some 8,000 of them."""
+
+MAX_KNOWN_TARGETS = 4_096
+"""Tools, resources and prompts whose scope a client remembers; the one learned longest ago is forgotten first, and
+costs one refused call more."""
+
+MAX_ANSWER_BYTES = 104_857_600
+"""Bytes of a gateway's answer that a client reads: as many as a gateway forwards (contract, section 2)."""
+
+MAX_ANSWER_EVENT_BYTES = 16_777_216
+"""Bytes of one server-sent event of a gateway that a client reads: the same."""
+
+# --- accredit init, accredit check --------------------------------------------------------------------
+
+ASK_SECONDS = 60.0
+"""For a server to start and to list all its tools. One that is installed when it is first run takes half of that."""
+
+MAX_SAID_CHARS = 200
+"""Characters of what a tool says of itself that a configuration quotes: a sentence or two."""
+
+MAX_SCOPE_WORD_CHARS = 48
+"""Characters of a server's or tool's name that go into a suggested scope; a scope has 256 bytes at most."""

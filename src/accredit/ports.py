@@ -25,7 +25,7 @@ class Spending(Enum):
 
 
 class RateLimit(Struct, frozen=True):
-    """A certificate may be used `count` times in any `window_s` seconds."""
+    """A certificate may be used `count` times in any `window_s` seconds. `cert_id` stands for it and for no other."""
 
     cert_id: str
     window_s: int

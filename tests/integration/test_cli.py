@@ -25,6 +25,7 @@ COMMANDS = [
 ]
 
 URL = '[upstream]\nurl = "http://127.0.0.1:9/mcp"\n'
+ROOT = '[[proofs.roots]]\nname = "Owner"\npublic_key_file = "owner.key.pub"\n'
 
 
 def free_port() -> int:
@@ -126,10 +127,26 @@ def test_wrong_use_is_two_lines_and_exit_code_2(arguments: tuple[str, ...], word
         (URL + '[gateway]\ntls_cert_file = "c.pem"\ntls_key_file = "k.pem"\n', "c.pem", "tls_cert_file"),
         (URL + '[gateway]\nhost = "0.0.0.0"\n', "0.0.0.0", "--insecure"),
         ('[tokens]\nmode = "required"\n', "[tokens]", 'mode = "off"'),
-        ('[proofs]\nmode = "off"\nbinding = "optional"\n', "[proofs]", "[upstream]"),
-        ('[tools.send]\nscope = "email:send"\n', "[tools]", "[upstream]"),
         ('[attest]\nmode = "durable"\n', "[attest]", 'mode = "off"'),
-        ('[store]\nurl = "memory:"\n', "[store]", "[upstream]"),
+        ("[rounds]\nstate_seconds = 600\n", "[rounds]", "[upstream]"),
+        (URL + '[proofs]\nmode = "required"\n', "proofs.mode", "[[proofs.roots]]"),
+        (URL + ROOT, "proofs.mode is not", '"required"'),
+        (URL + '[proofs]\nmode = "required"\n' + ROOT, "proofs.roots[0].public_key_file", "read"),
+        (ROOT + "nam = 1\n", "proofs.roots[0].nam ", "proofs.roots[0].name"),
+        ("[proofs]\nroots = [1]\n", "proofs.roots[0]", "proofs.roots is"),
+        ('[proofs.revocation]\nfile = ["a"]\n', "proofs.revocation.file ", "proofs.revocation.files"),
+        ("[proofs]\nfreshness_seconds = 301\n", "proofs.freshness_seconds", "seconds"),
+        ('[proofs]\ndefault_tool_scope = "email:*"\n', "proofs.default_tool_scope", "[tools]"),
+        ('[tools.pay]\nscop = "a:b"\n', "tools.pay.scop ", "tools.pay.scope"),
+        ("[tools.pay]\n", "tools.pay.scope", "email:send"),
+        ('[tools.pay]\nscope = "payments:*"\n', "tools.pay.scope", "email:send"),
+        ('[tools.pay]\nscope = "a:b"\naccepts = [""]\n', "tools.pay.accepts[0]", "tools.pay.accepts is"),
+        ('[tools.pay]\nscope = "a:b"\nfacts = { amont = "/a" }\n', "tools.pay.facts", "JSON Pointers"),
+        ('tools.pay = "payments:send"\n', "tools.pay", "[tools.pay]"),
+        ('[resources]\nscop = "a:b"\n', "resources.scop ", "resources.scope"),
+        ('[resources."file:///"]\nfacts = {}\n', "resources.file:///.facts", "resources.file:///."),
+        ('[prompts]\nscope = ""\n', "prompts.scope", "prompts"),
+        ('[store]\nurl = "postgresql://u:hidden@host"\n', "store.url", '"memory:"'),
     ],
 )
 def test_a_wrong_configuration_stops_the_start(text: str, what_word: str, remedy_word: str, tmp_path: Path) -> None:
@@ -147,7 +164,10 @@ def test_a_wrong_configuration_stops_the_start(text: str, what_word: str, remedy
         ("ACCREDIT_UPSTREAM__ENV__A", "1", "ACCREDIT_UPSTREAM__ENV__A", "ACCREDIT_UPSTREAM__ENV"),
         ("ACCREDIT_GATEWAY__MAX_EVENT_BYTES", "many", "ACCREDIT_GATEWAY__MAX_EVENT_BYTES", "gateway.max_event"),
         ("ACCREDIT_GATEWAY__ALLOWED_HOSTS", "a,b", "ACCREDIT_GATEWAY__ALLOWED_HOSTS", "list"),
-        ("ACCREDIT_PROOFS__MODE", "required", "ACCREDIT_PROOFS__MODE", 'mode = "off"'),
+        ("ACCREDIT_ATTEST__MODE", "durable", "ACCREDIT_ATTEST__MODE", 'mode = "off"'),
+        ("ACCREDIT_PROOFS__MODE", "on", "ACCREDIT_PROOFS__MODE", '"required"'),
+        ("ACCREDIT_PROOFS__MODE", "required", "proofs.mode", "[[proofs.roots]]"),
+        ("ACCREDIT_TOOLS__PAY", '{"scope": "a:b"}', "ACCREDIT_TOOLS__PAY", "[tools.NAME]"),
         ("ACCREDIT_CONFIG", "missing.toml", "missing.toml", "ACCREDIT_CONFIG"),
     ],
 )
@@ -222,6 +242,7 @@ def test_check_says_what_is_well(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == [
         f"ok: {tmp_path}/accredit.toml is valid",
         "ok: the upstream is a URL",
+        "ok: proofs are off",
         "ok: TLS is off",
     ]
 
@@ -269,9 +290,14 @@ def test_a_validating_proxy_says_what_it_is_not(tmp_path: Path) -> None:
     with Serving("http://127.0.0.1:9/mcp", folder=tmp_path) as gateway:
         assert gateway.url == f"http://127.0.0.1:{gateway.port}/mcp"
         assert "tokens, proofs and records are off" in gateway.stderr
-        assert "`accredit init`" in gateway.stderr
+        assert "`accredit init URL`" in gateway.stderr
         gateway.stop()
         assert gateway.wait() == 0
+
+
+def test_it_says_so_of_a_command_too(tmp_path: Path) -> None:
+    with Serving("--", "cat", folder=tmp_path) as gateway:
+        assert "`accredit init -- COMMAND`" in gateway.stderr
 
 
 def test_with_a_file_there_is_no_such_line(tmp_path: Path) -> None:

@@ -9,14 +9,16 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-TUTORIAL = (ROOT / "docs/tutorial/first-gateway.md").read_text("utf-8")
-BLOCK = re.compile(r"```(console|json)\n(.*?)```", re.DOTALL)
+FIRST, PROTECT = "docs/tutorial/first-gateway.md", "docs/tutorial/protect-your-server.md"
+BLOCK = re.compile(r"```(console|json|python|text)\n(.*?)```", re.DOTALL)
+ENVIRONMENT = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
 
 def free_port() -> int:
@@ -26,11 +28,10 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running(command: str, sign: str) -> Generator[None]:
+def running(command: str, sign: str, folder: Path = ROOT) -> Generator[None]:
     """Runs a command of the tutorial until the end of the context; waits for `sign` in its stderr."""
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     with subprocess.Popen(
-        command, shell=True, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command, shell=True, cwd=folder, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as child:
         assert child.stderr is not None
         try:
@@ -43,10 +44,10 @@ def running(command: str, sign: str) -> Generator[None]:
             child.wait(20)
 
 
-def blocks() -> list[tuple[str, str]]:
-    """The fenced blocks of the tutorial, with ports that are free."""
+def blocks(page: str) -> list[tuple[str, str]]:
+    """The fenced blocks of a tutorial, with ports that are free."""
     server, gateway = free_port(), free_port()
-    text = TUTORIAL.replace("9000", str(server)).replace("8484", str(gateway))
+    text = (ROOT / page).read_text("utf-8").replace("9000", str(server)).replace("8484", str(gateway))
     found = [(kind, body.strip()) for kind, body in BLOCK.findall(text)]
     return [(kind, f"{body} --port {gateway}" if body.startswith("accredit serve") else body) for kind, body in found]
 
@@ -54,7 +55,7 @@ def blocks() -> list[tuple[str, str]]:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_tutorial_does_what_it_says() -> None:
-    steps = blocks()
+    steps = blocks(FIRST)
     commands = [body for kind, body in steps if kind == "console"]
     promised = [json.loads(body) for kind, body in steps if kind == "json"]
     demo, mail, gateway, list_inbox, mismatch, hostile, two_results, ready = commands
@@ -76,6 +77,50 @@ def test_the_tutorial_does_what_it_says() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_the_tutorial_that_protects_a_server_does_what_it_says(tmp_path: Path) -> None:
+    steps = blocks(PROTECT)
+    commands = [body for kind, body in steps if kind == "console"]
+    (script,) = [body for kind, body in steps if kind == "python"]
+    printed = [body for kind, body in steps if kind == "text"]
+    promised = [json.loads(body) for kind, body in steps if kind == "json"]
+    mail, init, keys, gateway, ask, act, more, revoke = commands
+    guarded = tmp_path / "guarded"
+
+    def run(command: str, folder: Path = guarded) -> str:
+        done = subprocess.run(
+            command, shell=True, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=30, check=False
+        )
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    with running(mail, "Uvicorn running"):
+        run(init, tmp_path)
+        run(keys.removeprefix("cd guarded\n"))
+        (guarded / "agent.py").write_text(script, "utf-8")
+        with running(gateway, "listening on", tmp_path):
+            refused = json.loads(run(ask))
+            refused["error"]["data"]["_meta"]["ratify_verifier"] = "the gateway's id"
+            assert refused == promised[0]
+            assert run(act).strip() == printed[0]
+            grant, _, again = more.partition("\n")
+            told = run(grant)
+            assert run(again).strip() == printed[1]
+            certificate = re.search(r"certificate +([0-9a-f]+)", told)
+            assert certificate is not None
+            run(revoke.replace("CERT_ID", certificate[1]))
+            give_up = time.monotonic() + 10
+            while "ratify_revoked" not in run_and_see(act, guarded):
+                assert time.monotonic() < give_up
+
+
+def run_and_see(command: str, folder: Path) -> str:
+    """What a command prints, whatever becomes of it."""
+    done = subprocess.run(command, shell=True, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
+@pytest.mark.slow
 def test_the_demo_tells_its_story_and_stops() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "accredit", "demo", "--once"], cwd=ROOT, capture_output=True, text=True, timeout=60
@@ -83,4 +128,4 @@ def test_the_demo_tells_its_story_and_stops() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "revision 2025-11-25" in done.stdout
     assert "revision 2026-07-28" in done.stdout
-    assert "Nothing malformed got through" in done.stdout
+    assert "Nothing malformed got through, and nobody did what no human has allowed." in done.stdout

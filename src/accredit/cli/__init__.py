@@ -11,10 +11,13 @@ import typer
 from typer.main import get_command
 
 from accredit import __version__
+from accredit.cli.check import check
 from accredit.cli.config import config_app
+from accredit.cli.connect import connect
 from accredit.cli.dashes import CommandAfterDashes
 from accredit.cli.demo import demo
 from accredit.cli.grant import grant
+from accredit.cli.init import init
 from accredit.cli.inspect import inspect
 from accredit.cli.keys import keys_app
 from accredit.cli.revoke import revoke
@@ -35,6 +38,9 @@ app = typer.Typer(
 app.command()(demo)
 app.command(cls=CommandAfterDashes)(serve)
 app.command(cls=CommandAfterDashes)(wrap)
+app.command()(connect)
+app.command(cls=CommandAfterDashes)(init)
+app.command(cls=CommandAfterDashes)(check)
 app.command()(grant)
 app.command()(inspect)
 app.command()(revoke)

@@ -22,7 +22,8 @@ def check(config: ConfigOption = None) -> None:
 
     accredit config check --config accredit.toml
     """
-    from accredit.config import build_settings, check_exposure, load, tls_context
+    from accredit.app import assemble
+    from accredit.config import build_proofs, build_settings, check_exposure, load, tls_context
 
     loaded = load(config, os.environ, {})
     if loaded.file is None:
@@ -31,14 +32,15 @@ def check(config: ConfigOption = None) -> None:
         )
     upstream = loaded.config.upstream
     named = bool(upstream.url or upstream.command)
-    if named:
-        build_settings(loaded, os.environ)
+    proofs = build_settings(loaded, os.environ).proofs if named else build_proofs(loaded)
+    assemble(loaded, proofs)
     tls = tls_context(loaded.config.gateway)
     typer.echo(f"ok: {loaded.file} is valid")  # only now: nothing that raises comes after it
     if named:
         typer.echo(f"ok: the upstream is a {'URL' if upstream.url else 'command'}")
     else:
         typer.echo("ok: it names no upstream, so `accredit serve` needs a URL or a command")
+    typer.echo(f"ok: proofs are {loaded.config.proofs.mode}")
     typer.echo("ok: TLS is on" if tls else "ok: TLS is off")
     try:
         check_exposure(loaded.config.gateway)

@@ -16,18 +16,26 @@ def revoke(
     ],
     issuer: Annotated[Path, typer.Option("--issuer", metavar="KEY", help="The private key that signs the list.")],
     list_file: Annotated[
-        Path, typer.Option("--list", metavar="FILE", help="The issuer's revocation list; made where there is none.")
-    ],
+        Path | None,
+        typer.Option("--list", metavar="FILE", help="The issuer's revocation list; made where there is none."),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", metavar="URL", help="The gateway's store, in place of a file: sqlite:///FILE."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> int:
     """Adds a certificate to its issuer's signed revocation list.
 
-    It counts where a gateway reads the list: its configuration names it in proofs.revocation.files.
+    It counts where a gateway reads the list: in its store, or in a file that its configuration names in
+    proofs.revocation.files.
 
     Example:
 
     accredit revoke 0123456789abcdef0123456789abcdef --issuer owner.key --list revoked.json
+
+    accredit revoke 0123456789abcdef0123456789abcdef --issuer owner.key --store sqlite:///accredit.db
     """
     from accredit.cli.delegations.revoking import revoke_certificate
 
-    return revoke_certificate(cert_id, issuer, list_file, as_json=as_json)
+    return revoke_certificate(cert_id, issuer, list_file, store, as_json=as_json)

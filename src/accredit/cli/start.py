@@ -12,7 +12,7 @@ import typer
 import uvloop
 
 from accredit import __version__
-from accredit.app import address_of, allow_descriptors, open_listener, run_workers, serve
+from accredit.app import address_of, allow_descriptors, assemble, open_listener, run_workers, serve
 from accredit.config import Loaded, build_settings, check_exposure, tls_context
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
@@ -26,6 +26,7 @@ def run_server(loaded: Loaded, *, workers: int, insecure: bool, log_level: LogLe
     """`accredit serve`, until a signal ends it; returns the exit code. Raises `ConfigurationError`."""
     gateway = loaded.config.gateway
     settings = build_settings(loaded, os.environ, workers=workers)
+    ports = assemble(loaded, settings.proofs)
     tls = tls_context(gateway)
     if not insecure:
         check_exposure(gateway)
@@ -39,10 +40,12 @@ def run_server(loaded: Loaded, *, workers: int, insecure: bool, log_level: LogLe
         _say(f"listening on {endpoint}")
 
     if workers == 1:
-        return serve(create_app(settings), listener, tls=tls, announce=announce)
+        return serve(
+            create_app(settings, store=ports.store, revocations=ports.revocations), listener, tls=tls, announce=announce
+        )
 
     def serve_as_worker(lifeline: int, first: bool) -> int:
-        app = create_app(settings)
+        app = create_app(settings, store=ports.store, revocations=ports.revocations)
         return serve(app, listener, tls=tls, lifeline=lifeline, announce=announce if first else None)
 
     return run_workers(workers, listener, serve_as_worker)
@@ -56,17 +59,17 @@ def run_wrap(loaded: Loaded, *, log_level: LogLevel, log_format: LogFormat) -> i
             "wrap stands around a stdio server, and upstream.url names one behind HTTP",
             "name a command after --, or use `accredit serve`",
         )
+    ports = assemble(loaded, settings.proofs)
     configure_logs(log_level, log_format)
     _tell_what_runs(loaded, settings)
-    return uvloop.run(run(settings))
+    return uvloop.run(run(settings, store=ports.store, revocations=ports.revocations))
 
 
 def _tell_what_runs(loaded: Loaded, settings: GatewaySettings) -> None:
-    if loaded.file is None:  # nobody should take a validating proxy for more than it is
-        _say(
-            "tokens, proofs and records are off (no accredit.toml; "
-            "`accredit init`, which comes with a later version, will write one)"
-        )
+    proofs = settings.proofs is not None and settings.proofs.required
+    upstream = "-- COMMAND" if isinstance(settings.upstream, StdioUpstream) else "URL"
+    if loaded.file is None and not proofs:  # nobody should take a validating proxy for more than it is
+        _say(f"tokens, proofs and records are off (no accredit.toml; `accredit init {upstream}` writes one)")
     log_event(
         _logger,
         logging.INFO,
@@ -75,6 +78,7 @@ def _tell_what_runs(loaded: Loaded, settings: GatewaySettings) -> None:
         configuration=str(loaded.file) if loaded.file else None,
         upstream="command" if isinstance(settings.upstream, StdioUpstream) else "url",
         responses="enforce" if settings.enforce else "observe",
+        proofs="required" if proofs else "off",
     )
 
 

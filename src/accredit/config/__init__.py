@@ -1,13 +1,14 @@
 """The configuration: `accredit.toml`, the environment and the command line, parsed once into frozen values.
 
-`load` finds and validates, `build_settings` and `tls_context` check what it says against this machine, and
-`shown` prints it. Every failure is an `accredit.errors.ConfigurationError`: one line what is wrong, one line
-what to do.
+`load` finds and validates; `build_settings` checks what it says against this machine, and `build_upstream`,
+`build_catalog` and `build_proofs` parts of it; `tls_context` the certificate; `shown` prints it. Every failure is an
+`accredit.errors.ConfigurationError`: one line what is wrong, one line what to do.
 """
 
-from accredit.config.build import build_settings
+from accredit.config.build import build_settings, build_upstream
 from accredit.config.listen import check_exposure, tls_context
-from accredit.config.load import Loaded, Origin, Values, load
+from accredit.config.load import Loaded, Origin, Values, load, load_command_line
+from accredit.config.proofs import build_catalog, build_proofs, folder_of, read_public_key
 from accredit.config.schema import Config
 from accredit.config.show import shown
 
@@ -16,9 +17,15 @@ __all__ = [
     "Loaded",
     "Origin",
     "Values",
+    "build_catalog",
+    "build_proofs",
     "build_settings",
+    "build_upstream",
     "check_exposure",
+    "folder_of",
     "load",
+    "load_command_line",
+    "read_public_key",
     "shown",
     "tls_context",
 ]

@@ -1,7 +1,8 @@
 """From a configuration that is valid by itself to what the data plane is told. Reads the PATH for programs.
 
 In this order: exactly one of `url` and `command`; nothing that belongs to the other one; then the headers' values
-are taken from the environment, or the program is looked for. Every failure is a `ConfigurationError`.
+are taken from the environment, or the program is looked for; then what `proofs` builds. Every failure is a
+`ConfigurationError`.
 """
 
 import os
@@ -10,7 +11,9 @@ from pathlib import Path
 
 from accredit.config.load import Loaded
 from accredit.config.problems import one_line
-from accredit.config.schema import FromEnvironment, Upstream, check_header_text
+from accredit.config.proofs import build_proofs
+from accredit.config.schema import Upstream
+from accredit.config.values import FromEnvironment, check_header_text
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstream
 from accredit.gateway.stdio.child import find_program
@@ -19,7 +22,7 @@ from accredit.gateway.stdio.child import find_program
 def build_settings(loaded: Loaded, environ: Mapping[str, str], *, workers: int = 1) -> GatewaySettings:
     """The settings of one gateway. Raises `ConfigurationError` for what can't work on this machine."""
     gateway = loaded.config.gateway
-    upstream = _upstream(loaded, environ)
+    upstream = build_upstream(loaded, environ)
     if workers > 1 and isinstance(upstream, StdioUpstream):
         raise ConfigurationError(
             f"{workers} workers can't share an upstream that is a command: its sessions live in one process",
@@ -36,11 +39,13 @@ def build_settings(loaded: Loaded, environ: Mapping[str, str], *, workers: int =
         max_event_bytes=gateway.max_event_bytes,
         upstream_timeout_seconds=gateway.upstream_timeout_seconds,
         enforce=loaded.config.validation.responses == "enforce",
+        proofs=build_proofs(loaded, workers=workers),
         workers=workers,
     )
 
 
-def _upstream(loaded: Loaded, environ: Mapping[str, str]) -> HttpUpstream | StdioUpstream:
+def build_upstream(loaded: Loaded, environ: Mapping[str, str]) -> HttpUpstream | StdioUpstream:
+    """The server that is stood in front of. Raises `ConfigurationError`."""
     upstream = loaded.config.upstream
     if upstream.url and upstream.command:
         raise ConfigurationError(

@@ -50,8 +50,15 @@ class Loaded:
 def load(file: Path | None, environ: Mapping[str, str], command_line: Values) -> Loaded:
     """Reads and joins the three sources. Raises `ConfigurationError`."""
     file = _find(file, environ)
-    from_file: Values = _read(file) if file else {}
-    from_environment: Values = _from_environment(environ)
+    return _joined(file, _read(file) if file else {}, _from_environment(environ), command_line)
+
+
+def load_command_line(command_line: Values) -> Loaded:
+    """The same from the command line alone. Raises `ConfigurationError`."""
+    return _joined(None, {}, {}, command_line)
+
+
+def _joined(file: Path | None, from_file: Values, from_environment: Values, command_line: Values) -> Loaded:
     if any(section == "upstream" for section, _ in command_line):
         from_file = {key: found for key, found in from_file.items() if key[0] != "upstream"}
         from_environment = {key: found for key, found in from_environment.items() if key[0] != "upstream"}

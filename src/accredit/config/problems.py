@@ -9,31 +9,39 @@ from difflib import SequenceMatcher
 from pydantic import ValidationError
 
 from accredit import __version__
-from accredit.config.schema import LATER_SECTIONS, SECTIONS, WORKING_SECTIONS
+from accredit.config.schema import ENTRIES, LATER_SECTIONS, NESTED, SECTIONS, WORKING_SECTIONS, Section
+from accredit.config.values import NO_SUCH_KEY
 from accredit.errors import ConfigurationError
 
 PREFIX = "ACCREDIT_"
 
 _KEYS = tuple(f"{section}.{key}" for section, model in SECTIONS.items() for key in model.model_fields)
 _NOT_A_TABLE = ("model_type", "dict_type")
+_MISSING = "missing"
+
+_Place = tuple[int | str, ...]
 
 
 def problem(error: ValidationError, origin_of: Callable[[str, str], str]) -> ConfigurationError:
     """The first problem that validation found; `origin_of` says where a section's key came from."""
-    found = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    section, *rest = (str(part) for part in found["loc"])
-    key = rest[0] if rest else ""
-    name = ".".join((section, *rest))
+    errors = error.errors(include_url=False, include_context=False, include_input=False)
+    # A key that is misspelt is missing as well: the former says more.
+    found = next((each for each in errors if each["type"] == NO_SUCH_KEY), errors[0])
+    place = found["loc"]
+    section, key = str(place[0]), str(place[1]) if len(place) > 1 else ""
+    name = _dotted(place)
     where = f"{name} ({origin_of(section, key)})"
     if section in LATER_SECTIONS:
         return _unsupported(section, f"[{section}] ({origin_of(section, key)})")
-    if found["type"] == "extra_forbidden":
-        return ConfigurationError(one_line(f"{where}: no such key"), _did_you_mean(name))
+    if found["type"] == NO_SUCH_KEY:
+        return ConfigurationError(one_line(f"{where}: no such key"), _did_you_mean(place))
     if found["type"] in _NOT_A_TABLE:
         message = "should be a table"
+    elif found["type"] == _MISSING:
+        message = "should be given"
     else:
         message = found["msg"].removeprefix("Value error, ").removeprefix("Input ").removeprefix("String ")
-    return ConfigurationError(one_line(f"{where}: {message}"), _meaning(section, key))
+    return ConfigurationError(one_line(f"{where}: {message}"), one_line(_meaning(place)))
 
 
 def check_environment_name(name: str) -> tuple[str, str]:
@@ -45,6 +53,11 @@ def check_environment_name(name: str) -> tuple[str, str]:
         return section, key
     if section.lower() in LATER_SECTIONS:
         raise _unsupported(section.lower(), f"{name} (environment)")
+    if section.lower() in ENTRIES:
+        raise ConfigurationError(
+            one_line(f"{name} (environment): names with their own spelling can't come from the environment"),
+            f"write it into the file: [{section.lower()}.NAME]",
+        )
     raise ConfigurationError(
         one_line(f"{name} (environment): no such key"), f"did you mean {_nearest(name.upper(), known)}?"
     )
@@ -68,8 +81,12 @@ def _unsupported(section: str, where: str) -> ConfigurationError:
     )
 
 
-def _did_you_mean(name: str) -> str:
-    if "." not in name:
+def _did_you_mean(place: _Place) -> str:
+    name, model = _dotted(place), _table_around(place)
+    if model is not None and len(place) > 2:
+        around = _dotted(place[:-1])
+        return one_line(f"did you mean {_nearest(name, [f'{around}.{key}' for key in model.model_fields])}?")
+    if len(place) == 1:
         return f"did you mean {_nearest(name, [f'[{section}]' for section in WORKING_SECTIONS] + list(_KEYS))}?"
     return f"did you mean {_nearest(name, _KEYS)}?"
 
@@ -78,8 +95,30 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     return max(known, key=lambda candidate: SequenceMatcher(None, candidate, name).ratio())
 
 
-def _meaning(section: str, key: str) -> str:
-    field = SECTIONS[section].model_fields.get(key) if section in SECTIONS else None
-    if field is None:
-        return f"write it as a table: [{section}]"
-    return f"{section}.{key} is {field.description}"
+def _meaning(place: _Place) -> str:
+    """What the key is that is nearest to a place."""
+    for end in range(len(place), 1, -1):
+        model = _table_around(place[:end])
+        field = model.model_fields.get(str(place[end - 1])) if model is not None else None
+        if field is not None:
+            return f"{_dotted(place[:end])} is {field.description}"
+    section = str(place[0])
+    return f"write it as a table: [{_dotted(place[:2]) if section in ENTRIES else section}]"
+
+
+def _table_around(place: _Place) -> type[Section] | None:
+    """The kind of table that the last key of a place is looked for in."""
+    section, *rest = place
+    if section not in SECTIONS or not rest:
+        return None
+    model, first = SECTIONS[str(section)], str(rest[0])
+    if len(rest) == 1:
+        return model
+    return NESTED.get((str(section), first)) or (None if first in model.model_fields else ENTRIES.get(str(section)))
+
+
+def _dotted(place: _Place) -> str:
+    name = str(place[0])
+    for step in place[1:]:
+        name += f"[{step}]" if isinstance(step, int) else f".{step}"
+    return name

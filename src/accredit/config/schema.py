@@ -4,128 +4,27 @@ Rules that need two keys, a file or the environment are in `build`; here is what
 Each description finishes the sentence "KEY is ...": errors and `accredit config schema` show it.
 """
 
-import re
-from typing import Annotated, Literal, cast
-from urllib.parse import urlsplit
+from collections.abc import Mapping
+from typing import Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator
+from pydantic import BaseModel, ConfigDict, Field
 
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-"""A header's name (RFC 9110, section 5.6.2)."""
-
-_OWN_HEADERS = frozenset(
-    {
-        "connection",
-        "content-length",
-        "expect",
-        "host",
-        "keep-alive",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
+from accredit.config.values import (
+    Bytes,
+    Command,
+    Endpoint,
+    Environment,
+    Facts,
+    Headers,
+    Name,
+    OptionalScope,
+    Path,
+    Scope,
+    StoreUrl,
+    UriPrefix,
+    Url,
 )
-"""Headers that say how a message is framed or routed: the gateway's own, or two parties could disagree."""
-
-
-def _url(value: str) -> str:
-    """An http(s) URL that names a server and nothing that would be sent where it does not belong."""
-    if not value.isascii() or not value.isprintable() or " " in value:
-        raise ValueError("should be printable ASCII without spaces")
-    if "@" in value.partition("//")[2].partition("/")[0]:
-        raise ValueError("should not hold a user name or password")
-    if "#" in value:
-        raise ValueError("should not hold a fragment")
-    try:
-        parts = urlsplit(value)
-        port_is_usable = parts.port != 0
-    except ValueError:
-        raise ValueError("should name a host and a port that are valid") from None  # its text quotes the URL
-    if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_usable:
-        raise ValueError('should begin with "http://" or "https://" and name a host')
-    return value
-
-
-def _path(value: str) -> str:
-    if not value.startswith("/") or not value.isascii() or not value.isprintable():
-        raise ValueError('should begin with "/" and be printable ASCII')
-    if any(char in value for char in " ?#"):
-        raise ValueError("should hold no space, query or fragment")
-    return value
-
-
-def _endpoint(value: str) -> str:
-    if value in ("/healthz", "/readyz"):
-        raise ValueError("should not be a path that the gateway itself answers")
-    return _path(value)
-
-
-def _command(value: list[str]) -> list[str]:
-    if not value or not value[0]:
-        raise ValueError("should name a program")
-    if any("\0" in part for part in value):
-        raise ValueError("should not hold NUL characters")
-    return value
-
-
-def _environment(value: dict[str, str]) -> dict[str, str]:
-    if any(not name or "=" in name or "\0" in name + text for name, text in value.items()):
-        raise ValueError('should hold no empty names, no "=" in names and no NUL characters')
-    return value
-
-
-class FromEnvironment(BaseModel):
-    """A value that is taken from an environment variable when the gateway starts."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    env: str = Field(min_length=1)
-
-
-def _header_value(value: object) -> str | FromEnvironment:
-    """One error for both forms; it never quotes the value."""
-    if isinstance(value, str):
-        return value
-    match value:
-        case FromEnvironment():
-            return value
-        case {"env": str(name)} if name and len(cast("dict[object, object]", value)) == 1:
-            return FromEnvironment(env=name)
-        case _:
-            raise ValueError('should be a string, or { env = "NAME" }')
-
-
-HeaderValue = Annotated[
-    str | FromEnvironment,
-    PlainValidator(_header_value, json_schema_input_type=str | FromEnvironment),
-]
-
-
-def _headers(value: dict[str, str | FromEnvironment]) -> dict[str, str | FromEnvironment]:
-    for name, text in value.items():
-        if not _TOKEN.fullmatch(name):
-            raise ValueError("should hold header names")
-        if name.lower() in _OWN_HEADERS:
-            raise ValueError(f"should not hold {name}, which the gateway sets itself")
-        if isinstance(text, str):
-            check_header_text(text)
-    if len({name.lower() for name in value}) != len(value):
-        raise ValueError("should name each header once")
-    return value
-
-
-def check_header_text(text: str) -> None:
-    """Refuses what can't be one header value. Raises `ValueError`, without the value: it may be a secret."""
-    if not text.isascii() or not text.isprintable() or text != text.strip():
-        raise ValueError("should be printable ASCII, without line breaks and without spaces around it")
-
-
-Url = Annotated[str, AfterValidator(_url)]
-Path = Annotated[str, AfterValidator(_path)]
-Endpoint = Annotated[str, AfterValidator(_endpoint)]
-Name = Annotated[str, Field(min_length=1)]
-Bytes = Annotated[int, Field(ge=1)]
+from accredit.limits import CHALLENGE_WINDOW_SECONDS
 
 
 class Section(BaseModel):
@@ -165,13 +64,9 @@ class Upstream(Section):
     """`[upstream]`: the server behind the gateway, as a URL or as a command."""
 
     url: Url | None = Field(default=None, description="the http(s) URL of the MCP server")
-    command: Annotated[list[str], AfterValidator(_command)] | None = Field(
-        default=None, description="a stdio server's program and its arguments, as a list"
-    )
-    env: Annotated[dict[str, str], AfterValidator(_environment)] = Field(
-        default={}, description="a table of environment variables for the command"
-    )
-    headers: Annotated[dict[str, HeaderValue], AfterValidator(_headers)] = Field(
+    command: Command | None = Field(default=None, description="a stdio server's program and its arguments, as a list")
+    env: Environment = Field(default={}, description="a table of environment variables for the command")
+    headers: Headers = Field(
         default={}, description='a table of headers for the url, each a string or { env = "NAME" }'
     )
 
@@ -190,6 +85,107 @@ class Off(Section):
     mode: Literal["off"] = Field(default="off", description='"off"')
 
 
+class Root(Section):
+    """A table of `[[proofs.roots]]`: a human whose delegations count."""
+
+    name: Name = Field(description="what this human is called in answers to clients and to the upstream")
+    public_key_file: Name = Field(description="a file that `accredit keys new --kind human` made, ending in .pub")
+
+
+class Revocation(Section):
+    """`[proofs.revocation]`: which certificates no longer count."""
+
+    files: list[Name] = Field(default=[], description="a list of signed revocation lists, re-read when they change")
+    public_key_files: list[Name] = Field(
+        default=[], description="a list of public keys, beside those of the roots, whose revocation lists count"
+    )
+
+
+class Proofs(Section):
+    """`[proofs]`: whether calls need a proof, and what one has to be like."""
+
+    mode: Literal["off", "required"] = Field(default="off", description='"off", or "required": no proof, no call')
+    freshness_seconds: int = Field(
+        default=30,
+        ge=1,
+        le=CHALLENGE_WINDOW_SECONDS,
+        description="the number of seconds for which a challenge that a client made is fresh",
+    )
+    challenge_seconds: int = Field(
+        default=60,
+        ge=1,
+        le=CHALLENGE_WINDOW_SECONDS,
+        description="the number of seconds for which a challenge that the gateway issued can be answered",
+    )
+    binding: Literal["optional", "required"] = Field(
+        default="optional", description='"optional", or "required": proofs are bound to the exact call'
+    )
+    filter_tools: bool = Field(
+        default=True, description="whether a proof on tools/list leaves out the tools that it does not cover"
+    )
+    default_tool_scope: OptionalScope = Field(
+        default="", description='the scope of tools that [tools] does not name, or "" to refuse them'
+    )
+    roots: list[Root] = Field(default=[], description="a list of tables: the humans whose delegations count")
+    revocation: Revocation = Field(default=Revocation(), description="a table: which certificates no longer count")
+
+
+class Resource(Section):
+    """`[resources."PREFIX"]`: the resources whose URIs begin so."""
+
+    scope: Scope = Field(description="the one concrete scope that a call needs, such as email:send")
+    accepts: list[Scope] = Field(default=[], description="a list of scopes of which any satisfies it as well")
+    sensitive: bool = Field(default=False, description="whether each call needs a challenge of the gateway's")
+
+
+class Tool(Resource):
+    """`[tools.NAME]`."""
+
+    facts: Facts = Field(
+        default={}, description="a table from a constraint's facts to JSON Pointers into the call's arguments"
+    )
+
+
+class Tools(Section):
+    """`[tools]`: a table for each tool, by its name."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    __pydantic_extra__: dict[Name, Tool] = Field(init=False)  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    @property
+    def by_name(self) -> Mapping[str, Tool]:
+        """The tables."""
+        return self.__pydantic_extra__
+
+
+class Resources(Section):
+    """`[resources]`: the scope of all, and a table for each prefix of a URI that has another."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    __pydantic_extra__: dict[UriPrefix, Resource] = Field(init=False)  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    scope: Scope = Field(default="mcp:resource", description="the scope of resources without a table of their own")
+
+    @property
+    def by_prefix(self) -> Mapping[str, Resource]:
+        """The tables."""
+        return self.__pydantic_extra__
+
+
+class Prompts(Section):
+    """`[prompts]`."""
+
+    scope: Scope = Field(default="mcp:prompt", description="the scope of all prompts")
+
+
+class Store(Section):
+    """`[store]`: where challenges that were spent are remembered."""
+
+    url: StoreUrl = Field(
+        default="memory:", description='"memory:", for one process, or "sqlite:///FILE", for all of this machine'
+    )
+
+
 class Config(BaseModel):
     """The file `accredit.toml`."""
 
@@ -199,15 +195,26 @@ class Config(BaseModel):
     upstream: Upstream = Upstream()
     validation: Validation = Validation()
     tokens: Off = Off()
-    proofs: Off = Off()
+    proofs: Proofs = Proofs()
+    tools: Tools = Tools()
+    resources: Resources = Resources()
+    prompts: Prompts = Prompts()
     attest: Off = Off()
+    store: Store = Store()
 
 
-WORKING_SECTIONS = ("gateway", "upstream", "validation")
-LATER_SECTIONS = ("tokens", "proofs", "tools", "resources", "prompts", "attest", "rounds", "store")
+WORKING_SECTIONS = ("gateway", "upstream", "validation", "proofs", "tools", "resources", "prompts", "store")
+LATER_SECTIONS = ("tokens", "attest", "rounds")
 """Sections of the contract whose parts come with later versions: refused, so that nobody trusts in them."""
 
 SECTIONS: dict[str, type[Section]] = {name: type(section) for name, section in Config()}
+NESTED: Mapping[tuple[str, str], type[Section]] = {
+    ("proofs", "roots"): Root,
+    ("proofs", "revocation"): Revocation,
+}
+"""Tables below a key of a section."""
+ENTRIES: Mapping[str, type[Section]] = {"tools": Tool, "resources": Resource}
+"""Sections with a table for each name that is no key of theirs."""
 SECRETS = (("upstream", "env"), ("upstream", "headers"))
 """Tables whose values are never shown."""
 FILES = (("gateway", "tls_cert_file"), ("gateway", "tls_key_file"))

@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 from typing import cast
 
+from pydantic import BaseModel
+
 from accredit.config.load import Loaded
-from accredit.config.schema import SECRETS, FromEnvironment
+from accredit.config.schema import SECRETS
+from accredit.config.values import FromEnvironment
 
 MASK = "***"
 
@@ -36,4 +39,10 @@ def _masked(section: str, key: str, value: object) -> object:
         return {name: {"env": text.env} if isinstance(text, FromEnvironment) else MASK for name, text in table.items()}
     if (section, key) == ("upstream", "url") and isinstance(value, str) and "?" in value:
         return f"{value.partition('?')[0]}?{MASK}"  # some servers take their key there
-    return value
+    return _plain(value)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, BaseModel):
+        return value.model_dump()
+    return [_plain(item) for item in cast("list[object]", value)] if isinstance(value, list) else value

@@ -10,6 +10,7 @@ from typing import Any
 from accredit.errors import AccreditError
 from accredit.gateway.backend import Backend
 from accredit.gateway.endpoint import Endpoint
+from accredit.gateway.gate import Gate
 from accredit.gateway.http import JSON, ClientGone, Exchange, Receive, Scope, Send
 from accredit.gateway.http_relay import HttpRelay
 from accredit.gateway.legacy_sse import MESSAGES_PATH, SSE_PATH, LegacySse
@@ -20,34 +21,47 @@ from accredit.gateway.stdio.backend import StdioBackend
 from accredit.gateway.tally import Tally
 from accredit.gateway.trace import set_current
 from accredit.jsonrpc.encode import to_json
+from accredit.ports import ProofStore, Revocations
 
 
-def create_app(upstream: GatewaySettings | str | Sequence[str]) -> "Gateway":
+def create_app(
+    upstream: GatewaySettings | str | Sequence[str],
+    *,
+    store: ProofStore | None = None,
+    revocations: Revocations | None = None,
+) -> "Gateway":
     """An ASGI application in front of one upstream.
 
-    `upstream` is a URL, a command (a list of strings), or complete settings.
+    `upstream` is a URL, a command (a list of strings), or complete settings. Where these require proofs, `store`
+    and `revocations` are who is asked about them; the application closes the store at its end. Raises
+    `ConfigurationError`.
     """
-    if isinstance(upstream, GatewaySettings):
-        return Gateway(upstream)
     if isinstance(upstream, str):
-        return Gateway(GatewaySettings(HttpUpstream(upstream)))
-    return Gateway(GatewaySettings(StdioUpstream(tuple(upstream))))
+        upstream = GatewaySettings(HttpUpstream(upstream))
+    elif not isinstance(upstream, GatewaySettings):
+        upstream = GatewaySettings(StdioUpstream(tuple(upstream)))
+    return Gateway(upstream, store, revocations)
 
 
 class Gateway:
     """The application. `drain` is for the server that runs it: it ends streams that would stand for ever."""
 
-    def __init__(self, settings: GatewaySettings) -> None:
+    def __init__(
+        self, settings: GatewaySettings, store: ProofStore | None = None, revocations: Revocations | None = None
+    ) -> None:
         self._settings = settings
+        self._store = store
+        self._revocations = revocations
         self._tally = Tally()
+        gate = Gate(settings, self._tally, store, revocations)
         self._backend: Backend
         self._http: HttpRelay | None = None
         if isinstance(settings.upstream, HttpUpstream):
             self._backend = self._http = HttpRelay(settings, settings.upstream, self._tally)
-            self._sse = LegacySse(settings, settings.upstream.url, self._http, self._tally)
+            self._sse = LegacySse(settings, settings.upstream.url, gate, self._http, self._tally)
         else:
             self._backend = StdioBackend(settings, settings.upstream, self._tally)
-        self._endpoint = Endpoint(settings, self._backend)
+        self._endpoint = Endpoint(settings, gate, self._backend)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one ASGI scope."""
@@ -65,6 +79,8 @@ class Gateway:
     async def aclose(self) -> None:
         """Gives everything back."""
         await self._backend.aclose()
+        if self._store is not None:
+            await self._store.aclose()
 
     async def _live(self, receive: Receive, send: Send) -> None:
         while True:
@@ -103,10 +119,15 @@ class Gateway:
             await self._elsewhere(scope, exchange, path, root)
 
     async def _ready(self, exchange: Exchange) -> None:
-        up = await self._backend.ready()
-        told: dict[str, Any] = {"status": "ready" if up else "unavailable", "upstream": up}
+        answering = {"upstream": await self._backend.ready()}
+        if self._store is not None:
+            answering["store"] = await self._store.ready()
+        ready = all(answering.values())
+        told: dict[str, Any] = {"status": "ready" if ready else "unavailable", **answering}
+        if self._revocations is not None and (problem := self._revocations.problem()) is not None:
+            told["revocations"] = problem
         told["refused"] = dict(self._tally.counts)
-        await exchange.reply(200 if up else 503, to_json(told), [JSON])
+        await exchange.reply(200 if ready else 503, to_json(told), [JSON])
 
     async def _elsewhere(self, scope: Scope, exchange: Exchange, path: str, root: str) -> None:
         if self._http is None:

@@ -1,11 +1,14 @@
 """What stands behind the endpoint: a server over HTTP, or a child process. No I/O here."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
+from accredit.errors import MessageId
 from accredit.gateway.http import Exchange
 from accredit.jsonrpc.frames import Frame
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch
+from accredit.jsonrpc.responses import Edit
 
 
 class Backend(Protocol):
@@ -15,12 +18,15 @@ class Backend(Protocol):
     stream itself, with an error response for each request that is still open.
     """
 
-    async def post(self, exchange: Exchange, message: Frame | Batch, era: Era) -> None:
-        """Answers a client's message."""
+    async def post(self, exchange: Exchange, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
+        """Answers a client's message; `edits` are what becomes of the responses to its requests."""
         ...
 
-    async def get(self, exchange: Exchange) -> None:
-        """Serves a standing stream of a legacy session, or resumes one (`Last-Event-ID`)."""
+    async def get(self, exchange: Exchange, otherwise: Edit | None) -> None:
+        """Serves a standing stream of a legacy session, or resumes one (`Last-Event-ID`).
+
+        `otherwise` is what becomes of a response in a resumed stream whose request this process does not know.
+        """
         ...
 
     async def delete(self, exchange: Exchange) -> None:

@@ -5,14 +5,16 @@
 3. A POST is JSON (415), within bounds (413), and one valid message, or a batch where the session's revision
    allows one (400).
 4. Modern era: the headers agree with the body (400, -32020; missing metadata -32602).
+5. The gate lets it through (`gate`): what is refused there is answered with status 200.
 
 What it does not check: whether the upstream knows the version, the session or the method; that is its business.
 """
 
 from accredit.errors import RequestError
 from accredit.gateway.backend import Backend
+from accredit.gateway.gate import Gate
 from accredit.gateway.headers import SESSION_HEADER, host_allowed, is_json, origin_allowed
-from accredit.gateway.http import Exchange
+from accredit.gateway.http import JSON, Exchange
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import set_current
 from accredit.jsonrpc.encode import INVALID_REQUEST
@@ -25,8 +27,9 @@ from accredit.jsonrpc.requests import decode_request
 class Endpoint:
     """Serves `[gateway] path`."""
 
-    def __init__(self, settings: GatewaySettings, backend: Backend) -> None:
+    def __init__(self, settings: GatewaySettings, gate: Gate, backend: Backend) -> None:
         self._settings = settings
+        self._gate = gate
         self._backend = backend
 
     async def serve(self, exchange: Exchange) -> None:
@@ -36,7 +39,7 @@ class Endpoint:
             case "POST":
                 await self._post(exchange)
             case "GET":
-                await self._backend.get(exchange)
+                await self._backend.get(exchange, self._gate.otherwise)
             case "DELETE":
                 await self._backend.delete(exchange)
             case _:
@@ -64,7 +67,13 @@ class Endpoint:
         era = era_of(message, headers)
         if era is Era.MODERN and isinstance(message, Request | Notification):
             check_agreement(message, headers)
-        await self._backend.post(exchange, message, era)
+        in_session = session.decode("latin-1") if session is not None and era is Era.LEGACY else ""
+        passage = await self._gate.admit(message, in_session)
+        if passage.message is None:
+            await exchange.reply(200, passage.answer, [JSON])
+            return
+        exchange.answer_also(passage.replies)
+        await self._backend.post(exchange, passage.message, era, passage.edits)
 
     def _revision(self, exchange: Exchange) -> str:
         named = exchange.headers.get(VERSION_HEADER)

@@ -7,7 +7,9 @@ from typing import Any
 
 from accredit.errors import AccreditError, RequestError
 from accredit.gateway.headers import RawHeaders, fold
+from accredit.gateway.merging import merged
 from accredit.jsonrpc.encode import INVALID_REQUEST
+from accredit.jsonrpc.sse import encode_event
 from accredit.limits import CLIENT_STALL_SECONDS, DISCONNECT_WATCH_SECONDS, REQUEST_BODY_SECONDS
 
 Message = MutableMapping[str, Any]
@@ -33,7 +35,7 @@ class ClientGone(AccreditError):
 class Exchange:
     """A client's HTTP request. `headers` are folded (`headers.fold`); `raw_headers` are as they came."""
 
-    __slots__ = ("_receive", "_send", "headers", "method", "path", "query", "raw_headers", "started")
+    __slots__ = ("_receive", "_refused", "_send", "headers", "method", "path", "query", "raw_headers", "started")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._receive = receive
@@ -44,6 +46,7 @@ class Exchange:
         self.raw_headers: RawHeaders = list(scope["headers"])
         self.headers = fold(self.raw_headers)
         self.started = False
+        self._refused: tuple[bytes, ...] = ()
 
     async def body(self, limit: int) -> bytes:
         """The whole body. Raises `RequestError` (413) as soon as it is known to pass `limit` bytes."""
@@ -73,10 +76,19 @@ class Exchange:
             raise ClientGone
         return message.get("body", b""), message.get("more_body", False)
 
+    def answer_also(self, refused: tuple[bytes, ...]) -> None:
+        """Adds responses that go along with the answer, which is one to a batch then."""
+        if refused:
+            self._refused = refused
+            self.headers[b"accept-encoding"] = b"identity"  # what is to be joined must be readable
+
     async def reply(self, status: int, body: bytes = b"", headers: RawHeaders | None = None) -> None:
         """Sends a whole answer. `headers` without `Content-Length`."""
+        headers = headers or []
+        if self._refused:
+            status, body, headers = merged(self._refused, status, body, headers)
         length = [] if status == 204 else [(b"content-length", b"%d" % len(body))]
-        await self.start(status, [*(headers or []), *length])
+        await self._head(status, [*headers, *length])
         if len(body) > _PIECE_BYTES:
             for start in range(0, len(body), _PIECE_BYTES):
                 await self.write(body[start : start + _PIECE_BYTES])
@@ -84,7 +96,12 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": body})
 
     async def start(self, status: int, headers: RawHeaders) -> None:
-        """Sends the head of an answer whose body follows in pieces."""
+        """Sends the head of a stream of events, which follow in pieces."""
+        await self._head(status, headers)
+        if self._refused:
+            await self.write(b"".join(encode_event(response) for response in self._refused))
+
+    async def _head(self, status: int, headers: RawHeaders) -> None:
         self.started = True
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 

@@ -13,10 +13,10 @@ A refused answer takes all its headers with it; a session that it announced is e
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
-from accredit.errors import AccreditError, AnswerError, FrameError, UpstreamError
+from accredit.errors import AccreditError, AnswerError, FrameError, MessageId, UpstreamError
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders, is_json, media_type, to_client, to_upstream
 from accredit.gateway.http import JSON, Exchange, WhileConnected
 from accredit.gateway.own_calls import own_call, whole_response
@@ -33,7 +33,7 @@ from accredit.jsonrpc.frames import Frame, Request, Success, decode_error, decod
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.objects import members
 from accredit.jsonrpc.requests import Batch
-from accredit.jsonrpc.responses import Expected
+from accredit.jsonrpc.responses import Edit, Expected
 from accredit.jsonrpc.scalars import as_string
 
 _STANDING = "subscriptions/listen"
@@ -52,11 +52,11 @@ class HttpRelay:
         self.standing = Standing()
         self._chores: set[asyncio.Task[None]] = set()
 
-    async def post(self, exchange: Exchange, message: Frame | Batch, era: Era) -> None:
+    async def post(self, exchange: Exchange, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
         """Forwards a message and judges its answer."""
         frames = message.frames if isinstance(message, Batch) else (message,)
         requests = [frame for frame in frames if isinstance(frame, Request)]
-        expected = Expected(era, requests, batch=isinstance(message, Batch))
+        expected = Expected(era, requests, batch=isinstance(message, Batch), edits=edits)
         async with WhileConnected(exchange):
             if era is Era.MODERN and isinstance(message, Request) and message.method == "tools/call":
                 await self._schemas.check(message, exchange.headers, partial(self._ask, exchange))
@@ -69,7 +69,7 @@ class HttpRelay:
             finally:
                 answer.close()
 
-    async def get(self, exchange: Exchange) -> None:
+    async def get(self, exchange: Exchange, otherwise: Edit | None) -> None:
         """Forwards the opening of a standing stream, or its resumption."""
         async with WhileConnected(exchange):
             answer = await self._send(exchange, b"")
@@ -79,7 +79,8 @@ class HttpRelay:
                     return
                 if answer.status != 200 or not _is_stream(answer):
                     raise AnswerError("neither an event stream nor an error in answer to GET")
-                expected = Expected(Era.LEGACY, resumed=b"last-event-id" in exchange.headers)
+                resumed = b"last-event-id" in exchange.headers
+                expected = Expected(Era.LEGACY, resumed=resumed, otherwise=otherwise)
                 await self._stream(exchange, answer, expected, [])
             finally:
                 answer.close()

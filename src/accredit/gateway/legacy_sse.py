@@ -2,13 +2,16 @@
 
 The upstream's first event names where it takes messages; the client gets a name of ours instead, so that what it
 sends comes through here. Requests go out by POST and are answered on the stream: what is asked there may be
-answered here, once. The session is in this process's memory and ends with its stream.
+answered here, once; a request that the gate refuses is answered there as well, and goes no further. The session is in
+this process's memory and ends with its stream.
 """
 
 import secrets
+from typing import NamedTuple
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 from accredit.errors import AnswerError, FrameError, RequestError
+from accredit.gateway.gate import Gate
 from accredit.gateway.headers import is_json, media_type, to_upstream
 from accredit.gateway.http import Exchange, WhileConnected
 from accredit.gateway.http_relay import HttpRelay
@@ -21,22 +24,32 @@ from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch, decode_request
-from accredit.jsonrpc.responses import Expected
+from accredit.jsonrpc.responses import Edit, Expected
+from accredit.jsonrpc.sse import encode_event
 from accredit.limits import MAX_OPEN_REQUESTS, MAX_SSE_SESSIONS
 
 SSE_PATH = "/sse"
 MESSAGES_PATH = "/messages"
 
 
+class _Session(NamedTuple):
+    """Where the upstream takes messages, what it owes, and the client's stream."""
+
+    target: bytes
+    expected: Expected
+    stream: Exchange
+
+
 class LegacySse:
     """Serves the two paths. `url` is the upstream's; its stream is there if it ends so, or else beside it."""
 
-    def __init__(self, settings: GatewaySettings, url: str, relay: HttpRelay, tally: Tally) -> None:
+    def __init__(self, settings: GatewaySettings, url: str, gate: Gate, relay: HttpRelay, tally: Tally) -> None:
         self._settings = settings
+        self._gate = gate
         self._relay = relay
         self._tally = tally
         self._url = url if urlsplit(url).path.rstrip("/").endswith("/sse") else urljoin(url, "sse")
-        self._sessions: dict[str, tuple[bytes, Expected]] = {}
+        self._sessions: dict[str, _Session] = {}
 
     async def stream(self, exchange: Exchange, root: str) -> None:
         """Serves `GET /sse`: a session, for as long as the client stays. `root` is where we are mounted."""
@@ -49,7 +62,7 @@ class LegacySse:
         session = secrets.token_hex(16)
 
         def rewrite(data: bytes) -> bytes:
-            self._sessions[session] = (self._target(data), expected)
+            self._sessions[session] = _Session(self._target(data), expected, exchange)
             return f"{root}{MESSAGES_PATH}?session_id={session}".encode()
 
         async with WhileConnected(exchange):
@@ -78,16 +91,22 @@ class LegacySse:
     async def message(self, exchange: Exchange) -> None:
         """Serves `POST /messages?session_id=...`: the upstream's status is the answer, the rest is on the stream."""
         named = parse_qs(exchange.query.decode("latin-1")).get("session_id", [""])
-        target, expected = self._sessions.get(named[0], (None, None))
-        if target is None or expected is None:
+        session = self._sessions.get(named[0])
+        if session is None:
             raise RequestError(INVALID_REQUEST, "Session not found", status=404)
         if not is_json(exchange.headers.get(b"content-type")):
             raise RequestError(INVALID_REQUEST, "Content-Type must be application/json", status=415)
         message = decode_request(await exchange.body(self._settings.max_request_bytes))
         set_current(message)
+        passage = await self._gate.admit(message)
+        if passage.message is None:
+            await session.stream.write(encode_event(passage.answer))
+            await exchange.reply(202)
+            return
+        message = passage.message
         if isinstance(message, Request):
-            _ask(expected, message)
-        await self._forward(exchange, message, target, expected)
+            _ask(session.expected, message, passage.edits.get(message.id))
+        await self._forward(exchange, message, session.target, session.expected)
 
     async def _forward(self, exchange: Exchange, message: Frame | Batch, target: bytes, expected: Expected) -> None:
         accepted = False
@@ -106,6 +125,7 @@ class LegacySse:
         finally:
             if not accepted and isinstance(message, Request):
                 expected.open.pop(message.id, None)
+                expected.edits.pop(message.id, None)
 
     async def _send(self, exchange: Exchange, body: bytes, target: bytes) -> Answer:
         headers = [*to_upstream(exchange.raw_headers), (b"accept-encoding", b"identity")]
@@ -131,12 +151,14 @@ def _target_of(url: str) -> bytes:
     return target.encode("ascii")
 
 
-def _ask(expected: Expected, request: Request) -> None:
+def _ask(expected: Expected, request: Request, edit: Edit | None) -> None:
     """Notes that a request is open. Of its text nothing is needed any more, and a session may have many."""
     try:
         if len(expected.open) >= MAX_OPEN_REQUESTS:
             raise FrameError("too many requests of this session are open")
         expected.ask(Request(request.id, request.method, None, b""))
+        if edit is not None:
+            expected.edits[request.id] = edit
     except FrameError as error:
         raise RequestError(INVALID_REQUEST, f"Invalid Request: {error.detail}", id=request.id) from None
 

@@ -6,6 +6,7 @@ from accredit.errors import (
     AccreditError,
     AnswerError,
     MessageId,
+    ProofRefused,
     RequestError,
     UpstreamTimeout,
     UpstreamUnavailable,
@@ -32,6 +33,8 @@ def refusal(error: AccreditError) -> Refusal:
     match error:
         case RequestError():
             return Refusal(error.status, error.code, error.detail, error.data, error.id)
+        case ProofRefused():  # 200: clients show an error's text only then (contract, section 4)
+            return Refusal(200, error.code, error.message, error.data)
         case AnswerError():
             return Refusal(502, UPSTREAM_ERROR, INVALID_ANSWER, error.detail)
         case UpstreamTimeout():

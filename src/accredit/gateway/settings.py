@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from accredit.errors import ConfigurationError
+from accredit.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,18 @@ class StdioUpstream:
 
 
 @dataclass(frozen=True, slots=True)
+class ProofSettings:
+    """The sections `[proofs]`, `[tools]`, `[resources]` and `[prompts]`.
+
+    Where proofs are not `required`, the catalog restricts nothing, but scopes are listed.
+    """
+
+    policy: Policy
+    required: bool
+    filter_tools: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class GatewaySettings:
     """The sections `[gateway]`, `[upstream]` and `[validation]` of the configuration (contract, section 2)."""
 
@@ -42,6 +55,7 @@ class GatewaySettings:
     upstream_timeout_seconds: float = 60.0
     enforce: bool = True
     """`[validation] responses`: True is "enforce", False is "observe" (log and count, forward as it is)."""
+    proofs: ProofSettings | None = None
     workers: int = 1
     """Processes that serve together. What lives in one process's memory is refused with more than one."""
 

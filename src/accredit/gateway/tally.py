@@ -4,7 +4,7 @@ import logging
 from collections import Counter
 from typing import Any
 
-from accredit.errors import AccreditError, AnswerError, RequestError, UpstreamError
+from accredit.errors import AccreditError, AnswerError, ProofRefused, RequestError, UpstreamError
 from accredit.gateway.logs import log_event
 from accredit.gateway.trace import trace_id
 
@@ -36,6 +36,8 @@ class Tally:
 def _kind(error: AccreditError) -> str:
     if isinstance(error, RequestError):
         return "request_refused"
+    if isinstance(error, ProofRefused):
+        return "call_denied"
     if isinstance(error, AnswerError):
         return "answer_refused"
     return "upstream_failed" if isinstance(error, UpstreamError) else "refused"

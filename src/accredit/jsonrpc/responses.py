@@ -13,7 +13,7 @@ order (validation brief, "What a valid frame is"):
 What it does not check: whether a result has the shape that its method defines.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Raw
 
@@ -36,23 +36,35 @@ from accredit.jsonrpc.text import check_text
 
 _RESULT = Names("resultType", "inputRequests", "requestState")
 
+Edit = Callable[[Success], bytes]
+"""What a good response becomes before it is forwarded. May raise `FrameError`: then it was none."""
+
 
 class Expected:
     """What one exchange may still be answered with; it shrinks as answers come.
 
     `requests` are those of the client's POST, none for a standing stream. `batch` says that they were sent as an
     array. With `resumed` the stream goes on where another one ended, so that ids asked for elsewhere may be
-    answered in it.
+    answered in it. `edits` are for the responses to the requests of these ids, `otherwise` for those to others.
     """
 
-    __slots__ = ("batch", "era", "open", "resumed", "waiting")
+    __slots__ = ("batch", "edits", "era", "open", "otherwise", "resumed", "waiting")
 
     def __init__(
-        self, era: Era, requests: Iterable[Request] = (), *, batch: bool = False, resumed: bool = False
+        self,
+        era: Era,
+        requests: Iterable[Request] = (),
+        *,
+        batch: bool = False,
+        resumed: bool = False,
+        edits: Mapping[MessageId, Edit] | None = None,
+        otherwise: Edit | None = None,
     ) -> None:
         self.era = era
         self.batch = batch
         self.resumed = resumed
+        self.edits = dict(edits or {})
+        self.otherwise = otherwise
         self.open: dict[MessageId, Request] = {request.id: request for request in requests}
         self.waiting = bool(self.open)
 
@@ -99,17 +111,19 @@ class Expected:
             raise AnswerError(error.detail, bound=error.bound) from None
 
     def _batch(self, text: bytes) -> bytes:
-        before = self.open.copy()
+        before, edits = self.open.copy(), self.edits.copy()
+        parts = split_batch(text)
+        edited: list[bytes] = []
         try:
-            for part in split_batch(text):
+            for part in parts:
                 frame = frame_of(unambiguous_members(part, MESSAGE), part)
                 if not isinstance(frame, Success | Failure) or frame.id is None:
                     raise FrameError("a batch with a member that answers no request")
-                self._response(frame)
+                edited.append(self._response(frame))
         except FrameError:
-            self.open = before
+            self.open, self.edits = before, edits
             raise
-        return text
+        return text if edited == parts else b"[" + b",".join(edited) + b"]"
 
     def _response(self, frame: Response) -> bytes:
         if frame.id is None:
@@ -119,8 +133,11 @@ class Expected:
             raise FrameError("a response to an id that was not asked for")
         if isinstance(frame, Success) and self.era is Era.MODERN and request is not None:
             check_modern_result(request, frame.result)
+        edit = self.edits.get(frame.id) if request is not None else self.otherwise
+        text = edit(frame) if edit is not None and isinstance(frame, Success) else frame.text
         self.open.pop(frame.id, None)  # only now: a request whose answer is refused is still owed one
-        return frame.text
+        self.edits.pop(frame.id, None)
+        return text
 
     def _nameless(self, frame: Response) -> bytes:
         # Some clients wait for ever on an error without an id: where one request is open, it can only be that.

@@ -90,11 +90,13 @@ def _check_turn(what: str, stream_id: bytes, seq: int, stream: StreamContext) ->
         raise invalid("stream_seq_skip", f"stream_seq {seq} skips expected {stream.last_seen_seq + 1}")
 
 
-def check_freshness(challenge_at: int, now: int) -> None:
-    """Step 12: the challenge is at most 300 seconds old, and not from the future."""
+def check_freshness(
+    challenge_at: int, now: int, *, max_age: int = CHALLENGE_WINDOW_SECONDS, max_ahead: int = 0
+) -> None:
+    """Step 12: the challenge is at most `max_age` seconds old, and at most `max_ahead` from the future."""
     age = now - challenge_at
-    if not 0 <= age <= CHALLENGE_WINDOW_SECONDS:
-        raise invalid("stale_challenge", f"challenge is {age} seconds old (max {CHALLENGE_WINDOW_SECONDS})")
+    if not -max_ahead <= age <= max_age:
+        raise invalid("stale_challenge", f"challenge is {age} seconds old (max {max_age})")
 
 
 def check_challenge_signature(signed: SignedChallenge, key: HybridPublicKey) -> None:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping, 
 
 from msgspec import Struct
 
-from accredit.limits import MAX_DELEGATION_CHAIN_DEPTH
+from accredit.limits import CHALLENGE_WINDOW_SECONDS, MAX_DELEGATION_CHAIN_DEPTH
 from accredit.ratify.cache import CertificateCache
 from accredit.ratify.challenges import ChallengeStore
 from accredit.ratify.checks import (
@@ -70,7 +70,8 @@ class Terms(Struct, frozen=True, kw_only=True):
     """What a verification holds a bundle against.
 
     `now` is in unix seconds. `vocabulary` is what the deployment adds to the canonical scopes. `session_context` is
-    empty or 32 bytes. `check_revocation` and `single_use` say whether there is anyone to ask.
+    empty or 32 bytes. `check_revocation` and `single_use` say whether there is anyone to ask. `max_age` and `max_ahead`
+    bound the challenge's time, in seconds: the protocol's own bounds where nothing else is said.
     """
 
     now: int
@@ -83,6 +84,8 @@ class Terms(Struct, frozen=True, kw_only=True):
     constraint_evaluators: Mapping[str, Evaluator] = {}
     check_revocation: bool = False
     single_use: bool = False
+    max_age: int = CHALLENGE_WINDOW_SECONDS
+    max_ahead: int = 0
     cert_cache: CertificateCache | None = None
 
 
@@ -139,7 +142,7 @@ def _steps(bundle: ProofBundle, terms: Terms) -> Steps:
     check_stream("bundle", bundle, terms.stream)  # 7
     _check_agent(bundle)  # 8, 9
     yield from _check_chain(bundle.delegations, terms, judge_now=not terms.single_use)  # 10, 11
-    check_freshness(bundle.challenge_at, terms.now)  # 12
+    check_freshness(bundle.challenge_at, terms.now, max_age=terms.max_age, max_ahead=terms.max_ahead)  # 12
     check_challenge_signature(bundle, bundle.delegations[0].subject_pub_key)  # 13: the agent's, after 9
     if terms.single_use:
         yield from ask_store(ConsumeChallenge(bundle.challenge, terms.session_context))  # 14

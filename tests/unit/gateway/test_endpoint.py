@@ -1,18 +1,22 @@
 """The ladder before the backend: first failure wins, and what passes is handed on with its era."""
 
 import asyncio
+from collections.abc import Mapping
 
 import pytest
 from tests.world.asgi import Told
 from tests.world.calls import ERAS, Posted, notification, post, response
 
-from accredit.errors import RequestError
+from accredit.errors import MessageId, RequestError
 from accredit.gateway.endpoint import Endpoint
+from accredit.gateway.gate import Gate
 from accredit.gateway.http import Exchange
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
+from accredit.gateway.tally import Tally
 from accredit.jsonrpc.frames import Frame, Notification, Request, Success
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch
+from accredit.jsonrpc.responses import Edit
 
 SETTINGS = GatewaySettings(HttpUpstream("http://127.0.0.1:1/mcp"), max_request_bytes=10_000)
 
@@ -24,10 +28,10 @@ class Recorder:
         self.asked: list[tuple[str, Frame | Batch | None, Era | None]] = []
         self._sessions = sessions
 
-    async def post(self, exchange: Exchange, message: Frame | Batch, era: Era) -> None:
+    async def post(self, exchange: Exchange, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
         self.asked.append(("POST", message, era))
 
-    async def get(self, exchange: Exchange) -> None:
+    async def get(self, exchange: Exchange, otherwise: Edit | None) -> None:
         self.asked.append(("GET", None, None))
 
     async def delete(self, exchange: Exchange) -> None:
@@ -53,7 +57,7 @@ def told(posted: Posted, method: str = "POST", **headers: str) -> Told:
 
 def serve(asked: Told, backend: Recorder | None = None) -> Recorder:
     recorder = backend or Recorder()
-    asyncio.run(Endpoint(SETTINGS, recorder).serve(asked.exchange))
+    asyncio.run(Endpoint(SETTINGS, Gate(SETTINGS, Tally(), None, None), recorder).serve(asked.exchange))
     return recorder
 
 

@@ -37,7 +37,7 @@ def answered(posted: Posted, era: Era, answer: MemoryAnswer) -> Told:
 
     async def case() -> None:
         try:
-            await relay.post(told.exchange, decode_request(posted.body), era)
+            await relay.post(told.exchange, decode_request(posted.body), era, {})
         finally:
             await relay.aclose()
 
@@ -130,7 +130,7 @@ def test_a_session_s_revision_is_learned_from_a_good_initialize_answer_alone(str
 
         async def case(relay: HttpRelay = relay, told: Told = told) -> None:
             try:
-                await relay.post(told.exchange, decode_request(initialize().body), Era.LEGACY)
+                await relay.post(told.exchange, decode_request(initialize().body), Era.LEGACY, {})
             except AnswerError:
                 await asyncio.sleep(0)  # the session is ended upstream meanwhile
             await relay.aclose()

@@ -1,4 +1,4 @@
-"""What `accredit revoke` runs: makes or extends an issuer's signed list.
+"""What `accredit revoke` runs: makes or extends an issuer's signed list, in a file or in a gateway's store.
 
 The list that is there must be whole and the issuer's own: extending a forged one would sign what the forger left out.
 Two processes that revoke at once wait for each other, so that neither's entry is lost.
@@ -7,29 +7,48 @@ Two processes that revoke at once wait for each other, so that neither's entry i
 import contextlib
 import fcntl
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 from accredit.cli.delegations import words
-from accredit.cli.delegations.documents import read_revocations
 from accredit.cli.delegations.paper import print_facts, print_json, say
-from accredit.errors import ConfigurationError, WireError
-from accredit.keys import SigningKey, load_signing_key, write_file
+from accredit.errors import ConfigurationError, StoreUnavailable, WireError
+from accredit.keys import SigningKey, load_signing_key, read_file, write_file
+from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.ratify import RevocationList, issue_revocation_list, revocation_list_fault
 from accredit.ratify.needs import clock
+from accredit.stores import store_file
+from accredit.stores.listed import Change, change_list
+
+_Extend = Callable[[bytes | None], bytes]
+"""From a list as it is, or None, to one with the new entry."""
 
 
-def revoke_certificate(cert_id: str, issuer: Path, list_file: Path, *, as_json: bool) -> int:
+def revoke_certificate(cert_id: str, issuer: Path, list_file: Path | None, store: str | None, *, as_json: bool) -> int:
     """Adds a certificate's id to a list; returns the exit code. Raises `ConfigurationError`."""
     if not cert_id.strip() or not cert_id.isprintable():
         raise ConfigurationError("CERT_ID: not a certificate's id", "`accredit inspect FILE` shows a delegation's ids")
+    if (list_file is None) == (store is None):
+        raise ConfigurationError("a list is either in a file (--list) or in a store (--store)", "name one of them")
     key = load_signing_key(issuer)
-    with _locked(list_file):
-        old = _read(list_file, key)
-        is_new = old is None or cert_id not in old.revoked_certs
-        revoked = _extend(old, cert_id, key, list_file) if old is None or is_new else old
-    _report(revoked, cert_id, list_file, key, is_new=is_new, as_json=as_json)
+    where = str(list_file or store)
+
+    def extend(old: bytes | None) -> bytes:
+        return _extend(old, cert_id, key, where)
+
+    change = _in_store(store, key, extend) if store is not None else _in_file(Path(where), extend)
+    place = "file" if store is None else "store"
+    _report(change, cert_id, (place, where), key, as_json=as_json)
     return 0
+
+
+def _in_file(path: Path, extend: _Extend) -> Change:
+    with _locked(path):
+        before = read_file(path, MAX_STATEMENT_BYTES).data if _exists(path) else None
+        after = extend(before)
+        if after != before:
+            write_file(path, after, replace=True)
+    return Change(before, after)
 
 
 @contextlib.contextmanager
@@ -47,23 +66,6 @@ def _locked(list_file: Path) -> Generator[None]:
         yield
 
 
-def _read(list_file: Path, key: SigningKey) -> RevocationList | None:
-    if not _exists(list_file):
-        return None
-    found = read_revocations(list_file)
-    if found.issuer_id != key.about.id:
-        raise ConfigurationError(
-            f"{list_file} is the list of {found.issuer_id}, and the key is {key.about.name}'s ({key.about.id})",
-            "name that issuer's key, or another file: each issuer has a list",
-        )
-    fault = revocation_list_fault(found, key.about.public_key)
-    if fault:
-        raise ConfigurationError(
-            f"{list_file} was changed after it was signed: {fault}", "restore it, or begin a new list in another file"
-        )
-    return found
-
-
 def _exists(list_file: Path) -> bool:
     try:
         list_file.stat()
@@ -74,25 +76,62 @@ def _exists(list_file: Path) -> bool:
     return True
 
 
-def _extend(old: RevocationList | None, cert_id: str, key: SigningKey, list_file: Path) -> RevocationList:
-    before, updated_at = (old.revoked_certs, old.updated_at) if old else ((), 0)
-    revoked = issue_revocation_list(key.signer, (*before, cert_id), max(clock(), updated_at))
+def _in_store(url: str, key: SigningKey, extend: _Extend) -> Change:
+    path = store_file(url, Path())
+    if path is None:
+        raise ConfigurationError(
+            "--store memory: ends with the process that has it", "name the gateway's file: --store sqlite:///FILE"
+        )
     try:
-        data = revoked.encode()
+        return change_list(path, key.about.id, extend)
+    except StoreUnavailable as error:
+        raise ConfigurationError(f"not revoked: {error}", "try again, or name a file: --list FILE") from None
+
+
+def _extend(old: bytes | None, cert_id: str, key: SigningKey, where: str) -> bytes:
+    before: tuple[str, ...] = ()
+    updated_at = clock()
+    if old is not None:
+        found = _verified(old, key, where)
+        if cert_id in found.revoked_certs:
+            return old
+        before, updated_at = found.revoked_certs, max(updated_at, found.updated_at)
+    try:
+        return issue_revocation_list(key.signer, (*before, cert_id), updated_at).encode() + b"\n"
     except WireError as error:
-        raise ConfigurationError(f"{list_file} can't take another entry: {error.reason}", "begin a new list") from None
-    write_file(list_file, data + b"\n", replace=True)
-    return revoked
+        raise ConfigurationError(f"{where} can't take another entry: {error.reason}", "begin a new list") from None
 
 
-def _report(
-    revoked: RevocationList, cert_id: str, list_file: Path, key: SigningKey, *, is_new: bool, as_json: bool
-) -> None:
+def _verified(data: bytes, key: SigningKey, where: str) -> RevocationList:
+    try:
+        found = RevocationList.decode(data)
+    except WireError as error:
+        what = str(error).removeprefix("wire: ")
+        raise ConfigurationError(
+            f"{where} is not a revocation list: {what}", "name a file that holds a revocation list"
+        ) from None
+    if found.issuer_id != key.about.id:
+        raise ConfigurationError(
+            f"{where} is the list of {found.issuer_id}, and the key is {key.about.name}'s ({key.about.id})",
+            "name that issuer's key, or another file: each issuer has a list",
+        )
+    fault = revocation_list_fault(found, key.about.public_key)
+    if fault:
+        raise ConfigurationError(
+            f"{where} was changed after it was signed: {fault}", "restore it, or begin a new list in another file"
+        )
+    return found
+
+
+def _report(change: Change, cert_id: str, place: tuple[str, str], key: SigningKey, *, as_json: bool) -> None:
+    revoked = RevocationList.decode(change.after)
+    is_new = change.after != change.before
+    kind, where = place
     updated = words.timestamp(revoked.updated_at)
     if as_json:
         print_json(
             {
-                "file": str(list_file),
+                kind: where,
                 "issuer_id": revoked.issuer_id,
                 "updated_at": updated,
                 "added": is_new,
@@ -103,7 +142,7 @@ def _report(
     say(f"revoked {cert_id}" if is_new else f"{cert_id} was revoked before: nothing is changed")
     print_facts(
         [
-            ("list", str(list_file)),
+            ("list", where),
             ("signed by", f"{key.about.name} ({key.about.id})"),
             ("as of", updated),
             ("holds", f"{len(revoked.revoked_certs)} in all"),

@@ -8,8 +8,9 @@
 """
 
 import asyncio
+from collections.abc import Mapping
 
-from accredit.errors import RequestError
+from accredit.errors import MessageId, RequestError
 from accredit.gateway.headers import SESSION_HEADER
 from accredit.gateway.http import Exchange
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
@@ -24,6 +25,7 @@ from accredit.jsonrpc.era import VERSION_HEADER
 from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.methods import LEGACY_REVISIONS, MODERN_REVISIONS, Era
 from accredit.jsonrpc.requests import Batch
+from accredit.jsonrpc.responses import Edit
 from accredit.limits import SESSION_IDLE_SECONDS
 
 
@@ -36,18 +38,18 @@ class StdioBackend:
         self._sessions = Sessions(settings, upstream, self._guard, tally, SESSION_IDLE_SECONDS)
         self._shared = SharedUpstream(settings, upstream, self._guard, tally)
 
-    async def post(self, exchange: Exchange, message: Frame | Batch, era: Era) -> None:
+    async def post(self, exchange: Exchange, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
         """Answers a client's message."""
         try:
             _check_accept(exchange, b"application/json", b"text/event-stream")
-            await (self._modern if era is Era.MODERN else self._legacy)(exchange, message)
+            await (self._modern if era is Era.MODERN else self._legacy)(exchange, message, edits)
         except RequestError as error:
             if error.id is None and isinstance(message, Request):
                 error.id = message.id
             raise
 
-    async def get(self, exchange: Exchange) -> None:
-        """Serves a standing stream of a session, or resumes one."""
+    async def get(self, exchange: Exchange, otherwise: Edit | None) -> None:
+        """Serves a standing stream of a session, or resumes one, whose responses were edited before they were kept."""
         if exchange.headers.get(VERSION_HEADER, b"").decode("latin-1") in MODERN_REVISIONS:
             raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
         _check_accept(exchange, b"text/event-stream")
@@ -79,23 +81,23 @@ class StdioBackend:
         await asyncio.gather(self._sessions.aclose(), self._shared.aclose())
         await self._guard.aclose()
 
-    async def _legacy(self, exchange: Exchange, message: Frame | Batch) -> None:
+    async def _legacy(self, exchange: Exchange, message: Frame | Batch, edits: Mapping[MessageId, Edit]) -> None:
         _check_revision(exchange)
         initialize = message if isinstance(message, Request) and message.method == "initialize" else None
         if initialize is not None and SESSION_HEADER not in exchange.headers:
             await self._sessions.create(exchange, initialize)
         else:
             with self._sessions.using(exchange) as session:
-                await session.post(exchange, message)
+                await session.post(exchange, message, edits)
 
-    async def _modern(self, exchange: Exchange, message: Frame | Batch) -> None:
+    async def _modern(self, exchange: Exchange, message: Frame | Batch, edits: Mapping[MessageId, Edit]) -> None:
         if not isinstance(message, Request):
             await exchange.reply(202)
         elif message.method == "initialize":
             # A child would take it for the beginning of a legacy connection, for all of its clients.
             raise RequestError(METHOD_NOT_FOUND, "Method not found: initialize", id=message.id, status=404)
         else:
-            await self._shared.post(exchange, message)
+            await self._shared.post(exchange, message, edits.get(message.id))
 
 
 def _check_accept(exchange: Exchange, *types: bytes) -> None:

@@ -29,20 +29,24 @@ from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Succe
 from accredit.jsonrpc.methods import META_PROGRESS, Era
 from accredit.jsonrpc.objects import members, split_batch
 from accredit.jsonrpc.requests import meta_of
-from accredit.jsonrpc.responses import Expected
+from accredit.jsonrpc.responses import Edit, Expected
 from accredit.limits import MAX_ENVELOPE_BYTES, MAX_OPEN_REQUESTS, REFUSED_LINES_PER_SECOND
 
 _lenient = json.JSONDecoder()
 
 
 class Call:
-    """A client's request that the child owes an answer. `id` and `token` are what the child knows it by."""
+    """A client's request that the child owes an answer. `id` and `token` are what the child knows it by.
+
+    `edit` is what becomes of its response.
+    """
 
     def __init__(self, request: Request, id: MessageId, token: MessageId | None) -> None:
         self.request = request
         self.id = id
         self.token = token
         self.deadline: Deadline | None = None
+        self.edit: Edit | None = None
 
 
 C = TypeVar("C", bound=Call)
@@ -116,6 +120,8 @@ class Ledger(Generic[C]):
         self._given_up.pop(call.id, None)
         self.calls[call.id] = call
         self._expected.open[call.id] = call.request
+        if call.edit is not None:
+            self._expected.edits[call.id] = call.edit
         if call.token is not None:
             self._tokens[call.token] = call
         seconds = self._settings.upstream_timeout_seconds
@@ -126,6 +132,7 @@ class Ledger(Generic[C]):
         if self.calls.pop(call.id, None) is None:
             return
         self._expected.open.pop(call.id, None)
+        self._expected.edits.pop(call.id, None)
         if call.token is not None and self._tokens.get(call.token) is call:
             del self._tokens[call.token]
         if call.deadline is not None:

@@ -15,6 +15,7 @@ from accredit.gateway.stdio.guard import OrphanGuard
 from accredit.gateway.stdio.shared import SharedChild
 from accredit.gateway.tally import Tally
 from accredit.jsonrpc.frames import Request
+from accredit.jsonrpc.responses import Edit
 from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS
 
 
@@ -33,12 +34,12 @@ class SharedUpstream:
         self._not_before = 0.0
         self._schemas = ParamSchemas()
 
-    async def post(self, exchange: Exchange, request: Request) -> None:
+    async def post(self, exchange: Exchange, request: Request, edit: Edit | None) -> None:
         """Forwards a request and answers the client. Raises `AccreditError`."""
         life = await self._living()
         if request.method == "tools/call":
             await self._schemas.check(request, exchange.headers, life.ask)
-        await life.post(exchange, request)
+        await life.post(exchange, request, edit)
 
     def resting(self) -> bool:
         """Whether the child died and is not to be started again yet."""

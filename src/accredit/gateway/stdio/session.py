@@ -12,8 +12,9 @@ goes on. Whatever ends the child ends the session: each open request gets an err
 import logging
 import re
 import secrets
+from collections.abc import Mapping
 
-from accredit.errors import AnswerError, FrameError, RequestError
+from accredit.errors import AnswerError, FrameError, MessageId, RequestError
 from accredit.gateway.http import ClientGone, Exchange, WhileConnected
 from accredit.gateway.logs import log_event
 from accredit.gateway.settings import GatewaySettings
@@ -28,6 +29,7 @@ from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.objects import is_object, members
 from accredit.jsonrpc.requests import Batch
+from accredit.jsonrpc.responses import Edit
 from accredit.jsonrpc.scalars import as_string
 from accredit.limits import CLIENT_STALL_SECONDS, REPLAY_STREAMS, UNSENT_BYTES
 
@@ -40,9 +42,10 @@ _EVENT_ID = re.compile(rb"([0-9]{1,9})-([0-9]{1,9})")
 class SessionCall(StreamCall):
     """A request of the session's client; both sides know it by the same id."""
 
-    def __init__(self, request: Request, stream: Stream) -> None:
+    def __init__(self, request: Request, stream: Stream, edit: Edit | None = None) -> None:
         super().__init__(request, request.id, progress_token(request))
         self.stream = stream
+        self.edit = edit
 
 
 class Session(Conversation[SessionCall]):
@@ -79,7 +82,7 @@ class Session(Conversation[SessionCall]):
         self.revision = as_string(found.get("protocolVersion"))
         return True
 
-    async def post(self, exchange: Exchange, message: Frame | Batch) -> None:
+    async def post(self, exchange: Exchange, message: Frame | Batch, edits: Mapping[MessageId, Edit]) -> None:
         """Forwards a message, or the members of a batch, and answers the client."""
         frames = message.frames if isinstance(message, Batch) else (message,)
         requests = [frame for frame in frames if isinstance(frame, Request)]
@@ -90,7 +93,7 @@ class Session(Conversation[SessionCall]):
             return
         self._made += 1
         stream = Stream(self._made, due=len(requests), batch=isinstance(message, Batch))
-        calls = [SessionCall(request, stream) for request in requests]
+        calls = [SessionCall(request, stream, edits.get(request.id)) for request in requests]
         try:
             self._open(calls)
             self._posts[self._made] = stream

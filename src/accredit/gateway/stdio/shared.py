@@ -37,6 +37,7 @@ from accredit.jsonrpc.encode import (
 )
 from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success, message_id
 from accredit.jsonrpc.methods import META_LOG_LEVEL, Era
+from accredit.jsonrpc.responses import Edit
 from accredit.limits import SHARED_UNSENT_BYTES
 
 _log = logging.getLogger("accredit.gateway.stdio")
@@ -84,9 +85,10 @@ class SharedChild(Conversation[SharedCall]):
         self._learn = learn
         self._numbers = itertools.count(1)
 
-    async def post(self, exchange: Exchange, request: Request) -> None:
+    async def post(self, exchange: Exchange, request: Request, edit: Edit | None) -> None:
         """Forwards a request and answers the client. Raises `AccreditError`."""
         call = SharedCall(request, next(self._numbers))
+        call.edit = edit
         self._begin(call)
         try:
             async with WhileConnected(exchange):

@@ -1,27 +1,31 @@
 """`accredit wrap`: the gate as a stdio server around a stdio server. One host, one child, lines both ways.
 
-1. A line of the host is judged by `decode_request`; a bad one gets an error line. Answers to requests that the
-   child did not make are dropped.
+1. A line of the host is judged by `decode_request` and comes through the gate; a bad one gets an error line, as does
+   a call that is refused. Answers to requests that the child did not make are dropped.
 2. A line of the child is judged by `Ledger.judge`; a bad one becomes the error of the request that it answers, or
    is dropped.
 3. When the host closes its side, so does the child's stdin close, and what is open may finish. When the child ends
    first, each open request gets an error line, and the exit code is 1.
 
-A good line is passed on as it is, byte for byte. Nothing but messages is ever written to stdout.
+A good line is passed on as it is, byte for byte, but for what the gate takes out or puts in. Nothing but messages is
+ever written to stdout.
 """
 
 import asyncio
 import contextlib
 import logging
 import signal
+from collections.abc import Mapping
 
 from accredit.errors import (
     ConfigurationError,
     FrameError,
+    MessageId,
     RequestError,
     UpstreamError,
     UpstreamTimeout,
 )
+from accredit.gateway.gate import Gate
 from accredit.gateway.logs import log_event
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
@@ -49,16 +53,25 @@ from accredit.jsonrpc.lines import LineSplitter, encode_line
 from accredit.jsonrpc.methods import BATCH_REVISION, Era
 from accredit.jsonrpc.objects import is_object, members
 from accredit.jsonrpc.requests import Batch, decode_request
+from accredit.jsonrpc.responses import Edit
 from accredit.jsonrpc.scalars import as_string
 from accredit.limits import GRACE_SECONDS, STOP_GRACE_SECONDS
+from accredit.ports import ProofStore, Revocations
 
 _log = logging.getLogger("accredit.gateway.stdio")
 
 
-async def run(settings: GatewaySettings) -> int:
-    """Serves until the host or the child ends, or a signal comes; gives the exit code."""
+async def run(
+    settings: GatewaySettings, *, store: ProofStore | None = None, revocations: Revocations | None = None
+) -> int:
+    """Serves until the host or the child ends, or a signal comes; gives the exit code.
+
+    The store and the revocations are those that proofs are judged by; the store is closed at the end.
+    """
     if not isinstance(settings.upstream, StdioUpstream):
         raise ConfigurationError("wrap stands around a stdio server", "name its command after --")
+    tally = Tally()
+    gate = Gate(settings, tally, store, revocations)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -68,7 +81,7 @@ async def run(settings: GatewaySettings) -> int:
         child = await Child.start(settings.upstream, guard, settings.max_event_bytes)
         try:
             host = Host()
-            code = await Wrap(settings, child, host, Tally()).serve(stopping)
+            code = await Wrap(settings, gate, child, host, tally).serve(stopping)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(STOP_GRACE_SECONDS):
                     await host.drained(0)
@@ -80,13 +93,16 @@ async def run(settings: GatewaySettings) -> int:
         return 1
     finally:
         await guard.aclose()
+        if store is not None:
+            await store.aclose()
 
 
 class Wrap:
     """The host's side and the child's side, and what is open between them."""
 
-    def __init__(self, settings: GatewaySettings, child: Child, host: Host, tally: Tally) -> None:
+    def __init__(self, settings: GatewaySettings, gate: Gate, child: Child, host: Host, tally: Tally) -> None:
         self._settings = settings
+        self._gate = gate
         self._child = child
         self._host = host
         self._tally = tally
@@ -134,6 +150,13 @@ class Wrap:
             raise RequestError(INVALID_REQUEST, f"Invalid Request: {line.detail}")
         message = decode_request(line, batch_allowed=self._revision == BATCH_REVISION)
         set_current(message)
+        passage = await self._gate.admit(message)
+        if passage.replies:
+            self._host.send(encode_line(passage.answer))
+        if passage.message is not None:
+            await self._pass_on(passage.message, passage.edits)
+
+    async def _pass_on(self, message: Frame | Batch, edits: Mapping[MessageId, Edit]) -> None:
         frames = message.frames if isinstance(message, Batch) else (message,)
         answers = [frame for frame in frames if isinstance(frame, Success | Failure)]
         if not all(self._ledger.settles(frame) for frame in answers):
@@ -142,7 +165,7 @@ class Wrap:
                 raise RequestError(INVALID_REQUEST, f"Invalid Request: {detail}")
             log_event(_log, logging.WARNING, "response_dropped", detail=detail)
             return
-        calls = self._open([frame for frame in frames if isinstance(frame, Request)])
+        calls = self._open([frame for frame in frames if isinstance(frame, Request)], edits)
         if isinstance(message, Batch):
             self._ledger.allow_batches()
         try:
@@ -154,7 +177,7 @@ class Wrap:
             if isinstance(frame, Notification):
                 self._notified(frame)
 
-    def _open(self, requests: list[Request]) -> list[Call]:
+    def _open(self, requests: list[Request], edits: Mapping[MessageId, Edit]) -> list[Call]:
         calls: list[Call] = []
         try:
             for request in requests:
@@ -163,6 +186,7 @@ class Wrap:
                     required_version(request)
                 self._ledger.expect(era)
                 call = Call(request, request.id, progress_token(request))
+                call.edit = edits.get(request.id)
                 self._ledger.open(call)
                 calls.append(call)
         except RequestError:

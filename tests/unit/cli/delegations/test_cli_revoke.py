@@ -1,5 +1,6 @@
 """`accredit revoke`: signed lists that grow."""
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -11,8 +12,11 @@ from tests.world.in_process import Refused, Run, Save
 
 from accredit.ratify import RevocationList, issue_revocation_list, revocation_list_fault
 from accredit.ratify.needs import clock
+from accredit.stores import RevocationLists
+from accredit.stores.listed import change_list
 
 LIST = ("--issuer", "owner.key", "--list", "revoked.json")
+STORE = ("--issuer", "owner.key", "--store", "sqlite:///accredit.db")
 
 
 def read(folder: Path) -> RevocationList:
@@ -108,11 +112,41 @@ def test_what_is_no_id(cert_id: str, refused: Refused) -> None:
         (("one", "--issuer", "owner.key.pub", "--list", "revoked.json"), "can't sign"),
         (("one", "--issuer", "owner.key", "--list", "nowhere/revoked.json"), "nowhere"),
         (("one", "--issuer", "owner.key", "--list", "."), "can't read"),
-        (("one", "--issuer", "owner.key", "--list", "revoked.json", "--store", "memory:"), "--store"),
+        (("one", "--issuer", "owner.key", "--list", "revoked.json", "--store", "sqlite:///accredit.db"), "--store"),
+        (("one", "--issuer", "owner.key", "--store", "memory:"), "--store memory:"),
+        (("one", "--issuer", "owner.key", "--store", "redis://127.0.0.1"), "redis"),
+        (("one", "--issuer", "owner.key", "--store", "sqlite:///nowhere/accredit.db"), "nowhere"),
+        (("one", "--issuer", "owner.key", "--store", "sqlite:///owner.key"), "not revoked"),
     ],
 )
 def test_wrong_use(arguments: tuple[str, ...], word: str, refused: Refused) -> None:
     assert word in refused("revoke", *arguments)[0]
+
+
+async def revoked_in_store(folder: Path, world: World) -> list[str]:
+    keys = {key.id: key.public_key for key in (world.owner, world.agent)}
+    lists = RevocationLists([], keys, store=folder / "accredit.db")
+    lists.load()
+    return [each for each in ("one", "two", "three") if await lists.is_revoked(each)]
+
+
+def test_a_gateway_finds_in_its_store_what_each_issuer_has_revoked(run: Run, folder: Path, world: World) -> None:
+    done = run("revoke", "one", *STORE)
+    assert (done.code, "revoked one" in done.words, "sqlite:///accredit.db" in done.words) == (0, True, True)
+    again = run("revoke", "one", *STORE, "--json").json
+    assert (again["added"], again["store"], "file" in again) == (False, "sqlite:///accredit.db", False)
+    assert run("revoke", "two", *STORE, "--json").json["revoked_certs"] == ["one", "two"]
+    agents = ("--issuer", "agent.key", "--store", "sqlite:///accredit.db")
+    assert run("revoke", "three", *agents, "--json").json["revoked_certs"] == ["three"]
+    assert asyncio.run(revoked_in_store(folder, world)) == ["one", "two", "three"]
+
+
+def test_a_list_in_a_store_that_was_changed_is_not_extended(refused: Refused, folder: Path, world: World) -> None:
+    honest = issue_revocation_list(world.owner.signer(), ["one", "two"], clock())
+    forged = replace(honest, revoked_certs=("one",)).encode()
+    change_list(folder / "accredit.db", world.owner.id, lambda _: forged)
+    assert "was changed after it was signed" in refused("revoke", "three", *STORE)[0]
+    assert change_list(folder / "accredit.db", world.owner.id, lambda _: b"").before == forged
 
 
 def test_a_key_that_others_can_read(refused: Refused, folder: Path) -> None:

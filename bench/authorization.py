@@ -1,0 +1,218 @@
+"""`python -m bench.authorization [--quick]`: what a decision costs, on top of pass-through and the raw signatures.
+
+Gateways side by side, each a process of its own: proofs off, and proofs required with the memory store and with
+SQLite, bound to their call and not. Each call has a fresh challenge, signed before it is sent; the certificate (depth
+1) has been seen. CPU time of the gateway's process per call; rounds go around the gateways in turn, and medians are
+kept. The raw signature check (Ed25519 and ML-DSA-65 of the challenge) is measured here, between the rounds.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import cast
+from urllib.parse import urlsplit
+
+import httptools
+import uvloop
+
+from accredit.keys import make_key, write_key
+from accredit.policy import payload_digest
+from accredit.ratify import (
+    DelegationCert,
+    Grant,
+    ProofBundle,
+    build_session_context,
+    challenge_sign_bytes,
+    encode_proof_bundle,
+    issue_delegation,
+    operation_context_hash,
+    present,
+)
+from accredit.ratify.hybrid import signature_fault
+from bench.processes import Server, configured
+from bench.procfs import cpu_seconds
+
+GATEWAY_ID = "bench"
+SCOPE = "payments:send"
+PARAMS = {"name": "pay", "arguments": {"amount": 12, "currency": "EUR", "to": "x" * 60}}
+ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"%s"}]}}' % (b"x" * 130)
+CONNECTIONS = 16
+FULL, QUICK = (9, 400), (3, 150)
+"""Rounds, and calls in a round."""
+TARGET = 1.3
+"""Times pass-through and the raw signature check together."""
+
+OFF, OFF_SAME = "proofs off, a small call", "proofs off, the same bytes"
+MEMORY, MEMORY_UNBOUND, SQLITE = "bound, memory", "unbound, memory", "bound, SQLite"
+
+
+@dataclass(slots=True)
+class Way:
+    """One gateway and what is posted to it."""
+
+    name: str
+    server: Server
+    bound: bool | None
+    costs: list[float] = field(default_factory=list[float])
+
+
+class Agent:
+    """Signs calls."""
+
+    def __init__(self, folder: Path) -> None:
+        now = int(time.time())
+        self._owner, self._agent = make_key("human", "Owner", now), make_key("agent", "Agent", now)
+        write_key(folder / "owner.key", self._owner)
+        grant = Grant(
+            subject=self._agent.public_key,
+            cert_id="c" * 32,
+            scope=(SCOPE,),
+            issued_at=now - 60,
+            expires_at=now + 86_400,
+        )
+        self._chain: Sequence[DelegationCert] = [issue_delegation(self._owner.signer(), grant)]
+        request_hash = operation_context_hash(SCOPE, "tools/call", "pay", "", payload_digest(PARAMS))
+        self._context = build_session_context(GATEWAY_ID, "", self._agent.id, "", "", request_hash=request_hash)
+        self._draw = iter(range(1 << 40))
+
+    def bundle(self, *, bound: bool) -> ProofBundle:
+        challenge = next(self._draw).to_bytes(8, "big") + time.time_ns().to_bytes(24, "big")
+        context = self._context if bound else b""
+        return present(self._chain, self._agent.signer(), challenge, int(time.time()), session_context=context)
+
+
+def check_us(proofs: Sequence[ProofBundle]) -> float:
+    """CPU time of one raw signature check."""
+    key = proofs[0].agent_pub_key
+    started = time.thread_time_ns()
+    for proof in proofs:
+        message = challenge_sign_bytes(proof.challenge, proof.challenge_at, proof.session_context)
+        assert signature_fault(message, proof.challenge_sig, key) is None
+    return (time.thread_time_ns() - started) / 1000 / len(proofs)
+
+
+def body_of(proof: ProofBundle | None) -> bytes:
+    meta = {} if proof is None else {"ratify_proof": json.loads(encode_proof_bundle(proof))}
+    params = {**PARAMS, "_meta": meta}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    return json.dumps(call, separators=(",", ":")).encode()
+
+
+class Upstream(asyncio.Protocol):
+    """Gives every request the same answer."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._parser = httptools.HttpRequestParser(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._parser.feed_data(data)
+
+    def on_message_complete(self) -> None:
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        self._transport.write(head % len(ANSWER) + ANSWER)
+
+
+async def post_all(url: str, bodies: Sequence[bytes]) -> None:
+    """Posts each body once, over `CONNECTIONS` connections."""
+    left = iter(bodies)
+    port = urlsplit(url).port
+
+    async def client() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
+        with contextlib.closing(writer):
+            for body in left:
+                head = (
+                    b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+                    b"Accept: application/json, text/event-stream\r\nContent-Length: %d\r\n\r\n"
+                )
+                writer.write(head % len(body) + body)
+                answer = await reader.readuntil(b"\r\n\r\n")
+                length = int(answer.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+                told = await reader.readexactly(length)
+                if told != ANSWER:
+                    raise SystemExit(f"bench: a call failed: {told[:300]!r}")
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(CONNECTIONS):
+            group.create_task(client())
+
+
+def toml(upstream: str, store: str | None) -> str:
+    proofs = f"""
+[proofs]
+mode = "required"
+freshness_seconds = 300
+[[proofs.roots]]
+name = "Owner"
+public_key_file = "owner.key.pub"
+[tools.pay]
+scope = "{SCOPE}"
+facts = {{ amount = "/amount", currency = "/currency" }}
+[store]
+url = "{store}"
+"""
+    return f'[gateway]\nport = 0\nid = "{GATEWAY_ID}"\n[upstream]\nurl = "{upstream}"\n' + (proofs if store else "")
+
+
+async def measure(rounds: int, calls: int, folder: Path) -> tuple[list[Way], float]:
+    loop = asyncio.get_running_loop()
+    listener = await loop.create_server(Upstream, "127.0.0.1", 0)
+    upstream = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/mcp"
+    agent = Agent(folder)
+    checks: list[float] = []
+    with contextlib.ExitStack() as stack:
+
+        def way(name: str, store: str | None, bound: bool | None) -> Way:
+            return Way(name, stack.enter_context(configured(toml(upstream, store), folder, name)), bound)
+
+        off = stack.enter_context(configured(toml(upstream, None), folder, "off"))
+        ways = [
+            Way(OFF, off, None),
+            Way(OFF_SAME, off, True),
+            way(MEMORY, "memory:", True),
+            way(MEMORY_UNBOUND, "memory:", False),
+            way(SQLITE, f"sqlite:///{folder}/accredit.db", True),
+        ]
+        for number in range(rounds + 1):
+            for each in ways:
+                proofs = [agent.bundle(bound=each.bound or False) for _ in range(calls)]
+                bodies = [body_of(None if each.bound is None else proof) for proof in proofs]
+                before = cpu_seconds(each.server.pid)
+                await post_all(each.server.url, bodies)
+                cost = (cpu_seconds(each.server.pid) - before) * 1e6 / calls
+                if number:  # the first round fills caches
+                    each.costs.append(cost)
+                    checks.append(check_us(proofs[:100]))
+    listener.close()
+    return ways, median(checks)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.authorization", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="few rounds")
+    rounds, calls = QUICK if parser.parse_args(arguments).quick else FULL
+    with tempfile.TemporaryDirectory(prefix="accredit-bench-") as folder:
+        ways, check = uvloop.run(measure(rounds, calls, Path(folder)))
+    costs = {way.name: median(way.costs) for way in ways}
+    floor = costs[OFF_SAME] + check
+    print(f"raw signature check of one challenge: {check:.0f} us")
+    print("| gateway | CPU per call, us | to pass-through + raw check | signatures' share |")
+    print("|---|---|---|---|")
+    for name, cost in costs.items():
+        judged = name not in (OFF, OFF_SAME)
+        ratio = f"{cost / floor:.2f} x (target {TARGET})" if judged else ""
+        print(f"| {name} | {cost:.0f} | {ratio} | {f'{check / cost:.0%}' if judged else ''} |")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,77 @@
+"""`accredit connect`: the agent's side, for hosts that know nothing of proofs."""
+
+# ruff: noqa: PLC0415 - what connects is loaded when it runs: `accredit --help` is quick without it
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from accredit.cli.options import LogFormatOption, LogLevelOption
+from accredit.errors import ConfigurationError
+
+
+def connect(
+    url: Annotated[str, typer.Argument(metavar="URL", help="The gateway's endpoint.")],
+    key: Annotated[Path | None, typer.Option("--key", metavar="AGENT.key", help="The agent's private key.")] = None,
+    delegation: Annotated[
+        list[Path] | None,
+        typer.Option("--delegation", metavar="FILE", help="What the agent may do; may be repeated."),
+    ] = None,
+    token_env: Annotated[
+        str | None, typer.Option("--token-env", metavar="NAME", help="The environment variable that holds the token.")
+    ] = None,
+    gateway_id: Annotated[
+        str, typer.Option("--gateway-id", metavar="ID", help="Sign for this gateway only; else for the first one met.")
+    ] = "",
+    show_uncovered: Annotated[
+        bool, typer.Option("--show-uncovered", help="List tools that no delegation covers too, with a note.")
+    ] = False,
+    log_level: LogLevelOption = "info",
+    log_format: LogFormatOption = "json",
+) -> int:
+    """Attaches proofs and the token for a host, as a stdio server that the host starts.
+
+    Tools that no delegation covers are hidden. A refused call says what would allow it.
+
+    Examples:
+
+    accredit connect http://127.0.0.1:8484/mcp --key agent.key --delegation delegation.json
+
+    {"mcpServers": {"mail": {"command": "accredit", "args": ["connect", "http://127.0.0.1:8484/mcp",
+    "--key", "agent.key", "--delegation", "delegation.json"]}}}
+    """
+    if not url.startswith(("http://", "https://")):
+        raise ConfigurationError(f"{url} is not an http or https URL", "name the endpoint that `accredit serve` prints")
+    if bool(key) != bool(delegation):
+        have, lack = ("--key", "--delegation") if key else ("--delegation", "--key")
+        raise ConfigurationError(f"{have} is of no use without {lack}", f"name {lack} as well, or leave out both")
+    token = _token(token_env)
+
+    import logging
+
+    import uvloop
+
+    from accredit.client import ProofPresenter
+    from accredit.client.connect import Connecting, run
+    from accredit.gateway.logs import configure_logs
+    from accredit.gateway.stdio.host import Host
+
+    presenter = ProofPresenter(key, delegation, gateway_id=gateway_id) if key and delegation else None
+    configure_logs(log_level, log_format)
+    for name in ("mcp", "httpx2", "httpcore2"):  # they would log proofs and results
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    connecting = Connecting(url=url, presenter=presenter, token=token, show_uncovered=show_uncovered)
+    return uvloop.run(run(connecting, Host))
+
+
+def _token(name: str | None) -> str:
+    if name is None:
+        return ""
+    token = os.environ.get(name, "")
+    if not token.isascii() or not token.isprintable() or not token or " " in token:
+        raise ConfigurationError(
+            f"--token-env: the environment variable {name} holds no token", f"set {name}, in the host's configuration"
+        )
+    return token

@@ -1,0 +1,37 @@
+"""`accredit init`: from a running server to a ready configuration."""
+
+# ruff: noqa: PLC0415 - what asks a server is loaded when it runs: `accredit --help` is quick without it
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from accredit.cli.dashes import command_of
+from accredit.cli.options import JsonOption
+
+
+def init(
+    ctx: typer.Context,
+    url: Annotated[str | None, typer.Argument(metavar="URL", help="The MCP server.")] = None,
+    folder: Annotated[Path, typer.Option("--dir", metavar="D", help="Where the files are written.")] = Path(),
+    as_json: JsonOption = False,
+) -> int:
+    """Asks an MCP server for its tools and writes a configuration in which each has a scope.
+
+    Writes accredit.toml, gateway.key and gateway.key.pub, and never replaces a file. Tools that say that they only
+    read share the scope mcp:tool; each other one has its own, and is sensitive unless it says that it destroys nothing.
+
+    Examples:
+
+    accredit init http://127.0.0.1:9000/mcp
+
+    accredit init --dir /etc/accredit -- python server.py
+    """
+    from accredit.cli.command_line import values_of
+    from accredit.cli.setup.writing import set_up
+    from accredit.config import build_upstream, load_command_line
+
+    named = load_command_line(values_of(url, command_of(ctx), None, None))
+    return set_up(build_upstream(named, os.environ), folder, as_json=as_json)

@@ -1,0 +1,96 @@
+"""What scope a tool should need, going by what it says of itself. No I/O.
+
+For each tool, the first that applies:
+
+1. it advertises a scope that a catalog can ask for: that one;
+2. it says that it only reads: `mcp:tool`, which all such tools share;
+3. else a scope of its own, `custom:SERVER:TOOL`, so that a human can grant it alone. It is sensitive, unless it says
+   that it destroys nothing: MCP takes a tool that says nothing for a destructive one (2025-11-25, schema,
+   `ToolAnnotations`).
+
+A scope of its own names the server: the same owner may have several, and what is granted for one is not for all. Not
+checked: whether what a tool says is true. That is for the operator, who gets to read it.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from mcp.types import Tool
+
+from accredit.cli.delegations.vocabulary import impossible_scope
+from accredit.limits import MAX_SCOPE_WORD_CHARS
+from accredit.policy import scope_fault
+from accredit.policy.lists import SCOPE, SENSITIVE
+
+READING = "mcp:tool"
+"""The scope of tools that only read."""
+
+_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class Suggestion(NamedTuple):
+    """A tool's entry in the catalog, and why."""
+
+    tool: str
+    scope: str
+    sensitive: bool
+    reason: str
+    description: str
+
+
+def suggestion(tool: Tool, server: str) -> Suggestion:
+    """The entry for one tool of a server of that name ("" if it has none)."""
+    meta: Mapping[str, Any] = tool.meta or {}
+    reads, destroys = _hints(tool)
+    own = advertised_scope(tool)
+    if own is not None and fault_of(own) is None:
+        scope, sensitive, reason = own, meta.get(SENSITIVE) is True, "the scope that it asks for itself"
+    elif reads:
+        scope, sensitive, reason = READING, False, "it says that it only reads"
+    else:
+        scope, sensitive, reason = _own_scope(tool.name, server), destroys is not False, _SAYS[destroys]
+    return Suggestion(tool.name, scope, sensitive, reason, tool.description or tool.title or "")
+
+
+_SAYS = {
+    True: "it says that it can destroy or change what is there",
+    False: "it says that it changes things, and destroys nothing",
+    None: "it does not say what it changes, which MCP takes for everything",
+}
+
+
+def advertised_scope(tool: Tool) -> str | None:
+    """The scope that a tool says that it needs, or None."""
+    scope = (tool.meta or {}).get(SCOPE)
+    return scope if isinstance(scope, str) else None
+
+
+def fault_of(scope: str) -> str | None:
+    """Why nobody could ask for a scope, or grant it, or None."""
+    fault = scope_fault(scope)
+    if fault is None and impossible_scope([scope]) is not None:
+        return "is in no vocabulary: it is neither canonical, nor custom:NAME, nor of the form group:name"
+    return fault
+
+
+def _hints(tool: Tool) -> tuple[bool, bool | None]:
+    """Whether it says that it only reads, and whether it says that it destroys."""
+    hints = tool.annotations
+    if hints is None:
+        return False, None
+    return hints.read_only_hint is True and hints.destructive_hint is not True, hints.destructive_hint
+
+
+def _own_scope(tool: str, server: str) -> str:
+    words = [_word(server), _word(tool)] if server else [_word(tool)]
+    return "custom:" + ":".join(words)
+
+
+def _word(name: str) -> str:
+    """A part of a scope. Other names have other words: what is lost in one is made up for by a digest."""
+    word = _UNFIT.sub("-", name)[:MAX_SCOPE_WORD_CHARS]
+    if word and word == name:
+        return word
+    return f"{word}~{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"

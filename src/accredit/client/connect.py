@@ -1,0 +1,241 @@
+"""`accredit connect`: a gateway as a stdio server, for hosts that know nothing of proofs. Speaks HTTP to the gateway.
+
+1. A line of the host is one message; a bad one gets an error line. It goes on as it is, with a proof and the token
+   where it needs them (`streams`); both eras pass, and so does whatever the server asks of its client.
+2. What comes back goes to the host as it is. A refused tool call becomes a result that says what would allow it, which
+   models and people can read; other refusals become errors with that text. Key, proof, challenge and token stay here.
+3. When the host closes its side, what is open may finish. When the gateway is gone, each request gets an error; the
+   next one may find it again.
+
+Nothing but messages is ever written to the host.
+"""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+import anyio
+from mcp.client._transport import ReadStream, WriteStream
+from mcp.shared.message import ClientMessageMetadata, SessionMessage
+from mcp_types import (
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+    jsonrpc_message_adapter,
+)
+from msgspec import Struct
+from pydantic import ValidationError
+
+from accredit.client.headers import RoutingHeaders, modern_version
+from accredit.client.http import GatewayHttp, over_http
+from accredit.client.presenter import ProofPresenter
+from accredit.client.proving import Prover
+from accredit.client.refusals import explained, public_data, refusal_of, uncovered
+from accredit.client.streams import ProvingTransport
+from accredit.errors import FrameError, RequestError
+from accredit.jsonrpc.encode import INVALID_REQUEST, UNAVAILABLE, UPSTREAM_ERROR, error_frame
+from accredit.jsonrpc.frames import Frame
+from accredit.jsonrpc.lines import LineSplitter, encode_line
+from accredit.jsonrpc.methods import BATCH_REVISION
+from accredit.jsonrpc.requests import Batch, decode_request
+from accredit.limits import GRACE_SECONDS, MAX_ANSWER_EVENT_BYTES, STOP_GRACE_SECONDS
+
+_log = logging.getLogger("accredit.client")
+
+
+class Host(Protocol):
+    """Whoever started us. `gone` is set when nobody reads what we send."""
+
+    @property
+    def gone(self) -> asyncio.Event:
+        """See above."""
+        ...
+
+    async def read(self) -> bytes:
+        """What the host wrote next; b"" at the end."""
+        ...
+
+    def send(self, line: bytes) -> None:
+        """Writes a line when the host comes to read it."""
+        ...
+
+    async def drained(self, limit: int = ...) -> None:
+        """Waits until no more than `limit` bytes are unwritten, or nobody reads them any more."""
+        ...
+
+
+class Connecting(Struct, frozen=True, kw_only=True):
+    """What is connected to. Without a `presenter` nothing is proved, and the gateway's refusals say so."""
+
+    url: str
+    presenter: ProofPresenter | None = None
+    token: str = ""
+    show_uncovered: bool = False
+
+    def __repr__(self) -> str:
+        return f"<Connecting {self.url}>"
+
+
+async def run(connecting: Connecting, make_host: Callable[[], Host]) -> int:
+    """Serves until the host ends, or a signal comes; gives the exit code. Raises `ConfigurationError`."""
+    presenter = connecting.presenter
+    http = GatewayHttp(connecting.token)
+    prover = None
+    if presenter is not None:
+        prover = Prover(presenter, connecting.url, lambda: http.session_id, whole_lists=connecting.show_uncovered)
+    transport = ProvingTransport(
+        over_http(connecting.url, http), prover, uncovered=uncovered if connecting.show_uncovered else None
+    )
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopping.set)
+    host = make_host()
+    code = 1
+    with anyio.CancelScope() as ending:  # a gateway that does not answer a session's end must not keep us
+        async with transport as (read, write):
+            code = await Connection(read, write, host, presenter).serve(stopping)
+            ending.deadline = anyio.current_time() + STOP_GRACE_SECONDS
+    with suppress(TimeoutError):
+        async with asyncio.timeout(STOP_GRACE_SECONDS):
+            await host.drained(0)
+    return code
+
+
+class _Open(Struct, frozen=True):
+    method: str
+    modern: bool
+
+
+class Connection:
+    """The host's side and the gateway's side, and what is open between them."""
+
+    def __init__(
+        self,
+        read: ReadStream[SessionMessage | Exception],
+        write: WriteStream[SessionMessage],
+        host: Host,
+        presenter: ProofPresenter | None,
+    ) -> None:
+        self._read = read
+        self._write = write
+        self._host = host
+        self._presenter = presenter
+        self._headers = RoutingHeaders()
+        self._open: dict[RequestId, _Open] = {}
+        self._idle = asyncio.Event()
+        self._revision = ""
+
+    async def serve(self, stopping: asyncio.Event) -> int:
+        """Rule 3."""
+        from_host = asyncio.create_task(self._from_host())
+        from_gateway = asyncio.create_task(self._from_gateway())
+        ends = {from_gateway, asyncio.create_task(stopping.wait()), asyncio.create_task(self._host.gone.wait())}
+        idle = asyncio.create_task(self._idle.wait())
+        tasks = {from_host, idle, *ends}
+        try:
+            await asyncio.wait({from_host, *ends}, return_when=asyncio.FIRST_COMPLETED)
+            if from_host.done() and self._open:
+                await asyncio.wait({idle, *ends}, timeout=GRACE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            for id in list(self._open) if from_gateway.done() else ():
+                self._settle(id)
+                self._host.send(encode_line(error_frame(id, UPSTREAM_ERROR, UNAVAILABLE, "the connection was lost")))
+            for task in (from_host, from_gateway):
+                if task.done():
+                    task.result()  # nobody expects an exception here: it must not pass for an end
+            return 1 if from_gateway.done() else 0
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def _from_host(self) -> None:
+        splitter = LineSplitter(MAX_ANSWER_EVENT_BYTES)
+        chunk = b"-"
+        while chunk:
+            chunk = await self._host.read()
+            for line in splitter.feed(chunk or b"\n"):  # a last line may have no end
+                try:
+                    for frame in self._frames(line):
+                        await self._forward(frame)
+                except RequestError as error:
+                    self._host.send(encode_line(error_frame(error.id, error.code, error.detail)))
+
+    def _frames(self, line: bytes | FrameError) -> tuple[Frame, ...]:
+        """The messages of a line; those of a batch go on, and are answered, one by one. Raises `RequestError`."""
+        if isinstance(line, FrameError):
+            raise RequestError(INVALID_REQUEST, f"Invalid Request: {line.detail}")
+        found = decode_request(line, batch_allowed=self._revision == BATCH_REVISION)
+        return found.frames if isinstance(found, Batch) else (found,)
+
+    async def _forward(self, frame: Frame) -> None:
+        """Rule 1. Raises `RequestError`."""
+        try:
+            message = jsonrpc_message_adapter.validate_json(frame.text, by_name=False)
+        except ValidationError:
+            raise RequestError(INVALID_REQUEST, "Invalid Request: not one of MCP's messages") from None
+        match message:
+            case JSONRPCRequest():
+                if message.id in self._open:
+                    raise RequestError(INVALID_REQUEST, "Invalid Request: this id is in use", id=message.id)
+                self._open[message.id] = _Open(message.method, bool(modern_version(message.params or {})))
+                self._idle.clear()
+            case JSONRPCNotification(method="notifications/cancelled"):
+                self._settle((message.params or {}).get("requestId"))
+            case _:
+                pass
+        metadata = ClientMessageMetadata(headers=self._headers.of(message))
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # whoever waits is told by `serve`
+            await self._write.send(SessionMessage(message, metadata))
+
+    async def _from_gateway(self) -> None:
+        """Rule 2."""
+        async for item in self._read:
+            if isinstance(item, Exception):
+                _log.warning("a message of the gateway can't be read")
+                continue
+            told = self._told(item.message)
+            if told is not None:
+                self._host.send(encode_line(told.model_dump_json(by_alias=True, exclude_unset=True).encode()))
+                await self._host.drained()
+
+    def _told(self, message: JSONRPCMessage) -> JSONRPCMessage | None:
+        """What the host gets of a message; None for an answer that it does not wait for."""
+        if not isinstance(message, JSONRPCResponse | JSONRPCError):
+            return message
+        opened = self._open.get(message.id) if message.id is not None else None
+        if opened is None:
+            return None
+        self._settle(message.id)
+        if isinstance(message, JSONRPCError):
+            return self._refusal(message, opened)
+        self._headers.learn(opened.method, message.result)
+        if opened.method == "initialize":
+            self._revision = str(message.result.get("protocolVersion"))
+        return message
+
+    def _refusal(self, message: JSONRPCError, opened: _Open) -> JSONRPCMessage:
+        refusal = refusal_of(message.error)
+        if refusal is None or message.id is None:
+            return message
+        _log.warning("the gateway refused %s: %s", opened.method, refusal.error)
+        text = explained(refusal, self._presenter)
+        if opened.method != "tools/call":
+            error = ErrorData(code=refusal.code, message=text, data=public_data(refusal.data))
+            return JSONRPCError(jsonrpc="2.0", id=message.id, error=error)
+        result = {"content": [{"type": "text", "text": text}], "isError": True}
+        kind = {"resultType": "complete"} if opened.modern else {}
+        return JSONRPCResponse(jsonrpc="2.0", id=message.id, result={**kind, **result})
+
+    def _settle(self, id: object) -> None:
+        if isinstance(id, int | str):
+            self._open.pop(id, None)
+        if not self._open:
+            self._idle.set()

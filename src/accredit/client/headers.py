@@ -1,0 +1,75 @@
+"""The HTTP headers that go with a message (2025-11-25 and 2026-07-28, basic/transports). No I/O.
+
+The legacy era names its revision, once it is agreed on. The modern era mirrors what routes a request: its revision,
+method and target, and the arguments that a tool's schema declares (`x-mcp-header`), as far as its list was seen.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, cast
+
+from mcp.shared.inbound import (
+    MCP_METHOD_HEADER,
+    MCP_NAME_HEADER,
+    MCP_PROTOCOL_VERSION_HEADER,
+    encode_header_value,
+    find_invalid_x_mcp_header,
+    mcp_param_headers,
+    x_mcp_header_map,
+)
+from mcp_types import JSONRPCRequest
+
+from accredit.jsonrpc.methods import META_VERSION, TARGET_MEMBER
+from accredit.limits import MAX_KNOWN_TARGETS
+
+Declared = dict[tuple[str, ...], str]
+"""Headers by the path of the argument that they mirror."""
+
+
+class RoutingHeaders:
+    """What is known of one connection that its headers depend on."""
+
+    def __init__(self) -> None:
+        self._agreed = ""
+        self._declared: OrderedDict[str, Declared] = OrderedDict()
+
+    def of(self, message: object) -> dict[str, str]:
+        """The headers of a message."""
+        params = message.params or {} if isinstance(message, JSONRPCRequest) else {}
+        if not isinstance(message, JSONRPCRequest) or not (version := modern_version(params)):
+            return {MCP_PROTOCOL_VERSION_HEADER: self._agreed} if self._agreed else {}
+        headers = {MCP_PROTOCOL_VERSION_HEADER: version, MCP_METHOD_HEADER: message.method}
+        target = params.get(TARGET_MEMBER.get(message.method, ""))
+        if isinstance(target, str):
+            headers[MCP_NAME_HEADER] = encode_header_value(target)
+            arguments = params.get("arguments")
+            if message.method == "tools/call" and isinstance(arguments, dict):
+                given = cast("dict[str, object]", arguments)
+                headers |= mcp_param_headers(self._declared.get(target, {}), given)
+        return headers
+
+    def learn(self, method: str, result: Mapping[str, Any]) -> None:
+        """Takes in what a response says of later requests."""
+        version, tools = result.get("protocolVersion"), result.get("tools")
+        if method == "initialize" and isinstance(version, str):
+            self._agreed = version
+        if method == "tools/list" and isinstance(tools, list):
+            for tool in cast("list[object]", tools):
+                self._learn_tool(cast("dict[str, object]", tool) if isinstance(tool, dict) else {})
+
+    def _learn_tool(self, tool: Mapping[str, object]) -> None:
+        name, schema = tool.get("name"), tool.get("inputSchema")
+        if not isinstance(name, str):
+            return
+        self._declared.pop(name, None)
+        if find_invalid_x_mcp_header(schema) is None and (declared := x_mcp_header_map(schema)):
+            self._declared[name] = declared
+            if len(self._declared) > MAX_KNOWN_TARGETS:
+                self._declared.popitem(last=False)
+
+
+def modern_version(params: Mapping[str, object]) -> str:
+    """The revision that a modern request names, or ""."""
+    meta = params.get("_meta")
+    version = cast("dict[str, object]", meta).get(META_VERSION) if isinstance(meta, dict) else None
+    return version if isinstance(version, str) else ""

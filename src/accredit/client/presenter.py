@@ -1,0 +1,176 @@
+"""An agent's key and delegations, and the proofs that are made with them (contract, section 4). Reads files at start.
+
+1. A delegation is taken only if it is for this key, is signed soundly and holds now.
+2. For a scope, the first delegation that covers it is presented, else the one that covers most; an expired one comes
+   last. No delegation is ever presented for another agent's key.
+3. A proof is bound to the exact call and to the pinned gateway; it is unbound only where no gateway has said its id.
+4. A gateway's challenge is signed only if it has 32 bytes, has not expired, and names the pinned gateway.
+
+Not checked here: revocation, constraints, whether the gateway trusts the principal. The gateway says so.
+"""
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from accredit.client.pins import KNOWN_GATEWAYS, GatewayPin
+from accredit.errors import ConfigurationError, ProofRefused, WireError
+from accredit.keys import DelegationFile, SigningKey, load_signing_key, read_file
+from accredit.limits import CLOCK_LEAD_SECONDS, MAX_DELEGATION_FILE_BYTES
+from accredit.policy.asked import Asked
+from accredit.policy.refusals import CHALLENGE_REQUIRED
+from accredit.ratify import DelegationCert, IdentityStatus, present, verify_chain
+from accredit.ratify.challenges import CHALLENGE_BYTES
+from accredit.ratify.needs import clock as system_clock
+
+Chain = Sequence[DelegationCert]
+"""A delegation and those that it rests on, leaf first."""
+
+
+class _Held(NamedTuple):
+    chain: tuple[DelegationCert, ...]
+    granted: frozenset[str]
+    expires_at: int
+
+
+class Challenge(Struct, frozen=True):
+    """What a gateway asks to be signed. `expires_at` is in unix seconds."""
+
+    challenge: bytes
+    expires_at: int
+    verifier_id: str
+
+
+class _Meta(Struct, frozen=True):
+    ratify_challenge: Challenge
+
+
+class ProofPresenter:
+    """What an agent proves itself with. `agent_id` is the agent's; `key_path` is None for a key that is no file's.
+
+    `gateway_id` pins the gateway from the start; otherwise `known_gateways` remembers the first one met at each URL
+    (default: `known_gateways.json` beside the key file). `clock` gives unix seconds, `draw` unpredictable bytes.
+    """
+
+    def __init__(
+        self,
+        key: str | Path | SigningKey,
+        delegations: Iterable[str | Path | Chain],
+        *,
+        gateway_id: str = "",
+        known_gateways: str | Path | None = None,
+        clock: Callable[[], int] = system_clock,
+        draw: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        """Raises `ConfigurationError`: for a file that can't be used, or a delegation that proves nothing."""
+        self.key_path = None if isinstance(key, SigningKey) else Path(key)
+        self._signer = (key if isinstance(key, SigningKey) else load_signing_key(Path(key))).signer
+        self._clock = clock
+        self._draw = draw
+        self._gateway_id = gateway_id
+        if known_gateways is None and self.key_path is not None:
+            known_gateways = self.key_path.with_name(KNOWN_GATEWAYS)
+        self._known_gateways = None if known_gateways is None else Path(known_gateways)
+        self._held = tuple(self._take(each) for each in delegations)
+        if not self._held:
+            raise ConfigurationError("there is no delegation to present", "name a file that `accredit grant` made")
+
+    def __repr__(self) -> str:
+        return f"<ProofPresenter {self.agent_id}>"
+
+    @property
+    def agent_id(self) -> str:
+        """The id of the agent's key."""
+        return self._signer.id
+
+    @property
+    def granted(self) -> frozenset[str]:
+        """Every scope that a delegation covers now; wildcards are their members."""
+        return frozenset[str]().union(*(held.granted for held in self._alive()))
+
+    @property
+    def has_one_chain(self) -> bool:
+        """Whether a proof with one delegation says everything that the agent may do."""
+        return len(self._held) == 1
+
+    def pin(self, url: str = "") -> GatewayPin:
+        """The pin of the gateway at a URL ("" for one that has none). Raises `ConfigurationError`."""
+        return GatewayPin(self._gateway_id, url=url, file=self._known_gateways)
+
+    def chain_for(self, scope: str) -> tuple[DelegationCert, ...]:
+        """Rule 2. For "" it is the delegation that covers most."""
+        candidates = self._alive() or self._held
+        covering = [held for held in candidates if scope in held.granted]
+        best = covering[0] if covering else max(candidates, key=lambda held: (len(held.granted), held.expires_at))
+        return best.chain
+
+    def prove(
+        self, asked: Asked, scope: str = "", verifier_id: str = "", *, challenge: Challenge | None = None
+    ) -> dict[str, object]:
+        """A fresh proof for one call, as `_meta.ratify_proof` carries it.
+
+        It is bound to `asked`, to its `scope` ("" for a list) and to the gateway `verifier_id`, or to nothing where
+        that is "". Without a gateway's `challenge` it is over one of its own (Option A).
+        """
+        context = asked.session_context(verifier_id, self.agent_id, scope) if verifier_id else b""
+        nonce = challenge.challenge if challenge is not None else self._draw(CHALLENGE_BYTES)
+        # A gateway takes its own challenge whatever our clock says; one of ours it holds against its clock.
+        signed_at = self._clock() - (CLOCK_LEAD_SECONDS if challenge is None else 0)
+        bundle = present(self.chain_for(scope), self._signer, nonce, signed_at, session_context=context)
+        return bundle.to_dict()
+
+    def accept_challenge(self, data: Mapping[str, object], pin: GatewayPin) -> Challenge:
+        """Rule 4: the challenge in the `data` of a -31002. Raises `ProofRefused`: nothing is signed."""
+        try:
+            asked = msgspec.convert(data.get("_meta"), _Meta).ratify_challenge
+        except msgspec.ValidationError:
+            raise _not_signed("the gateway's challenge can't be read", data) from None
+        if len(asked.challenge) != CHALLENGE_BYTES:
+            raise _not_signed(f"the gateway's challenge has not {CHALLENGE_BYTES} bytes", data)
+        if asked.expires_at < self._clock():
+            raise _not_signed("the gateway's challenge has expired already; compare the clocks", data)
+        if not asked.verifier_id:
+            raise _not_signed("the gateway's challenge does not say whose it is", data)
+        pin.meet(asked.verifier_id)
+        return asked
+
+    def _alive(self) -> tuple[_Held, ...]:
+        now = self._clock()
+        return tuple(held for held in self._held if held.expires_at >= now)
+
+    def _take(self, source: str | Path | Chain) -> _Held:
+        if isinstance(source, str | Path):
+            name, chain = str(source), _read_chain(Path(source))
+        else:
+            name, chain = "the delegation", tuple(source)
+        if not chain or chain[0].subject_pub_key != self._signer.public_key:
+            key = "this key" if self.key_path is None else str(self.key_path)
+            raise ConfigurationError(
+                f"{name} is not for {key} (agent {self.agent_id})",
+                "name the agent's own key, or ask for a delegation to this one: `accredit grant --agent`",
+            )
+        # Which scopes a gateway's catalog adds is its own to say.
+        vocabulary = frozenset(scope for cert in chain for scope in cert.scope)
+        result = verify_chain(chain, now=self._clock(), vocabulary=vocabulary)
+        if result.identity_status is IdentityStatus.EXPIRED:
+            raise ConfigurationError(f"{name} has expired", "ask its principal for a new one: `accredit grant`")
+        if not result.valid:
+            raise ConfigurationError(f"{name} proves nothing: {result.error_reason}", "see `accredit inspect`")
+        return _Held(chain, frozenset(result.granted_scope), min(cert.expires_at for cert in chain))
+
+
+def _read_chain(path: Path) -> tuple[DelegationCert, ...]:
+    try:
+        return DelegationFile.decode(read_file(path, MAX_DELEGATION_FILE_BYTES).data).delegations
+    except WireError as error:
+        raise ConfigurationError(
+            f"{path} is not a delegation: {error.reason}", "name a file that `accredit grant` made"
+        ) from None
+
+
+def _not_signed(text: str, data: Mapping[str, object]) -> ProofRefused:
+    return ProofRefused(data, f"ratify_challenge_required: {text}", CHALLENGE_REQUIRED)

@@ -1,0 +1,181 @@
+"""Which proof goes with a request, and what a refusal leads to. One object per connection; no I/O but the pin's file.
+
+A request, in order:
+
+1. One that carries a proof already, or that needs none, stays as it is.
+2. A guarded call gets a proof that is bound to it, if its scope and the gateway's id are known and the target is not
+   sensitive. Otherwise it goes without: the refusal says what is needed, and nothing was signed for a stranger.
+3. `tools/list` gets one where it says everything that the agent may do, so that the gateway filters.
+
+A refusal is answered by sending again, once for each of these reasons:
+
+1. A list: it goes without a proof. What may be seen is not what may be called, and calls then say what is wrong.
+2. -31001, or -31003 with another scope than was assumed: the proof is made for the scope that the gateway names.
+3. -31002: the gateway's challenge is checked and signed (Option B).
+
+Not here: who sends it (`streams`), and what people are told (`explain`).
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import cast
+
+from msgspec import Struct
+
+from accredit.client.presenter import Challenge, ProofPresenter
+from accredit.errors import FrameError
+from accredit.limits import MAX_KNOWN_TARGETS
+from accredit.policy import GUARDED, PROOF, Asked, asked
+from accredit.policy.lists import SCOPE, SENSITIVE, VERIFIER
+from accredit.policy.refusals import CHALLENGE_REQUIRED, DENIED, MISSING, REPLAYED, UNTRUSTED_ROOT
+
+Params = dict[str, object]
+
+LIST_REFUSALS = frozenset({DENIED, UNTRUSTED_ROOT, REPLAYED})
+"""Codes with which a gateway refuses the proof that came with a list."""
+
+_DEFAULT_SCOPES = {"resources/read": "mcp:resource", "prompts/get": "mcp:prompt"}
+
+
+class _Target(Struct, frozen=True):
+    scope: str
+    sensitive: bool = False
+
+
+class Attempt(Struct):
+    """A request on its way: its `params` without a proof, and what was tried. `scope` is what was signed for, if so."""
+
+    method: str
+    params: Params
+    asked: Asked
+    scope: str | None = None
+    corrected: bool = False
+    challenged: bool = False
+
+
+class Prover:
+    """`session_id` gives the MCP session's id, or ""; `url` names the gateway where it has one.
+
+    With `whole_lists` the gateway is not asked to filter. Raises `ConfigurationError` for a file of known gateways
+    that can't be read.
+    """
+
+    def __init__(
+        self,
+        presenter: ProofPresenter,
+        url: str = "",
+        session_id: Callable[[], str] = str,
+        *,
+        whole_lists: bool = False,
+    ) -> None:
+        self._presenter = presenter
+        self._pin = presenter.pin(url)
+        self._session_id = session_id
+        self._filters = presenter.has_one_chain and not whole_lists
+        self._targets: OrderedDict[tuple[str, str], _Target] = OrderedDict()
+
+    def attempt(self, method: str, params: Params) -> Attempt | None:
+        """The request as something to be proved, or None: it goes as it is."""
+        if method not in GUARDED and method != "tools/list":
+            return None
+        if PROOF in _object(params.get("_meta")):
+            return None
+        try:
+            return Attempt(method, params, asked(method, params, self._session_id(), None))
+        except FrameError:
+            return None  # nothing that could be signed: the gateway says what is wrong
+
+    def proved(self, attempt: Attempt) -> Params:
+        """The params that are sent first."""
+        if attempt.method == "tools/list":
+            return self._signed(attempt, "") if self._pin.id and self._filters else attempt.params
+        target = self._target(attempt)
+        if target is None or target.sensitive or not self._pin.id:
+            return attempt.params
+        return self._signed(attempt, target.scope)
+
+    def again(self, attempt: Attempt, code: int, data: object) -> Params | None:
+        """The params to send in answer to a refusal, or None where it stands.
+
+        Raises `ProofRefused` where the gateway asks for what is not signed, or is not the one that is pinned.
+        """
+        if attempt.method == "tools/list":
+            refused = code in LIST_REFUSALS and attempt.scope is not None
+            attempt.scope = None
+            return attempt.params if refused else None
+        told = _object(data)
+        scope = told.get("required_scope")
+        if code == CHALLENGE_REQUIRED and not attempt.challenged:
+            challenge = self._presenter.accept_challenge(told, self._pin)
+            attempt.challenged = True
+            return self._signed(attempt, self._learned(attempt, scope, sensitive=True), challenge)
+        if attempt.corrected or attempt.challenged or not isinstance(scope, str):
+            return None
+        if code == MISSING and attempt.scope is None:
+            self._meet(_object(told.get("_meta")))
+        elif code != DENIED or attempt.scope in (None, scope):
+            return None
+        attempt.corrected = True
+        return self._signed(attempt, self._learned(attempt, scope, sensitive=False))
+
+    def listed(self, attempt: Attempt, result: Params) -> tuple[list[object], list[object]]:
+        """Learns from a list of tools; gives those that the delegations cover, and those that they don't.
+
+        A gateway that has filtered its list knows more of that than we do (a tool may accept several scopes). Raises
+        `ProofRefused` where the gateway is not the one that is pinned.
+        """
+        tools = result.get("tools")
+        filtered = attempt.scope is not None and result.get("cacheScope") == "private"
+        granted = self._presenter.granted
+        covered: list[object] = []
+        others: list[object] = []
+        for tool in cast("list[object]", tools) if isinstance(tools, list) else []:
+            scope = self._learn_tool(_object(tool))
+            (covered if filtered or scope is None or scope in granted else others).append(tool)
+        return covered, others
+
+    def _learn_tool(self, tool: Mapping[str, object]) -> str | None:
+        meta = _object(tool.get("_meta"))
+        name, scope = tool.get("name"), meta.get(SCOPE)
+        if not isinstance(name, str) or not isinstance(scope, str):
+            return None
+        self._meet(meta)
+        self._remember(("tools/call", name), _Target(scope, meta.get(SENSITIVE) is True))
+        return scope
+
+    def _meet(self, meta: Mapping[str, object]) -> None:
+        verifier_id = meta.get(VERIFIER)
+        if isinstance(verifier_id, str):  # one that does not say gets no proof that is good elsewhere, if it is pinned
+            self._pin.meet(verifier_id)
+
+    def _learned(self, attempt: Attempt, scope: object, *, sensitive: bool) -> str:
+        known = self._target(attempt)
+        if not isinstance(scope, str):
+            return known.scope if known is not None else ""
+        self._remember((attempt.method, attempt.asked.target), _Target(scope, sensitive))
+        return scope
+
+    def _target(self, attempt: Attempt) -> _Target | None:
+        default = _DEFAULT_SCOPES.get(attempt.method)
+        found = self._targets.get((attempt.method, attempt.asked.target))
+        return found or (_Target(default) if default is not None else None)
+
+    def _remember(self, key: tuple[str, str], target: _Target) -> None:
+        self._targets[key] = target
+        self._targets.move_to_end(key)
+        if len(self._targets) > MAX_KNOWN_TARGETS:
+            self._targets.popitem(last=False)
+
+    def _signed(self, attempt: Attempt, scope: str, challenge: Challenge | None = None) -> Params:
+        attempt.scope = scope
+        proof = self._presenter.prove(attempt.asked, scope, self._pin.id, challenge=challenge)
+        return with_meta(attempt.params, {PROOF: proof})
+
+
+def with_meta(params: Params, more: Mapping[str, object]) -> Params:
+    """The params with more in their `_meta`."""
+    return {**params, "_meta": {**_object(params.get("_meta")), **more}}
+
+
+def _object(value: object) -> dict[str, object]:
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}

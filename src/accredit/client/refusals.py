@@ -1,0 +1,115 @@
+"""Which errors are refusals (contract, section 4), and what a person is told of one. No I/O.
+
+A person gets three things: what was asked, what the delegation covers, and the command that would change it. No text
+here holds a key, a proof, a challenge or a token.
+"""
+
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+from mcp_types import ErrorData
+
+from accredit.client.http import INVALID_TOKEN, MISSING_TOKEN
+from accredit.client.pins import GATEWAY_CHANGED
+from accredit.client.presenter import ProofPresenter
+from accredit.errors import ProofRefused
+from accredit.jsonrpc.text import excerpt
+from accredit.keys import public_path
+from accredit.policy.lists import SCOPE
+from accredit.policy.refusals import (
+    CHALLENGE_REQUIRED,
+    DENIED,
+    MISSING,
+    REPLAYED,
+    TOO_MANY_CHALLENGES,
+    UNKNOWN_ERRORS,
+    UNTRUSTED_ROOT,
+)
+
+RECORD_UNAVAILABLE = -31006
+
+_REFUSALS = frozenset(
+    {
+        MISSING, CHALLENGE_REQUIRED, DENIED, UNTRUSTED_ROOT, REPLAYED, RECORD_UNAVAILABLE, TOO_MANY_CHALLENGES,
+        INVALID_TOKEN, MISSING_TOKEN, GATEWAY_CHANGED,
+    }
+)  # fmt: skip
+_A_GRANT_HELPS = frozenset(
+    {
+        "missing_ratify_proof", "ratify_challenge_required", "ratify_scope_denied", "ratify_expired", "ratify_revoked",
+        "ratify_untrusted_root", "ratify_constraint_denied",
+    }
+)  # fmt: skip
+_OF_SCOPE = frozenset({"missing_ratify_proof", "ratify_scope_denied"})
+_SAYS_MORE = {
+    "ratify_untrusted_root": "Only a delegation from a principal whose key this gateway has as a root counts.",
+    "ratify_revoked": "Its principal has withdrawn it; only a new one counts.",
+    "ratify_constraint_denied": "The new delegation must allow this call by its constraints, too.",
+    "gateway_changed": "If the gateway was replaced on purpose, correct its id in known_gateways.json, or name it with"
+    " --gateway-id.",
+    "missing_token": "Name the environment variable that holds one with --token-env.",
+    "invalid_token": "The variable that --token-env names needs a token that this gateway accepts.",
+}
+
+
+def refusal_of(error: ErrorData) -> ProofRefused | None:
+    """The refusal that a JSON-RPC error is, or None."""
+    data = cast("dict[str, object]", error.data) if isinstance(error.data, dict) else {}
+    word = data.get("error")
+    if isinstance(word, str) and (error.code in _REFUSALS or word in UNKNOWN_ERRORS.values()):
+        return ProofRefused(data, error.message, error.code)
+    return None
+
+
+def explained(refusal: ProofRefused, presenter: ProofPresenter | None) -> str:
+    """What a person is told, in some short lines."""
+    scope = refusal.data.get("required_scope")
+    lines = [f"Not allowed: {_reason(refusal, scope)} ({excerpt(refusal.error)})."]
+    if isinstance(scope, str):
+        covers = ", ".join(sorted(presenter.granted)) if presenter is not None else ""
+        lines.append(f"It needs the scope {excerpt(scope)}. This agent's delegation covers {covers or 'nothing'}.")
+    if refusal.error in _SAYS_MORE:
+        lines.append(_SAYS_MORE[refusal.error])
+    if isinstance(scope, str) and refusal.error in _A_GRANT_HELPS:
+        lines += _grant(scope, presenter)
+    return "\n".join(lines)
+
+
+def _reason(refusal: ProofRefused, scope: object) -> str:
+    target = refusal.data.get("target")
+    if isinstance(target, str) and isinstance(scope, str) and refusal.error in _OF_SCOPE:
+        return f"nobody has allowed this agent {excerpt(target)}"
+    return excerpt(refusal.message.removeprefix(f"{refusal.error}: "))
+
+
+def _grant(scope: str, presenter: ProofPresenter | None) -> list[str]:
+    own_key = presenter.key_path if presenter is not None else None
+    key = own_key or Path("agent.key")
+    name = re.sub(r"[^A-Za-z0-9]+", "-", scope).strip("-") or "delegation"
+    out = str(key.with_name(f"{name}.json"))
+    words = ["accredit", "grant", "--issuer", "PATH", "--agent", str(public_path(key)), "--scope", scope]
+    words += ["--expires", "7d", "--out", out]
+    options = f"--delegation {shlex.quote(out)}"
+    lines: list[str] = []
+    if presenter is None:
+        lines.append("This agent has no key yet; make one: accredit keys new agent.key --kind agent")
+        options = f"--key agent.key {options}"
+    lines.append("Whoever may allow it does so with this command, where PATH is their private key:")
+    lines.append(f"  {shlex.join(words)}")
+    lines.append(f"Then add {options} to the arguments of `accredit connect`.")
+    return lines
+
+
+def uncovered(tool: dict[str, object]) -> dict[str, object]:
+    """A tool that no delegation covers, as a host shows it that is to show all (`--show-uncovered`)."""
+    meta = cast("dict[str, object]", tool["_meta"]) if isinstance(tool.get("_meta"), dict) else {}
+    note = f"[Not covered by this agent's delegation: needs {excerpt(str(meta.get(SCOPE)))}]"
+    return {**tool, "description": f"{note} {tool.get('description') or ''}".rstrip()}
+
+
+def public_data(data: Mapping[str, object]) -> dict[str, object]:
+    """What programs of the host are told of a refusal: never a challenge, which is the client's own business."""
+    return {name: value for name, value in data.items() if name != "_meta"}

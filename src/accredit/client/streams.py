@@ -1,0 +1,214 @@
+"""A transport of the official SDK with proofs in what it carries. Waits for the streams it wraps; no I/O of its own.
+
+This is the one place where proofs join messages, below the SDK's session: what is signed is what is written.
+
+1. A request that needs a proof gets one (`proving`), and the token where it travels in messages.
+2. The answer to it is looked at: a refusal that a new proof can answer is not passed on. The request is sent again
+   under an id of our own, which is the host's again in what comes back.
+3. A list of tools is left with what the delegations cover.
+
+All else passes as it is, both ways. At most two proofs follow the first attempt of a request.
+"""
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from types import TracebackType
+from typing import Self, cast
+
+import anyio
+from anyio.abc import TaskGroup
+from mcp.client import Transport
+from mcp.client._transport import ReadStream, TransportStreams, WriteStream
+from mcp.shared.message import SessionMessage
+from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, RequestId
+from msgspec import Struct
+
+from accredit.client.proving import Attempt, Params, Prover, with_meta
+from accredit.errors import ProofRefused
+from accredit.policy import GUARDED, LISTS
+
+Uncovered = Callable[[dict[str, object]], dict[str, object]]
+"""What is made of a tool that no delegation covers, where it is not simply left out."""
+
+Incoming = SessionMessage | Exception
+
+
+class _Open(Struct):
+    """A request whose answer is looked at, and the host's id of it."""
+
+    sent: SessionMessage
+    id: RequestId
+    attempt: Attempt
+
+
+class ProvingTransport:
+    """An async context manager that gives a read and a write stream, as every transport does.
+
+    Without a `prover` nothing is proved; `token` goes into `_meta.token` of what needs one (contract, section 5).
+    """
+
+    def __init__(
+        self, inner: Transport, prover: Prover | None, *, token: str = "", uncovered: Uncovered | None = None
+    ) -> None:
+        self._inner = inner
+        self._prover = prover
+        self._token = token
+        self._uncovered = uncovered
+        self._open: dict[RequestId, _Open] = {}
+        self._renamed: dict[RequestId, RequestId] = {}
+        self._resent = 0
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> TransportStreams:
+        """Opens the transport that is wrapped."""
+        async with AsyncExitStack() as stack:
+            read, write = await stack.enter_async_context(self._inner)
+            self._write: WriteStream[SessionMessage] = write
+            self._tasks: TaskGroup = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(self._tasks.cancel_scope.cancel)
+            self._stack = stack.pop_all()
+        return _Read(read, self._received), _Write(write, self._sent)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Closes it."""
+        await self._stack.__aexit__(kind, error, trace)
+
+    def _sent(self, item: SessionMessage) -> SessionMessage:
+        """What is written in place of what is sent."""
+        match item.message:
+            case JSONRPCRequest():
+                return self._request(item, item.message)
+            case JSONRPCNotification(method="notifications/cancelled") as cancelled:
+                return self._cancelled(item, cancelled)
+            case _:
+                return item
+
+    def _request(self, item: SessionMessage, request: JSONRPCRequest) -> SessionMessage:
+        # What is written is this dump; whatever has another form in memory is in its last one before it is signed.
+        dumped = request.model_dump(by_alias=True, mode="json", exclude_unset=True)
+        params = cast("Params", dumped.get("params") or {})
+        if self._token and request.method in GUARDED | LISTS:
+            params = with_meta(params, {"token": self._token})
+        attempt = self._prover.attempt(request.method, params) if self._prover is not None else None
+        if self._prover is not None and attempt is not None:
+            self._open[request.id] = _Open(item, request.id, attempt)
+            params = self._prover.proved(attempt)
+        return item if params == (request.params or {}) else _with_params(item, request.id, params)
+
+    def _cancelled(self, item: SessionMessage, cancelled: JSONRPCNotification) -> SessionMessage:
+        id = cast("RequestId | None", (cancelled.params or {}).get("requestId"))
+        if id is None:
+            return item
+        wire_id = self._renamed.pop(id, id)
+        self._open.pop(wire_id, None)
+        if wire_id == id:
+            return item
+        renamed = cancelled.model_copy(update={"params": {**(cancelled.params or {}), "requestId": wire_id}})
+        return SessionMessage(renamed, item.metadata)
+
+    def _received(self, item: Incoming) -> Incoming | None:
+        """What is read in place of what has come; None: nothing, the request was sent again."""
+        message = item.message if isinstance(item, SessionMessage) else None
+        if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id is None:
+            return item
+        opened = self._open.pop(message.id, None)
+        if opened is None or self._prover is None:
+            return item
+        self._renamed.pop(opened.id, None)
+        try:
+            if isinstance(message, JSONRPCResponse):
+                return SessionMessage(self._answer(self._prover, opened, message))
+            params = self._prover.again(opened.attempt, message.error.code, message.error.data)
+        except ProofRefused as error:
+            told = ErrorData(code=error.code, message=error.message, data=dict(error.data))
+            return SessionMessage(JSONRPCError(jsonrpc="2.0", id=opened.id, error=told))
+        if params is None:
+            return SessionMessage(message.model_copy(update={"id": opened.id}))
+        self._send_again(opened, params)
+        return None
+
+    def _answer(self, prover: Prover, opened: _Open, message: JSONRPCResponse) -> JSONRPCResponse:
+        result = message.result
+        if opened.attempt.method == "tools/list":
+            covered, others = prover.listed(opened.attempt, result)
+            if self._uncovered is not None:
+                covered += [self._uncovered(cast("dict[str, object]", tool)) for tool in others]
+            elif others:
+                result = {**result, "cacheScope": "private"}
+            result = {**result, "tools": covered}
+        return message.model_copy(update={"id": opened.id, "result": result})
+
+    def _send_again(self, opened: _Open, params: Params) -> None:
+        self._resent += 1
+        # An id must not be used twice in a session (2025-11-25, basic, "Requests").
+        wire_id = f"accredit-proof-{self._resent}"
+        self._open[wire_id] = opened
+        self._renamed[opened.id] = wire_id
+        self._tasks.start_soon(self._write_again, _with_params(opened.sent, wire_id, params))
+
+    async def _write_again(self, item: SessionMessage) -> None:
+        # A stream that has closed meanwhile has told whoever waits.
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+            await self._write.send(item)
+
+
+def _with_params(item: SessionMessage, id: RequestId, params: Params) -> SessionMessage:
+    return SessionMessage(item.message.model_copy(update={"id": id, "params": params}), item.metadata)
+
+
+class _Read:
+    """What is received, changed on its way."""
+
+    def __init__(self, inner: ReadStream[Incoming], change: Callable[[Incoming], Incoming | None]) -> None:
+        self._inner = inner
+        self._change = change
+
+    async def receive(self) -> Incoming:
+        while True:
+            changed = self._change(await self._inner.receive())
+            if changed is not None:
+                return changed
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    def __aiter__(self) -> ReadStream[Incoming]:
+        return self
+
+    async def __anext__(self) -> Incoming:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class _Write:
+    """What is sent, changed on its way."""
+
+    def __init__(self, inner: WriteStream[SessionMessage], change: Callable[[SessionMessage], SessionMessage]) -> None:
+        self._inner = inner
+        self._change = change
+
+    async def send(self, item: SessionMessage, /) -> None:
+        await self._inner.send(self._change(item))
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        await self.aclose()

@@ -1,0 +1,142 @@
+"""From `[proofs]` and the catalog's sections to what calls are decided by. Reads key files.
+
+In this order; each failure is a `ConfigurationError` that names its key:
+
+1. the catalog, which counts with proofs off too: lists then say which scopes there are;
+2. roots without a mode: nobody should take a gateway for one that asks for proofs; then, with proofs required, the
+   data of time zones, which constraints need;
+3. the roots: at least one, each a human's public key, none twice;
+4. the gateway's id: `[gateway] id`, else that of the key in `gateway.key` beside the file;
+5. a store that all workers share, if there is more than one.
+
+Not checked: whether a tool of that name exists (`accredit check`), nor whether anybody can grant a scope.
+"""
+
+import shlex
+from pathlib import Path
+
+from accredit.config.load import Key, Loaded
+from accredit.config.problems import one_line
+from accredit.config.schema import Config, Resource, Tool
+from accredit.errors import ConfigurationError
+from accredit.gateway.settings import ProofSettings
+from accredit.keys import KeyFile, load_public_key, load_signing_key
+from accredit.policy import Catalog, Entry, Facts, Policy
+from accredit.ratify import CertificateCache, HybridPublicKey, zone_names
+
+GATEWAY_KEY_FILE = "gateway.key"
+"""The gateway's own key, in the configuration's folder (contract, section 10)."""
+
+
+def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
+    """What calls are decided by, or None where there is nothing to decide or to say. Raises `ConfigurationError`."""
+    proofs = loaded.config.proofs
+    catalog = build_catalog(loaded.config)
+    required = proofs.mode == "required"
+    if proofs.roots and ("proofs", "mode") not in loaded.origins:
+        raise ConfigurationError(
+            "proofs.roots is set and proofs.mode is not: no proof would be asked for",
+            'set proofs.mode to "required", or to "off" if that is meant',
+        )
+    if not required and not catalog.tools and catalog.default_tool is None:
+        return None
+    if required:
+        zone_names()
+    roots = _roots(loaded) if required else {}
+    gateway_id = _gateway_id(loaded) if required else ""
+    if required and workers > 1 and loaded.config.store.url == "memory:":
+        raise ConfigurationError(
+            f"store.url is memory:, and {workers} workers with one each would accept a proof {workers} times",
+            'set store.url = "sqlite:///accredit.db", or leave out --workers',
+        )
+    policy = Policy(
+        verifier_id=gateway_id,
+        roots=roots,
+        catalog=catalog,
+        vocabulary=catalog.vocabulary(),
+        binding_required=proofs.binding == "required",
+        freshness_seconds=proofs.freshness_seconds,
+        challenge_seconds=proofs.challenge_seconds,
+        cert_cache=CertificateCache(),
+    )
+    return ProofSettings(policy, required=required, filter_tools=proofs.filter_tools)
+
+
+def folder_of(loaded: Loaded, key: Key) -> Path:
+    """What the relative paths of a key are relative to: its file's own folder, else the current one."""
+    origin = loaded.origins.get(key)
+    return loaded.file.parent if loaded.file and origin and origin.kind == "file" else Path.cwd()
+
+
+def read_public_key(path: Path, key: str) -> KeyFile:
+    """A public key that a key of the configuration names. Raises `ConfigurationError`."""
+    try:
+        return load_public_key(path)
+    except ConfigurationError as error:
+        raise ConfigurationError(one_line(f"{key}: {error.what}"), one_line(error.remedy)) from None
+
+
+def build_catalog(config: Config) -> Catalog:
+    """The sections `[tools]`, `[resources]` and `[prompts]`."""
+    default_scope = config.proofs.default_tool_scope
+    return Catalog(
+        tools={name: _entry(tool) for name, tool in config.tools.by_name.items()},
+        default_tool=Entry(scope=default_scope) if default_scope else None,
+        resource=Entry(scope=config.resources.scope),
+        resource_prefixes={prefix: _entry(found) for prefix, found in config.resources.by_prefix.items()},
+        prompt=Entry(scope=config.prompts.scope),
+    )
+
+
+def _entry(found: Resource) -> Entry:
+    facts = Facts(found.facts) if isinstance(found, Tool) else Facts()
+    return Entry(scope=found.scope, accepts=tuple(found.accepts), marked_sensitive=found.sensitive, facts=facts)
+
+
+def _roots(loaded: Loaded) -> dict[HybridPublicKey, str]:
+    """The names of the roots, by key."""
+    roots, folder = loaded.config.proofs.roots, folder_of(loaded, ("proofs", "roots"))
+    if not roots:
+        raise ConfigurationError(
+            'proofs.mode is "required" and there is no root: nobody\'s delegations would count',
+            "name the owner's public key: [[proofs.roots]] name = ..., public_key_file = ...",
+        )
+    found: dict[HybridPublicKey, str] = {}
+    for index, root in enumerate(roots):
+        name = f"proofs.roots[{index}].public_key_file"
+        path = folder / root.public_key_file
+        if not path.exists():
+            private = shlex.quote(str(path).removesuffix(".pub"))
+            raise ConfigurationError(
+                one_line(f"{name}: there is no {path}"), one_line(f"accredit keys new {private} --kind human makes it")
+            )
+        key = read_public_key(path, name)
+        if key.kind != "human":
+            raise ConfigurationError(
+                one_line(f"{name}: {path} is the key of {key.name}, which is of kind {key.kind}"),
+                "a chain of delegations begins with a human: make a key with `accredit keys new --kind human`",
+            )
+        if key.public_key in found:
+            raise ConfigurationError(
+                one_line(f"{name}: {key.name} ({key.id}) is a root already"), "keep one [[proofs.roots]] for each key"
+            )
+        found[key.public_key] = root.name
+    return found
+
+
+def _gateway_id(loaded: Loaded) -> str:
+    if loaded.config.gateway.id is not None:
+        return loaded.config.gateway.id
+    path = (loaded.file.parent if loaded.file else Path.cwd()) / GATEWAY_KEY_FILE
+    if not path.exists():
+        raise ConfigurationError(
+            one_line(f"gateway.id is not set, and there is no {path} to take it from: proofs are made out to it"),
+            f"accredit keys new {GATEWAY_KEY_FILE} --kind gateway, or set gateway.id to a name that is used once",
+        )
+    key = load_signing_key(path).about
+    if key.kind != "gateway":
+        raise ConfigurationError(
+            one_line(f"{path} is the key of {key.name}, which is of kind {key.kind}"),
+            f"move it away, and make the gateway's: accredit keys new {GATEWAY_KEY_FILE} --kind gateway",
+        )
+    return key.id

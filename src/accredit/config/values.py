@@ -1,0 +1,167 @@
+"""The types of single values in `accredit.toml`, and what makes one of them wrong. No I/O.
+
+Errors finish the sentence "KEY ..." and never quote a value, which may be a secret in the wrong place.
+"""
+
+import re
+from typing import Annotated, cast
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator
+from pydantic_core import PydanticCustomError
+
+from accredit.policy import facts_fault, scope_fault
+
+NO_SUCH_KEY = "extra_forbidden"
+"""pydantic's word for a key that a table does not have."""
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A header's name (RFC 9110, section 5.6.2)."""
+
+_OWN_HEADERS = frozenset(
+    {
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers that say how a message is framed or routed: the gateway's own, or two parties could disagree."""
+
+
+def _url(value: str) -> str:
+    """An http(s) URL that names a server and nothing that would be sent where it does not belong."""
+    if not value.isascii() or not value.isprintable() or " " in value:
+        raise ValueError("should be printable ASCII without spaces")
+    if "@" in value.partition("//")[2].partition("/")[0]:
+        raise ValueError("should not hold a user name or password")
+    if "#" in value:
+        raise ValueError("should not hold a fragment")
+    try:
+        parts = urlsplit(value)
+        port_is_usable = parts.port != 0
+    except ValueError:
+        raise ValueError("should name a host and a port that are valid") from None  # its text quotes the URL
+    if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_usable:
+        raise ValueError('should begin with "http://" or "https://" and name a host')
+    return value
+
+
+def _path(value: str) -> str:
+    if not value.startswith("/") or not value.isascii() or not value.isprintable():
+        raise ValueError('should begin with "/" and be printable ASCII')
+    if any(char in value for char in " ?#"):
+        raise ValueError("should hold no space, query or fragment")
+    return value
+
+
+def _endpoint(value: str) -> str:
+    if value in ("/healthz", "/readyz"):
+        raise ValueError("should not be a path that the gateway itself answers")
+    return _path(value)
+
+
+def _command(value: list[str]) -> list[str]:
+    if not value or not value[0]:
+        raise ValueError("should name a program")
+    if any("\0" in part for part in value):
+        raise ValueError("should not hold NUL characters")
+    return value
+
+
+def _environment(value: dict[str, str]) -> dict[str, str]:
+    if any(not name or "=" in name or "\0" in name + text for name, text in value.items()):
+        raise ValueError('should hold no empty names, no "=" in names and no NUL characters')
+    return value
+
+
+class FromEnvironment(BaseModel):
+    """A value that is taken from an environment variable when the gateway starts."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    env: str = Field(min_length=1)
+
+
+def _header_value(value: object) -> str | FromEnvironment:
+    """One error for both forms; it never quotes the value."""
+    if isinstance(value, str):
+        return value
+    match value:
+        case FromEnvironment():
+            return value
+        case {"env": str(name)} if name and len(cast("dict[object, object]", value)) == 1:
+            return FromEnvironment(env=name)
+        case _:
+            raise ValueError('should be a string, or { env = "NAME" }')
+
+
+HeaderValue = Annotated[
+    str | FromEnvironment,
+    PlainValidator(_header_value, json_schema_input_type=str | FromEnvironment),
+]
+
+
+def _headers(value: dict[str, str | FromEnvironment]) -> dict[str, str | FromEnvironment]:
+    for name, text in value.items():
+        if not _TOKEN.fullmatch(name):
+            raise ValueError("should hold header names")
+        if name.lower() in _OWN_HEADERS:
+            raise ValueError(f"should not hold {name}, which the gateway sets itself")
+        if isinstance(text, str):
+            check_header_text(text)
+    if len({name.lower() for name in value}) != len(value):
+        raise ValueError("should name each header once")
+    return value
+
+
+def check_header_text(text: str) -> None:
+    """Refuses what can't be one header value. Raises `ValueError`, without the value: it may be a secret."""
+    if not text.isascii() or not text.isprintable() or text != text.strip():
+        raise ValueError("should be printable ASCII, without line breaks and without spaces around it")
+
+
+def _scope(value: str) -> str:
+    fault = scope_fault(value)
+    if fault is not None:
+        raise ValueError(fault)
+    return value
+
+
+def _facts(value: dict[str, str | int | float]) -> dict[str, str | int | float]:
+    fault = facts_fault(value)
+    if fault is not None:
+        raise ValueError(fault)
+    return value
+
+
+def _uri_prefix(value: str) -> str:
+    if ":" not in value:
+        raise PydanticCustomError(NO_SUCH_KEY, "no such key")
+    return value
+
+
+def _store(value: str) -> str:
+    if value != "memory:" and not value.startswith("sqlite:///"):
+        raise ValueError('should be "memory:" or begin with "sqlite:///"')  # others may hold a password: not quoted
+    return value
+
+
+Url = Annotated[str, AfterValidator(_url)]
+Path = Annotated[str, AfterValidator(_path)]
+Endpoint = Annotated[str, AfterValidator(_endpoint)]
+Name = Annotated[str, Field(min_length=1)]
+Bytes = Annotated[int, Field(ge=1)]
+Scope = Annotated[str, AfterValidator(_scope)]
+OptionalScope = Annotated[str, AfterValidator(lambda value: value and _scope(value))]
+Facts = Annotated[dict[str, str | int | float], AfterValidator(_facts)]
+UriPrefix = Annotated[str, AfterValidator(_uri_prefix)]
+StoreUrl = Annotated[str, AfterValidator(_store)]
+Command = Annotated[list[str], AfterValidator(_command)]
+Environment = Annotated[dict[str, str], AfterValidator(_environment)]
+Headers = Annotated[dict[str, HeaderValue], AfterValidator(_headers)]

@@ -1,0 +1,34 @@
+"""The decision of a call: who may do what, and on whose word. Pure: it asks for what it needs (`needs`).
+
+`catalog` which scope a target needs · `facts` what constraints are held against · `asked` one call, and what binds a
+proof to it · `decide` the steps, in their order · `refusals` what a client is told · `needs`, `drive` the questions to
+the world and who answers them · `passing` what is removed from and added to what passes · `lists` lists of tools.
+"""
+
+from accredit.policy.asked import GUARDED, LISTS, PROOF, Asked, asked, asked_of, looks_guarded, payload_digest
+from accredit.policy.catalog import MCP_SCOPES, Catalog, Entry, scope_fault
+from accredit.policy.decide import Authority, Decision, Policy, decide
+from accredit.policy.drive import drive
+from accredit.policy.facts import Facts, facts_fault
+
+__all__ = [
+    "GUARDED",
+    "LISTS",
+    "MCP_SCOPES",
+    "PROOF",
+    "Asked",
+    "Authority",
+    "Catalog",
+    "Decision",
+    "Entry",
+    "Facts",
+    "Policy",
+    "asked",
+    "asked_of",
+    "decide",
+    "drive",
+    "facts_fault",
+    "looks_guarded",
+    "payload_digest",
+    "scope_fault",
+]

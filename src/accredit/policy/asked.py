@@ -1,0 +1,111 @@
+"""What is asked of the decision: one call, as it will be forwarded, and the proof that came with it. No I/O.
+
+`payload_digest` is over what the upstream gets to see, `params` without `_meta`, in the form of RFC 8785: so a proof
+that is bound to it is worth nothing for another call (contract, section 4).
+"""
+
+import hashlib
+import unicodedata
+from collections.abc import Mapping
+from typing import cast
+
+import msgspec
+import rfc8785
+from msgspec import Raw, Struct
+
+from accredit.errors import FrameError, RequestError
+from accredit.jsonrpc.encode import INVALID_PARAMS, METHOD_NOT_FOUND
+from accredit.jsonrpc.frames import Request
+from accredit.jsonrpc.methods import TARGET_MEMBER
+from accredit.jsonrpc.objects import members
+from accredit.jsonrpc.requests import meta_of
+from accredit.ratify.contexts import build_session_context, operation_context_hash
+
+PROOF = "ratify_proof"
+"""The member of `_meta` that carries a proof."""
+
+GUARDED = frozenset(TARGET_MEMBER)
+"""Methods that are never forwarded without a decision: tools/call, resources/read, prompts/get."""
+
+LISTS = frozenset({"tools/list", "resources/list", "resources/templates/list", "prompts/list"})
+"""Methods that need no proof; one that comes with them is judged, and spent, like any other."""
+
+
+class Asked(Struct, frozen=True):
+    """A call. `target` is the tool's or prompt's name or the resource's URI, "" for a list; `proof` is JSON text.
+
+    `digest` has 32 bytes, or none for a list. `session_id` is the MCP session's, or "".
+    """
+
+    method: str
+    target: str
+    session_id: str
+    digest: bytes
+    arguments: object
+    proof: Raw | None
+
+    @property
+    def guarded(self) -> bool:
+        """Whether the call needs a proof."""
+        return self.method in GUARDED
+
+    def request_hash(self, scope: str) -> bytes:
+        """The hash of what is asked; a challenge of ours is good for one such hash."""
+        return operation_context_hash(scope, self.method, self.target, "", self.digest)
+
+    def session_context(self, verifier_id: str, agent_id: str, scope: str) -> bytes:
+        """What a proof that is bound to this call has signed."""
+        request_hash = self.request_hash(scope)
+        return build_session_context(verifier_id, "", agent_id, self.session_id, "", request_hash=request_hash)
+
+
+def asked_of(request: Request, session_id: str = "") -> Asked | None:
+    """What a request asks, or None where nothing is to be decided. Raises `RequestError` (-32602).
+
+    The proof is the raw slice of the request: what was written is what is judged.
+    """
+    if request.method not in GUARDED and request.method not in LISTS:
+        if looks_guarded(request.method):
+            raise RequestError(METHOD_NOT_FOUND, "Method not found", id=request.id, status=404)
+        return None
+    try:
+        params = members(request.params) if request.params is not None else {}
+        proof = meta_of(request.params).get(PROOF)
+        plain = {name: msgspec.json.decode(value) for name, value in params.items() if name != "_meta"}
+        return asked(request.method, plain, session_id, proof)
+    except (FrameError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        detail = error.detail if isinstance(error, FrameError) else "params can't be read"
+        raise RequestError(INVALID_PARAMS, f"Invalid params: {detail}", id=request.id, status=200) from None
+
+
+def looks_guarded(method: str) -> bool:
+    """Whether a server that reads names more freely than we do could take a method for a guarded one."""
+    return read_freely(method) in GUARDED
+
+
+def read_freely(name: str) -> str:
+    """A name as the freest reader could see it: one case, no compatibility forms, no blanks and nothing invisible."""
+    seen = (char for char in unicodedata.normalize("NFKC", name) if char.isprintable() and char != " ")
+    return "".join(seen).casefold()
+
+
+def asked(method: str, params: Mapping[str, object], session_id: str, proof: Raw | None) -> Asked:
+    """What a call with these params (as Python values) asks; `_meta` is passed over. Raises `FrameError`."""
+    if method in LISTS:
+        return Asked(method, "", session_id, b"", None, proof)
+    target = params.get(TARGET_MEMBER[method])
+    if not isinstance(target, str):
+        raise FrameError(f'"{TARGET_MEMBER[method]}" is not a string')
+    return Asked(method, target, session_id, payload_digest(params), params.get("arguments"), proof)
+
+
+def payload_digest(params: Mapping[str, object]) -> bytes:
+    """SHA-256 of the RFC 8785 form of `params` without `_meta`.
+
+    Raises `FrameError` for what has none: an integer beyond 2^53-1, a lone surrogate, a number that is not finite.
+    """
+    covered = {name: value for name, value in params.items() if name != "_meta"}
+    try:
+        return hashlib.sha256(rfc8785.dumps(cast("dict[str, str]", covered))).digest()
+    except (ValueError, RecursionError):
+        raise FrameError("params hold what has no canonical form (an integer beyond 2^53-1)") from None

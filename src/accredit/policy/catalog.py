@@ -1,0 +1,96 @@
+"""The catalog: which scope each tool, resource and prompt needs (contract, sections 2 and 4). No I/O.
+
+A tool is found by its exact name, else it has the default scope, else it is unknown, and an unknown tool is never
+called. A resource has the scope of the longest configured prefix of its URI, else the general one. What the operator
+has not called sensitive is so all the same where the canonical vocabulary says it.
+"""
+
+from collections.abc import Collection, Mapping
+
+from msgspec import Struct
+
+from accredit.limits import MAX_SCOPE_LENGTH_BYTES
+from accredit.policy.facts import NO_FACTS, Facts
+from accredit.policy.uris import readings
+from accredit.ratify.scopes import is_sensitive, unknown_scope
+
+MCP_SCOPES = frozenset({"mcp:tool", "mcp:resource", "mcp:prompt"})
+"""Scopes for the three guarded methods that every deployment knows (contract, section 4)."""
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """What one tool, resource or prompt asks for. Any of `accepts` satisfies it as well as `scope`."""
+
+    scope: str
+    accepts: tuple[str, ...] = ()
+    marked_sensitive: bool = False
+    facts: Facts = NO_FACTS
+
+    @property
+    def sensitive(self) -> bool:
+        """Whether a call needs a challenge of ours (Option B)."""
+        return self.marked_sensitive or is_sensitive(self.scope)
+
+    def allows(self, granted: Collection[str]) -> bool:
+        """Whether a grant (expanded: no wildcards) satisfies this entry."""
+        return self.scope in granted or any(scope in granted for scope in self.accepts)
+
+
+class Catalog(Struct, frozen=True, kw_only=True):
+    """Every entry of a deployment. `resource_prefixes` are plain prefixes of URIs."""
+
+    tools: Mapping[str, Entry] = {}
+    default_tool: Entry | None = None
+    resource: Entry = Entry(scope="mcp:resource")
+    resource_prefixes: Mapping[str, Entry] = {}
+    prompt: Entry = Entry(scope="mcp:prompt")
+
+    def find(self, method: str, target: str) -> Entry | None:
+        """The entry for a guarded call; None: there is no scope that would allow it."""
+        if method == "tools/call":
+            return self.tool(target)
+        if method == "resources/read":
+            return self._resource(target)
+        return self.prompt if method == "prompts/get" else None
+
+    def tool(self, name: str) -> Entry | None:
+        """The entry of a tool."""
+        return self.tools.get(name, self.default_tool)
+
+    def vocabulary(self) -> frozenset[str]:
+        """The scopes that this deployment adds to the canonical ones."""
+        entries = [*self.tools.values(), *self.resource_prefixes.values(), self.resource, self.prompt]
+        if self.default_tool is not None:
+            entries.append(self.default_tool)
+        return MCP_SCOPES.union(*((entry.scope, *entry.accepts) for entry in entries))
+
+    def _resource(self, uri: str) -> Entry | None:
+        # A server may read a URI more freely than a prefix does: one that could mean another entry is nobody's.
+        if not self.resource_prefixes:
+            return self.resource
+        length = max((len(prefix) for prefix in self.resource_prefixes if uri.startswith(prefix)), default=0)
+        entry = self.resource_prefixes.get(uri[:length], self.resource)
+        found = [self._read_as(reading) for reading in readings(uri)]
+        return entry if found and all(entry in entries for entries in found) else None
+
+    def _read_as(self, reading: str) -> list[Entry]:
+        """The entries of the longest prefixes of a reading: several, where prefixes differ only in their spelling."""
+        best, found = 0, [self.resource]
+        for prefix, entry in self.resource_prefixes.items():
+            plain = next(iter(readings(prefix)), prefix)
+            if reading.startswith(plain) and len(plain) >= best:
+                best, found = len(plain), [*(found if len(plain) == best else ()), entry]
+        return found
+
+
+def scope_fault(scope: str) -> str | None:
+    """Why a catalog can't ask for a scope, or None. A tool asks for one concrete scope, never for a wildcard."""
+    if not scope or not scope.isprintable() or " " in scope:
+        return "is no scope: it is empty, or holds spaces or unprintable characters"
+    if "*" in scope and unknown_scope([scope]) is None and not scope.startswith("custom:"):
+        return "is a wildcard, which no call can be held against: name one concrete scope"
+    if scope.endswith(":*") or scope == "*":
+        return "looks like a wildcard: name one concrete scope"
+    if len(scope.encode("utf-8", "replace")) > MAX_SCOPE_LENGTH_BYTES:
+        return f"is longer than {MAX_SCOPE_LENGTH_BYTES} bytes"
+    return None

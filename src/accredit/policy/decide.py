@@ -1,0 +1,319 @@
+"""The decision: may this call be made, now, by whom it comes from? (architecture, "The decision"). No I/O.
+
+`decide` is one generator: it yields needs (`needs`), is sent answers (`drive`), and ends in a `Decision`. In order:
+
+1. The message is valid, and the proof a raw slice of it (before: `jsonrpc`, `asked`).
+2. The token (not in this version).
+3. The target is in the catalog: its scope and sensitivity are known. A sensitive target takes only challenges that
+   were issued here, for this very call (Option B); others take the client's own, while it is fresh (Option A).
+4. There is a proof, within its bounds and read strictly; its chain ends in a pinned root key; structure, session
+   context, ids, keys, times and signatures hold (`ratify.verify`, whose steps run inside this one). A proof over a
+   challenge that was spent, or is not ours where it must be, is refused before its signatures are looked at.
+5. No certificate of the chain is revoked (asked for each, in the course of 4).
+6. Only now the challenge is spent: a forged proof can't burn a real one.
+7. The constraints of every certificate hold for the facts of the call; what all certificates grant covers the
+   target; a limited number of uses is taken, atomically.
+8. The record (not in this version).
+9. Allow.
+
+No answer is a no: whatever is raised in place of one ends in a refusal. What is not checked here: whether the person
+meant it, what the upstream does with the call, and whether a proof that is not bound to its call comes from its agent
+(`binding = "required"` checks that).
+"""
+
+import hashlib
+from collections.abc import Collection, Generator, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from accredit.errors import ChallengesFull, ProofRefused, StoreUnavailable, WireError
+from accredit.limits import CHALLENGE_WINDOW_SECONDS, MAX_PROOF_BUNDLE_BYTES
+from accredit.policy import refusals
+from accredit.policy.asked import Asked
+from accredit.policy.catalog import Catalog, Entry
+from accredit.policy.needs import (
+    CountUses,
+    IsRevoked,
+    IssueChallenge,
+    LookAtChallenge,
+    Need,
+    SpendChallenge,
+    TakeUse,
+)
+from accredit.ports import RateLimit, Spending
+from accredit.ratify import (
+    CertificateCache,
+    DelegationCert,
+    HybridPublicKey,
+    IdentityStatus,
+    IssuedChallenge,
+    ProofBundle,
+    VerifierContext,
+    VerifyResult,
+    decode_proof_bundle,
+)
+from accredit.ratify import needs as proof_needs
+from accredit.ratify.constraints import MaxRate
+from accredit.ratify.verify import Terms, verification
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """What a deployment decides by. `roots` are names by pinned key; times are in seconds."""
+
+    verifier_id: str
+    roots: Mapping[HybridPublicKey, str]
+    catalog: Catalog
+    vocabulary: Collection[str]
+    binding_required: bool = False
+    freshness_seconds: int = 30
+    challenge_seconds: int = 60
+    cert_cache: CertificateCache
+
+    @property
+    def binding(self) -> str:
+        """How proofs are to be bound, in the words of the configuration."""
+        return "required" if self.binding_required else "optional"
+
+
+class Authority(Struct, frozen=True, kw_only=True):
+    """On whose word a call is allowed. `granted_scope` is what all certificates of the chain grant."""
+
+    principal_id: str
+    principal_name: str
+    agent_id: str
+    granted_scope: tuple[str, ...]
+    cert_ids: tuple[str, ...]
+    bound: bool
+
+
+class Decision(Struct, frozen=True):
+    """The verdict. It is allowed when there is no `refusal`; a list without a proof has no `authority`.
+
+    `fault` is for the log only: what kept the decision from being made.
+    """
+
+    asked: Asked
+    entry: Entry | None
+    authority: Authority | None = None
+    refusal: ProofRefused | None = None
+    fault: Exception | None = None
+
+
+Steps = Generator[Need, object, Decision]
+_Asking = Generator[Need, object, VerifyResult]
+
+
+def decide(asked: Asked, policy: Policy, now: int) -> Steps:
+    """Decides one call. `now` is in unix seconds. It raises nothing that depends on the call."""
+    entry: Entry | None = None
+    try:
+        if asked.guarded:
+            entry = policy.catalog.find(asked.method, asked.target)
+            if entry is None:
+                raise refusals.unknown_target(asked)  # 3
+        elif asked.proof is None:
+            return Decision(asked, None)
+        authority = yield from _Case(asked, entry, policy, now).authority()
+        return Decision(asked, entry, authority)  # 9
+    except ProofRefused as refusal:
+        return Decision(asked, entry, None, refusal)
+    except ChallengesFull as error:
+        refusal = refusals.too_many_challenges(asked, entry, policy.challenge_seconds)
+        return Decision(asked, entry, None, refusal, error)
+    except Exception as error:  # fail closed: a store that does not answer, or what nobody thought of
+        return Decision(asked, entry, None, refusals.undecided(asked, entry), error)
+
+
+class _Case:
+    """One proof before the decision, steps 4 to 7."""
+
+    def __init__(self, asked: Asked, entry: Entry | None, policy: Policy, now: int) -> None:
+        self._asked = asked
+        self._entry = entry
+        self._policy = policy
+        self._now = now
+        self._scope = entry.scope if entry is not None else ""
+        self._issued = entry is not None and entry.sensitive
+        self._request_hash = asked.request_hash(self._scope)
+        self._seen: Spending | None = None
+        self._fault: Exception | None = None
+        self._uses: dict[tuple[str, int], int] = {}
+
+    def authority(self) -> Generator[Need, object, Authority]:
+        """Steps 4 to 7. Raises `ProofRefused`."""
+        bundle = yield from self._read()
+        root = bundle.delegations[-1].issuer_pub_key if bundle.delegations else None
+        name = self._policy.roots.get(root) if root is not None else None
+        if name is None:
+            raise refusals.untrusted_root(self._asked, self._entry)
+        result = yield from self._verified(bundle)
+        if not result.valid:
+            yield from self._refuse(result)
+        yield from self._covered(bundle, result)
+        return Authority(
+            principal_id=result.principal_id,
+            principal_name=name,
+            agent_id=result.agent_id,
+            granted_scope=tuple(result.granted_scope),
+            cert_ids=tuple(cert.cert_id for cert in bundle.delegations),
+            bound=bool(bundle.session_context),
+        )
+
+    def _read(self) -> Generator[Need, object, ProofBundle]:
+        proof = self._asked.proof
+        if proof is None:
+            if self._issued:
+                yield from self._challenge()
+            policy = self._policy
+            raise refusals.missing_proof(self._asked, self._entry, policy.verifier_id, policy.binding)
+        text = memoryview(proof)
+        if len(text) > MAX_PROOF_BUNDLE_BYTES:
+            raise self._invalid(f"the proof has more than {MAX_PROOF_BUNDLE_BYTES} bytes")
+        try:
+            return decode_proof_bundle(bytes(text))
+        except WireError as error:
+            raise self._invalid(str(error)) from None
+
+    def _verified(self, bundle: ProofBundle) -> _Asking:
+        """Runs the verifier, whose needs become ours."""
+        steps = verification(bundle, self._terms(bundle))
+        try:
+            need = next(steps)
+            while True:
+                try:
+                    answer = yield from self._answer(need, bundle)
+                except Exception as error:
+                    self._fault = error  # its text may name a file: it is for the log
+                    need = steps.throw(StoreUnavailable("no answer"))
+                else:
+                    need = steps.send(answer)
+        except StopIteration as stop:
+            return stop.value
+
+    def _terms(self, bundle: ProofBundle) -> Terms:
+        context = b""
+        if bundle.session_context or self._policy.binding_required:
+            context = self._asked.session_context(self._policy.verifier_id, bundle.agent_id, self._scope)
+        return Terms(
+            now=self._now,
+            vocabulary=self._policy.vocabulary,
+            roots=self._policy.roots.keys(),
+            session_context=context,
+            context=self._facts(),
+            check_revocation=True,
+            single_use=True,
+            # A challenge of ours has its own, shorter life; so the clock of who signed it does not matter.
+            max_age=CHALLENGE_WINDOW_SECONDS if self._issued else self._policy.freshness_seconds,
+            max_ahead=CHALLENGE_WINDOW_SECONDS if self._issued else 0,
+            cert_cache=self._policy.cert_cache,
+        )
+
+    def _facts(self) -> VerifierContext:
+        found = self._entry.facts.of(self._asked.arguments) if self._entry is not None else {}
+        known = {_CONTEXT_NAMES[name]: value for name, value in found.items()}
+        return replace(VerifierContext(invocations_in_window=self._used), **known)
+
+    def _used(self, cert_id: str, window_s: int) -> int:
+        return self._uses[cert_id, window_s]
+
+    def _answer(self, need: proof_needs.Need, bundle: ProofBundle) -> Generator[Need, object, object]:
+        match need:
+            case proof_needs.IsRevoked(cert_id):
+                revoked = yield IsRevoked(cert_id)  # 5
+                if not isinstance(revoked, bool):
+                    raise TypeError("nobody said whether it is revoked")
+                return revoked
+            case proof_needs.ValidateChallenge(challenge, _):
+                return (yield from self._spending(LookAtChallenge(challenge, self._request_hash, self._issued)))
+            case proof_needs.ConsumeChallenge(challenge, _):
+                keep_until = max(self._now, bundle.challenge_at) + CHALLENGE_WINDOW_SECONDS + 1
+                spend = SpendChallenge(challenge, self._request_hash, self._issued, keep_until)
+                refused = yield from self._spending(spend)  # 6
+                if refused is None:
+                    yield from self._count(bundle)
+                return refused
+
+    def _spending(self, need: LookAtChallenge | SpendChallenge) -> Generator[Need, object, str | None]:
+        seen = yield need
+        if not isinstance(seen, Spending):
+            raise TypeError("the store gave no answer")
+        self._seen = seen
+        return None if seen is Spending.FIRST else seen.value
+
+    def _count(self, bundle: ProofBundle) -> Generator[Need, object, None]:
+        for cert_id, limit in _limits(bundle):
+            used = yield CountUses(limit.cert_id, limit.window_s)
+            if not isinstance(used, int):
+                raise TypeError("the store gave no answer")
+            series = cert_id, limit.window_s
+            self._uses[series] = max(used, self._uses.get(series, 0))
+
+    def _covered(self, bundle: ProofBundle, result: VerifyResult) -> Generator[Need, object, None]:
+        """Step 7, what is left of it."""
+        entry, granted = self._entry, result.granted_scope
+        if entry is None:
+            return
+        if not entry.allows(granted):
+            reason = f'scope_denied: required scope "{entry.scope}" not in effective delegation scope'
+            raise self._denied(result, IdentityStatus.SCOPE_DENIED, reason)
+        limits = tuple(limit for _, limit in _limits(bundle))
+        if limits and (yield TakeUse(limits)) is not True:
+            # Others were faster since the uses were counted.
+            raise self._denied(result, IdentityStatus.CONSTRAINT_DENIED, "constraint_denied: rate limit exceeded")
+
+    def _denied(self, result: VerifyResult, status: IdentityStatus, reason: str) -> ProofRefused:
+        named = VerifyResult(
+            valid=False, identity_status=status, human_id=result.human_id, agent_id=result.agent_id, error_reason=reason
+        )
+        return refusals.denied(self._asked, self._entry, named, granted=result.granted_scope)
+
+    def _refuse(self, result: VerifyResult) -> Generator[Need, object, None]:
+        """Raises the refusal of a proof that the verifier did not accept."""
+        if self._fault is not None:
+            raise self._fault
+        if self._seen is Spending.SPENT:
+            raise refusals.replayed(self._asked, self._entry)
+        if self._seen is Spending.NOT_ISSUED:
+            yield from self._challenge()
+        raise refusals.denied(self._asked, self._entry, result)
+
+    def _challenge(self) -> Generator[Need, object, None]:
+        """Raises -31002 with a fresh challenge for this call, or -31007."""
+        policy, expires_at = self._policy, self._now + self._policy.challenge_seconds
+        keep_until = expires_at + CHALLENGE_WINDOW_SECONDS + 1
+        issued = yield IssueChallenge(self._request_hash, expires_at, keep_until)
+        if not isinstance(issued, IssuedChallenge):
+            raise TypeError("the store gave no answer")
+        raise refusals.challenge_required(self._asked, self._entry, issued, policy.verifier_id, policy.binding)
+
+    def _invalid(self, text: str) -> ProofRefused:
+        result = VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=f"invalid: {text}")
+        return refusals.denied(self._asked, self._entry, result)
+
+
+_CONTEXT_NAMES = {
+    "amount": "requested_amount",
+    "currency": "requested_currency",
+    "resource_id": "requested_resource_id",
+    "requested_path": "requested_path",
+    "lat": "current_lat",
+    "lon": "current_lon",
+    "alt_m": "current_alt_m",
+    "speed_mps": "current_speed_mps",
+}
+
+
+def _limits(bundle: ProofBundle) -> list[tuple[str, RateLimit]]:
+    """The limits of a chain, each with the id of its certificate."""
+    return [
+        (cert.cert_id, RateLimit(_counted_as(cert), constraint.window_s, constraint.count))
+        for cert in bundle.delegations
+        for constraint in cert.constraints
+        if isinstance(constraint, MaxRate)
+    ]
+
+
+def _counted_as(cert: DelegationCert) -> str:
+    # Whoever may delegate chooses the ids of what it issues, at any length: nobody is to use up another's limit so.
+    return hashlib.sha256(f"{cert.issuer_id}/{cert.cert_id}".encode()).hexdigest()

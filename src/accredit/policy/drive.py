@@ -1,0 +1,47 @@
+"""Answers a decision's needs from the ports. Waits for them; no I/O of its own.
+
+Whatever goes wrong is handed to the step that asked, which takes it for a no.
+"""
+
+from accredit.policy.decide import Decision, Steps
+from accredit.policy.needs import (
+    CountUses,
+    IsRevoked,
+    IssueChallenge,
+    LookAtChallenge,
+    Need,
+    SpendChallenge,
+    TakeUse,
+)
+from accredit.ports import ProofStore, Revocations
+
+
+async def drive(steps: Steps, store: ProofStore, revocations: Revocations, now: int) -> Decision:
+    """Runs a decision to its end. `now` is the same as the decision's."""
+    try:
+        need = next(steps)
+        while True:
+            try:
+                answer = await _answer(need, store, revocations, now)
+            except Exception as error:
+                need = steps.throw(error)
+            else:
+                need = steps.send(answer)
+    except StopIteration as stop:
+        return stop.value
+
+
+async def _answer(need: Need, store: ProofStore, revocations: Revocations, now: int) -> object:
+    match need:
+        case IsRevoked(cert_id):
+            return await revocations.is_revoked(cert_id)
+        case LookAtChallenge(challenge, request_hash, issued):
+            return await store.look(challenge, request_hash, issued=issued, now=now)
+        case SpendChallenge(challenge, request_hash, issued, keep_until):
+            return await store.spend(challenge, request_hash, issued=issued, keep_until=keep_until, now=now)
+        case IssueChallenge(request_hash, expires_at, keep_until):
+            return await store.issue(request_hash, expires_at=expires_at, keep_until=keep_until, now=now)
+        case CountUses(cert_id, window_s):
+            return await store.uses(cert_id, window_s, now=now)
+        case TakeUse(limits):
+            return await store.use(limits, now=now)

@@ -1,0 +1,115 @@
+"""The facts of a call, taken from its arguments (ratify brief, "The facts for constraints come from the call"). No I/O.
+
+`[tools.NAME.facts]` maps a fact to one of:
+
+1. a text with pointers in braces, such as `git:github.com/{/repo}`: a template; what is put in is text or an integer;
+2. another text that begins with `/`: a JSON Pointer (RFC 6901) into the arguments;
+3. a number, or any other text: a constant.
+
+An argument that is missing, of another type, not finite, negative where that means nothing, or no path where one is
+asked for, makes its fact absent. A constraint on an absent fact can't be verified, so nothing is allowed because an
+argument was missing.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import cast
+
+from msgspec import Struct
+
+from accredit.limits import MAX_SAFE_INTEGER
+from accredit.ratify.constraints import path_fault
+
+NUMBERS = frozenset({"amount", "lat", "lon", "alt_m", "speed_mps"})
+TEXTS = frozenset({"currency", "resource_id", "requested_path"})
+_NOT_NEGATIVE = frozenset({"amount", "speed_mps"})
+_HOLE = re.compile(r"\{(/[^{}]*)\}")
+_NO_ESCAPE = re.compile(r"~(?![01])")
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
+_ABSENT = object()
+
+
+class Facts(Struct, frozen=True):
+    """Where each fact comes from, as configured and checked by `facts_fault`."""
+
+    sources: Mapping[str, str | float] = {}
+
+    def of(self, arguments: object) -> dict[str, str | float]:
+        """The facts of one call, by name; what is absent is left out."""
+        found = {name: _taken(source, arguments) for name, source in self.sources.items()}
+        return {name: value for name, fact in found.items() if (value := _sound(name, fact)) is not None}
+
+
+NO_FACTS = Facts()
+
+
+def facts_fault(sources: Mapping[str, object]) -> str | None:
+    """Why a mapping is none, or None."""
+    for name, source in sources.items():
+        if name not in NUMBERS | TEXTS:
+            return f"{name} is no fact; known are {', '.join(sorted(NUMBERS | TEXTS))}"
+        if isinstance(source, bool) or not isinstance(source, str | int | float):
+            return f"{name} should be a JSON Pointer, a template or a constant"
+        pointers = _pointers(source) if isinstance(source, str) else []
+        if not pointers:
+            if _sound(name, source) is None:
+                return f"{name} can't be {source!r}"
+        elif any(_NO_ESCAPE.search(pointer) for pointer in pointers):
+            return f"{name}: {source!r} is no JSON Pointer"
+        elif name in NUMBERS and pointers != [source]:
+            return f"{name} is a number: a template would make a text"
+    return None
+
+
+def _pointers(source: str) -> list[str]:
+    """The pointers of a template, or the one that the text is; none of a constant."""
+    return _HOLE.findall(source) or ([source] if source.startswith("/") else [])
+
+
+def _taken(source: str | float, arguments: object) -> object:
+    pointers = _pointers(source) if isinstance(source, str) else []
+    if not isinstance(source, str) or not pointers:
+        return source
+    values = [_at(arguments, pointer) for pointer in pointers]
+    if pointers == [source]:
+        return values[0]
+    texts = [_text(value) for value in values]
+    if not all(texts):
+        return _ABSENT
+    filling = iter(texts)
+    return _HOLE.sub(lambda _: next(filling), source)
+
+
+def _text(value: object) -> str:
+    """What is put into a template, "" for what is not."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_SAFE_INTEGER:
+        return str(value)
+    return value if isinstance(value, str) else ""
+
+
+def _at(value: object, pointer: str) -> object:
+    for step in pointer.split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, dict):
+            value = cast("dict[str, object]", value).get(name, _ABSENT)
+        elif isinstance(value, list) and _INDEX.fullmatch(name):
+            items = cast("list[object]", value)
+            value = items[int(name)] if int(name) < len(items) else _ABSENT
+        else:
+            return _ABSENT
+    return value
+
+
+def _sound(name: str, fact: object) -> str | float | None:
+    if name in NUMBERS:
+        if isinstance(fact, bool) or not isinstance(fact, int | float):
+            return None
+        try:
+            number = float(fact)
+        except OverflowError:
+            return None
+        return number if math.isfinite(number) and not (name in _NOT_NEGATIVE and number < 0) else None
+    if not isinstance(fact, str) or not fact or not fact.isprintable():
+        return None
+    return None if name == "requested_path" and path_fault(fact) else fact

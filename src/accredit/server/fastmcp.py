@@ -1,0 +1,118 @@
+"""`ProofGuard` for FastMCP: `FastMCP("mail", middleware=[guard])`. Waits for decisions, reads key files when made.
+
+FastMCP's middleware runs inside of what opens sealed request states, where messages are no longer what the client sent.
+So the guard puts a gate (`gate`) before the server, at the first message that it sees, and from then on only sees to
+it that nothing runs undecided. In this order, for a request that reaches a tool, a resource, a prompt or a list:
+
+1. What was decided at the gate passes.
+2. What a running call asks for itself runs on the same word: the delegation must cover it, and what asks for a
+   challenge of its own is refused. A tool that calls others by name must not lead around their requirements.
+3. What came before the gate stood (the first message of a process may be a call) is decided here.
+
+Only tools that are made of a function can be called. One that stands for another (of a mounted or remote server, or
+transformed) could hide what that one asks for, so it is refused, `default_tool_scope` or not.
+
+Not checked: what the server's own code does outside of any request.
+"""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from accredit.errors import ProofRefused
+from accredit.policy import GUARDED, Asked, Decision, Entry
+from accredit.server.assemble import Guard
+from accredit.server.gate import Context, Gate, is_judged, passed, refused, undecided
+from accredit.server.judge import current_authority
+from accredit.server.requirements import require
+
+try:
+    from fastmcp import FastMCP
+    from fastmcp.server.context import Context as FastMCPContext
+    from fastmcp.server.dependencies import FastMCPRequestContext, bind_request_context, extract_version_spec
+    from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
+    from fastmcp.tools import FunctionTool, Tool
+    from fastmcp.utilities.versions import VersionSpec
+except ImportError as error:
+    raise ImportError("accredit.server.fastmcp needs FastMCP 4: pip install 'accredit[fastmcp]'") from error
+
+__all__ = ["ProofGuard", "current_authority", "require"]
+
+
+class ProofGuard(Guard, Middleware):
+    """Lets a call through that carries a proof, and refuses all others: `FastMCP("mail", middleware=[guard])`."""
+
+    async def __call__(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
+        """One message. Raises `MCPError` for a refusal."""
+        here = context.fastmcp_context
+        request = here.request_context if here is not None else None
+        if here is None or request is None:
+            return await call_next(context)
+        gate = self._gate(here.fastmcp)
+        decision = self._judge.decided()
+        if decision is None:
+            return await self._undecided(gate, request, context, call_next)
+        await self._check(decision, context)
+        return await call_next(context)
+
+    def _gate(self, server: FastMCP[Any]) -> Gate:
+        """The gate before a server; it is put there when the first message comes."""
+        # FastMCP has no public way to what it is built on.
+        middleware = cast("list[Any]", server._mcp_server.middleware)  # pyright: ignore[reportPrivateUsage]
+        for each in middleware:
+            if isinstance(each, Gate) and each.judge is self._judge:
+                return each
+
+        async def find(ctx: Context, name: str) -> Entry | None:
+            # Which tools there are may depend on the session and on who is logged in.
+            async with FastMCPContext(fastmcp=server, session=ctx.session):
+                with bind_request_context(ctx) as request:
+                    version = extract_version_spec(request.meta)
+                    tool = await server.get_tool(name, VersionSpec(eq=version) if version else None)
+            return self._entry(tool)
+
+        gate = Gate(self._judge, find)
+        middleware.insert(0, gate)
+        return gate
+
+    async def _check(self, decision: Decision, context: MiddlewareContext[Any]) -> None:
+        """Rules 1 and 2."""
+        method, here = context.method, context.fastmcp_context
+        if method not in GUARDED or here is None:
+            return
+        target = str(context.message.uri if method == "resources/read" else context.message.name)
+        tool = await here.fastmcp.get_tool(target) if method == "tools/call" else None
+        try:
+            self._judge.check_within(decision, Asked(method, target, "", b"", None, None), self._entry(tool))
+        except ProofRefused as refusal:
+            raise refused(refusal) from None
+
+    async def _undecided(
+        self,
+        gate: Gate,
+        request: FastMCPRequestContext,
+        context: MiddlewareContext[Any],
+        call_next: CallNext[Any, Any],
+    ) -> Any:
+        """Rule 3."""
+        ctx = request._srctx  # pyright: ignore[reportPrivateUsage]
+        if not is_judged(ctx):
+            if context.method in GUARDED:  # what another request asked for has no proof
+                raise undecided()
+            return await call_next(context)
+        decision = await gate.decision(ctx)
+        with self._judge.standing(decision), bind_request_context(passed(ctx, decision.authority)):
+            await self._check(decision, context)
+            result = await call_next(context)
+        return self._shown(result, decision) if context.method == "tools/list" else result
+
+    def _shown(self, tools: Sequence[Tool], decision: Decision) -> Sequence[Tool]:
+        view = self._judge.view(decision)
+        shown: list[Tool] = []
+        for tool in tools:
+            entry = self._entry(tool)
+            if view.shown(entry):
+                shown.append(tool.model_copy(update={"meta": {**(tool.meta or {}), **view.annotations(entry)}}))
+        return shown
+
+    def _entry(self, tool: Tool | None) -> Entry | None:
+        return self.entry(tool.fn) if isinstance(tool, FunctionTool) else None

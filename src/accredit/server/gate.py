@@ -1,0 +1,148 @@
+"""What stands before a server: every message passes here before anything else of the server sees it.
+
+It is a middleware of the official SDK, on which FastMCP is built as well, and the outermost one: `params` are as the
+client sent them, and the result is as the client gets it. The SDK's own hook for extensions sees `tools/call` alone. In
+this order:
+
+1. What the client says in `_meta["dev.accredit/authorization"]` is removed, however it is spelled, from any message.
+2. `tools/call`, `resources/read`, `prompts/get` and the lists are decided (`policy.decide`); a refusal is a JSON-RPC
+   error. All else passes.
+3. The proof is removed; an allowed call carries the authorization in its `_meta`, as behind the gateway.
+4. A list of tools says what each of them asks for; tools that could not be called are left out.
+
+The SDK has parsed the message by then. So a proof is judged in the compact form of what was parsed: of members that
+came twice the last one counts, and numbers have lost their spelling. Neither changes what was signed: the signatures
+are over the values. The digest that binds a proof to its call is over the parsed `params` without `_meta`: exactly the
+members that the client sent, `"arguments": null` among them.
+
+Not checked here: messages that the server's own code sends itself.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+import msgspec
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from msgspec import Raw
+from pydantic import BaseModel
+
+from accredit.errors import FrameError, ProofRefused
+from accredit.jsonrpc.encode import INTERNAL_ERROR, INVALID_PARAMS
+from accredit.policy import GUARDED, LISTS, PROOF, Asked, Authority, Decision, Entry, asked, refusals
+from accredit.policy.lists import ToolView
+from accredit.policy.passing import AUTHORIZATION, authorization, is_authorization
+from accredit.server.judge import Judge
+
+Context = ServerRequestContext[Any, Any]
+Find = Callable[[Context, str], Awaitable[Entry | None]]
+"""What the tool of this name asks for, or None where no proof could allow it."""
+
+_NO_PROOF = Raw(b"")
+
+
+class Gate:
+    """Decides what comes to one server."""
+
+    def __init__(self, judge: Judge, find: Find) -> None:
+        self.judge = judge
+        self._find = find
+
+    async def __call__(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """Rules 1 to 4 for one message. Raises `MCPError`."""
+        if not is_judged(ctx):
+            return await call_next(passed(ctx, None))
+        decision = await self.decision(ctx)
+        with self.judge.standing(decision):
+            result = await call_next(passed(ctx, decision.authority))
+        return await self._shown(ctx, result, self.judge.view(decision)) if ctx.method == "tools/list" else result
+
+    async def decision(self, ctx: Context) -> Decision:
+        """Rule 2. Raises `MCPError` for a refusal."""
+        question = _asked(ctx)
+        entry = None
+        if ctx.method == "tools/call":
+            try:
+                entry = await self._find(ctx, question.target)
+            except Exception as error:  # a provider of tools that fails: fail closed
+                raise refused(refusals.undecided(question, None)) from error
+        decision = await self.judge.decide(question, entry)
+        if decision.refusal is not None:
+            raise refused(decision.refusal)
+        return decision
+
+    async def _shown(self, ctx: Context, result: HandlerResult, view: ToolView) -> HandlerResult:
+        listed = (
+            result.model_dump(by_alias=True, mode="json", exclude_none=True)
+            if isinstance(result, BaseModel)
+            else result
+        )
+        if not isinstance(listed, dict) or not isinstance(listed.get("tools"), list):
+            return result
+        shown: list[dict[str, Any]] = []
+        for tool in cast("list[dict[str, Any]]", listed["tools"]):
+            entry = await self._find(ctx, tool["name"])
+            if view.shown(entry):
+                shown.append({**tool, "_meta": {**(tool.get("_meta") or {}), **view.annotations(entry)}})
+        private = {"cacheScope": "private"} if view.granted is not None else {}
+        return {**listed, "tools": shown, **private}
+
+
+def is_judged(ctx: Context) -> bool:
+    """Whether a message is a request that is decided."""
+    return ctx.request_id is not None and (ctx.method in GUARDED or ctx.method in LISTS)
+
+
+def passed(ctx: Context, authority: Authority | None) -> Context:
+    """The message as the server gets it: rules 1 and 3."""
+    params = ctx.params or {}
+    meta = _meta(ctx)
+    kept = {name: value for name, value in meta.items() if name != PROOF and not is_authorization(name)}
+    if authority is None and len(kept) == len(meta):
+        return ctx
+    told: dict[str, object] = (
+        {} if authority is None else {AUTHORIZATION: msgspec.to_builtins(authorization(authority))}
+    )
+    known = {name: value for name, value in (ctx.meta or {}).items() if name != PROOF and not is_authorization(name)}
+    return replace(ctx, params={**params, "_meta": {**kept, **told}}, meta=cast("Any", {**known, **told}))
+
+
+def refused(refusal: ProofRefused) -> MCPError:
+    """The JSON-RPC error of a refusal (contract, section 4)."""
+    return MCPError(refusal.code, refusal.message, dict(refusal.data))
+
+
+def undecided() -> MCPError:
+    """The error for what would run without a decision, however that came about."""
+    return MCPError(INTERNAL_ERROR, "the call was not decided")
+
+
+def _asked(ctx: Context) -> Asked:
+    meta = _meta(ctx)
+    proof = _text(meta[PROOF]) if PROOF in meta else None
+    try:
+        return asked(ctx.method, ctx.params or {}, _session_id(ctx), proof)
+    except FrameError as error:
+        raise MCPError(INVALID_PARAMS, f"Invalid params: {error.detail}") from None
+
+
+def _meta(ctx: Context) -> Mapping[str, object]:
+    meta = (ctx.params or {}).get("_meta")
+    return cast("Mapping[str, object]", meta) if isinstance(meta, Mapping) else {}
+
+
+def _text(proof: object) -> Raw:
+    try:
+        return Raw(msgspec.json.encode(proof))
+    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
+        return _NO_PROOF  # a lone surrogate, say: no proof holds one, so none is read
+
+
+def _session_id(ctx: Context) -> str:
+    # Where there are sessions, the transport has seen to it that the header names one; a modern request has none.
+    headers = getattr(ctx.request, "headers", None)
+    if headers is None or ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        return ""
+    return headers.get("mcp-session-id") or ""

@@ -1,0 +1,64 @@
+"""`ProofGuard` for servers of the official SDK. Waits for decisions; reads key files when it is made.
+
+The SDK hands an extension no server, and asks it about `tools/call` alone: not about resources, prompts and lists, nor
+which function is behind a name. So the guard looks who applies it (`settings` is called while that happens), and puts a
+gate (`gate`) before that server's other middleware. A tool call that has not passed the gate, whatever became of it, is
+refused by the extension.
+"""
+
+import inspect
+from types import FrameType
+from typing import Any, cast
+
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.extension import Extension
+from mcp.server.mcpserver import MCPServer
+from mcp_types import CallToolRequestParams
+
+from accredit.errors import ConfigurationError
+from accredit.policy import Entry
+from accredit.server.assemble import Guard
+from accredit.server.gate import Context, Gate, undecided
+
+
+class ProofGuard(Guard, Extension):
+    """Lets a call through that carries a proof, and refuses all others: `MCPServer("mail", extensions=[guard])`."""
+
+    identifier = "dev.accredit/proofs"
+
+    def settings(self) -> dict[str, Any]:
+        """Called by the server that takes the extension: puts the gate before it. Raises `ConfigurationError`."""
+        self.protect(_applying(inspect.currentframe()))
+        return {}
+
+    def protect(self, server: MCPServer[Any]) -> None:
+        """Puts the gate before a server, once; `extensions=[guard]` does so too."""
+        gates = [each for each in server.middleware if isinstance(each, Gate)]
+        if any(gate.judge is self._judge for gate in gates):
+            return
+
+        async def find(_: Context, name: str) -> Entry | None:
+            # The SDK has no public way from a tool's name to its function.
+            tool = server._tool_manager.get_tool(name)  # pyright: ignore[reportPrivateUsage]
+            return self.entry(tool.fn) if tool is not None else None
+
+        server.middleware.insert(0, Gate(self._judge, find))
+
+    async def intercept_tool_call(
+        self, params: CallToolRequestParams, ctx: ServerRequestContext[Any, Any], call_next: CallNext
+    ) -> HandlerResult:
+        """The last look before the tool: nothing runs that was not decided. Raises `MCPError`."""
+        decision = self._judge.decided()
+        if decision is None or decision.asked.target != params.name:
+            raise undecided()
+        return await call_next(ctx)
+
+
+def _applying(frame: FrameType | None) -> MCPServer[Any]:
+    """The server that a guard is being given to: whose method is running."""
+    while frame is not None:
+        found = frame.f_locals.get("self")
+        if isinstance(found, MCPServer):
+            return cast("MCPServer[Any]", found)
+        frame = frame.f_back
+    raise ConfigurationError("the guard can't see which server it is for", "call guard.protect(server)")

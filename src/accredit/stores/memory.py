@@ -1,0 +1,154 @@
+"""A store in the memory of one process. No I/O; threads may share it.
+
+What has expired is removed little by little, by whoever writes next, so that no request pays for a flood. Challenges
+that were issued and challenges that were spent have bounds of their own: who asks for many challenges can't keep a
+good proof from being spent, nor the other way round. What is remembered longer than it must be still counts.
+"""
+
+import heapq
+import secrets
+from bisect import bisect_right
+from collections.abc import Callable, Hashable, Sequence
+from threading import Lock
+from typing import Generic, TypeVar
+
+from accredit.errors import ChallengesFull, StoreUnavailable
+from accredit.limits import MAX_ISSUED_CHALLENGES, MAX_SPENT_CHALLENGES, MAX_USE_MARKS, STORE_SWEEP_ENTRIES
+from accredit.ports import RateLimit, Spending
+from accredit.ratify.challenges import CHALLENGE_BYTES, IssuedChallenge
+from accredit.stores.rules import Issued, Series, judge, mark, strictest
+
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+class MemoryStore:
+    """A `ProofStore` for one process. `draw` gives so many unpredictable bytes."""
+
+    def __init__(self, draw: Callable[[int], bytes] = secrets.token_bytes) -> None:
+        self._draw = draw
+        self._lock = Lock()
+        self._issued: dict[bytes, Issued] = {}
+        self._spent: set[bytes] = set()
+        self._uses: dict[Series, _Uses] = {}
+        self._issued_ends = _Ends[bytes]()
+        self._spent_ends = _Ends[bytes]()
+        self._use_ends = _Ends[Series]()
+
+    async def issue(self, request_hash: bytes, *, expires_at: int, keep_until: int, now: int) -> IssuedChallenge:
+        """A fresh challenge for one request. Raises `ChallengesFull`."""
+        with self._lock:
+            for challenge in self._issued_ends.passed(now):
+                self._issued.pop(challenge, None)
+            if len(self._issued) >= MAX_ISSUED_CHALLENGES:
+                raise ChallengesFull(f"{MAX_ISSUED_CHALLENGES} challenges are pending")
+            challenge = self._draw(CHALLENGE_BYTES)
+            self._issued[challenge] = Issued(request_hash, expires_at, keep_until)
+            self._issued_ends.add(keep_until, challenge)
+        return IssuedChallenge(challenge, expires_at)
+
+    async def look(self, challenge: bytes, request_hash: bytes, *, issued: bool, now: int) -> Spending:
+        """What `spend` would say now. Changes nothing."""
+        with self._lock:
+            return self._judge(challenge, request_hash, issued=issued, now=now)
+
+    async def spend(
+        self, challenge: bytes, request_hash: bytes, *, issued: bool, keep_until: int, now: int
+    ) -> Spending:
+        """Spends a challenge if it is good. Raises `ChallengesFull`."""
+        with self._lock:
+            verdict = self._judge(challenge, request_hash, issued=issued, now=now)
+            if verdict is Spending.FIRST:
+                for passed in self._spent_ends.passed(now):
+                    self._spent.discard(passed)
+                if len(self._spent) >= MAX_SPENT_CHALLENGES:
+                    raise ChallengesFull(f"{MAX_SPENT_CHALLENGES} challenges were spent of late")
+                record = self._issued.pop(challenge, None)
+                self._spent.add(challenge)
+                self._spent_ends.add(max(keep_until, record.keep_until) if record else keep_until, challenge)
+        return verdict
+
+    async def uses(self, cert_id: str, window_s: int, *, now: int) -> int:
+        """How often `use` noted a certificate for a limit of this window, in the last `window_s` seconds."""
+        with self._lock:
+            return self._count(Series(cert_id, window_s), now)
+
+    async def use(self, limits: Sequence[RateLimit], *, now: int) -> bool:
+        """Notes a use for each limit, if none is exceeded so. Raises `StoreUnavailable` where there is no room."""
+        counts = strictest(limits)
+        with self._lock:
+            for series in self._use_ends.passed(now):
+                if self._uses[series].forget_first():
+                    del self._uses[series]
+            if any(self._count(series, now) >= count for series, count in counts.items()):
+                return False
+            if len(self._use_ends) + len(counts) > MAX_USE_MARKS:
+                raise StoreUnavailable(f"no room to note one more use of a certificate: {MAX_USE_MARKS} are noted")
+            for series in counts:
+                at = self._uses.setdefault(series, _Uses()).note(mark(series.window_s, now))
+                if at is not None:
+                    self._use_ends.add(at + series.window_s, series)
+        return True
+
+    async def ready(self) -> bool:
+        """Whether the store answers: always."""
+        return True
+
+    async def aclose(self) -> None:
+        """Gives everything back."""
+
+    def _judge(self, challenge: bytes, request_hash: bytes, *, issued: bool, now: int) -> Spending:
+        record = self._issued.get(challenge)
+        spent = challenge in self._spent
+        return judge(spent=spent, record=record, request_hash=request_hash, issued=issued, now=now)
+
+    def _count(self, series: Series, now: int) -> int:
+        uses = self._uses.get(series)
+        return uses.after(now - series.window_s) if uses else 0
+
+
+class _Ends(Generic[_Key]):
+    """When what is remembered may be forgotten."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, _Key]] = []
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, keep_until: int, key: _Key) -> None:
+        heapq.heappush(self._heap, (keep_until, key))
+
+    def passed(self, now: int) -> list[_Key]:
+        """Some of what may be forgotten, and no longer is here then."""
+        found: list[_Key] = []
+        while self._heap and self._heap[0][0] < now and len(found) < STORE_SWEEP_ENTRIES:
+            found.append(heapq.heappop(self._heap)[1])
+        return found
+
+
+class _Uses:
+    """The uses of one series: the second of each mark, in order, and how many uses came before it."""
+
+    def __init__(self) -> None:
+        self._marks: list[int] = []
+        self._before: list[int] = []
+        self._total = 0
+
+    def after(self, second: int) -> int:
+        """How many uses are noted under later marks than this second."""
+        first = bisect_right(self._marks, second)
+        return self._total - self._before[first] if first < len(self._marks) else 0
+
+    def note(self, at: int) -> int | None:
+        """One use more. Returns its mark if that is a new one. A clock that went back adds to the latest mark."""
+        is_new = not self._marks or self._marks[-1] < at
+        if is_new:
+            self._marks.append(at)
+            self._before.append(self._total)
+        self._total += 1
+        return at if is_new else None
+
+    def forget_first(self) -> bool:
+        """Removes the first mark; returns whether it was the last one."""
+        del self._marks[0], self._before[0]
+        return not self._marks

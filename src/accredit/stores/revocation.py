@@ -1,0 +1,252 @@
+"""Which certificates are revoked, from signed lists in files and in an SQLite store. Reads both, in threads.
+
+A list counts when, in this order:
+
+1. it can be read and decodes strictly;
+2. its issuer's public key is among those that were given;
+3. that key signed it;
+4. it is not older than the one in force, and one of the same second has all the ids of the one in force.
+
+At the start, a list that does not count is an error. Later it leaves the last good one of its issuer in force, and so
+does a list that is gone; `problem` says so. An id counts for all certificates, whoever listed it: not checked is
+whether the issuer of the list has issued that certificate.
+"""
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from accredit.errors import ConfigurationError, StoreUnavailable, WireError
+from accredit.jsonrpc.text import excerpt
+from accredit.limits import (
+    MAX_STATEMENT_BYTES,
+    REVOCATION_CHECK_SECONDS,
+    STORE_WAIT_SECONDS,
+)
+from accredit.ratify import HybridPublicKey, RevocationList, revocation_list_fault
+from accredit.stores.listed import list_versions, read_lists
+
+_REMEDY = "restore the list, or make it anew with `accredit revoke`"
+_LATE = "the revocation lists can't be read in time"
+
+
+class RevocationLists:
+    """`ports.Revocations` over files of one list each and, where one is given, an SQLite store.
+
+    `keys` are the issuers' public keys by id; `on_problem` is told of each new problem, in a line for the log.
+    """
+
+    def __init__(
+        self,
+        files: Iterable[Path],
+        keys: Mapping[str, HybridPublicKey],
+        *,
+        store: Path | None = None,
+        on_problem: Callable[[str], None] | None = None,
+    ) -> None:
+        self._keys = keys
+        self._on_problem = on_problem
+        self._watched = [_Watched(_File(path)) for path in files]
+        if store is not None:
+            self._watched.append(_Watched(_Stored(store)))
+        self._told: str | None = None
+        self._late = False
+        self._looked_at = float("-inf")
+        self._looking: asyncio.Task[None] | None = None
+
+    def load(self) -> None:
+        """Reads all lists for the first time. Raises `ConfigurationError` for one that does not count."""
+        for each in self._watched:
+            each.look(self._keys)
+            if each.problem is not None:
+                raise ConfigurationError(f"proofs.revocation: {each.problem.what}", each.problem.remedy)
+
+    async def is_revoked(self, cert_id: str) -> bool:
+        """Whether a list in force has this id. Raises `StoreUnavailable` when the lists have not been seen of late."""
+        await self.check()
+        return any(cert_id in each.revoked for each in self._watched)
+
+    def problem(self) -> str | None:
+        """Why a list may be out of date, as of the last look, or None."""
+        problems = [each.problem.what for each in self._watched if each.problem is not None]
+        return "; ".join([_LATE] * self._late + problems) or None
+
+    async def check(self) -> None:
+        """Looks at the lists, if nobody has in the last half second. Raises `StoreUnavailable`."""
+        if not self._watched or time.monotonic() - self._looked_at < REVOCATION_CHECK_SECONDS:
+            return
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look())
+        try:
+            async with asyncio.timeout(STORE_WAIT_SECONDS):
+                await asyncio.shield(self._looking)
+        except TimeoutError:
+            self._late = True
+            self._tell()
+            raise StoreUnavailable(_LATE) from None
+
+    async def watch(self) -> None:
+        """Checks for as long as it runs, so that `problem` is known without calls too."""
+        while True:
+            with contextlib.suppress(StoreUnavailable):  # told already
+                await self.check()
+            await asyncio.sleep(REVOCATION_CHECK_SECONDS)
+
+    async def _look(self) -> None:
+        begun = time.monotonic()
+        try:
+            for each in self._watched:
+                await asyncio.to_thread(each.look, self._keys)
+            self._looked_at = begun
+            self._late = False
+            self._tell()
+        finally:
+            self._looking = None
+
+    def _tell(self) -> None:
+        problem = self.problem()
+        if problem not in (None, self._told) and self._on_problem is not None:
+            self._on_problem(problem)
+        self._told = problem
+
+
+class _Problem(NamedTuple):
+    what: str
+    remedy: str
+
+
+class _Source(Protocol):
+    """A place with lists. Both methods raise `StoreUnavailable`."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        ...
+
+    def stamp(self) -> object:
+        """What changes when the lists do; quickly got."""
+        ...
+
+    def read(self) -> Sequence[bytes]:
+        """The lists as they are now."""
+        ...
+
+
+class _Watched:
+    """A source and what is in force of it. Blocking."""
+
+    def __init__(self, source: _Source) -> None:
+        self.revoked: frozenset[str] = frozenset()
+        self.problem: _Problem | None = None
+        self._source = source
+        self._stamp: object = None
+        self._in_force: dict[str, RevocationList] = {}
+
+    def look(self, keys: Mapping[str, HybridPublicKey]) -> None:
+        """Takes what is new. What does not count changes nothing but `problem`."""
+        try:
+            stamp = self._source.stamp()
+            if stamp == self._stamp:
+                return
+            texts = self._source.read()
+        except StoreUnavailable as error:
+            self._stamp = None  # to be read again, whatever it was before
+            self.problem = _Problem(str(error), "see to it that it can be read")
+            return
+        self._stamp = stamp
+        missing = dict(self._in_force)
+        problem = None
+        for text in texts:
+            issuer_id, fault = self._admit(text, keys)
+            missing.pop(issuer_id, None)
+            problem = problem or fault
+        for issuer_id in missing:
+            problem = problem or self._fault(f"the list of {issuer_id} is gone")
+        self.problem = problem
+        self.revoked = frozenset(cert_id for each in self._in_force.values() for cert_id in each.revoked_certs)
+
+    def _admit(self, text: bytes, keys: Mapping[str, HybridPublicKey]) -> tuple[str, _Problem | None]:
+        """Whose list a text is, and why it does not count, or None: then it is in force."""
+        try:
+            found = RevocationList.decode(text)
+        except WireError as error:
+            return "", self._fault(f"not a revocation list: {str(error).removeprefix('wire: ')}")
+        key = keys.get(found.issuer_id)
+        if key is None:
+            return found.issuer_id, self._fault(
+                f"its issuer {excerpt(found.issuer_id)} is not known here",
+                "name the issuer's public key in the configuration, or leave the list out",
+            )
+        fault = revocation_list_fault(found, key) or _rollback(self._in_force.get(found.issuer_id), found)
+        if fault:
+            return found.issuer_id, self._fault(f"the list of {found.issuer_id} does not count: {fault}")
+        self._in_force[found.issuer_id] = found
+        return found.issuer_id, None
+
+    def _fault(self, what: str, remedy: str = _REMEDY) -> _Problem:
+        return _Problem(f"{self._source.name}: {what}", remedy)
+
+
+def _rollback(old: RevocationList | None, new: RevocationList) -> str | None:
+    if old is None or new.updated_at > old.updated_at:
+        return None
+    if new.updated_at < old.updated_at:
+        return "it is older than the one in force"
+    # Times are in seconds, and a list may grow twice in one.
+    return None if set(old.revoked_certs) <= set(new.revoked_certs) else "it leaves out what one of the same second has"
+
+
+class _File:
+    """A file that holds one list."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.name = str(path)
+
+    def stamp(self) -> object:
+        """Its inode, size and time of change."""
+        try:
+            found = self._path.stat()
+        except OSError as error:
+            raise self._unreadable(error) from None
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+    def read(self) -> Sequence[bytes]:
+        """The one list."""
+        try:
+            # Not blocking: a pipe in the file's place would hold the reader for ever.
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            with open(descriptor, "rb") as file:
+                # One byte more than can be decoded: a longer list is refused as too long.
+                return [file.read(MAX_STATEMENT_BYTES + 1)]
+        except OSError as error:
+            raise self._unreadable(error) from None
+
+    def _unreadable(self, error: OSError) -> StoreUnavailable:
+        return StoreUnavailable(f"{self._path}: can't be read: {error.strerror}")
+
+
+class _Stored:
+    """An SQLite store that holds a list for each issuer that has one. It need not exist yet."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.name = str(path)
+
+    def stamp(self) -> object:
+        """The file's inode, and the lists' versions."""
+        try:
+            inode = self._path.stat().st_ino
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise StoreUnavailable(f"{self._path}: can't be read: {error.strerror}") from None
+        return inode, list_versions(self._path)
+
+    def read(self) -> Sequence[bytes]:
+        """All lists."""
+        return read_lists(self._path) if self._path.exists() else ()

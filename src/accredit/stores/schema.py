@@ -1,0 +1,21 @@
+"""The tables of a store's SQLite file. No I/O.
+
+`SCHEMA` has a step for each version: a file of version n has had the first n. Steps are only ever added.
+"""
+
+SCHEMA: tuple[tuple[str, ...], ...] = (
+    (
+        "CREATE TABLE issued (challenge BLOB PRIMARY KEY, request_hash BLOB NOT NULL, expires_at INTEGER NOT NULL,"
+        " keep_until INTEGER NOT NULL) WITHOUT ROWID",
+        "CREATE INDEX issued_ends ON issued (keep_until)",
+        "CREATE TABLE spent (challenge BLOB PRIMARY KEY, keep_until INTEGER NOT NULL) WITHOUT ROWID",
+        "CREATE INDEX spent_ends ON spent (keep_until)",
+        # `mark` and `before` are what `stores.rules.mark` and `MemoryStore` say; `uses` are those under this mark.
+        "CREATE TABLE uses (cert_id BLOB, window_s INTEGER, mark INTEGER, before INTEGER NOT NULL,"
+        " uses INTEGER NOT NULL, keep_until INTEGER NOT NULL, PRIMARY KEY (cert_id, window_s, mark)) WITHOUT ROWID",
+        "CREATE INDEX use_ends ON uses (keep_until)",
+        # An issuer's signed list as on the wire; `version` grows with each change.
+        "CREATE TABLE revocations (issuer_id TEXT PRIMARY KEY, version INTEGER NOT NULL, list BLOB NOT NULL)"
+        " WITHOUT ROWID",
+    ),
+)

@@ -1,0 +1,121 @@
+"""What is done in the tables of challenges and uses, as jobs for one SQLite file. Blocking; used by one thread.
+
+What has expired is deleted once a second, so many rows at most; the tables are counted then. Between two counts only
+what this process adds is known, so other processes can go past a bound by what they add in a second.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+
+from accredit.limits import MAX_ISSUED_CHALLENGES, MAX_SPENT_CHALLENGES, MAX_USE_MARKS, STORE_SWEEP_ROWS
+from accredit.ports import RateLimit, Spending
+from accredit.stores.rules import Issued, Series, judge, mark, strictest
+
+_KEYS = {"issued": "challenge", "spent": "challenge", "uses": "cert_id, window_s, mark"}
+_SWEEPS = {
+    table: f"DELETE FROM {table} WHERE ({key}) IN"  # noqa: S608 - of constants
+    f" (SELECT {key} FROM {table} WHERE keep_until < ? LIMIT {STORE_SWEEP_ROWS})"
+    for table, key in _KEYS.items()
+}
+_COUNTS = {table: f"SELECT count(*) FROM {table}" for table in _KEYS}  # noqa: S608 - of constants
+
+
+class Tables:
+    """Jobs take the connection first and answer None where there is no room."""
+
+    def __init__(self) -> None:
+        self._swept_at: int | None = None
+        self._rows = dict.fromkeys(_KEYS, 0)
+
+    def issue(self, connection: sqlite3.Connection, challenge: bytes, record: Issued, now: int) -> bool | None:
+        """Remembers a challenge."""
+        if not self._has_room(connection, "issued", MAX_ISSUED_CHALLENGES, now):
+            return None
+        connection.execute("INSERT INTO issued VALUES (?, ?, ?, ?)", (challenge, *record))
+        return True
+
+    def look(
+        self, connection: sqlite3.Connection, challenge: bytes, request_hash: bytes, *, issued: bool, now: int
+    ) -> Spending:
+        """What would become of a challenge."""
+        spent, record = _known(connection, challenge)
+        return judge(spent=spent, record=record, request_hash=request_hash, issued=issued, now=now)
+
+    def spend(
+        self,
+        connection: sqlite3.Connection,
+        challenge: bytes,
+        request_hash: bytes,
+        *,
+        issued: bool,
+        keep_until: int,
+        now: int,
+    ) -> Spending | None:
+        """What becomes of a challenge, which is spent then."""
+        spent, record = _known(connection, challenge)
+        verdict = judge(spent=spent, record=record, request_hash=request_hash, issued=issued, now=now)
+        if verdict is not Spending.FIRST:
+            return verdict
+        if not self._has_room(connection, "spent", MAX_SPENT_CHALLENGES, now):
+            return None
+        if record:
+            keep_until = max(keep_until, record.keep_until)
+            connection.execute("DELETE FROM issued WHERE challenge = ?", (challenge,))
+        connection.execute("INSERT INTO spent VALUES (?, ?)", (challenge, keep_until))
+        return verdict
+
+    def count(self, connection: sqlite3.Connection, series: Series, now: int) -> int:
+        """The uses in a series' window."""
+        first = connection.execute(
+            "SELECT before FROM uses WHERE cert_id = ? AND window_s = ? AND mark > ? ORDER BY mark LIMIT 1",
+            (*_key(series), now - series.window_s),
+        ).fetchone()
+        return _last(connection, series)[1] - first[0] if first else 0
+
+    def use(self, connection: sqlite3.Connection, limits: Sequence[RateLimit], now: int) -> bool | None:
+        """Notes a use for each limit, if none is exceeded so."""
+        counts = strictest(limits)
+        if any(self.count(connection, series, now) >= count for series, count in counts.items()):
+            return False
+        if not self._has_room(connection, "uses", MAX_USE_MARKS, now, more=len(counts)):
+            return None
+        for series in counts:
+            latest, total = _last(connection, series)
+            at = max(latest, mark(series.window_s, now))
+            connection.execute(
+                "INSERT INTO uses VALUES (?, ?, ?, ?, 1, ?)"
+                " ON CONFLICT (cert_id, window_s, mark) DO UPDATE SET uses = uses + 1",
+                (*_key(series), at, total, at + series.window_s),
+            )
+        return True
+
+    def _has_room(self, connection: sqlite3.Connection, table: str, most: int, now: int, *, more: int = 1) -> bool:
+        if now != self._swept_at:
+            self._swept_at = now
+            for each, sweep in _SWEEPS.items():
+                connection.execute(sweep, (now,))
+                (self._rows[each],) = connection.execute(_COUNTS[each]).fetchone()
+        self._rows[table] += more
+        return self._rows[table] <= most
+
+
+def _known(connection: sqlite3.Connection, challenge: bytes) -> tuple[bool, Issued | None]:
+    spent = connection.execute("SELECT 1 FROM spent WHERE challenge = ?", (challenge,)).fetchone()
+    record = connection.execute(
+        "SELECT request_hash, expires_at, keep_until FROM issued WHERE challenge = ?", (challenge,)
+    ).fetchone()
+    return spent is not None, Issued(*record) if record else None
+
+
+def _key(series: Series) -> tuple[bytes, int]:
+    # As bytes: an id may hold what is no valid text.
+    return series.cert_id.encode("utf-8", "surrogatepass"), series.window_s
+
+
+def _last(connection: sqlite3.Connection, series: Series) -> tuple[int, int]:
+    """A series' latest mark, and all its uses up to it."""
+    found = connection.execute(
+        "SELECT mark, before + uses FROM uses WHERE cert_id = ? AND window_s = ? ORDER BY mark DESC LIMIT 1",
+        _key(series),
+    ).fetchone()
+    return found or (-1, 0)

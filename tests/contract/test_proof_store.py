@@ -1,0 +1,405 @@
+"""What both stores promise (`ports.ProofStore`), and that they promise the same."""
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.world.running import run
+from tests.world.stores import NOW, URLS, Model, challenge, opened, request
+
+from accredit.errors import ChallengesFull, StoreUnavailable
+from accredit.limits import STORE_SWEEP_ENTRIES, USE_MARKS
+from accredit.ports import ProofStore, RateLimit, Spending
+
+T = TypeVar("T")
+Told = Callable[[Callable[[ProofStore], Awaitable[T]]], T]
+
+FIRST, SPENT, NOT_ISSUED = Spending.FIRST, Spending.SPENT, Spending.NOT_ISSUED
+KEPT = NOW + 300
+
+
+@pytest.fixture(params=URLS)
+def url(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def with_store(url: str, tmp_path: Path) -> Told[None]:
+    """Runs a test's coroutine with a store."""
+
+    def told(main: Callable[[ProofStore], Awaitable[T]]) -> T:
+        async def opening() -> T:
+            async with opened(url, tmp_path) as store:
+                return await main(store)
+
+        return run(opening())
+
+    return told
+
+
+async def issue(store: ProofStore, hash_: bytes, now: int = NOW, life: int = 60) -> bytes:
+    return (await store.issue(hash_, expires_at=now + life, keep_until=KEPT, now=now)).challenge
+
+
+async def spend(
+    store: ProofStore, found: bytes, hash_: bytes, *, issued: bool = False, now: int = NOW, keep_until: int = KEPT
+) -> Spending:
+    return await store.spend(found, hash_, issued=issued, keep_until=keep_until, now=now)
+
+
+# --- challenges that the store issued ---
+
+
+def test_an_issued_challenge_is_fresh_and_ends_when_it_was_told_to(with_store: Told[None]) -> None:
+    async def main(store: ProofStore) -> None:
+        issued = [await store.issue(request(1), expires_at=NOW + 60, keep_until=KEPT, now=NOW) for _ in range(20)]
+        assert {len(each.challenge) for each in issued} == {32}
+        assert len({each.challenge for each in issued}) == 20
+        assert {each.expires_at for each in issued} == {NOW + 60}
+
+    with_store(main)
+
+
+@pytest.mark.parametrize("issued", [True, False])
+def test_an_issued_challenge_is_good_for_its_own_request_until_its_last_second(
+    issued: bool, with_store: Told[None]
+) -> None:
+    async def main(store: ProofStore) -> None:
+        found = await issue(store, request(1))
+        for _ in range(2):
+            assert await store.look(found, request(1), issued=issued, now=NOW + 60) is FIRST
+        assert await spend(store, found, request(1), issued=issued, now=NOW + 60) is FIRST
+
+    with_store(main)
+
+
+@pytest.mark.parametrize("issued", [True, False])
+def test_an_issued_challenge_is_worth_nothing_for_another_request__and_is_not_burnt_by_it(
+    issued: bool, with_store: Told[None]
+) -> None:
+    async def main(store: ProofStore) -> None:
+        found = await issue(store, request(1))
+        assert await store.look(found, request(2), issued=issued, now=NOW) is NOT_ISSUED
+        assert await spend(store, found, request(2), issued=issued) is NOT_ISSUED
+        assert await spend(store, found, request(1), issued=issued) is FIRST
+
+    with_store(main)
+
+
+@pytest.mark.parametrize("issued", [True, False])
+def test_an_expired_challenge_is_not_mistaken_for_one_that_a_client_made(issued: bool, with_store: Told[None]) -> None:
+    async def main(store: ProofStore) -> None:
+        found = await issue(store, request(1))
+        for now in (NOW + 61, KEPT):
+            assert await store.look(found, request(1), issued=issued, now=now) is NOT_ISSUED
+            assert await spend(store, found, request(1), issued=issued, now=now) is NOT_ISSUED
+
+    with_store(main)
+
+
+def test_what_nobody_issued_is_not_good_where_it_must_have_been(with_store: Told[None]) -> None:
+    async def main(store: ProofStore) -> None:
+        assert await store.look(challenge(1), request(1), issued=True, now=NOW) is NOT_ISSUED
+        assert await spend(store, challenge(1), request(1), issued=True) is NOT_ISSUED
+        assert await spend(store, challenge(1), request(1)) is FIRST
+
+    with_store(main)
+
+
+# --- once ---
+
+
+@pytest.mark.parametrize("again", [(request(1), True), (request(1), False), (request(2), True), (request(2), False)])
+@pytest.mark.parametrize("made_here", [True, False])
+def test_a_challenge_is_spent_once_whatever_it_is_presented_for_then(
+    made_here: bool, again: tuple[bytes, bool], with_store: Told[None]
+) -> None:
+    async def main(store: ProofStore) -> None:
+        found = await issue(store, request(1)) if made_here else challenge(1)
+        assert await spend(store, found, request(1), issued=made_here) is FIRST
+        hash_, issued = again
+        assert await store.look(found, hash_, issued=issued, now=NOW) is SPENT
+        assert await spend(store, found, hash_, issued=issued) is SPENT
+        assert await spend(store, found, hash_, issued=issued, now=KEPT) is SPENT
+
+    with_store(main)
+
+
+def test_looking_spends_nothing(with_store: Told[None]) -> None:
+    async def main(store: ProofStore) -> None:
+        for _ in range(3):
+            assert await store.look(challenge(1), request(1), issued=False, now=NOW) is FIRST
+        assert await spend(store, challenge(1), request(1)) is FIRST
+
+    with_store(main)
+
+
+def test_a_spent_challenge_that_was_issued_is_remembered_as_long_as_it_was_to_be_as_an_issued_one(
+    with_store: Told[None],
+) -> None:
+    async def main(store: ProofStore) -> None:
+        found = await issue(store, request(1))
+        assert await spend(store, found, request(1), keep_until=NOW + 1) is FIRST
+        for number in range(9):
+            await spend(store, challenge(number), request(1), now=KEPT, keep_until=KEPT + 60)
+        assert await spend(store, found, request(1), now=KEPT) is SPENT
+
+    with_store(main)
+
+
+def test_of_64_who_spend_one_challenge_at_once_one_is_the_first(with_store: Told[None]) -> None:
+    async def main(store: ProofStore) -> None:
+        made_here = await issue(store, request(1))
+        for found, issued in ((challenge(1), False), (made_here, True), (challenge(2), False)):
+            verdicts = await asyncio.gather(*(spend(store, found, request(1), issued=issued) for _ in range(64)))
+            assert sorted(verdict.value for verdict in verdicts) == ["first", *["spent"] * 63]
+
+    with_store(main)
+
+
+# --- bounds ---
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Stores with room for eight of each."""
+    for module in ("memory", "tables"):
+        for name in ("MAX_ISSUED_CHALLENGES", "MAX_SPENT_CHALLENGES", "MAX_USE_MARKS"):
+            monkeypatch.setattr(f"accredit.stores.{module}.{name}", 8)
+    return 8
+
+
+def test_who_asks_for_many_challenges_does_not_keep_good_proofs_from_being_spent(
+    small: int, with_store: Told[None]
+) -> None:
+    async def main(store: ProofStore) -> None:
+        held = [await issue(store, request(1)) for _ in range(small)]
+        for _ in range(3):
+            with pytest.raises(ChallengesFull):
+                await issue(store, request(1))
+        assert await spend(store, challenge(1), request(1)) is FIRST
+        assert await spend(store, held[0], request(1), issued=True) is FIRST
+
+    with_store(main)
+
+
+def test_where_no_more_can_be_remembered_as_spent_nothing_is_spent_and_what_was_spent_stays_so(
+    small: int, with_store: Told[None]
+) -> None:
+    async def main(store: ProofStore) -> None:
+        made_here = await issue(store, request(1))
+        for number in range(small):
+            assert await spend(store, challenge(number), request(1)) is FIRST
+        for found in (challenge(99), made_here):
+            with pytest.raises(ChallengesFull):
+                await spend(store, found, request(1))
+            assert await store.look(found, request(1), issued=False, now=NOW) is FIRST
+        for number in range(small):
+            assert await spend(store, challenge(number), request(1)) is SPENT
+        assert len(await issue(store, request(1))) == 32
+
+    with_store(main)
+
+
+def test_an_issued_challenge_that_was_spent_no_longer_counts_as_pending(small: int, with_store: Told[None]) -> None:
+    async def main(store: ProofStore) -> None:
+        for _ in range(small):
+            assert await spend(store, await issue(store, request(1)), request(1)) is FIRST
+        for _ in range(small):
+            await issue(store, request(1), NOW + 1)
+
+    with_store(main)
+
+
+def test_what_has_expired_makes_room(small: int, with_store: Told[None]) -> None:
+    async def main(store: ProofStore) -> None:
+        for number in range(small):
+            await issue(store, request(1))
+            await spend(store, challenge(number), request(1))
+            await store.use([RateLimit(str(number), 60, 9)], now=NOW)
+        later = KEPT + 1
+        for number in range(small):
+            await store.issue(request(1), expires_at=later, keep_until=later, now=later)
+            assert await spend(store, challenge(100 + number), request(1), now=later, keep_until=later) is FIRST
+            assert await store.use([RateLimit(str(number), 60, 1)], now=later)
+
+    with_store(main)
+
+
+def test_where_no_more_uses_can_be_noted_there_is_no_yes(small: int, with_store: Told[None]) -> None:
+    async def main(store: ProofStore) -> None:
+        for number in range(small - 1):
+            assert await store.use([RateLimit(str(number), 60, 9)], now=NOW)
+        with pytest.raises(StoreUnavailable):
+            await store.use([RateLimit("another", 60, 9), RateLimit("0", 60, 9)], now=NOW)
+        assert await store.uses("another", 60, now=NOW) == 0
+        assert await store.uses("0", 60, now=NOW) == 1
+
+    with_store(main)
+
+
+def test_many_that_expire_at_once_are_removed_little_by_little(with_store: Told[None]) -> None:
+    async def main(store: ProofStore) -> None:
+        many = 3 * STORE_SWEEP_ENTRIES
+        for number in range(many):
+            await spend(store, challenge(number), request(1), keep_until=NOW)
+        for number in range(many):
+            assert await spend(store, challenge(many + number), request(1), now=NOW + 1) is FIRST
+            assert await spend(store, challenge(number), request(1), now=NOW + 2 + number) is FIRST
+
+    with_store(main)
+
+
+# --- uses ---
+
+
+def test_a_limit_is_reached_and_has_room_again_when_its_window_has_passed(with_store: Told[None]) -> None:
+    async def main(store: ProofStore) -> None:
+        limit = [RateLimit("one", 60, 3)]
+        for at in (NOW, NOW, NOW + 10):
+            assert await store.use(limit, now=at)
+        assert await store.uses("one", 60, now=NOW + 59) == 3
+        assert not await store.use(limit, now=NOW + 59)
+        assert await store.uses("one", 60, now=NOW + 60) == 1
+        assert await store.use(limit, now=NOW + 60)
+        assert await store.use(limit, now=NOW + 60)
+        assert not await store.use(limit, now=NOW + 69)
+        assert await store.uses("one", 60, now=NOW + 1000) == 0
+        assert await store.uses("nobody", 60, now=NOW) == 0
+
+    with_store(main)
+
+
+def test_of_several_limits_one_that_is_reached_keeps_all_from_being_noted(with_store: Told[None]) -> None:
+    async def main(store: ProofStore) -> None:
+        assert await store.use([RateLimit("one", 60, 1)], now=NOW)
+        assert not await store.use([RateLimit("two", 60, 5), RateLimit("one", 60, 1)], now=NOW)
+        assert await store.uses("two", 60, now=NOW) == 0
+        assert await store.use([RateLimit("two", 60, 5), RateLimit("three", 3600, 5)], now=NOW)
+        assert [await store.uses("two", 60, now=NOW), await store.uses("three", 3600, now=NOW)] == [1, 1]
+
+    with_store(main)
+
+
+def test_the_same_certificate_twice_is_one_use_and_the_smaller_count_holds(with_store: Told[None]) -> None:
+    async def main(store: ProofStore) -> None:
+        for cert_id, counts in (("one", (5, 2)), ("two", (2, 5))):
+            both = [RateLimit(cert_id, 60, count) for count in counts]
+            assert [await store.use(both, now=NOW) for _ in range(3)] == [True, True, False]
+            assert await store.uses(cert_id, 60, now=NOW) == 2
+
+    with_store(main)
+
+
+def test_no_limits_no_notes_and_a_limit_of_nothing_is_always_reached(with_store: Told[None]) -> None:
+    async def main(store: ProofStore) -> None:
+        assert await store.use([], now=NOW)
+        assert not await store.use([RateLimit("one", 60, 0)], now=NOW)
+
+    with_store(main)
+
+
+def test_of_64_uses_at_once_no_more_are_noted_than_may_be(with_store: Told[None]) -> None:
+    async def main(store: ProofStore) -> None:
+        noted = await asyncio.gather(*(store.use([RateLimit("one", 60, 10)], now=NOW) for _ in range(64)))
+        assert sum(noted) == 10
+
+    with_store(main)
+
+
+def test_a_clock_that_goes_back_gives_no_use_back(with_store: Told[None]) -> None:
+    async def main(store: ProofStore) -> None:
+        limit = [RateLimit("one", 60, 2)]
+        assert await store.use(limit, now=NOW)
+        assert await store.use(limit, now=NOW - 30)
+        assert not await store.use(limit, now=NOW - 30)
+        assert not await store.use(limit, now=NOW + 40)
+        assert await store.use(limit, now=NOW + 60)
+
+    with_store(main)
+
+
+def test_in_a_long_window_a_use_counts_for_at_least_as_long_and_little_longer(with_store: Told[None]) -> None:
+    async def main(store: ProofStore) -> None:
+        window = 30 * 86_400
+        part = window // USE_MARKS
+        assert await store.use([RateLimit("one", window, 1)], now=NOW + 1)
+        assert not await store.use([RateLimit("one", window, 1)], now=NOW + window)
+        assert await store.use([RateLimit("one", window, 1)], now=NOW + 1 + window + part)
+
+    with_store(main)
+
+
+@pytest.mark.parametrize("cert_id", ["", "\ud800", "\0", "é\U0001f600", "x" * 100_000, "'; DROP TABLE uses; --"])
+def test_no_id_of_a_certificate_breaks_a_store(cert_id: str, with_store: Told[None]) -> None:
+    async def main(store: ProofStore) -> None:
+        limit = [RateLimit(cert_id, 60, 1)]
+        assert [await store.use(limit, now=NOW) for _ in range(2)] == [True, False]
+        assert await store.uses(cert_id, 60, now=NOW) == 1
+
+    with_store(main)
+
+
+# --- life ---
+
+
+def test_a_store_answers_and_can_be_closed_twice(with_store: Told[None]) -> None:
+    async def main(store: ProofStore) -> None:
+        assert await store.ready()
+        await store.aclose()
+
+    with_store(main)
+
+
+# --- all together ---
+
+Step = tuple[str, int, int, bool, int]
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["issue", "look", "spend", "use", "uses"]),
+        st.integers(0, 5),  # which challenge or certificate
+        st.integers(0, 2),  # which request or window
+        st.booleans(),
+        st.integers(0, 3),  # seconds that have passed
+    ),
+    max_size=40,
+)
+WINDOWS = (1, 5, 40)
+
+
+@pytest.mark.parametrize("url", URLS)
+@settings(max_examples=40)
+@given(steps=STEPS)
+def test_whatever_is_asked_in_whatever_order_a_store_says_what_the_model_says(url: str, steps: list[Step]) -> None:
+    async def main(folder: Path) -> None:
+        model, now = Model(), NOW
+        made: list[bytes] = []
+        async with opened(url, folder) as store:
+            for what, which, other, issued, passed in steps:
+                now += passed
+                found = made[which % len(made)] if issued and made else challenge(which)
+                cert_id, window = f"cert {which % 2}", WINDOWS[other]
+                limits = [RateLimit(cert_id, window, which)] + [RateLimit("cert 0", 40, 3)] * issued
+                match what:
+                    case "issue":
+                        made.append(await issue(store, request(other), now, life=which))
+                        model.issue(made[-1], request(other), now + which)
+                    case "look":
+                        said = await store.look(found, request(other), issued=issued, now=now)
+                        assert said is model.look(found, request(other), issued=issued, now=now)
+                    case "spend":
+                        said = await spend(store, found, request(other), issued=issued, now=now)
+                        assert said is model.spend(found, request(other), issued=issued, now=now)
+                    case "uses":
+                        said = await store.uses(cert_id, window, now=now)
+                        assert said == model.uses(cert_id, window, now=now)
+                    case _:
+                        assert await store.use(limits, now=now) == model.use(limits, now=now)
+
+    with tempfile.TemporaryDirectory() as folder:
+        run(main(Path(folder)))

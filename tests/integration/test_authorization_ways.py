@@ -1,0 +1,384 @@
+"""The ways into the gateway that are not the usual ones: none leads around the decision."""
+
+import asyncio
+import json
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from tests.world.asgi import Told
+from tests.world.authorization import GATEWAY, Signed, Trust
+from tests.world.calls import LAST_CHUNK, STREAM_HEAD, chunk, compact, event, http, post
+from tests.world.command import COMMAND, environment
+from tests.world.honest_server import HonestServer, answer_to
+from tests.world.raw_client import RawClient
+from tests.world.raw_server import Connection, RawServer
+from tests.world.routes import ROUTES, Route
+from tests.world.running import RunningGateway, run
+
+from accredit.errors import ChallengesFull, RequestError, StoreUnavailable
+from accredit.gateway import create_app
+from accredit.gateway.settings import HttpUpstream
+from accredit.jsonrpc.methods import Era
+from accredit.keys import write_key
+from accredit.policy.passing import AUTHORIZATION
+from accredit.ports import Spending
+from accredit.ratify import IssuedChallenge
+from accredit.stores import MemoryStore, RevocationLists, SqliteStore
+
+INBOX = {"name": "list_inbox", "arguments": {}}
+SEND = {"name": "send_email", "arguments": {}}
+CONFIGURATION = """
+[gateway]
+id = "{id}"
+[upstream]
+{upstream}
+[proofs]
+mode = "required"
+[[proofs.roots]]
+name = "Owner"
+public_key_file = "owner.key.pub"
+[tools.list_inbox]
+scope = "email:read"
+[tools.send_email]
+scope = "email:send"
+sensitive = true
+[tools.pay]
+scope = "payments:send"
+[store]
+url = "sqlite:///accredit.db"
+"""
+
+
+@pytest.fixture(scope="module")
+def trust() -> Trust:
+    return Trust()
+
+
+def proved(trust: Trust, session: str = "", params: dict[str, Any] = INBOX, **signed: Any) -> dict[str, Any]:
+    proof = trust.proof(trust.chain(), "tools/call", params, Signed(session=session, **signed))
+    return {**params, "_meta": {"ratify_proof": proof}}
+
+
+# --- a store that does not answer -------------------------------------------------------------------
+
+
+class BrokenStore(MemoryStore):
+    """Fails at one of its questions; the text would give away where it lives."""
+
+    def __init__(self, broken: str) -> None:
+        super().__init__()
+        self._broken = broken
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == object.__getattribute__(self, "_broken"):
+            return self._fail
+        return object.__getattribute__(self, name)
+
+    async def _fail(self, *_: object, **__: object) -> Spending:
+        raise StoreUnavailable("/var/lib/secret-place.db: disk I/O error")
+
+
+@pytest.mark.parametrize("broken", ["look", "spend", "issue"])
+def test_without_an_answer_of_the_store_nothing_is_forwarded(broken: str, trust: Trust, tmp_path: Path) -> None:
+    async def main() -> None:
+        store = BrokenStore("" if broken == "" else broken)
+        async with Route("http-modern", trust, tmp_path, store=store) as route:
+            params = SEND if broken == "issue" else proved(trust)
+            error = (await route.ask("tools/call", params))["error"]
+            assert (error["code"], error["data"]["error"]) == (-31003, "ratify_invalid")
+            assert error["data"]["reason"] == "store_unavailable: the decision could not be made"
+            assert "secret-place" not in json.dumps(error)
+            assert route.received("tools/call") == []
+
+    run(main())
+
+
+def test_while_the_database_is_locked_nothing_is_forwarded(trust: Trust, tmp_path: Path) -> None:
+    async def main() -> None:
+        file = tmp_path / "accredit.db"
+        async with Route("http-modern", trust, tmp_path, store=SqliteStore(file)) as route:
+            assert "result" in await route.ask("tools/call", proved(trust))
+            other = sqlite3.connect(file, isolation_level=None)
+            other.execute("BEGIN EXCLUSIVE")
+            error = (await route.ask("tools/call", proved(trust)))["error"]
+            assert error["data"]["reason"] == "store_unavailable: the decision could not be made"
+            other.execute("ROLLBACK")
+            other.close()
+            assert "result" in await route.ask("tools/call", proved(trust))
+            assert len(route.received("tools/call")) == 2
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", ROUTES)
+def test_a_challenge_survives_a_restart_in_the_database__and_so_does_that_it_is_spent(
+    name: str, trust: Trust, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        file = tmp_path / "accredit.db"
+        params = proved(trust, bound=False)
+        async with Route(name, trust, tmp_path, store=SqliteStore(file)) as route:
+            assert "result" in await route.ask("tools/call", params)
+        async with Route(name, trust, tmp_path, store=SqliteStore(file)) as route:
+            error = (await route.ask("tools/call", params))["error"]
+            assert error["data"]["error"] == "ratify_replayed"
+            assert len(route.received("tools/call")) == (1 if name.startswith("stdio") else 0)
+
+    run(main())
+
+
+class FullStore(MemoryStore):
+    """Has no room for one more."""
+
+    async def issue(self, request_hash: bytes, *, expires_at: int, keep_until: int, now: int) -> IssuedChallenge:
+        raise ChallengesFull("full")
+
+
+def test_too_many_challenges_are_an_answer_of_their_own(trust: Trust, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Route("http-modern", trust, tmp_path, store=FullStore()) as route:
+            error = (await route.ask("tools/call", SEND))["error"]
+            assert (error["code"], error["data"]["error"]) == (-31007, "too_many_challenges")
+            assert error["data"]["retry_after_seconds"] == 60
+            assert "result" in await route.ask("tools/call", proved(trust))
+
+    run(main())
+
+
+@pytest.mark.slow
+def test_four_workers_on_one_database_accept_a_proof_once(trust: Trust, tmp_path: Path) -> None:
+    write_key(tmp_path / "owner.key", trust.owner)
+
+    async def main() -> None:
+        server = HonestServer()
+        async with RawServer(server) as raw:
+            settings = CONFIGURATION.format(id=GATEWAY, upstream=f'url = "{raw.url}"')
+            (tmp_path / "accredit.toml").write_text(settings, "utf-8")
+            command = [*COMMAND, "serve", "--config", str(tmp_path / "accredit.toml"), "--port", "0", "--workers", "4"]
+            process = await asyncio.create_subprocess_exec(
+                *command, env=environment({}), stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL
+            )
+            assert process.stderr is not None
+            try:
+                port = 0
+                while not port:
+                    line = (await process.stderr.readline()).decode()
+                    found = re.search(r"listening on http://127.0.0.1:([0-9]+)", line)
+                    port = int(found[1]) if found else 0
+                drain = asyncio.create_task(process.stderr.read())
+                for number in range(4):
+                    params = proved(trust, bound=number % 2 == 0)
+
+                    async def ask(params: dict[str, Any], id: int) -> bytes:
+                        posted = post(Era.MODERN, "tools/call", params, id=id)
+                        async with RawClient(port) as client:
+                            await client.ask("POST", "/mcp", posted.headers, posted.body)
+                            return (await client.answer()).body
+
+                    answers = await asyncio.gather(*(ask(params, id) for id in range(32)))
+                    assert sum(b'"result"' in answer for answer in answers) == 1
+                    assert sum(b"ratify_replayed" in answer for answer in answers) == 31
+                    assert len(server.messages) == number + 1
+            finally:
+                process.terminate()
+                await process.wait()
+            await drain
+
+    run(main())
+
+
+# --- resumed streams --------------------------------------------------------------------------------
+
+
+def test_a_list_that_comes_on_a_resumed_stream_is_edited_too__a_client_could_ask_for_it_there(trust: Trust) -> None:
+    lists = answer_to({"jsonrpc": "2.0", "id": 9, "method": "tools/list", "params": {"cursor": "2"}})
+
+    async def handler(connection: Connection) -> None:
+        while await connection.request() is not None:
+            await connection.send(STREAM_HEAD, chunk(event(compact(lists), id="2")), LAST_CHUNK)
+
+    async def main() -> None:
+        async with RawServer(handler) as server:
+            settings = trust.settings(HttpUpstream(server.url))
+            app = create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}))
+            async with RunningGateway(app) as gateway, RawClient(gateway.port) as client:
+                headers = [("Accept", "text/event-stream"), ("Mcp-Session-Id", "s"), ("Last-Event-ID", "1")]
+                await client.ask("GET", "/mcp", headers)
+                assert (await client.head())[0] == 200
+                came = await client.event()
+                assert came is not None
+                assert came.data is not None
+                tools = json.loads(came.data)["result"]["tools"]
+                assert [(tool["name"], tool["_meta"]["ratify_scope"]) for tool in tools] == [("pay", "payments:send")]
+
+    run(main())
+
+
+# --- HTTP+SSE of 2024-11-05 -------------------------------------------------------------------------
+
+
+def test_http_sse_of_2024_is_decided__and_a_refusal_comes_on_the_stream(trust: Trust) -> None:
+    streams: list[Connection] = []
+    came: list[Any] = []
+
+    async def handler(connection: Connection) -> None:
+        while (request := await connection.request()) is not None:
+            if request.method == "GET":
+                streams.append(connection)
+                await connection.send(STREAM_HEAD, chunk(b"event: endpoint\ndata: /messages?sid=1\n\n"))
+                await connection.peer_closed()
+                return
+            message = json.loads(request.body)
+            came.append(message)
+            await connection.send(http(b"Accepted", "text/plain", status="202 Accepted"))
+            await streams[0].send(chunk(event(compact(answer_to(message)))))
+
+    async def main() -> None:
+        async with RawServer(handler) as server:
+            settings = trust.settings(HttpUpstream(server.url.replace("/mcp", "/sse")))
+            app = create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}))
+            async with RunningGateway(app) as gateway, RawClient(gateway.port) as stream:
+                await stream.ask("GET", "/sse", [("Accept", "text/event-stream")])
+                assert (await stream.head())[0] == 200
+                opened = await stream.event()
+                assert opened is not None
+                assert opened.data is not None
+                target = opened.data.decode()
+
+                async def ask(id: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
+                    body = compact({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+                    async with RawClient(gateway.port) as client:
+                        await client.ask("POST", target, [("Content-Type", "application/json")], body)
+                        assert (await client.answer()).status == 202
+                    told = await stream.event()
+                    assert told is not None
+                    assert told.data is not None
+                    answer = json.loads(told.data)
+                    assert answer["id"] == id
+                    return answer
+
+                assert (await ask(1, "tools/call", INBOX))["error"]["code"] == -31001
+                params = proved(trust)
+                assert "result" in await ask(2, "tools/call", params)
+                assert (await ask(3, "tools/call", params))["error"]["code"] == -31005
+                tools = (await ask(4, "tools/list", {"cursor": "2"}))["result"]["tools"]
+                assert [tool["name"] for tool in tools] == ["pay"]
+                assert [message["id"] for message in came] == [2, 4]
+
+    run(main())
+
+
+# --- wrap -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def wrapped(trust: Trust, tmp_path: Path) -> Generator["subprocess.Popen[bytes]"]:
+    write_key(tmp_path / "owner.key", trust.owner)
+    upstream = f"""
+command = ['{sys.executable}', '-m', 'tests.world.honest_server', '{tmp_path / "received"}']
+env = {{ PYTHONPATH = '{Path(__file__).parents[2]}' }}
+"""
+    (tmp_path / "accredit.toml").write_text(CONFIGURATION.format(id=GATEWAY, upstream=upstream), "utf-8")
+    with (tmp_path / "stderr").open("wb") as stderr:
+        process = subprocess.Popen(
+            [*COMMAND, "wrap", "--config", str(tmp_path / "accredit.toml")],
+            env=environment({}),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+        )
+    yield process
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.close()
+    process.wait(20)
+    process.stdout.close()
+
+
+@pytest.mark.parametrize("era", list(Era))
+def test_wrap_decides_as_the_gateway_does(
+    era: Era, wrapped: "subprocess.Popen[bytes]", trust: Trust, tmp_path: Path
+) -> None:
+    stdin, stdout = wrapped.stdin, wrapped.stdout
+    assert stdin is not None
+    assert stdout is not None
+
+    def ask(method: str, params: dict[str, Any], id: int = 1) -> dict[str, Any]:
+        stdin.write(post(era, method, params, id=id).body + b"\n")
+        stdin.flush()
+        return json.loads(stdout.readline())
+
+    if era is Era.LEGACY:
+        told = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+        assert "result" in ask("initialize", told)
+    assert ask("tools/call", INBOX)["error"]["data"]["error"] == "missing_ratify_proof"
+    params = proved(trust)
+    assert "result" in ask("tools/call", params)
+    assert ask("tools/call", params)["error"]["data"]["error"] == "ratify_replayed"
+    assert ask("tools/call", SEND)["error"]["data"]["error"] == "ratify_challenge_required"
+    tools = ask("tools/list", {"cursor": "2"})["result"]["tools"]
+    assert [tool["name"] for tool in tools] == ["pay"]
+    lines = [json.loads(line) for line in (tmp_path / "received").read_text("utf-8").splitlines()]
+    (came,) = [line for line in lines if line["method"] == "tools/call"]
+    assert came["params"]["_meta"][AUTHORIZATION]["agent_id"] == trust.agent.id
+
+
+# --- whatever is in `_meta` -------------------------------------------------------------------------
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    max_leaves=12,
+)
+NAMES = st.sampled_from(["ratify_proof", "ratify_proof ", "Ratify_Proof", AUTHORIZATION, "progressToken"])
+
+
+@given(meta=st.dictionaries(NAMES | st.text(max_size=10), ANYTHING, max_size=5) | ANYTHING, data=st.data())
+@examples(max_examples=150)
+def test_no_random_meta_crashes_the_gateway_or_passes(meta: object, data: st.DataObject) -> None:
+    trust = _trust()
+    params: dict[str, Any] = {**INBOX, "_meta": meta}
+    if isinstance(meta, dict) and data.draw(st.booleans()):
+        proof: dict[str, Any] = trust.proof(_CHAIN[0], "tools/call", INBOX)
+        name = data.draw(st.sampled_from(sorted(proof)))
+        proof[name] = data.draw(ANYTHING)
+        meta["ratify_proof"] = proof
+    asked = post(Era.LEGACY, "tools/call", params)
+
+    async def main() -> None:
+        server = HonestServer()
+        settings = trust.settings(HttpUpstream("http://127.0.0.1:9/never"))
+        app = create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}))
+        headers = [(name.lower().encode(), value.encode()) for name, value in asked.headers]
+        told = Told("POST", [(b"host", b"127.0.0.1"), *headers], asked.body)
+        try:
+            await app(told.scope, told.receive, told.send)
+        except RequestError:
+            raise AssertionError("an exception left the gateway") from None
+        finally:
+            await app.aclose()
+        answer = json.loads(told.body)
+        assert answer["error"]["code"] != -32000, "it went to the upstream"
+        assert server.messages == []
+
+    run(main())
+
+
+_TRUST: list[Trust] = []
+_CHAIN: list[Any] = []
+
+
+def _trust() -> Trust:
+    if not _TRUST:
+        _TRUST.append(Trust())
+        _CHAIN.append(_TRUST[0].chain())
+    return _TRUST[0]

@@ -1,0 +1,53 @@
+"""The how-to for a server's author is done here as it is written; what its examples print is what it promises."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.world.command import environment
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/how-to/server-author.md").read_text("utf-8")
+BLOCK = re.compile(r"(?:`(\w+\.py)`[^\n]*\n(?:[^\n`]+\n)*\n)?```(console|text|python)\n(.*?)```", re.DOTALL)
+
+
+def done(folder: Path, command: str) -> str:
+    """Runs a command; what it printed on stdout."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        ["bash", "-ec", command], cwd=folder, env=environment({"PATH": path}), stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, text=True, timeout=60, check=True,
+    ).stdout  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_how_to_does_what_it_says(tmp_path: Path) -> None:
+    printed = ""
+    promises = 0
+    for name, kind, body in BLOCK.findall(PAGE):
+        if kind == "python":
+            assert name
+            (tmp_path / name).write_text(body, "utf-8")
+        elif kind == "console":
+            printed = done(tmp_path, body)
+        else:
+            assert body in printed
+            promises += 1
+    assert promises == 3
+
+
+def test_the_server_of_the_how_to_is_the_example() -> None:
+    assert (ROOT / "examples/guarded_server.py").read_text("utf-8") in PAGE
+
+
+@pytest.mark.slow
+def test_the_fastmcp_example_answers_as_the_other_one(tmp_path: Path) -> None:
+    blocks = {name: body for name, kind, body in BLOCK.findall(PAGE) if kind == "python"}
+    (tmp_path / "call.py").write_text(blocks["call.py"], "utf-8")
+    (tmp_path / "server.py").write_text((ROOT / "examples/guarded_fastmcp.py").read_text("utf-8"), "utf-8")
+    for each in [body for _, kind, body in BLOCK.findall(PAGE) if kind == "console"][:2]:
+        done(tmp_path, each)
+    assert "sent to ada@example.org on the word of Owner" in done(tmp_path, "python call.py")

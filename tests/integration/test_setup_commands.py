@@ -1,0 +1,277 @@
+"""`accredit init` and `accredit check` as real processes: from a server to a gateway that asks for proofs."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tomllib
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.world import listing_server
+from tests.world.command import Serving, accepts, accredit, environment, wait_until
+from tests.world.raw_server import PATIENCE
+from tests.world.running import run
+from tests.world.tool_lists import HOSTILE_TEXTS
+
+from accredit.client import AccreditedClient, ProofPresenter
+from accredit.errors import ProofRefused
+
+ROOT = Path(__file__).parents[2]
+MAIL = (sys.executable, str(ROOT / "examples" / "mail_server.py"))
+LISTING = (sys.executable, listing_server.__file__)
+PATH = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+FILES = ("accredit.toml", "gateway.key", "gateway.key.pub")
+
+
+@contextmanager
+def mail_server(folder: Path) -> Generator[str]:
+    """The example server behind HTTP; gives its URL."""
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    with (folder / "mail.log").open("wb") as log:
+        process = subprocess.Popen([*MAIL, "--port", str(port)], stdout=log, stderr=log, env=environment())
+    try:
+        wait_until(lambda: accepts(port))
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        process.kill()
+        process.wait(PATIENCE)
+
+
+def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """A line as a person would copy it into a shell."""
+    return subprocess.run(
+        ["sh", "-c", command], check=True, capture_output=True, text=True, cwd=folder, env=environment(PATH),
+        timeout=PATIENCE, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def next_steps(printed: str) -> list[str]:
+    return [line.strip() for line in printed.partition("next:\n")[2].splitlines()]
+
+
+def calls(url: str, folder: Path) -> tuple[list[str], str, str]:
+    """The tools that the agent sees, a result that it gets, and a refusal."""
+
+    async def act() -> tuple[list[str], str, str]:
+        presenter = ProofPresenter(folder / "agent.key", [folder / "delegation.json"])
+        async with AccreditedClient(url, presenter=presenter) as client:
+            listed = [tool.name for tool in (await client.list_tools()).tools]
+            result = await client.call_tool("search", {"word": "number"})
+            with pytest.raises(ProofRefused) as refused:
+                await client.call_tool("send_email", {"to": "ada@example.org", "subject": "Hello"})
+            return listed, str(result.content), refused.value.error
+
+    return run(act())
+
+
+@pytest.mark.slow
+def test_a_server_is_guarded_after_the_commands_that_were_printed(tmp_path: Path) -> None:
+    with mail_server(tmp_path) as url:
+        done = accredit("init", url, folder=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        keys, grant, serve = next_steps(done.stdout)
+        assert serve == "accredit serve --config accredit.toml"
+        early = accredit(*serve.split()[1:], folder=tmp_path)
+        assert early.returncode == 2
+        assert "accredit keys new" in early.stderr
+        shell(keys, tmp_path)
+        shell(grant, tmp_path)
+        assert accredit("config", "check", folder=tmp_path).returncode == 0
+        assert accredit("check", "--config", "accredit.toml", folder=tmp_path).returncode == 0
+        assert accredit("check", folder=tmp_path).stdout == "ok: 3 tools, each with a scope\n"
+        with Serving(*serve.split()[2:], folder=tmp_path) as gateway:
+            listed, content, error = calls(gateway.url, tmp_path)
+            assert listed == ["list_inbox", "search"]
+            assert "The engine" in content
+            assert error == "ratify_scope_denied"
+            # What the gateway lists says its scopes itself.
+            assert accredit("check", gateway.url, folder=tmp_path).returncode == 0
+            gateway.stop()
+            assert gateway.wait() == 0
+
+
+@pytest.mark.slow
+def test_a_command_is_guarded_from_another_folder_too(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    shutil.copy(MAIL[1], tmp_path / "server.py")
+    done = accredit("init", "--dir", "there/it is", "--", sys.executable, "server.py", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    folder = tmp_path / "there" / "it is"
+    command = tomllib.loads((folder / "accredit.toml").read_text("utf-8"))["upstream"]["command"]
+    assert command == [sys.executable, str(tmp_path / "server.py")]
+    keys, grant, serve = next_steps(done.stdout)
+    shell(keys, tmp_path)
+    shell(grant, tmp_path)
+    assert serve == "accredit serve --config 'there/it is/accredit.toml'"
+    with Serving("--config", "there/it is/accredit.toml", folder=tmp_path) as gateway:
+        assert calls(gateway.url, folder)[2] == "ratify_scope_denied"
+    assert accredit("check", "--config", "there/it is/accredit.toml", folder=tmp_path).returncode == 0
+
+
+def test_the_files_are_for_whom_they_should_be(tmp_path: Path) -> None:
+    done = accredit("init", "--json", "--", *MAIL, folder=tmp_path)
+    told = json.loads(done.stdout)
+    assert told["files"] == list(FILES)
+    assert len(told["next"]) == 3
+    assert told["tools"][2] == {"name": "send_email", "scope": "custom:mail:send_email", "sensitive": True}
+    modes = {name: stat.S_IMODE((tmp_path / name).stat().st_mode) for name in FILES}
+    assert modes["gateway.key"] == 0o600
+    assert modes["accredit.toml"] & 0o077
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(FILES)
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("link", [False, True], ids=["file", "link"])
+def test_nothing_is_ever_replaced_and_the_server_is_not_even_asked(link: bool, name: str, tmp_path: Path) -> None:
+    if link:
+        (tmp_path / name).symlink_to("nowhere")
+    else:
+        (tmp_path / name).write_text("mine", "utf-8")
+    done = accredit("init", "--", "sh", "-c", "touch asked", folder=tmp_path)
+    assert done.returncode == 2
+    assert f"{name} exists already" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("init",), "no upstream"),
+        (("init", "ftp://127.0.0.1/mcp"), "upstream.url"),
+        (("init", "http://127.0.0.1:9/mcp", "--", "cat"), "a URL and a command"),
+        (("init", "http://127.0.0.1:9/mcp"), "did not list its tools"),
+        (("init", "--", "no-such-program-here"), "no-such-program-here"),
+        (("init", "--", "false"), "ended with code 1"),
+        (("init", "--dir", "file/x", "--", "cat"), "can't make"),
+        (("check",), "no upstream"),
+        (("check", "--config", "missing.toml"), "missing.toml"),
+        (("check", "--config", "missing.toml", "http://127.0.0.1:9/mcp"), "--config and a server"),
+        (("check", "http://127.0.0.1:9/mcp"), "did not list its tools"),
+        (("check", "no_such_module:server"), "no_such_module"),
+        (("check", "json:nothing"), "json:nothing"),
+        (("check", "json:dumps"), "no MCP server"),
+        (("check", "leaves:server"), "SystemExit"),
+    ],
+)
+def test_what_can_not_be_asked_is_two_lines_and_exit_code_2(
+    arguments: tuple[str, ...], word: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "leaves.py").write_text("raise SystemExit(0)", "utf-8")
+    done = accredit(*arguments, folder=tmp_path, env={"PYTHONDONTWRITEBYTECODE": "1"})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert word in done.stderr
+    assert len(done.stderr.splitlines()) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "leaves.py"]
+
+
+def tools(*names: str, **more: Any) -> dict[str, Any]:
+    return {"tools": [{"name": name, "description": name, "inputSchema": {"type": "object"}} for name in names], **more}
+
+
+def listing(folder: Path, *pages: object) -> tuple[str, ...]:
+    """The command of a server that lists these pages."""
+    (folder / "pages.json").write_text(json.dumps(pages), "utf-8")
+    return (*LISTING, "pages.json")
+
+
+def test_a_hostile_server_writes_nothing_but_comments_and_names(tmp_path: Path) -> None:
+    names = [text for text in HOSTILE_TEXTS if len(text) < 100 and text != "\ud800"]  # that is no JSON to the gateway
+    server = listing(tmp_path, tools(*names[:4], nextCursor="1"), tools(*names[4:]))
+    done = accredit("init", "--", *server, folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    text = (tmp_path / "accredit.toml").read_text("utf-8")
+    assert all(line.isprintable() for line in text.split("\n"))
+    tables = tomllib.loads(text)
+    assert set(tables["tools"]) == set(names) - {""}
+    assert all(entry["sensitive"] for entry in tables["tools"].values())
+    done = accredit("check", "--json", folder=tmp_path)
+    assert [(each["tool"], each["problem"]) for each in json.loads(done.stdout)["findings"]] == [("", "no_scope")]
+
+
+@pytest.mark.parametrize(
+    ("pages", "word"),
+    [
+        ([tools("a", "a")], "twice"),
+        ([tools("a", nextCursor="1"), tools("a")], "twice"),
+        ([tools(nextCursor="0")], "pages"),
+        ([tools(*map(str, range(5_000)))], "more than 4096 tools"),
+        ([{"tools": [{}]}], "can't be understood"),
+        ([{"tools": [{"name": "a", "description": "x" * 5_000_000, "inputSchema": {}}]}], "Invalid upstream"),
+        ([[]], "did not list its tools"),
+    ],
+    ids=["twice", "on_two_pages", "endless", "many", "nameless", "huge", "no_object"],
+)
+def test_a_list_that_is_none_is_refused_and_nothing_is_written(pages: list[object], word: str, tmp_path: Path) -> None:
+    done = accredit("init", "--", *listing(tmp_path, *pages), folder=tmp_path)
+    assert done.returncode == 2
+    assert word in done.stderr
+    assert len(done.stderr.splitlines()) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["pages.json"]
+
+
+def test_a_check_lists_what_the_catalog_and_the_server_disagree_on(tmp_path: Path) -> None:
+    page = tools("new", "other", "same")
+    page["tools"][1]["_meta"] = {"ratify_scope": "email:read"}
+    catalog = "".join(f'[tools.{name}]\nscope = "email:send"\n' for name in ("other", "same", "gone"))
+    command = json.dumps(listing(tmp_path, page))
+    (tmp_path / "accredit.toml").write_text(f"[upstream]\ncommand = {command}\n{catalog}", "utf-8")
+    done = accredit("check", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["new", "other", "gone"]
+
+
+SERVERS = """
+from fastmcp import FastMCP
+from mcp.server.mcpserver import MCPServer
+
+print("imported")
+official, fast = MCPServer("official"), FastMCP("fast")
+for server in (official, fast):
+    for name, meta in (("send", {"ratify_scope": "email:send"}), ("wipe", None)):
+        server.tool(name=name, meta=meta)(lambda: name)
+"""
+
+
+@pytest.mark.parametrize("name", ["official", "fast"])
+def test_a_server_object_is_asked_in_memory(name: str, tmp_path: Path) -> None:
+    (tmp_path / "servers.py").write_text(SERVERS, "utf-8")
+    done = accredit("check", "--json", f"servers:{name}", folder=tmp_path)
+    assert done.returncode == 1, done
+    told = json.loads(done.stdout)
+    assert told["tools"] == 2
+    assert [(each["tool"], each["problem"]) for each in told["findings"]] == [("wipe", "no_scope")]
+
+
+@pytest.mark.parametrize("command", [("init",), ("check",)], ids=" ".join)
+def test_both_have_help_with_an_example(command: tuple[str, ...], tmp_path: Path) -> None:
+    done = accredit(*command, "--help", folder=tmp_path)
+    assert done.returncode == 0
+    assert "Example" in done.stdout
+    assert " ".join(("accredit", *command)) in done.stdout
+
+
+def test_a_command_that_is_interrupted_leaves_no_server_behind(tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    with subprocess.Popen(
+        [sys.executable, "-m", "accredit", "init", "--", *LISTING, "--mute"],
+        cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    ) as asking:  # fmt: skip
+        wait_until(lambda: asked.exists() and bool(asked.read_text("ascii")))
+        asking.send_signal(signal.SIGINT)
+        assert asking.wait(PATIENCE) == 128 + signal.SIGINT
+        assert asking.stderr is not None
+        assert b"Traceback" not in asking.stderr.read()
+    server = Path(f"/proc/{asked.read_text('ascii')}")
+    wait_until(lambda: not server.exists())
+    assert [path.name for path in tmp_path.iterdir()] == ["asked"]

@@ -1,0 +1,109 @@
+"""Who answers the decision's questions, as configured; and that nothing is open before processes fork."""
+
+import secrets
+import threading
+from pathlib import Path
+
+import pytest
+from tests.world.delegations import NOW, World
+from tests.world.running import run
+
+from accredit.app import Ports, assemble
+from accredit.config import build_proofs, load
+from accredit.errors import ConfigurationError
+from accredit.keys import write_key
+from accredit.ports import Spending
+from accredit.ratify import issue_revocation_list
+
+TEXT = """
+[gateway]
+id = "gate"
+[proofs]
+mode = "required"
+[[proofs.roots]]
+name = "Owner"
+public_key_file = "owner.key.pub"
+"""
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def folder(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write_key(tmp_path / "owner.key", world.owner)
+    write_key(tmp_path / "agent.key", world.agent)
+    monkeypatch.chdir("/")
+    return tmp_path
+
+
+def assembled(folder: Path, text: str) -> Ports:
+    file = folder / "accredit.toml"
+    file.write_text(text, "utf-8")
+    loaded = load(file, {}, {})
+    return assemble(loaded, build_proofs(loaded))
+
+
+def test_with_proofs_off_nobody_is_asked(folder: Path) -> None:
+    assert assembled(folder, '[proofs]\nmode = "off"\n[tools.a]\nscope = "email:send"\n') == Ports()
+    assert assembled(folder, "") == Ports()
+
+
+@pytest.mark.parametrize("store", ["", '[store]\nurl = "sqlite:///accredit.db"\n'])
+def test_a_challenge_is_spent_once_in_the_store_that_is_named(store: str, folder: Path) -> None:
+    threads = threading.active_count()
+    ports = assembled(folder, TEXT + store)
+    assert threading.active_count() == threads
+    assert not (folder / "accredit.db").exists()
+
+    async def spend() -> list[Spending]:
+        assert ports.store is not None
+        challenge = secrets.token_bytes(32)
+        try:
+            return [
+                await ports.store.spend(challenge, b"request", issued=False, keep_until=NOW + 1, now=NOW)
+                for _ in range(2)
+            ]
+        finally:
+            await ports.store.aclose()
+
+    assert run(spend()) == [Spending.FIRST, Spending.SPENT]
+    assert (folder / "accredit.db").exists() == bool(store)
+
+
+def test_a_revoked_certificate_is_known_from_the_roots_list(world: World, folder: Path) -> None:
+    (folder / "revoked.json").write_bytes(issue_revocation_list(world.owner.signer(), ("cert-1",), NOW).text())
+    ports = assembled(folder, TEXT + '[proofs.revocation]\nfiles = ["revoked.json"]\n')
+
+    async def ask() -> list[bool]:
+        assert ports.revocations is not None
+        return [await ports.revocations.is_revoked(cert) for cert in ("cert-1", "cert-2")]
+
+    assert run(ask()) == [True, False]
+
+
+def test_another_issuers_list_counts_where_its_key_is_named_and_else_stops_the_start(
+    world: World, folder: Path
+) -> None:
+    (folder / "revoked.json").write_bytes(issue_revocation_list(world.agent.signer(), ("cert-1",), NOW).text())
+    text = TEXT + '[proofs.revocation]\nfiles = ["revoked.json"]\n'
+    with pytest.raises(ConfigurationError, match=world.agent.id):
+        assembled(folder, text)
+    assert assembled(folder, text + 'public_key_files = ["agent.key.pub"]\n').revocations is not None
+    with pytest.raises(ConfigurationError, match=r"proofs\.revocation\.public_key_files\[0\]"):
+        assembled(folder, text + 'public_key_files = ["nobody.key.pub"]\n')
+
+
+def test_a_missing_list_or_folder_stops_the_start(folder: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"revoked\.json"):
+        assembled(folder, TEXT + '[proofs.revocation]\nfiles = ["revoked.json"]\n')
+    with pytest.raises(ConfigurationError, match=r"store\.url"):
+        assembled(folder, TEXT + '[store]\nurl = "sqlite:///no/such.db"\n')
+
+
+def test_lists_are_looked_for_beside_the_file(world: World, folder: Path) -> None:
+    (folder / "lists").mkdir()
+    (folder / "lists" / "r.json").write_bytes(issue_revocation_list(world.owner.signer(), (), NOW).text())
+    assert assembled(folder, TEXT + '[proofs.revocation]\nfiles = ["lists/r.json"]\n').revocations is not None

@@ -1,0 +1,61 @@
+"""Which tools a check finds fault with."""
+
+import json
+
+import pytest
+from mcp.types import Tool
+from tests.world.tool_lists import tool
+
+from accredit.cli.setup.asking import Offer
+from accredit.cli.setup.checking import check_offer
+from accredit.policy import Catalog, Entry
+
+Capture = pytest.CaptureFixture[str]
+
+
+def found(capture: Capture, catalog: Catalog | None, *offered: Tool) -> dict[str, str]:
+    """The problem of each tool that has one."""
+    code = check_offer(Offer("", offered), catalog, as_json=True)
+    told = json.loads(capture.readouterr().out)
+    assert code == (0 if told["ok"] else 1)
+    assert told["ok"] == (not told["findings"])
+    assert told["tools"] == len(offered)
+    assert code == check_offer(Offer("", offered), catalog, as_json=False)
+    lines = capture.readouterr().out.splitlines()
+    assert lines == [each["text"] for each in told["findings"]] or (code == 0 and lines[0].startswith("ok: "))
+    return {each["tool"]: each["problem"] for each in told["findings"]}
+
+
+def test_tools_that_the_catalog_has_are_well(capsys: Capture) -> None:
+    catalog = Catalog(tools={"a": Entry(scope="email:send"), "b": Entry(scope="mcp:tool")})
+    assert found(capsys, catalog, tool("a", scope="email:send"), tool("b")) == {}
+
+
+def test_a_tool_without_a_scope_is_found(capsys: Capture) -> None:
+    assert found(capsys, Catalog(), tool("a")) == {"a": "no_scope"}
+    assert found(capsys, Catalog(default_tool=Entry(scope="mcp:tool")), tool("a")) == {}
+
+
+def test_a_scope_that_differs_from_the_catalogs_is_found__readers_of_the_list_would_ask_for_the_wrong_one(
+    capsys: Capture,
+) -> None:
+    catalog = Catalog(tools={"a": Entry(scope="email:send")})
+    assert found(capsys, catalog, tool("a", scope="email:read")) == {"a": "other_scope"}
+
+
+def test_an_entry_that_names_no_tool_is_found__it_may_be_misspelt(capsys: Capture) -> None:
+    assert found(capsys, Catalog(tools={"a": Entry(scope="email:send")})) == {"a": "no_such_tool"}
+
+
+def test_a_scope_that_nobody_can_grant_is_found(capsys: Capture) -> None:
+    assert found(capsys, Catalog(tools={"a": Entry(scope="word")}), tool("a")) == {"a": "invalid_scope"}
+
+
+def test_without_a_catalog_each_tool_has_to_say_its_scope(capsys: Capture) -> None:
+    offered = (tool("a", scope="email:send"), tool("b"), tool("c", scope="comms:*"), tool("d", scope=["email:send"]))
+    assert found(capsys, None, *offered) == {"b": "no_scope", "c": "invalid_scope", "d": "no_scope"}
+
+
+def test_a_name_can_not_steer_the_terminal(capsys: Capture) -> None:
+    check_offer(Offer("", (tool("\x1b[2J\u202e"),)), None, as_json=False)
+    assert capsys.readouterr().out.rstrip("\n").isprintable()

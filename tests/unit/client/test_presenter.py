@@ -1,0 +1,229 @@
+"""What an agent presents, for whom it signs, and what it never signs."""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Raw
+from tests.world.agents import agent_files, save_delegation
+from tests.world.authorization import GATEWAY, Trust
+from tests.world.decisions import finished
+
+from accredit.client import ProofPresenter
+from accredit.client.pins import GatewayPin
+from accredit.client.presenter import Challenge
+from accredit.errors import ConfigurationError, ProofRefused
+from accredit.keys import SigningKey, make_key
+from accredit.limits import CLOCK_LEAD_SECONDS
+from accredit.policy import Asked, asked, decide, drive
+from accredit.ratify import Grant, issue_delegation
+from accredit.ratify.needs import clock
+from accredit.stores import MemoryStore, RevocationLists
+
+DAY = 86_400
+NO_REVOCATIONS = RevocationLists((), {})
+
+
+@pytest.fixture(scope="module")
+def trust() -> Trust:
+    return Trust()
+
+
+def signing_key(trust: Trust) -> SigningKey:
+    return SigningKey(trust.agent.public(), trust.agent.signer())
+
+
+def presenter(trust: Trust, *grants: tuple[str, ...], **options: Any) -> ProofPresenter:
+    chains = [trust.chain(*scopes) for scopes in (grants or ((),))]
+    return ProofPresenter(signing_key(trust), chains, **options)
+
+
+def inbox(session: str = "", **arguments: object) -> Asked:
+    return asked("tools/call", {"name": "list_inbox", "arguments": arguments}, session, None)
+
+
+def with_proof(call: Asked, proof: dict[str, object]) -> Asked:
+    raw = Raw(json.dumps(proof).encode())
+    return Asked(call.method, call.target, call.session_id, call.digest, call.arguments, raw)
+
+
+def verdict(trust: Trust, call: Asked, proof: dict[str, object], *, ahead: int = 0, **policy: Any) -> str:
+    """What a gateway says whose clock is so much ahead: "" where the call is allowed."""
+    now = clock() + ahead
+    given = trust.policy(binding_required=True, **policy)
+    decision = finished(drive(decide(with_proof(call, proof), given, now), MemoryStore(), NO_REVOCATIONS, now))
+    return "" if decision.refusal is None else decision.refusal.error
+
+
+# --- what is signed ---------------------------------------------------------------------------------
+
+
+def test_a_proof_is_good_for_its_call_and_for_no_other(trust: Trust) -> None:
+    proof = presenter(trust).prove(inbox(folder="all"), "email:read", GATEWAY)
+    assert verdict(trust, inbox(folder="all"), proof) == ""
+    assert verdict(trust, inbox(folder="spam"), proof) == "ratify_invalid"
+    assert verdict(trust, inbox("another-session", folder="all"), proof) == "ratify_invalid"
+    assert verdict(trust, inbox(folder="all"), proof, verifier_id="another-gateway") == "ratify_invalid"
+
+
+def test_every_proof_is_over_a_challenge_of_its_own(trust: Trust) -> None:
+    agent = presenter(trust)
+    proofs = [agent.prove(inbox(), "email:read", GATEWAY) for _ in range(3)]
+    assert len({str(proof["challenge"]) for proof in proofs}) == 3
+
+
+def test_a_proof_for_a_list_is_bound_too(trust: Trust) -> None:
+    call = asked("tools/list", {"cursor": "2"}, "", None)
+    assert verdict(trust, call, presenter(trust).prove(call, "", GATEWAY)) == ""
+
+
+def test_an_agent_whose_clock_is_a_little_ahead_is_still_believed(trust: Trust) -> None:
+    proof = presenter(trust).prove(inbox(), "email:read", GATEWAY)
+    assert verdict(trust, inbox(), proof, ahead=-CLOCK_LEAD_SECONDS) == ""
+
+
+def test_without_an_id_nothing_is_bound__and_a_gateway_that_wants_it_bound_says_no(trust: Trust) -> None:
+    proof = presenter(trust).prove(inbox(), "email:read")
+    assert "session_context" not in proof
+    assert verdict(trust, inbox(), proof) == "ratify_invalid"
+
+
+# --- which delegation -------------------------------------------------------------------------------
+
+
+def test_the_delegation_that_covers_the_call_is_presented(trust: Trust) -> None:
+    agent = presenter(trust, ("email:read", "mcp:tool"), ("email:send",))
+    assert agent.chain_for("email:send")[0].scope == ("email:send",)
+    assert agent.chain_for("email:read")[0].scope == ("email:read", "mcp:tool")
+    assert agent.granted == {"email:read", "mcp:tool", "email:send"}
+
+
+def test_where_none_covers_it_the_one_that_covers_most_is_presented(trust: Trust) -> None:
+    agent = presenter(trust, ("email:send",), ("email:read", "mcp:tool"))
+    assert agent.chain_for("files:write")[0].scope == ("email:read", "mcp:tool")
+
+
+def test_an_expired_delegation_is_presented_last_and_covers_nothing(trust: Trust) -> None:
+    now = [clock()]
+    chains = [trust.chain("email:send", "email:read", ends=10), trust.chain("email:read", ends=DAY)]
+    agent = ProofPresenter(signing_key(trust), chains, clock=lambda: now[0])
+    now[0] += 11
+    assert agent.chain_for("email:send")[0].scope == ("email:read",)
+    assert agent.granted == {"email:read"}
+    now[0] += 2 * DAY
+    assert agent.granted == frozenset()
+    assert agent.chain_for("email:send")  # the gateway then says why
+
+
+# --- what is taken ----------------------------------------------------------------------------------
+
+
+def test_files_are_read(trust: Trust, tmp_path: Path) -> None:
+    files = agent_files(tmp_path, trust)
+    agent = ProofPresenter(str(files.key), [str(files.delegation)])
+    assert agent.agent_id == trust.agent.id
+    assert agent.key_path == files.key
+
+
+def test_a_delegation_for_another_agent_is_refused(trust: Trust, tmp_path: Path) -> None:
+    files = agent_files(tmp_path, trust, key=make_key("agent", "Other", 0))
+    with pytest.raises(ConfigurationError, match="not for") as caught:
+        ProofPresenter(files.key, [files.delegation])
+    assert "accredit grant --agent" in caught.value.remedy
+
+
+def test_an_expired_delegation_is_refused_at_the_start(trust: Trust, tmp_path: Path) -> None:
+    files = agent_files(tmp_path, trust)
+    old = save_delegation(tmp_path / "old.json", trust.chain("email:read", ends=-1))
+    with pytest.raises(ConfigurationError, match=r"old\.json has expired") as caught:
+        ProofPresenter(files.key, [old])
+    assert "accredit grant" in caught.value.remedy
+
+
+def test_a_delegation_that_was_changed_is_refused(trust: Trust, tmp_path: Path) -> None:
+    files = agent_files(tmp_path, trust, "email:read")
+    text = files.delegation.read_text("utf-8")
+    files.delegation.write_text(text.replace("email:read", "email:send"), "utf-8")
+    with pytest.raises(ConfigurationError, match="proves nothing: bad_signature"):
+        ProofPresenter(files.key, [files.delegation])
+
+
+def test_what_is_no_delegation_is_refused(trust: Trust, tmp_path: Path) -> None:
+    files = agent_files(tmp_path, trust)
+    with pytest.raises(ConfigurationError, match="is not a delegation"):
+        ProofPresenter(files.key, [files.key.with_name("agent.key.pub")])
+    with pytest.raises(ConfigurationError, match="no delegation"):
+        ProofPresenter(files.key, [])
+
+
+def test_a_scope_that_only_a_catalog_knows_is_taken__the_gateway_judges_it(trust: Trust) -> None:
+    grant = Grant(
+        subject=trust.agent.public_key,
+        cert_id="c" * 32,
+        scope=("anything:goes",),
+        issued_at=clock(),
+        expires_at=clock() + DAY,
+    )
+    chain = (issue_delegation(trust.owner.signer(), grant, vocabulary=["anything:goes"]),)
+    assert ProofPresenter(signing_key(trust), [chain]).granted == {"anything:goes"}
+
+
+def test_nothing_of_the_key_shows(trust: Trust) -> None:
+    assert repr(presenter(trust)) == f"<ProofPresenter {trust.agent.id}>"
+
+
+# --- challenges -------------------------------------------------------------------------------------
+
+
+def asking(challenge: bytes = bytes(32), expires_in: int = 60, verifier_id: object = GATEWAY) -> dict[str, object]:
+    """The data of a -31002."""
+    asked = {
+        "challenge": base64.b64encode(challenge).decode(),
+        "expires_at": clock() + expires_in,
+        "verifier_id": verifier_id,
+        "binding": "optional",
+    }
+    return {"error": "ratify_challenge_required", "_meta": {"ratify_challenge": asked}}
+
+
+def test_a_gateways_challenge_is_signed_for_the_call(trust: Trust) -> None:
+    agent, store = presenter(trust), MemoryStore()
+    call = asked("tools/call", {"name": "send_email", "arguments": {}}, "", None)
+    policy, now = trust.policy(binding_required=True), clock()
+    refusal = finished(drive(decide(call, policy, now), store, NO_REVOCATIONS, now)).refusal
+    assert refusal is not None
+    challenge = agent.accept_challenge(refusal.data, GatewayPin(GATEWAY))
+    proof = agent.prove(call, "email:send", GATEWAY, challenge=challenge)
+    decision = finished(drive(decide(with_proof(call, proof), policy, now), store, NO_REVOCATIONS, now))
+    assert decision.refusal is None
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (asking(bytes(31)), "has not 32 bytes"),
+        (asking(bytes(33)), "has not 32 bytes"),
+        (asking(expires_in=-1), "expired already"),
+        (asking(verifier_id=""), "does not say whose"),
+        (asking(verifier_id=None), "can't be read"),
+        (asking(verifier_id="another"), "mail-gateway, and now says that it is another"),
+        ({"_meta": {"ratify_challenge": {"challenge": "%", "expires_at": 1, "verifier_id": "x"}}}, "can't be read"),
+        ({"_meta": {"ratify_challenge": {"expires_at": True}}}, "can't be read"),
+        ({"_meta": []}, "can't be read"),
+        ({}, "can't be read"),
+    ],
+)
+def test_a_challenge_that_is_not_this_gateways_own_is_never_signed(
+    data: dict[str, object], why: str, trust: Trust
+) -> None:
+    with pytest.raises(ProofRefused, match=why):
+        presenter(trust).accept_challenge(data, GatewayPin(GATEWAY))
+
+
+def test_what_is_accepted_is_the_gateways_word(trust: Trust) -> None:
+    data = asking(b"\x07" * 32)
+    accepted = presenter(trust).accept_challenge(data, GatewayPin(GATEWAY))
+    assert isinstance(accepted, Challenge)
+    assert accepted.challenge == b"\x07" * 32

@@ -1,0 +1,292 @@
+"""What goes with a request, and what a refusal leads to. The gateway is the real decision, in memory."""
+
+import json
+from typing import Any
+
+import pytest
+from msgspec import Raw
+from msgspec.structs import replace
+from tests.world.authorization import CATALOG, GATEWAY, Trust
+from tests.world.decisions import finished
+
+from accredit.client import ProofPresenter
+from accredit.client.pins import GATEWAY_CHANGED
+from accredit.client.proving import Prover
+from accredit.errors import ProofRefused
+from accredit.jsonrpc.frames import Success, decode_frame
+from accredit.keys import SigningKey
+from accredit.limits import MAX_KNOWN_TARGETS
+from accredit.policy import Entry, Policy, asked, decide, drive
+from accredit.policy.lists import ToolView, listed
+from accredit.ratify.needs import clock
+from accredit.stores import MemoryStore, RevocationLists
+
+Params = dict[str, Any]
+SESSION = "5e551017"
+
+
+@pytest.fixture(scope="module")
+def trust() -> Trust:
+    return Trust()
+
+
+class Judge:
+    """A gateway that decides, without the wire."""
+
+    def __init__(self, trust: Trust, session: str = SESSION, **policy: Any) -> None:
+        self.policy: Policy = trust.policy(**({"binding_required": True} | policy))
+        self.session = session
+        self._store = MemoryStore()
+
+    def refusal(self, method: str, params: Params) -> ProofRefused | None:
+        proof = params.get("_meta", {}).get("ratify_proof")
+        raw = None if proof is None else Raw(json.dumps(proof).encode())
+        now = clock()
+        steps = decide(asked(method, params, self.session, raw), self.policy, now)
+        return finished(drive(steps, self._store, RevocationLists((), {}), now)).refusal
+
+
+def prover(trust: Trust, *grants: tuple[str, ...], gateway_id: str = "", **options: Any) -> Prover:
+    chains = [trust.chain(*scopes) for scopes in (grants or ((),))]
+    key = SigningKey(trust.agent.public(), trust.agent.signer())
+    return Prover(ProofPresenter(key, chains, gateway_id=gateway_id), session_id=lambda: SESSION, **options)
+
+
+def sent(prover: Prover, judge: Judge, method: str, params: Params) -> tuple[list[bool], ProofRefused | None]:
+    """For each time that a request went out, whether it had a proof; and how it ended."""
+    attempt = prover.attempt(method, params)
+    assert attempt is not None
+    going, proofs = prover.proved(attempt), list[bool]()
+    while True:
+        proofs.append("ratify_proof" in going.get("_meta", {}))  # pyright: ignore[reportOperatorIssue]
+        refusal = judge.refusal(method, going)
+        again = None if refusal is None else prover.again(attempt, refusal.code, dict(refusal.data))
+        if again is None:
+            return proofs, refusal
+        going = again
+
+
+def call(name: str = "list_inbox", **arguments: object) -> Params:
+    return {"name": name, "arguments": arguments}
+
+
+# --- a gateway that is not known yet ----------------------------------------------------------------
+
+
+def test_a_stranger_gets_no_proof_before_it_says_who_it_is__a_proof_for_nobody_is_good_anywhere(trust: Trust) -> None:
+    assert sent(prover(trust), Judge(trust), "tools/call", call()) == ([False, True], None)
+
+
+def test_after_that_each_call_is_proved_at_once(trust: Trust) -> None:
+    agent, judge = prover(trust), Judge(trust)
+    sent(agent, judge, "tools/call", call())
+    assert sent(agent, judge, "tools/call", call()) == ([True], None)
+    assert sent(agent, judge, "resources/read", {"uri": "file:///a"}) == ([True], None)
+    assert sent(agent, judge, "prompts/get", {"name": "p"}) == ([True], None)
+
+
+def test_a_gateway_that_says_no_id_gets_a_proof_that_is_bound_to_nothing(trust: Trust) -> None:
+    agent = prover(trust)
+    attempt = agent.attempt("tools/call", call())
+    assert attempt is not None
+    params = agent.again(attempt, -31001, {"required_scope": "email:read", "_meta": {}})
+    assert params is not None
+    assert Judge(trust, binding_required=False).refusal("tools/call", params) is None
+
+
+def test_a_pinned_gateway_never_gets_a_proof_that_is_bound_to_nothing(trust: Trust) -> None:
+    agent = prover(trust, gateway_id=GATEWAY)
+    attempt = agent.attempt("tools/call", call())
+    assert attempt is not None
+    params = agent.again(attempt, -31001, {"required_scope": "email:read", "_meta": {}})
+    assert params is not None
+    assert Judge(trust).refusal("tools/call", params) is None
+
+
+@pytest.mark.parametrize("name", ["list_inbox", "send_email"])
+def test_for_another_gateway_than_the_pinned_one_nothing_is_signed(name: str, trust: Trust) -> None:
+    agent = prover(trust, gateway_id="another")
+    with pytest.raises(ProofRefused, match="was another, and now says that it is mail-gateway") as caught:
+        sent(agent, Judge(trust), "tools/call", call(name))
+    assert caught.value.code == GATEWAY_CHANGED
+
+
+# --- sensitive targets ------------------------------------------------------------------------------
+
+
+def test_a_challenge_is_answered_without_the_caller_seeing_it(trust: Trust) -> None:
+    agent, judge = prover(trust), Judge(trust)
+    assert sent(agent, judge, "tools/call", call("send_email", to="x")) == ([False, True], None)
+    assert sent(agent, judge, "tools/call", call("send_email", to="y")) == ([False, True], None)
+
+
+def test_a_gateway_that_asks_again_and_again_is_not_answered_for_ever(trust: Trust) -> None:
+    class Insatiable(Judge):
+        def refusal(self, method: str, params: Params) -> ProofRefused | None:
+            return super().refusal(method, {**params, "_meta": {}})
+
+    proofs, refusal = sent(prover(trust), Insatiable(trust), "tools/call", call("send_email"))
+    assert proofs == [False, True]
+    assert refusal is not None
+    assert refusal.error == "ratify_challenge_required"
+
+
+def test_a_tool_that_became_sensitive_is_still_called(trust: Trust) -> None:
+    agent, judge = prover(trust), Judge(trust)
+    sent(agent, judge, "tools/call", call())
+    tools = {**CATALOG.tools, "list_inbox": Entry(scope="email:read", marked_sensitive=True)}
+    judge.policy = trust.policy(binding_required=True, catalog=replace(CATALOG, tools=tools))
+    assert sent(agent, judge, "tools/call", call()) == ([True, True], None)
+    assert sent(agent, judge, "tools/call", call()) == ([False, True], None)
+
+
+# --- scopes that are not what was assumed -----------------------------------------------------------
+
+
+def test_a_resource_whose_scope_is_another_is_asked_for_once_more(trust: Trust) -> None:
+    agent = prover(trust, ("mcp:resource", "email:read"), gateway_id=GATEWAY)
+    judge = Judge(trust, catalog=replace(CATALOG, resource_prefixes={"mail://": Entry(scope="email:read")}))
+    assert sent(agent, judge, "resources/read", {"uri": "mail://1"}) == ([True, True], None)
+    assert sent(agent, judge, "resources/read", {"uri": "mail://1"}) == ([True], None)
+
+
+def test_what_no_delegation_covers_is_refused_and_not_tried_again(trust: Trust) -> None:
+    agent = prover(trust, ("email:send",), gateway_id=GATEWAY)
+    judge = Judge(trust)
+    for proofs in ([False, True], [True]):
+        tried, refusal = sent(agent, judge, "tools/call", call())
+        assert tried == proofs
+        assert refusal is not None
+        assert refusal.error == "ratify_scope_denied"
+
+
+def test_a_replayed_or_untrusted_proof_is_not_tried_again(trust: Trust) -> None:
+    agent = prover(trust, gateway_id=GATEWAY)
+    for code in (-31003, -31004, -31005, -31006, -31007, -32602, -32000):
+        attempt = agent.attempt("resources/read", {"uri": "a"})
+        assert attempt is not None
+        agent.proved(attempt)
+        assert agent.again(attempt, code, {"required_scope": "mcp:resource"}) is None
+        assert agent.again(attempt, code, None) is None
+
+
+@pytest.mark.parametrize("data", [None, [], "x", {}, {"required_scope": 3}, {"_meta": 3, "required_scope": None}])
+def test_nonsense_from_a_gateway_leads_nowhere(data: object, trust: Trust) -> None:
+    agent = prover(trust)
+    attempt = agent.attempt("tools/call", call())
+    assert attempt is not None
+    assert agent.again(attempt, -31001, data) is None
+    with pytest.raises(ProofRefused):
+        agent.again(attempt, -31002, data)
+
+
+def test_what_is_learned_is_bounded(trust: Trust) -> None:
+    agent = prover(trust, gateway_id=GATEWAY)
+    tools = [{"name": f"t{n}", "_meta": {"ratify_scope": "email:read"}} for n in range(MAX_KNOWN_TARGETS + 1)]
+    lists = agent.attempt("tools/list", {})
+    assert lists is not None
+    agent.listed(lists, {"tools": tools})
+    first, last = (agent.attempt("tools/call", call(f"t{n}")) for n in (0, MAX_KNOWN_TARGETS))
+    assert first is not None
+    assert last is not None
+    assert "_meta" not in agent.proved(first)
+    assert "_meta" in agent.proved(last)
+
+
+# --- what is left as it is --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["ping", "initialize", "resources/list", "prompts/list", "logging/setLevel"])
+def test_other_requests_carry_nothing(method: str, trust: Trust) -> None:
+    assert prover(trust, gateway_id=GATEWAY).attempt(method, {}) is None
+
+
+def test_a_host_that_proves_itself_is_left_alone(trust: Trust) -> None:
+    assert prover(trust).attempt("tools/call", {**call(), "_meta": {"ratify_proof": {}}}) is None
+
+
+@pytest.mark.parametrize("params", [{}, {"name": 3}, {"name": "x", "arguments": {"n": 2**60}}, {"name": "\ud800"}])
+def test_what_has_no_binding_goes_unproved__the_gateway_says_what_is_wrong(params: Params, trust: Trust) -> None:
+    assert prover(trust).attempt("tools/call", params) is None
+
+
+def test_the_metadata_of_a_request_stays(trust: Trust) -> None:
+    agent = prover(trust, gateway_id=GATEWAY)
+    attempt = agent.attempt("prompts/get", {"name": "p", "_meta": {"progressToken": 7}})
+    assert attempt is not None
+    meta: Any = agent.proved(attempt)["_meta"]
+    assert meta["progressToken"] == 7
+    assert set(meta) == {"progressToken", "ratify_proof"}
+
+
+# --- lists ------------------------------------------------------------------------------------------
+
+
+def listing(judge: Judge) -> Params:
+    """The gateway's list of tools."""
+    tools = [{"name": name, "inputSchema": {}} for name in (*CATALOG.tools, "unknown")]
+    frame = decode_frame(json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": tools}}).encode())
+    assert isinstance(frame, Success)
+    view = ToolView(catalog=CATALOG, verifier_id=judge.policy.verifier_id, binding="required")
+    return json.loads(listed(frame, view))["result"]
+
+
+def names(tools: list[object]) -> list[str]:
+    return [tool["name"] for tool in tools if isinstance(tool, dict)]  # pyright: ignore[reportUnknownVariableType]
+
+
+def test_a_list_teaches_scopes_and_the_gateways_id(trust: Trust) -> None:
+    agent, judge = prover(trust, ("email:read", "email:send")), Judge(trust)
+    attempt = agent.attempt("tools/list", {})
+    assert attempt is not None
+    assert agent.proved(attempt) == {}
+    covered, others = agent.listed(attempt, listing(judge))
+    assert (names(covered), names(others)) == (["list_inbox", "send_email"], ["pay"])
+    assert sent(agent, judge, "tools/call", call()) == ([True], None)
+    assert sent(agent, judge, "tools/call", call("send_email")) == ([False, True], None)
+
+
+def test_a_known_gateway_gets_a_proof_with_the_list_and_filters_itself(trust: Trust) -> None:
+    agent = prover(trust, ("comms:email:send",), gateway_id=GATEWAY)
+    assert sent(agent, Judge(trust), "tools/list", {"cursor": "2"}) == ([True], None)
+    attempt = agent.attempt("tools/list", {})
+    assert attempt is not None
+    agent.proved(attempt)
+    accepted: dict[str, object] = {
+        **listing(Judge(trust)),
+        "cacheScope": "private",
+    }  # the tool accepts comms:email:send
+    assert "send_email" in names(agent.listed(attempt, accepted)[0])
+
+
+def test_with_two_delegations_no_proof_says_all__so_none_goes_with_a_list(trust: Trust) -> None:
+    agent = prover(trust, ("email:read",), ("email:send",), gateway_id=GATEWAY)
+    assert sent(agent, Judge(trust), "tools/list", {}) == ([False], None)
+
+
+def test_whole_lists_are_asked_for_without_a_proof(trust: Trust) -> None:
+    assert sent(prover(trust, gateway_id=GATEWAY, whole_lists=True), Judge(trust), "tools/list", {}) == ([False], None)
+
+
+def test_a_refused_list_is_asked_for_without_a_proof__calls_then_say_what_is_wrong(trust: Trust) -> None:
+    judge = Judge(Trust())  # trusts another owner
+    agent = prover(trust, gateway_id=GATEWAY)
+    assert sent(agent, judge, "tools/list", {}) == ([True, False], None)
+
+
+def test_a_list_of_another_gateway_is_refused(trust: Trust) -> None:
+    agent = prover(trust, gateway_id="another")
+    attempt = agent.attempt("tools/list", {})
+    assert attempt is not None
+    with pytest.raises(ProofRefused):
+        agent.listed(attempt, listing(Judge(trust)))
+
+
+@pytest.mark.parametrize("tools", [None, 3, [3], [{}], [{"name": 3, "_meta": {"ratify_scope": "a:b"}}]])
+def test_a_list_that_is_none_breaks_nothing(tools: object, trust: Trust) -> None:
+    agent = prover(trust)
+    attempt = agent.attempt("tools/list", {})
+    assert attempt is not None
+    covered, others = agent.listed(attempt, {"tools": tools})
+    assert covered == (tools if isinstance(tools, list) else [])
+    assert others == []

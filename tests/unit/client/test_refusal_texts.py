@@ -1,0 +1,119 @@
+"""What a person is told of a refusal, and what is never in it."""
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp_types import ErrorData
+from tests.world.agents import agent_files
+from tests.world.authorization import Trust
+from typer.testing import CliRunner
+
+from accredit.cli import app
+from accredit.client import ProofPresenter
+from accredit.client.refusals import explained, public_data, refusal_of, uncovered
+from accredit.errors import ProofRefused
+from accredit.keys import write_key
+
+SCOPE_DENIED = {"error": "ratify_scope_denied", "tool": "send_email", "target": "send_email"}
+
+
+@pytest.fixture(scope="module")
+def trust() -> Trust:
+    return Trust()
+
+
+def told(presenter: ProofPresenter | None, error: str, code: int = -31003, **data: object) -> str:
+    found = refusal_of(ErrorData(code=code, message=f"{error}: the gateway's words", data={"error": error, **data}))
+    assert found is not None
+    return explained(found, presenter)
+
+
+def test_a_person_reads_what_was_asked_what_is_covered_and_what_would_allow_it(trust: Trust, tmp_path: Path) -> None:
+    files = agent_files(tmp_path, trust, "email:read", "mcp:resource")
+    presenter = ProofPresenter(files.key, [files.delegation])
+    text = told(presenter, "ratify_scope_denied", required_scope="email:send", target="send_email")
+    assert text.splitlines() == [
+        "Not allowed: nobody has allowed this agent send_email (ratify_scope_denied).",
+        "It needs the scope email:send. This agent's delegation covers email:read, mcp:resource.",
+        "Whoever may allow it does so with this command, where PATH is their private key:",
+        f"  accredit grant --issuer PATH --agent {tmp_path}/agent.key.pub --scope email:send --expires 7d"
+        f" --out {tmp_path}/email-send.json",
+        f"Then add --delegation {tmp_path}/email-send.json to the arguments of `accredit connect`.",
+    ]
+
+
+def test_the_command_does_what_it_says(trust: Trust, tmp_path: Path) -> None:
+    folder = tmp_path / "a folder's name"
+    folder.mkdir()
+    files = agent_files(folder, trust, "email:read")
+    presenter = ProofPresenter(files.key, [files.delegation])
+    text = told(presenter, "ratify_scope_denied", required_scope="custom:deploy now", target="deploy")
+    write_key(tmp_path / "boss.key", trust.owner)
+    (line,) = [line for line in text.splitlines() if line.startswith("  accredit grant")]
+    words = [str(tmp_path / "boss.key") if word == "PATH" else word for word in shlex.split(line)]
+    assert CliRunner().invoke(app, words[1:], standalone_mode=False).exit_code == 0
+    new = ProofPresenter(files.key, [files.delegation, folder / "custom-deploy-now.json"])
+    assert new.granted == {"email:read", "custom:deploy now"}
+
+
+def test_who_has_no_key_yet_is_told_to_make_one() -> None:
+    text = told(None, "missing_ratify_proof", -31001, required_scope="email:send", target="send_email")
+    assert "accredit keys new agent.key --kind agent" in text
+    assert "covers nothing" in text
+    assert "--agent agent.key.pub" in text
+    assert "add --key agent.key --delegation email-send.json" in text
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        ("ratify_expired", -31003, "accredit grant"),
+        ("ratify_revoked", -31003, "withdrawn"),
+        ("ratify_constraint_denied", -31003, "by its constraints"),
+        ("ratify_untrusted_root", -31004, "as a root"),
+        ("gateway_changed", -31020, "--gateway-id"),
+        ("missing_token", -31011, "--token-env"),
+        ("invalid_token", -31010, "--token-env"),
+        ("ratify_replayed", -31005, "the gateway's words"),
+        ("record_unavailable", -31006, "the gateway's words"),
+        ("too_many_challenges", -31007, "the gateway's words"),
+        ("unknown_tool", -32602, "the gateway's words"),
+    ],
+)
+def test_each_refusal_says_what_helps(error: str, code: int, says: str) -> None:
+    assert says in told(None, error, code, required_scope="email:send", target="send_email")
+
+
+def test_a_grant_is_not_proposed_where_it_would_not_help() -> None:
+    for error, code in [("ratify_replayed", -31005), ("too_many_challenges", -31007), ("unknown_tool", -32602)]:
+        assert "accredit grant" not in told(None, error, code, required_scope="email:send")
+
+
+def test_a_gateways_words_are_bounded_and_steer_no_terminal() -> None:
+    text = told(None, "ratify_invalid", required_scope="\x1b[31m" + "s" * 5_000, target="t" * 5_000)
+    assert len(text) < 1_000
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(
+    ("code", "data"),
+    [(-32602, {"error": "no"}), (-32000, None), (-31003, None), (-31003, "x"), (-31003, {"error": 3}), (-32603, [])],
+)
+def test_other_errors_are_no_refusals(code: int, data: Any) -> None:
+    assert refusal_of(ErrorData(code=code, message="no", data=data)) is None
+
+
+def test_a_host_never_gets_a_challenge() -> None:
+    data = {**SCOPE_DENIED, "_meta": {"ratify_challenge": {"challenge": "c2VjcmV0"}}}
+    assert public_data(data) == SCOPE_DENIED
+    assert "c2VjcmV0" not in explained(ProofRefused(data, "m", -31002), None)
+
+
+def test_a_tool_that_is_not_covered_says_so_before_its_own_words() -> None:
+    tool: dict[str, object] = {"name": "x", "description": "Does x.", "_meta": {"ratify_scope": "a:b"}}
+    assert uncovered(tool)["description"] == "[Not covered by this agent's delegation: needs a:b] Does x."
+    assert uncovered({"name": "x", "_meta": {"ratify_scope": "a:b"}})["description"] == (
+        "[Not covered by this agent's delegation: needs a:b]"
+    )

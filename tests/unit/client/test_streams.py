@@ -1,0 +1,290 @@
+"""Proofs in a transport of the official SDK: what is written, what is read, and what neither side gets to see."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from mcp.shared.message import ClientMessageMetadata, SessionMessage
+from mcp_types import (
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
+from tests.world.authorization import GATEWAY, Trust
+from tests.world.running import run
+
+from accredit.client import ProofPresenter
+from accredit.client.proving import Prover
+from accredit.client.streams import ProvingTransport
+from accredit.keys import SigningKey
+
+ACCEPTED = {"content": []}
+
+
+@pytest.fixture(scope="module")
+def trust() -> Trust:
+    return Trust()
+
+
+class Ends:
+    """Both ends: `host` sends and reads as a session does, `gateway` as a server does."""
+
+    def __init__(self, host: Any, gateway_reads: Any, gateway_writes: Any) -> None:
+        self._read, self._write = host
+        self._gateway_reads = gateway_reads
+        self._gateway_writes = gateway_writes
+
+    async def host_sends(self, message: JSONRPCMessage, headers: dict[str, str] | None = None) -> None:
+        await self._write.send(SessionMessage(message, ClientMessageMetadata(headers=headers)))
+
+    async def host_reads(self) -> Any:
+        return (await self._read.receive()).message
+
+    async def gateway_reads(self) -> Any:
+        self.last = await self._gateway_reads.receive()
+        return self.last.message
+
+    async def gateway_sends(self, message: JSONRPCMessage) -> None:
+        await self._gateway_writes.send(SessionMessage(message))
+
+
+def between(
+    trust: Trust,
+    case: Callable[[Ends], Awaitable[None]],
+    *,
+    gateway_id: str = GATEWAY,
+    proves: bool = True,
+    **more: Any,
+) -> None:
+    async def main() -> None:
+        to_gateway, gateway_reads = anyio.create_memory_object_stream[Any](8)
+        gateway_writes, from_gateway = anyio.create_memory_object_stream[Any](8)
+
+        @asynccontextmanager
+        async def inner() -> AsyncGenerator[Any]:
+            async with to_gateway, gateway_reads, gateway_writes, from_gateway:
+                yield from_gateway, to_gateway
+
+        key = SigningKey(trust.agent.public(), trust.agent.signer())
+        prover = Prover(ProofPresenter(key, [trust.chain()], gateway_id=gateway_id)) if proves else None
+        async with ProvingTransport(inner(), prover, **more) as host:
+            await case(Ends(host, gateway_reads, gateway_writes))
+
+    run(main())
+
+
+def request(method: str, params: dict[str, Any] | None = None, *, id: int | str = 7) -> JSONRPCRequest:
+    return JSONRPCRequest(jsonrpc="2.0", id=id, method=method, params=params)
+
+
+def read(uri: str = "a", *, id: int | str = 7) -> JSONRPCRequest:
+    return request("resources/read", {"uri": uri, "_meta": {"progressToken": id}}, id=id)
+
+
+def answer(id: Any, result: dict[str, Any] | None = None) -> JSONRPCResponse:
+    return JSONRPCResponse(jsonrpc="2.0", id=id, result=ACCEPTED if result is None else result)
+
+
+def refusal(id: Any, code: int, **data: object) -> JSONRPCError:
+    return JSONRPCError(jsonrpc="2.0", id=id, error=ErrorData(code=code, message="no", data=data))
+
+
+def corrected(id: Any) -> JSONRPCError:
+    return refusal(id, -31003, error="ratify_invalid", required_scope="email:read")
+
+
+def proof_in(message: Any) -> Any:
+    return message.params["_meta"]["ratify_proof"]
+
+
+def test_a_guarded_call_gets_a_proof_and_keeps_all_else(trust: Trust) -> None:
+    async def case(ends: Ends) -> None:
+        await ends.host_sends(read(), {"mcp-name": "a"})
+        written = await ends.gateway_reads()
+        assert (written.id, written.params["uri"], written.params["_meta"]["progressToken"]) == (7, "a", 7)
+        assert proof_in(written)["agent_id"] == trust.agent.id
+        assert ends.last.metadata.headers == {"mcp-name": "a"}
+        await ends.gateway_sends(answer(7))
+        assert await ends.host_reads() == answer(7)
+
+    between(trust, case)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        request("ping"),
+        request("tools/call"),
+        JSONRPCNotification(jsonrpc="2.0", method="notifications/initialized"),
+        JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled"),
+        JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params={"requestId": "unknown"}),
+        answer(3),
+    ],
+)
+def test_what_needs_no_proof_is_written_as_it_is(message: JSONRPCMessage, trust: Trust) -> None:
+    async def case(ends: Ends) -> None:
+        await ends.host_sends(message)
+        assert await ends.gateway_reads() is message
+
+    between(trust, case)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        answer(99),
+        refusal(99, -31002),
+        refusal(None, -32700),
+        request("elicitation/create", {}),
+        JSONRPCNotification(jsonrpc="2.0", method="notifications/progress", params={}),
+    ],
+)
+def test_what_answers_nothing_of_ours_is_read_as_it_is(message: JSONRPCMessage, trust: Trust) -> None:
+    async def case(ends: Ends) -> None:
+        await ends.gateway_sends(message)
+        assert await ends.host_reads() is message
+
+    between(trust, case)
+
+
+def test_a_request_that_is_sent_again_has_a_new_id_on_the_wire_and_its_own_for_the_host(trust: Trust) -> None:
+    async def case(ends: Ends) -> None:
+        await ends.host_sends(read(), {"mcp-name": "a"})
+        first = await ends.gateway_reads()
+        await ends.gateway_sends(corrected(7))
+        told: list[Any] = []
+
+        async def host() -> None:
+            told.append(await ends.host_reads())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(host)
+            second = await ends.gateway_reads()
+            assert second.id not in (7, "7")
+            assert proof_in(second)["challenge"] != proof_in(first)["challenge"]
+            assert second.params["_meta"]["progressToken"] == 7
+            assert ends.last.metadata.headers == {"mcp-name": "a"}
+            await ends.gateway_sends(answer(second.id))
+        assert told == [answer(7)]
+
+    between(trust, case)
+
+
+def test_a_refusal_that_stands_reaches_the_host_under_its_own_id(trust: Trust) -> None:
+    async def case(ends: Ends) -> None:
+        await ends.host_sends(read())
+        await ends.gateway_reads()
+        await ends.gateway_sends(corrected(7))
+        told: list[Any] = []
+
+        async def host() -> None:
+            told.append(await ends.host_reads())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(host)
+            second = await ends.gateway_reads()
+            await ends.gateway_sends(refusal(second.id, -31005))
+        assert told == [refusal(7, -31005)]
+
+    between(trust, case)
+
+
+def test_a_cancellation_names_the_request_that_is_on_the_wire(trust: Trust) -> None:
+    async def case(ends: Ends) -> None:
+        await ends.host_sends(read())
+        await ends.gateway_reads()
+        await ends.gateway_sends(corrected(7))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ends.host_reads)
+            second = await ends.gateway_reads()
+            params = {"requestId": 7, "reason": "bored"}
+            await ends.host_sends(JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params=params))
+            told = await ends.gateway_reads()
+            assert told.params == {"requestId": second.id, "reason": "bored"}
+            await ends.gateway_sends(request("ping"))
+
+    between(trust, case)
+
+
+def test_a_cancelled_call_is_not_sent_again(trust: Trust) -> None:
+    async def case(ends: Ends) -> None:
+        await ends.host_sends(read())
+        await ends.gateway_reads()
+        await ends.host_sends(
+            JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params={"requestId": 7})
+        )
+        await ends.gateway_reads()
+        await ends.gateway_sends(corrected(7))
+        assert await ends.host_reads() == corrected(7)
+
+    between(trust, case)
+
+
+def test_for_another_gateway_nothing_is_signed__the_host_gets_an_error_that_names_both(trust: Trust) -> None:
+    async def case(ends: Ends) -> None:
+        await ends.host_sends(request("tools/list"))
+        await ends.gateway_reads()
+        tools = [{"name": "x", "_meta": {"ratify_scope": "a:b", "ratify_verifier": "evil"}}]
+        await ends.gateway_sends(answer(7, {"tools": tools}))
+        told = await ends.host_reads()
+        assert told.id == 7
+        assert told.error.data == {"error": "gateway_changed", "pinned": GATEWAY, "found": "evil"}
+
+    between(trust, case)
+
+
+TOOLS = [
+    {"name": "free"},
+    {"name": "mine", "_meta": {"ratify_scope": "email:read"}},
+    {"name": "other", "_meta": {"ratify_scope": "files:write"}},
+]
+
+
+def test_tools_that_no_delegation_covers_are_left_out__and_no_cache_may_share_that_list(trust: Trust) -> None:
+    async def case(ends: Ends) -> None:
+        await ends.host_sends(request("tools/list", {"cursor": "2"}))
+        assert (await ends.gateway_reads()).params["cursor"] == "2"
+        await ends.gateway_sends(answer(7, {"tools": TOOLS, "nextCursor": "3", "cacheScope": "public"}))
+        told = (await ends.host_reads()).result
+        assert told == {"tools": TOOLS[:2], "nextCursor": "3", "cacheScope": "private"}
+
+    between(trust, case)
+
+
+def test_they_are_marked_where_all_is_to_be_shown(trust: Trust) -> None:
+    async def case(ends: Ends) -> None:
+        await ends.host_sends(request("tools/list"))
+        await ends.gateway_reads()
+        await ends.gateway_sends(answer(7, {"tools": TOOLS}))
+        told = (await ends.host_reads()).result
+        assert told == {"tools": [*TOOLS[:2], {**TOOLS[2], "description": "not yours"}]}
+
+    def marked(tool: dict[str, object]) -> dict[str, object]:
+        return {**tool, "description": "not yours"}
+
+    between(trust, case, uncovered=marked)
+
+
+@pytest.mark.parametrize(("method", "carries"), [("tools/call", True), ("prompts/list", True), ("ping", False)])
+def test_a_token_goes_where_one_is_asked_for(method: str, carries: bool, trust: Trust) -> None:
+    async def case(ends: Ends) -> None:
+        await ends.host_sends(request(method, {"name": "x"}))
+        written = await ends.gateway_reads()
+        assert written.params == {"name": "x"} | ({"_meta": {"token": "marked-secret"}} if carries else {})
+
+    between(trust, case, proves=False, token="marked-secret")
+
+
+def test_when_the_gateway_goes_the_host_reads_the_end(trust: Trust) -> None:
+    async def case(ends: Ends) -> None:
+        await ends._gateway_writes.aclose()
+        with pytest.raises(anyio.EndOfStream):
+            await ends.host_reads()
+        assert [item async for item in ends._read] == []
+
+    between(trust, case)

@@ -1,0 +1,204 @@
+"""From `[proofs]` and the catalog to what calls are decided by; what is refused, so that nobody trusts in nothing."""
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.world.delegations import NOW
+
+from accredit.config import Config, build_catalog, build_proofs, load
+from accredit.config.proofs import GATEWAY_KEY_FILE
+from accredit.errors import ConfigurationError
+from accredit.gateway.settings import ProofSettings
+from accredit.keys import KeyKind, PrivateKeyFile, make_key, write_key
+from accredit.policy import Entry, Facts
+
+ROOT = '[[proofs.roots]]\nname = "Boss"\npublic_key_file = "owner.key.pub"\n'
+REQUIRED = '[gateway]\nid = "gate"\n[proofs]\nmode = "required"\n' + ROOT
+
+
+def key(folder: Path, name: str = "owner", kind: KeyKind = "human") -> PrivateKeyFile:
+    made = make_key(kind, name, NOW)
+    write_key(folder / f"{name}.key", made)
+    return made
+
+
+def built(folder: Path, text: str, environ: dict[str, str] | None = None, *, workers: int = 1) -> ProofSettings | None:
+    file = folder / "accredit.toml"
+    file.write_text(text, "utf-8")
+    return build_proofs(load(file, environ or {}, {}), workers=workers)
+
+
+def required(folder: Path, text: str, environ: dict[str, str] | None = None, *, workers: int = 1) -> ProofSettings:
+    found = built(folder, text, environ, workers=workers)
+    assert found is not None
+    assert found.required
+    return found
+
+
+def test_without_a_catalog_and_without_proofs_there_is_nothing_to_say(tmp_path: Path) -> None:
+    assert built(tmp_path, "") is None
+    assert built(tmp_path, '[proofs]\nmode = "off"\n[resources]\nscope = "files:read"\n') is None
+
+
+def test_with_proofs_off_the_catalog_still_says_which_scopes_there_are(tmp_path: Path) -> None:
+    """And no key file is asked for: whoever switches proofs off for an hour needs none."""
+    found = built(tmp_path, '[proofs]\nmode = "off"\n' + ROOT + '[tools.a]\nscope = "email:send"\n')
+    assert found is not None
+    assert not found.required
+    assert found.policy.catalog.tool("a") == Entry(scope="email:send")
+    assert found.policy.catalog.tool("b") is None
+
+
+def test_every_key_reaches_the_policy(tmp_path: Path) -> None:
+    owner = key(tmp_path)
+    text = """
+[gateway]
+id = "gate"
+[proofs]
+mode = "required"
+freshness_seconds = 300
+challenge_seconds = 1
+binding = "required"
+filter_tools = false
+default_tool_scope = "mcp:tool"
+[[proofs.roots]]
+name = "Boss"
+public_key_file = "owner.key.pub"
+[tools.pay]
+scope = "payments:send"
+accepts = ["payments:all"]
+sensitive = true
+facts = { amount = "/amount", currency = "EUR", lat = 1.5 }
+[tools."a.b"]
+scope = "email:send"
+[resources]
+scope = "files:list"
+[resources."file:///etc"]
+scope = "files:read"
+accepts = ["files:all"]
+sensitive = true
+[prompts]
+scope = "prompts:get"
+"""
+    found = required(tmp_path, text)
+    policy, catalog = found.policy, found.policy.catalog
+    assert not found.filter_tools
+    assert (policy.verifier_id, policy.freshness_seconds, policy.challenge_seconds) == ("gate", 300, 1)
+    assert policy.binding_required
+    assert dict(policy.roots) == {owner.public_key: "Boss"}
+    facts = Facts({"amount": "/amount", "currency": "EUR", "lat": 1.5})
+    assert catalog.tool("pay") == Entry(
+        scope="payments:send", accepts=("payments:all",), marked_sensitive=True, facts=facts
+    )
+    assert catalog.tool("a.b") == Entry(scope="email:send")
+    assert catalog.tool("other") == Entry(scope="mcp:tool")
+    assert catalog.find("resources/read", "file:///etc/passwd") == Entry(
+        scope="files:read", accepts=("files:all",), marked_sensitive=True
+    )
+    assert catalog.find("resources/read", "mail://inbox") == Entry(scope="files:list")
+    assert catalog.find("prompts/get", "any") == Entry(scope="prompts:get")
+    assert set(policy.vocabulary) >= {"payments:all", "files:list", "files:all", "prompts:get", "mcp:tool"}
+
+
+def test_the_defaults_are_those_of_the_contract(tmp_path: Path) -> None:
+    key(tmp_path)
+    policy = required(tmp_path, REQUIRED).policy
+    assert (policy.freshness_seconds, policy.challenge_seconds, policy.binding_required) == (30, 60, False)
+    assert policy.catalog.default_tool is None
+    assert policy.catalog == build_catalog(Config())
+
+
+def test_proofs_can_be_required_from_the_environment(tmp_path: Path) -> None:
+    key(tmp_path)
+    environ = {"ACCREDIT_PROOFS__MODE": "required", "ACCREDIT_PROOFS__FRESHNESS_SECONDS": "5"}
+    policy = required(tmp_path, '[gateway]\nid = "gate"\n' + ROOT, environ).policy
+    assert policy.freshness_seconds == 5
+
+
+def test_roots_from_the_environment_are_looked_for_here_and_not_beside_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    owner = key(tmp_path / "here")
+    roots = '[{"name": "Boss", "public_key_file": "owner.key.pub"}]'
+    found = required(tmp_path, '[gateway]\nid = "g"\n[proofs]\nmode = "required"\n', {"ACCREDIT_PROOFS__ROOTS": roots})
+    assert list(found.policy.roots) == [owner.public_key]
+
+
+def test_roots_without_a_mode_are_refused__nobody_should_take_them_for_protection(tmp_path: Path) -> None:
+    key(tmp_path)
+    with pytest.raises(ConfigurationError, match=r"proofs\.mode is not") as refused:
+        built(tmp_path, ROOT)
+    assert '"required"' in refused.value.remedy
+    assert built(tmp_path, ROOT, {"ACCREDIT_PROOFS__MODE": "off"}) is None
+
+
+def test_without_a_root_nothing_starts(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="no root"):
+        built(tmp_path, '[gateway]\nid = "gate"\n[proofs]\nmode = "required"\n')
+
+
+@pytest.mark.parametrize("kind", ["agent", "gateway"])
+def test_a_root_that_is_no_human_is_refused__its_holder_is_a_program(kind: KeyKind, tmp_path: Path) -> None:
+    key(tmp_path, kind=kind)
+    with pytest.raises(ConfigurationError, match=f"proofs\\.roots\\[0\\]\\.public_key_file: .* of kind {kind}"):
+        built(tmp_path, REQUIRED)
+
+
+def test_one_key_is_one_root(tmp_path: Path) -> None:
+    key(tmp_path)
+    with pytest.raises(ConfigurationError, match=r"proofs\.roots\[1\]\.public_key_file: .* already"):
+        built(tmp_path, REQUIRED + ROOT)
+
+
+def test_a_private_key_in_place_of_a_public_one_is_refused(tmp_path: Path) -> None:
+    key(tmp_path)
+    with pytest.raises(ConfigurationError, match=r"proofs\.roots\[0\]\.public_key_file: .* private key"):
+        built(tmp_path, REQUIRED.replace("owner.key.pub", "owner.key"))
+
+
+def test_a_missing_key_is_told_with_the_command_that_makes_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="there is no") as refused:
+        built(tmp_path, REQUIRED)
+    assert f"accredit keys new {tmp_path}/owner.key --kind human" in refused.value.remedy
+
+
+def test_the_gateways_id_is_that_of_the_key_beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    key(tmp_path)
+    without = '[proofs]\nmode = "required"\n' + ROOT
+    with pytest.raises(ConfigurationError, match=r"gateway\.id is not set") as refused:
+        built(tmp_path, without)
+    assert "accredit keys new" in refused.value.remedy
+    own = key(tmp_path, "gateway", "gateway")
+    assert required(tmp_path, without).policy.verifier_id == own.id
+    assert required(tmp_path, REQUIRED).policy.verifier_id == "gate"
+
+
+def test_the_gateways_key_is_a_gateways_and_nobody_elses_to_read(tmp_path: Path) -> None:
+    key(tmp_path)
+    without = '[proofs]\nmode = "required"\n' + ROOT
+    os.rename(tmp_path / "owner.key", tmp_path / GATEWAY_KEY_FILE)
+    with pytest.raises(ConfigurationError, match="of kind human"):
+        built(tmp_path, without)
+    (tmp_path / GATEWAY_KEY_FILE).chmod(0o644)
+    with pytest.raises(ConfigurationError, match="others can read"):
+        built(tmp_path, without)
+
+
+def test_workers_share_a_store_or_each_would_accept_a_proof_once(tmp_path: Path) -> None:
+    key(tmp_path)
+    with pytest.raises(ConfigurationError, match=r"store\.url is memory:"):
+        built(tmp_path, REQUIRED, workers=2)
+    assert required(tmp_path, REQUIRED + '[store]\nurl = "sqlite:///accredit.db"\n', workers=2)
+    assert built(tmp_path, "", workers=2) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["model_config", "__class__", "by_name", "__pydantic_extra__", "scope", "a b", "é", "a.b", '"', "\u202e"]
+)
+def test_a_tool_may_have_any_name_and_means_no_more_than_itself(name: str) -> None:
+    config = Config.model_validate({"tools": {name: {"scope": "email:send"}}}, strict=True)
+    assert build_catalog(config).tools == {name: Entry(scope="email:send")}

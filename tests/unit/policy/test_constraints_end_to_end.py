@@ -1,0 +1,252 @@
+"""Constraints of a delegation, held against the facts of real calls, through the whole decision."""
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+from tests.unit.ratify.world import AGENT, NOW, SUB_AGENT, certificate, constraint
+from tests.world.decisions import GRANT, Deployment, call, granted, proven
+
+from accredit.policy import Asked, Entry, Facts, decide, drive
+from accredit.ratify import Constraint
+
+DENIED, UNVERIFIABLE = "ratify_constraint_denied", "ratify_constraint_unverifiable"
+AT_MOST_5 = constraint(type="max_amount", currency="EUR", max_amount=5)
+
+
+def error(asked: Asked, *constraints: Constraint, now: int = NOW) -> str:
+    return Deployment().error(proven(asked, granted(constraints=constraints), at=now), now)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"amount": 5, "currency": "EUR"}, ""),
+        ({"amount": 5.0, "currency": "EUR"}, ""),
+        ({"amount": 0, "currency": "EUR"}, ""),
+        ({"amount": 5.01, "currency": "EUR"}, DENIED),
+        ({"amount": 2**53 - 1, "currency": "EUR"}, DENIED),
+        ({"amount": 5, "currency": "eur"}, DENIED),
+        ({"amount": 5, "currency": "EUR "}, DENIED),
+        ({"amount": -5, "currency": "EUR"}, UNVERIFIABLE),
+        ({"amount": "5", "currency": "EUR"}, UNVERIFIABLE),
+        ({"amount": True, "currency": "EUR"}, UNVERIFIABLE),
+        ({"amount": None, "currency": "EUR"}, UNVERIFIABLE),
+        ({"amount": [5], "currency": "EUR"}, UNVERIFIABLE),
+        ({"amount": 5, "currency": ""}, UNVERIFIABLE),
+        ({"amount": 5, "currency": None}, UNVERIFIABLE),
+        ({"amount": 5}, UNVERIFIABLE),
+        ({"currency": "EUR"}, UNVERIFIABLE),
+        ({"Amount": 5, "currency": "EUR"}, UNVERIFIABLE),
+        ({}, UNVERIFIABLE),
+        (None, UNVERIFIABLE),
+    ],
+    ids=repr,
+)
+def test_an_amount(arguments: Mapping[str, object] | None, expected: str) -> None:
+    assert error(call("pay", arguments), AT_MOST_5) == expected
+
+
+@pytest.mark.parametrize(
+    "target", [call("list_inbox"), call("x:1", method="resources/read"), call("x", method="prompts/get")]
+)
+def test_a_constraint_on_what_a_call_has_not_is_unverifiable(target: Asked) -> None:
+    assert error(target, AT_MOST_5) == UNVERIFIABLE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"repo": "app", "path": "/docs"}, ""),
+        ({"repo": "app", "path": "/docs/a/b.md"}, ""),
+        ({"repo": "app", "path": "/docs/"}, ""),
+        ({"repo": "app", "path": "/docsecret"}, DENIED),
+        ({"repo": "app", "path": "/"}, DENIED),
+        ({"repo": "app", "path": "/Docs/a"}, DENIED),
+        ({"repo": "app", "path": "/%64ocs/a"}, DENIED),
+        ({"repo": "App", "path": "/docs/a"}, DENIED),
+        ({"repo": "app/../other", "path": "/docs/a"}, DENIED),
+        ({"repo": "app ", "path": "/docs/a"}, DENIED),
+        ({"repo": "app", "path": "/docs/../secret"}, UNVERIFIABLE),
+        ({"repo": "app", "path": "/docs//a"}, UNVERIFIABLE),
+        ({"repo": "app", "path": "/docs\\..\\secret"}, UNVERIFIABLE),
+        ({"repo": "app", "path": "docs/a"}, UNVERIFIABLE),
+        ({"repo": "app", "path": "/docs/a\n"}, UNVERIFIABLE),
+        ({"repo": "app", "path": ["/docs"]}, UNVERIFIABLE),
+        ({"repo": "app"}, UNVERIFIABLE),
+        ({"path": "/docs/a"}, UNVERIFIABLE),
+        ({"repo": "", "path": "/docs/a"}, UNVERIFIABLE),
+        ({"repo": {"x": 1}, "path": "/docs/a"}, UNVERIFIABLE),
+        (None, UNVERIFIABLE),
+    ],
+    ids=repr,
+)
+def test_a_path(arguments: Mapping[str, object] | None, expected: str) -> None:
+    below_docs = constraint(type="resource_path", resource_id="git:example.com/app", path_prefix="/docs")
+    assert error(call("write", arguments), below_docs) == expected
+
+
+@pytest.mark.parametrize(
+    ("at", "expected"),
+    [
+        ([52.5, 13.4], ""),
+        ([52.5, 13.4, 100], ""),
+        ([0, 0], DENIED),
+        ([52.5, "13.4"], UNVERIFIABLE),
+        ([52.5], UNVERIFIABLE),
+        ([], UNVERIFIABLE),
+        ({"0": 52.5, "1": 13.4}, ""),
+        ("52.5,13.4", UNVERIFIABLE),
+        (None, UNVERIFIABLE),
+    ],
+    ids=repr,
+)
+def test_a_place(at: object, expected: str) -> None:
+    near = constraint(type="geo_circle", lat=52.52, lon=13.405, radius_m=5000)
+    box = constraint(type="geo_bbox", min_lat=52, max_lat=53, min_lon=13, max_lon=14)
+    area = constraint(type="geo_polygon", points=[[52, 13], [52, 14], [53, 14], [53, 13]])
+    assert error(call("visit", {"at": at}), near, box, area) == expected
+
+
+def test_an_altitude_that_is_asked_for_and_not_said_is_unverifiable() -> None:
+    low = constraint(type="geo_bbox", min_lat=0, max_lat=90, min_lon=0, max_lon=90, min_alt_m=1, max_alt_m=100)
+    for at, expected in (([5, 5, 50], ""), ([5, 5, 500], DENIED), ([5, 5], UNVERIFIABLE)):
+        assert error(call("visit", {"at": at}), low) == expected
+
+
+def test_a_time() -> None:
+    # NOW is a Friday, 08:00 in UTC.
+    for start, end, expected in (("08:00", "08:00", ""), ("07:00", "07:59", DENIED), ("22:00", "08:00", "")):
+        assert error(call(), constraint(type="time_window", start=start, end=end, tz="UTC")) == expected
+    for tz in ("../../etc/passwd", "/etc/passwd", "America", "utc", ""):
+        assert error(call(), constraint(type="time_window", start="00:00", end="23:59", tz=tz)) == DENIED
+
+
+def test_every_constraint_of_every_certificate_counts() -> None:
+    tight, loose = AT_MOST_5, constraint(type="max_amount", currency="EUR", max_amount=500)
+    for first, second in ((tight, loose), (loose, tight)):
+        leaf = certificate(AGENT, SUB_AGENT.public_key, scope=GRANT, constraints=(first,))
+        chain = (leaf, certificate(scope=GRANT, constraints=(second,)))
+        paying = call("pay", {"amount": 6, "currency": "EUR"})
+        assert Deployment().error(proven(paying, chain)) == DENIED
+        assert Deployment().error(proven(call("pay", {"amount": 5, "currency": "EUR"}), chain)) == ""
+
+
+def test_a_type_that_nobody_knows_is_refused() -> None:
+    assert error(call(), constraint(type="org.example.full_moon", params={})) == "ratify_constraint_unknown"
+
+
+def test_a_refusal_for_a_constraint_still_spends_the_proof() -> None:
+    deployment = Deployment()
+    asked = proven(call("pay"), granted(constraints=(AT_MOST_5,)))
+    assert [deployment.error(asked) for _ in range(2)] == [UNVERIFIABLE, "ratify_replayed"]
+
+
+def test_a_constant_is_a_fact_of_every_call() -> None:
+    catalog = Deployment().policy.catalog
+    tools = {"pay": Entry(scope="payments:send", facts=Facts({"amount": "/amount", "currency": "EUR"}))}
+    deployment = Deployment(catalog=type(catalog)(tools=tools))
+    chain = granted("payments:send", constraints=(AT_MOST_5,))
+    said = {"amount": 5, "currency": "USD"}
+    assert deployment.error(proven(call("pay", said), chain)) == ""
+
+
+class TestRates:
+    TWICE = constraint(type="max_rate", count=2, window_s=60)
+
+    def test_so_many_pass_in_a_window_and_then_again(self) -> None:
+        deployment, chain = Deployment(), granted(constraints=(self.TWICE,))
+        answers = [deployment.error(proven(call(), chain, at=NOW + at), NOW + at) for at in (0, 1, 2, 59, 120, 121)]
+        assert answers == ["", "", DENIED, DENIED, "", ""]
+
+    def test_what_is_refused_is_no_use(self) -> None:
+        deployment, chain = Deployment(), granted("email:read", constraints=(self.TWICE, AT_MOST_5))
+        for _ in range(3):
+            assert deployment.error(proven(call(), chain)) == UNVERIFIABLE
+        chain = granted("email:read", constraints=(self.TWICE,), cert_id=chain[0].cert_id)
+        for _ in range(3):
+            assert deployment.error(proven(call("send_email"), chain)) == "ratify_scope_denied"
+        assert [deployment.error(proven(call(), chain)) for _ in range(3)] == ["", "", DENIED]
+
+    def test_a_replay_is_no_use(self) -> None:
+        deployment, chain = Deployment(), granted(constraints=(self.TWICE,))
+        asked = proven(call(), chain)
+        assert [deployment.error(asked) for _ in range(3)] == ["", "ratify_replayed", "ratify_replayed"]
+        assert deployment.error(proven(call(), chain)) == ""
+
+    def test_the_parents_limit_counts_for_all_that_were_made_from_it(self) -> None:
+        deployment = Deployment()
+        root = certificate(scope=GRANT, constraints=(self.TWICE,), cert_id="root")
+        leaves = [certificate(AGENT, SUB_AGENT.public_key, scope=GRANT, cert_id=f"leaf-{n}") for n in range(3)]
+        assert [deployment.error(proven(call(), (leaf, root))) for leaf in leaves] == ["", "", DENIED]
+
+    def test_who_delegates_can_not_use_up_the_limit_of_a_certificate_of_the_same_id(self) -> None:
+        deployment, theirs = Deployment(), granted(constraints=(self.TWICE,), cert_id="x")
+        many = constraint(type="max_rate", count=1000, window_s=60)
+        mine = certificate(AGENT, SUB_AGENT.public_key, scope=GRANT, constraints=(many,), cert_id="x")
+        for _ in range(3):
+            assert deployment.error(proven(call(), (mine, certificate(scope=GRANT)))) == ""
+        assert [deployment.error(proven(call(), theirs)) for _ in range(3)] == ["", "", DENIED]
+
+    def test_an_id_that_both_certificates_of_a_chain_have_hides_no_limit(self) -> None:
+        many = constraint(type="max_rate", count=1000, window_s=60)
+        for first, second in ((many, self.TWICE), (self.TWICE, many)):
+            deployment = Deployment()
+            leaf = certificate(AGENT, SUB_AGENT.public_key, scope=GRANT, constraints=(first,), cert_id="x")
+            chain = (leaf, certificate(scope=GRANT, constraints=(second,), cert_id="x"))
+            assert [deployment.error(proven(call(), chain)) for _ in range(3)] == ["", "", DENIED]
+
+    def test_two_limits_of_one_certificate_both_count(self) -> None:
+        hourly = constraint(type="max_rate", count=3, window_s=3600)
+        deployment, chain = Deployment(), granted(constraints=(self.TWICE, hourly), expires_at=NOW + 9000)
+        times = (0, 0, 0, 100, 100, 5000)
+        answers = [deployment.error(proven(call(), chain, at=NOW + at), NOW + at) for at in times]
+        assert answers == ["", "", DENIED, "", DENIED, ""]
+
+    @pytest.mark.parametrize(("count", "window"), [(0, 60), (-1, 60), (1, 0), (1, -60), (0, 0)])
+    def test_a_limit_that_means_nothing_allows_nothing(self, count: int, window: int) -> None:
+        assert error(call(), constraint(type="max_rate", count=count, window_s=window)) == DENIED
+
+    @pytest.mark.parametrize("window", [1, 2**53 - 1])
+    def test_a_window_may_be_short_or_long(self, window: int) -> None:
+        assert error(call(), constraint(type="max_rate", count=1, window_s=window)) == ""
+
+    @pytest.mark.parametrize("together", [2, 7])
+    def test_of_calls_that_come_at_once_exactly_so_many_pass(self, together: int) -> None:
+        """Each is counted before any is taken: the taking decides."""
+        deployment, chain = Deployment(), granted(constraints=(constraint(type="max_rate", count=1, window_s=60),))
+        store, known, policy = deployment.store, deployment.known, deployment.policy
+        counted = asyncio.Barrier(together)
+
+        class Counting:
+            """The store, in which every call waits after its count until all have been counted."""
+
+            def __getattr__(self, name: str) -> object:
+                return getattr(store, name)
+
+            async def uses(self, cert_id: str, window_s: int, *, now: int) -> int:
+                used = await store.uses(cert_id, window_s, now=now)
+                await counted.wait()
+                return used
+
+        async def all_at_once() -> list[str]:
+            calls = [proven(call(), chain) for _ in range(together)]
+            both: object = Counting()
+            found = await asyncio.gather(
+                *(drive(decide(each, policy, NOW), both, known, NOW) for each in calls)  # pyright: ignore[reportArgumentType]
+            )
+            return [each.refusal.error if each.refusal else "" for each in found]
+
+        assert sorted(asyncio.run(all_at_once())) == ["", *[DENIED] * (together - 1)]
+
+
+def test_two_copies_of_one_proof_at_once_pass_once() -> None:
+    deployment = Deployment()
+    asked = proven(call())
+
+    async def both() -> list[str]:
+        steps = [decide(asked, deployment.policy, NOW) for _ in range(64)]
+        found = await asyncio.gather(*(drive(each, deployment.store, deployment.known, NOW) for each in steps))
+        return [each.refusal.error if each.refusal else "" for each in found]
+
+    assert sorted(asyncio.run(both())) == ["", *["ratify_replayed"] * 63]

@@ -1,0 +1,300 @@
+"""`decide` driven by hand: which questions come, in which order, and what each answer leads to."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.unit.ratify.world import AGENT, NOW, STRANGER, SUB_AGENT, certificate
+from tests.world.decisions import (
+    GOOD,
+    GRANT,
+    ISSUED,
+    but,
+    call,
+    draw,
+    granted,
+    kinds,
+    passed_down,
+    policy,
+    prove,
+    proven,
+    script,
+    with_proof,
+)
+
+from accredit.errors import ChallengesFull, StoreUnavailable
+from accredit.policy import LISTS, Decision
+from accredit.policy.needs import CountUses, IsRevoked, IssueChallenge, LookAtChallenge, SpendChallenge, TakeUse
+from accredit.ports import RateLimit, Spending
+from accredit.ratify import HybridSignature, ProofBundle
+from accredit.ratify.constraints import MaxRate
+
+LIST = call("", method="tools/list")
+
+
+def error(decision: Decision) -> str:
+    assert (decision.refusal is None) == (decision.authority is not None)
+    return "" if decision.refusal is None else decision.refusal.error
+
+
+def forged(bundle: ProofBundle) -> ProofBundle:
+    signature = bundle.challenge_sig
+    bad = HybridSignature(signature.ed25519, signature.ml_dsa_65[:-1] + bytes([signature.ml_dsa_65[-1] ^ 1]))
+    return replace(bundle, challenge_sig=bad)
+
+
+def test_a_good_call_asks_about_the_challenge_then_each_certificate_then_spends_then_takes_a_use() -> None:
+    rate = MaxRate(count=3, window_s=60)
+    chain = passed_down(3)
+    chain = (certificate(SUB_AGENT, chain[0].subject_pub_key, scope=GRANT, constraints=(rate,)), *chain[1:])
+    decision, needs = script(proven(call(), chain), policy())
+    revoked = [need.cert_id for need in needs if isinstance(need, IsRevoked)]
+    assert error(decision) == ""
+    assert kinds(needs) == [LookAtChallenge, IsRevoked, IsRevoked, IsRevoked, SpendChallenge, CountUses, TakeUse]
+    assert revoked == [cert.cert_id for cert in chain]
+
+
+def test_a_call_without_limits_ends_with_the_spending() -> None:
+    _, needs = script(proven(call()), policy())
+    assert kinds(needs) == [LookAtChallenge, IsRevoked, SpendChallenge]
+
+
+@pytest.mark.parametrize("depth", [1, 2, 8])
+def test_every_certificate_is_asked_about_before_the_challenge_is_spent(depth: int) -> None:
+    _, needs = script(proven(call(), passed_down(depth)), policy())
+    assert kinds(needs) == [LookAtChallenge, *[IsRevoked] * depth, SpendChallenge]
+
+
+def test_an_unknown_tool_is_refused_before_a_look_at_its_proof() -> None:
+    for proof in (None, b"no proof at all", prove()):
+        decision, needs = script(with_proof(call("nothing"), proof), policy())
+        assert (error(decision), needs) == ("unknown_tool", [])
+
+
+def test_an_untrusted_root_never_asks_anything() -> None:
+    mine = certificate(STRANGER, AGENT.public_key, scope=GRANT)
+    for chain in ((mine,), (*passed_down(2)[:1], mine)):
+        bundle = prove(chain, by=AGENT if len(chain) == 1 else SUB_AGENT)
+        decision, needs = script(with_proof(call("wipe"), bundle), policy())
+        assert (error(decision), needs) == ("ratify_untrusted_root", [])
+
+
+def test_a_stranger_who_claims_the_roots_id_is_still_a_stranger() -> None:
+    liar = certificate(STRANGER, AGENT.public_key, scope=GRANT, issuer_id=granted()[0].issuer_id)
+    decision, needs = script(with_proof(call(), prove((liar,))), policy())
+    assert (error(decision), needs) == ("ratify_untrusted_root", [])
+
+
+def test_a_root_key_of_which_one_half_is_anothers_is_no_root() -> None:
+    (cert,) = granted()
+    key = replace(cert.issuer_pub_key, ed25519=STRANGER.public_key.ed25519)
+    bundle = replace(prove(), delegations=(replace(cert, issuer_pub_key=key),))
+    assert error(script(with_proof(call(), bundle), policy())[0]) == "ratify_untrusted_root"
+
+
+@pytest.mark.parametrize("target", ["list_inbox", "wipe"])
+def test_a_forged_proof_never_spends_a_challenge(target: str) -> None:
+    decision, needs = script(with_proof(call(target), forged(prove())), policy())
+    assert error(decision) == "ratify_invalid"
+    assert SpendChallenge not in kinds(needs)
+    assert "bad_challenge_sig" in str(decision.refusal.data["reason"] if decision.refusal else "")
+
+
+def test_a_certificate_that_the_root_did_not_sign_never_spends_a_challenge() -> None:
+    (cert,) = granted("email:read")
+    bundle = replace(prove((cert,)), delegations=(replace(cert, scope=GRANT),))
+    decision, needs = script(with_proof(call(), bundle), policy())
+    assert (error(decision), SpendChallenge in kinds(needs)) == ("ratify_invalid", False)
+
+
+def test_a_proof_by_another_key_than_the_leafs_never_spends_a_challenge() -> None:
+    theirs, mine = granted(), prove((certificate(subject=STRANGER.public_key, scope=GRANT),), by=STRANGER)
+    decision, needs = script(with_proof(call(), replace(mine, delegations=theirs)), policy())
+    assert (error(decision), SpendChallenge in kinds(needs)) == ("ratify_invalid", False)
+
+
+def test_a_spent_challenge_never_reaches_revocation_or_signatures() -> None:
+    rules = policy()
+    decision, needs = script(with_proof(call(), forged(prove())), rules, but(LookAtChallenge=Spending.SPENT))
+    assert (error(decision), kinds(needs)) == ("ratify_replayed", [LookAtChallenge])
+    assert granted()[0].digest not in rules.cert_cache
+
+
+def test_a_challenge_of_nobody_is_answered_with_a_fresh_one_before_signatures() -> None:
+    answers = but(LookAtChallenge=Spending.NOT_ISSUED)
+    decision, needs = script(with_proof(call("wipe"), forged(prove())), policy(), answers)
+    assert (error(decision), kinds(needs)) == ("ratify_challenge_required", [LookAtChallenge, IssueChallenge])
+
+
+@pytest.mark.parametrize(
+    ("spending", "expected"),
+    [(Spending.SPENT, "ratify_replayed"), (Spending.NOT_ISSUED, "ratify_challenge_required")],
+)
+def test_who_spends_second_is_refused_though_the_look_was_good(spending: Spending, expected: str) -> None:
+    decision, needs = script(proven(call()), policy(), but(SpendChallenge=spending))
+    assert error(decision) == expected
+    assert TakeUse not in kinds(needs)
+
+
+def test_a_revoked_certificate_anywhere_ends_it_before_the_spending() -> None:
+    chain = passed_down(3)
+    for cert in chain:
+        revoked = cert.cert_id
+        decision, needs = script(
+            proven(call(), chain),
+            policy(),
+            lambda need, revoked=revoked: need.cert_id == revoked if isinstance(need, IsRevoked) else GOOD[type(need)],
+        )
+        assert error(decision) == "ratify_revoked"
+        assert SpendChallenge not in kinds(needs)
+
+
+def test_a_use_is_taken_only_where_the_scope_is_granted() -> None:
+    chain = granted("email:read", constraints=(MaxRate(count=3, window_s=60),))
+    _, allowed = script(proven(call("list_inbox"), chain), policy())
+    decision, denied = script(proven(call("send_email"), chain), policy())
+    assert kinds(allowed)[-1] is TakeUse
+    assert (error(decision), TakeUse in kinds(denied)) == ("ratify_scope_denied", False)
+
+
+def test_a_use_is_taken_only_where_the_constraints_hold() -> None:
+    chain = granted(constraints=(MaxRate(count=3, window_s=60),))
+    decision, needs = script(proven(call(), chain), policy(), but(CountUses=3))
+    assert (error(decision), TakeUse in kinds(needs)) == ("ratify_constraint_denied", False)
+
+
+def test_uses_are_taken_for_all_limits_of_the_chain_at_once() -> None:
+    one, other = MaxRate(count=3, window_s=60), MaxRate(count=9, window_s=3600)
+    root = certificate(scope=GRANT, constraints=(one, other), cert_id="root")
+    leaf = certificate(AGENT, SUB_AGENT.public_key, scope=GRANT, constraints=(one,), cert_id="leaf")
+    _, needs = script(proven(call(), (leaf, root)), policy())
+    takings = [need for need in needs if isinstance(need, TakeUse)]
+    assert [[(limit.window_s, limit.count) for limit in need.limits] for need in takings] == [
+        [(60, 3), (60, 3), (3600, 9)]
+    ]
+    assert all(isinstance(limit, RateLimit) for need in takings for limit in need.limits)
+
+
+@pytest.mark.parametrize("method", sorted(LISTS))
+def test_a_list_without_a_proof_asks_nothing(method: str) -> None:
+    decision, needs = script(call("", method=method), policy())
+    assert (decision.refusal, decision.authority, needs) == (None, None, [])
+
+
+def test_a_list_with_a_proof_spends_it_and_takes_no_use() -> None:
+    chain = granted(constraints=(MaxRate(count=3, window_s=60),))
+    decision, needs = script(proven(LIST, chain), policy())
+    assert error(decision) == ""
+    assert kinds(needs) == [LookAtChallenge, IsRevoked, SpendChallenge, CountUses]
+
+
+@pytest.mark.parametrize("target", ["wipe", "deploy"])
+def test_a_sensitive_call_without_a_proof_gets_a_challenge_and_an_other_does_not(target: str) -> None:
+    decision, needs = script(call(target), policy())
+    assert (error(decision), kinds(needs)) == ("ratify_challenge_required", [IssueChallenge])
+    decision, needs = script(call("list_inbox"), policy())
+    assert (error(decision), needs) == ("missing_ratify_proof", [])
+
+
+def test_only_a_sensitive_call_says_that_its_challenge_must_have_been_issued() -> None:
+    for target, issued in (("wipe", True), ("list_inbox", False)):
+        _, needs = script(proven(call(target)), policy())
+        said = [need.issued for need in needs if isinstance(need, LookAtChallenge | SpendChallenge)]
+        assert said == [issued, issued]
+
+
+def test_what_is_looked_at_is_what_is_spent_and_is_for_this_very_call() -> None:
+    asked = call("pay", {"amount": 1, "currency": "EUR"})
+    challenge = draw()
+    _, needs = script(proven(asked, challenge=challenge), policy())
+    seen = [(need.challenge, need.request_hash) for need in needs if isinstance(need, LookAtChallenge | SpendChallenge)]
+    assert seen == [(challenge, asked.request_hash("payments:send"))] * 2
+
+
+def test_what_was_spent_is_remembered_for_as_long_as_it_could_be_fresh() -> None:
+    for now, at, until in ((NOW, NOW, NOW + 301), (NOW + 30, NOW, NOW + 331)):
+        _, needs = script(proven(call(), at=at), policy(), now=now)
+        assert [need.keep_until for need in needs if isinstance(need, SpendChallenge)] == [until]
+    _, needs = script(proven(call("wipe"), at=NOW + 300), policy())
+    assert [need.keep_until for need in needs if isinstance(need, SpendChallenge)] == [NOW + 601]
+
+
+RATED = granted(constraints=(MaxRate(count=3, window_s=60),))
+NEEDS = {
+    "LookAtChallenge": call(),
+    "IsRevoked": call(),
+    "SpendChallenge": call(),
+    "CountUses": call(),
+    "TakeUse": call(),
+}
+WRONG: list[Any] = [None, "", "first", 0.0, (), object(), b"", {}, [False]]
+
+
+@pytest.mark.parametrize("name", NEEDS)
+@pytest.mark.parametrize("wrong", [*WRONG, 1, True], ids=repr)
+def test_an_answer_of_another_type_is_a_no(name: str, wrong: object) -> None:
+    good = {"IsRevoked": (), "CountUses": (1, True), "TakeUse": (True,)}.get(name, ())
+    if any(wrong is each for each in good):
+        return
+    decision, needs = script(proven(NEEDS[name], RATED), policy(), but(**{name: wrong}))
+    assert error(decision).startswith("ratify_")
+    assert kinds(needs)[-1].__name__ == name
+
+
+@pytest.mark.parametrize("name", NEEDS)
+@pytest.mark.parametrize(
+    "raised", [StoreUnavailable("/secret/file"), OSError(5, "x"), ValueError(), RecursionError(), TimeoutError()]
+)
+def test_an_exception_instead_of_an_answer_is_a_no_and_its_text_is_for_the_log(name: str, raised: Exception) -> None:
+    decision, needs = script(proven(call(), RATED), policy(), but(**{name: raised}))
+    assert error(decision) == "ratify_invalid"
+    assert decision.fault is raised
+    assert decision.refusal is not None
+    assert "store_unavailable" in decision.refusal.message
+    assert "/secret/file" not in repr(decision.refusal.data) + decision.refusal.message
+    assert kinds(needs)[-1].__name__ == name
+
+
+@pytest.mark.parametrize("answer", [*WRONG, (bytes(32), NOW)], ids=repr)
+def test_a_challenge_that_is_none_is_not_handed_out(answer: object) -> None:
+    decision, _ = script(call("wipe"), policy(), but(IssueChallenge=answer))
+    assert error(decision) == "ratify_invalid"
+    assert decision.refusal is not None
+    assert decision.refusal.data["_meta"] == {}
+
+
+def test_too_many_challenges_are_said_so_where_they_are_issued_and_where_they_are_spent() -> None:
+    full = ChallengesFull("65536 challenges are pending")
+    for asked, name in ((call("wipe"), "IssueChallenge"), (proven(call()), "SpendChallenge")):
+        decision, _ = script(asked, policy(), but(**{name: full}))
+        assert error(decision) == "too_many_challenges"
+        assert decision.fault is full
+
+
+def test_the_challenge_that_is_handed_out_is_the_stores() -> None:
+    decision, needs = script(call("wipe"), policy(challenge_seconds=45))
+    (need,) = needs
+    assert isinstance(need, IssueChallenge)
+    assert (need.expires_at, need.request_hash) == (NOW + 45, call("wipe").request_hash("comms:email:delete"))
+    assert need.keep_until > need.expires_at + 300
+    assert decision.refusal is not None
+    assert str(ISSUED.expires_at) in repr(decision.refusal.data)
+
+
+def test_a_call_that_nobody_could_have_read_is_refused_and_not_raised() -> None:
+    broken = replace(call(), digest=b"short")
+    decision, needs = script(with_proof(broken, prove()), policy())
+    assert (error(decision), needs) == ("ratify_invalid", [])
+    assert isinstance(decision.fault, ValueError)
+    odd = replace(call(), session_id="\ud800")
+    assert error(script(with_proof(odd, prove(to=call())), policy())[0]) == "ratify_invalid"
+
+
+def test_facts_that_raise_are_a_no() -> None:
+    class Trap(dict[str, object]):
+        def get(self, *_: object) -> Any:
+            raise ZeroDivisionError
+
+    asked = replace(call("pay", {"amount": 1}), arguments=Trap(amount=1))
+    decision, needs = script(with_proof(asked, prove()), policy())
+    assert (error(decision), needs) == ("ratify_invalid", [])

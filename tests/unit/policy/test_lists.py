@@ -1,0 +1,241 @@
+"""Lists of tools as one client gets to see them: our word on scopes, nothing hidden or shown by the upstream's."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Raw
+from tests.world.decisions import CATALOG, VERIFIER
+
+from accredit.errors import FrameError
+from accredit.jsonrpc.frames import Success, decode_frame
+from accredit.policy import Catalog, Entry
+from accredit.policy.lists import ToolView, holds_tools, listed
+
+JUDGED = ToolView(catalog=CATALOG, verifier_id=VERIFIER, binding="optional")
+OFF = ToolView(catalog=CATALOG)
+OURS = {"ratify_verifier": VERIFIER, "ratify_binding": "optional"}
+
+
+def answer(result: str) -> Success:
+    frame = decode_frame(f'{{"jsonrpc":"2.0","id":1,"result":{result}}}'.encode())
+    assert isinstance(frame, Success)
+    return frame
+
+
+def seen(result: str, view: ToolView = JUDGED) -> dict[str, Any]:
+    """The result as the client gets it."""
+    frame = decode_frame(listed(answer(result), view))
+    assert isinstance(frame, Success)
+    assert frame.id == 1
+    return json.loads(bytes(frame.result))
+
+
+def tools(*names: str) -> str:
+    return json.dumps({"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names]})
+
+
+def names(result: dict[str, Any]) -> list[str]:
+    return [tool["name"] for tool in result["tools"]]
+
+
+def granted(*scope: str) -> ToolView:
+    return ToolView(catalog=CATALOG, verifier_id=VERIFIER, binding="optional", granted=scope)
+
+
+def test_each_tool_says_which_scope_it_needs_and_how_a_proof_is_made() -> None:
+    found = seen(tools("list_inbox", "deploy", "wipe"))
+    assert [tool["_meta"] for tool in found["tools"]] == [
+        {"ratify_scope": "email:read", **OURS},
+        {"ratify_scope": "custom:deploy", "ratify_sensitive": True, **OURS},
+        {"ratify_scope": "comms:email:delete", "ratify_sensitive": True, **OURS},
+    ]
+    assert "cacheScope" not in found
+
+
+def test_where_proofs_are_not_judged_scopes_are_said_all_the_same_and_nothing_is_hidden() -> None:
+    found = seen(tools("list_inbox", "unknown", "deploy"), OFF)
+    assert [tool.get("_meta") for tool in found["tools"]] == [
+        {"ratify_scope": "email:read"},
+        None,
+        {"ratify_scope": "custom:deploy", "ratify_sensitive": True},
+    ]
+
+
+def test_a_tool_that_no_proof_could_allow_is_hidden_only_where_proofs_are_judged() -> None:
+    listing = tools("list_inbox", "unknown", "List_inbox", "list_inbox ")
+    assert names(seen(listing)) == ["list_inbox"]
+    assert names(seen(listing, OFF)) == ["list_inbox", "unknown", "List_inbox", "list_inbox "]
+    lenient = ToolView(catalog=Catalog(default_tool=Entry(scope="mcp:tool")), verifier_id=VERIFIER, binding="required")
+    found = seen(listing, lenient)
+    assert len(found["tools"]) == 4
+    assert found["tools"][1]["_meta"] == {"ratify_scope": "mcp:tool", **OURS, "ratify_binding": "required"}
+
+
+@pytest.mark.parametrize(
+    ("scope", "expected"),
+    [
+        ((), []),
+        (("email:read",), ["list_inbox"]),
+        (("comms:email:send",), ["send_email"]),
+        (("email:read", "email:send", "custom:deploy"), ["list_inbox", "send_email", "deploy"]),
+        (("email:*", "*", "EMAIL:READ"), []),
+    ],
+)
+def test_only_what_the_proof_covers_is_listed_and_the_list_is_private(
+    scope: tuple[str, ...], expected: list[str]
+) -> None:
+    found = seen(tools("list_inbox", "send_email", "deploy", "unknown"), granted(*scope))
+    assert names(found) == expected
+    assert found["cacheScope"] == "private"
+
+
+def test_the_upstream_can_not_make_a_private_list_public() -> None:
+    result = '{"tools":[],"cacheScope":"public","ttlMs":9}'
+    assert seen(result, granted("email:read")) == {"tools": [], "cacheScope": "private", "ttlMs": 9}
+    assert seen(result) == {"tools": [], "cacheScope": "public", "ttlMs": 9}
+
+
+def test_the_catalog_wins_over_the_upstream() -> None:
+    claims = {
+        "ratify_scope": "mcp:tool",
+        "ratify_sensitive": False,
+        "ratify_verifier": "evil",
+        "ratify_binding": "none",
+    }
+    listing = json.dumps({"tools": [{"name": name, "_meta": {**claims, "x": 1}} for name in ("wipe", "list_inbox")]})
+    wipe, inbox = seen(listing)["tools"]
+    assert wipe["_meta"] == {"x": 1, "ratify_scope": "comms:email:delete", "ratify_sensitive": True, **OURS}
+    assert inbox["_meta"] == {"x": 1, "ratify_scope": "email:read", **OURS}
+    (_, inbox) = seen(listing, OFF)["tools"]
+    assert inbox["_meta"]["ratify_scope"] == "email:read"
+    assert "ratify_sensitive" not in inbox["_meta"]
+
+
+@pytest.mark.parametrize("spelling", ["ratify\\u005fscope", "\\u0072atify_scope"])
+def test_the_upstreams_word_is_known_however_it_is_spelled(spelling: str) -> None:
+    found = listed(answer(f'{{"tools":[{{"name":"list_inbox","_meta":{{"{spelling}":"mcp:tool"}}}}]}}'), JUDGED)
+    assert b"mcp:tool" not in found
+
+
+def test_a_scope_that_is_said_twice_is_said_once_and_by_us() -> None:
+    found = listed(answer('{"tools":[{"name":"wipe","_meta":{"ratify_scope":"a","ratify_scope":"b"}}]}'), JUDGED)
+    assert found.count(b"ratify_scope") == 1
+    assert b'"ratify_scope":"comms:email:delete"' in found
+
+
+@pytest.mark.parametrize("meta", ["null", "[]", '"x"', "5", "[1]"])
+def test_a_meta_that_is_no_object_is_replaced(meta: str) -> None:
+    (tool,) = seen(f'{{"tools":[{{"name":"list_inbox","_meta":{meta}}}]}}')["tools"]
+    assert tool["_meta"] == {"ratify_scope": "email:read", **OURS}
+
+
+def test_a_page_of_a_list_stays_one() -> None:
+    result = '{"nextCursor":"a\\u002fb","tools":[],"resultType":"complete","_meta":{"k":1.50},"other":[1E2]}'
+    text = listed(answer(result), JUDGED)
+    assert text == f'{{"jsonrpc":"2.0","id":1,"result":{result}}}'.encode()
+
+
+def test_a_page_of_which_nothing_is_left_still_leads_to_the_next() -> None:
+    assert seen('{"tools":[{"name":"unknown"}],"nextCursor":"c"}') == {"tools": [], "nextCursor": "c"}
+
+
+def test_what_is_not_ours_to_change_keeps_its_bytes() -> None:
+    tool = '{"z":1.50,"name":"\\u006cist_inbox","inputSchema":{ "a" : 1E2 },"_meta":{"y":[ 1 ]},"annotations":{}}'
+    text = listed(answer(f'{{"tools":[ {tool} , {{"name":"unknown","x":1.0}} ]}}'), OFF)
+    assert tool.replace('{"y":[ 1 ]}', '{"y":[ 1 ],"ratify_scope":"email:read"}').encode() in text
+    assert b'{"name":"unknown","x":1.0}' in text
+
+
+def test_two_tools_of_one_name_are_both_judged() -> None:
+    assert names(seen(tools("unknown", "list_inbox", "unknown", "list_inbox"))) == ["list_inbox", "list_inbox"]
+
+
+BAD = [
+    "null",
+    "5",
+    '"tools"',
+    "[]",
+    "true",
+    '[{"tools":[]}]',
+    "{}",
+    '{"Tools":[]}',
+    '{"tools":[],"Tools":[]}',
+    '{"TOOLS":[{"name":"wipe"}],"tools":[]}',
+    '{"tools":[],"tools":[{"name":"wipe"}]}',
+    '{"tools":[],"t\\u006fols":[]}',
+    '{"tool\u017f":[],"tools":[]}',
+    '{"tools":[],"NextCursor":"x"}',
+    '{"tools":[],"CACHESCOPE":"public"}',
+    '{"tools":null}',
+    '{"tools":{}}',
+    '{"tools":"x"}',
+    '{"tools":{"name":"list_inbox"}}',
+    '{"tools":[null]}',
+    '{"tools":["list_inbox"]}',
+    '{"tools":[[{"name":"list_inbox"}]]}',
+    '{"tools":[5]}',
+    '{"tools":[{}]}',
+    '{"tools":[{"name":null}]}',
+    '{"tools":[{"name":5}]}',
+    '{"tools":[{"name":["list_inbox"]}]}',
+    '{"tools":[{"Name":"list_inbox"}]}',
+    '{"tools":[{"name":"unknown","Name":"list_inbox"}]}',
+    '{"tools":[{"name":"list_inbox","name":"wipe"}]}',
+    '{"tools":[{"name":"list_inbox","n\\u0061me":"wipe"}]}',
+    '{"tools":[{"name":"list_inbox","_META":{"ratify_scope":"x"}}]}',
+    '{"tools":[{"name":"list_inbox","_meta":{},"_meta":{}}]}',
+    '{"tools":[{"name":"list_inbox"},{"name":true}]}',
+]
+
+
+@pytest.mark.parametrize("result", BAD)
+@pytest.mark.parametrize("view", [JUDGED, OFF, granted("email:read")], ids=["judged", "off", "filtered"])
+def test_a_list_that_can_be_read_in_two_ways_or_in_none_is_refused(result: str, view: ToolView) -> None:
+    with pytest.raises(FrameError):
+        listed(answer(result), view)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["list_inbox", "wipe", "x"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["tools", "name", "_meta", "Tools", "ratify_scope"]), inner, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+@given(st.one_of(JSON, st.fixed_dictionaries({"tools": st.lists(JSON, max_size=3)})))
+@settings(max_examples=200)
+def test_whatever_an_upstream_answers_is_a_list_of_known_tools_or_refused(result: object) -> None:
+    try:
+        found = seen(json.dumps(result), granted("email:read"))
+    except FrameError:
+        return
+    assert set(names(found)) <= {"list_inbox"}
+    assert all(tool["_meta"]["ratify_scope"] == "email:read" for tool in found["tools"])
+
+
+@pytest.mark.parametrize(
+    ("result", "holds"),
+    [
+        ('{"tools":[]}', True),
+        ('{"tools":5}', True),
+        ("{}", False),
+        ("[]", False),
+        ("null", False),
+        ('{"x":{"tools":[]}}', False),
+    ],
+)
+def test_a_list_of_tools_is_known_by_its_shape(result: str, holds: bool) -> None:
+    assert holds_tools(answer(result)) is holds
+
+
+def test_a_result_that_was_never_checked_raises_nothing_else() -> None:
+    for result in (b'{"tools":[{', b'{"tools":[', b"{", b'{"tools":[\xff]}', b'{"tools":' + b"[" * 100_000):
+        with pytest.raises(FrameError):
+            listed(Success(1, Raw(result), b"{}"), JUDGED)
+        assert holds_tools(Success(1, Raw(result), b"{}")) in {True, False}

@@ -1,0 +1,359 @@
+"""The gate before a server: what reaches a tool, and what never does. With the SDK's client, in memory."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import mcp_types as types
+import pytest
+from fastmcp import Context as FastMCPContext
+from fastmcp import FastMCP
+from fastmcp.tools import Tool
+from fastmcp.tools.tool_transform import ArgTransform
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mcp import Client
+from mcp.server.mcpserver import MCPServer
+from mcp.shared.exceptions import MCPError
+from tests.world.authorization import Signed, Trust
+from tests.world.guarded import KINDS, Guarded
+
+from accredit.errors import StoreUnavailable
+from accredit.ports import Spending
+from accredit.ratify.needs import clock
+from accredit.server import current_authority, require
+from accredit.server.fastmcp import ProofGuard
+from accredit.server.gate import Gate
+from accredit.stores import MemoryStore
+
+UNBOUND = Signed(bound=False)
+TRUST = Trust()
+CHAIN = TRUST.chain()
+Case = Callable[[Client], Awaitable[None]]
+
+
+def in_memory(server: Any, case: Case, mode: str = "2026-07-28") -> None:
+    # A FastMCP server is one of the SDK's underneath.
+    below = server._mcp_server if isinstance(server, FastMCP) else server
+
+    async def main() -> None:
+        async with Client(cast("MCPServer[Any]", below), mode=mode, read_timeout_seconds=20) as client:
+            await case(client)
+
+    asyncio.run(main())
+
+
+def meta(name: str, arguments: dict[str, Any], **more: Any) -> Any:
+    """What a call carries that has a proof."""
+    params = {"name": name, "arguments": arguments}
+    proof = TRUST.proof(CHAIN, "tools/call", params, UNBOUND)
+    return types.RequestParamsMeta(ratify_proof=proof, **more)
+
+
+async def code_of(call: Awaitable[Any]) -> int:
+    """The error code of a call that is refused."""
+    with pytest.raises(MCPError) as refused:
+        await call
+    return refused.value.error.code
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+METAS = st.dictionaries(
+    st.sampled_from(["ratify_proof", "dev.accredit/authorization", "Dev.Accredit/Authorization", "token"])
+    | st.text(max_size=12),
+    JSON,
+    max_size=4,
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=50)
+@given(metas=st.lists(METAS, min_size=1, max_size=4))
+def test_no_meta_whatever_it_holds_lets_a_call_through_or_breaks_the_server(
+    kind: str, metas: list[dict[str, Any]]
+) -> None:
+    guarded = Guarded(kind, [TRUST.owner.public_key])
+
+    async def case(client: Client) -> None:
+        for each in metas:
+            asked = client.call_tool("list_inbox", {}, meta=cast("Any", each))
+            assert await code_of(asked) in (-31001, -31003, -31004, -32602)
+        assert (await client.call_tool("list_inbox", {}, meta=meta("list_inbox", {}))).content
+
+    in_memory(guarded.server, case)
+    assert guarded.ran == ["list_inbox"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+def test_a_default_scope_is_for_tools_that_say_nothing__and_for_no_name_that_there_is_not(kind: str, mode: str) -> None:
+    guarded = Guarded(kind, [TRUST.owner.public_key], default_tool_scope="mcp:resource")
+
+    async def case(client: Client) -> None:
+        tools = {tool.name: tool.meta or {} for tool in (await client.list_tools()).tools}
+        assert tools["open_door"]["ratify_scope"] == "mcp:resource"
+        assert tools["list_inbox"]["ratify_scope"] == "email:read"
+        assert await code_of(client.call_tool("open_door", {})) == -31001
+        assert (await client.call_tool("open_door", {}, meta=meta("open_door", {}))).content
+        assert await code_of(client.call_tool("no_such_tool", {}, meta=meta("no_such_tool", {}))) == -32602
+
+    in_memory(guarded.server, case, mode)
+    assert guarded.ran == ["open_door"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_the_filter_a_proof_on_a_list_hides_nothing(kind: str) -> None:
+    guarded = Guarded(kind, [TRUST.owner.public_key], filter_tools=False)
+
+    async def case(client: Client) -> None:
+        proof = TRUST.proof(TRUST.chain("mcp:prompt"), "tools/list", {}, UNBOUND)
+        listed = await client.list_tools(meta=types.RequestParamsMeta(ratify_proof=proof))
+        assert "send_email" in {tool.name for tool in listed.tools}
+
+    in_memory(guarded.server, case)
+
+
+class Broken(MemoryStore):
+    """A store that can't be reached."""
+
+    async def look(self, challenge: bytes, request_hash: bytes, *, issued: bool, now: int) -> Spending:
+        raise StoreUnavailable("the disk is gone")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_store_that_does_not_answer_is_a_no__and_the_client_is_not_told_why(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    guarded = Guarded(kind, [TRUST.owner.public_key], store=Broken())
+
+    async def case(client: Client) -> None:
+        with pytest.raises(MCPError) as refused:
+            await client.call_tool("list_inbox", {}, meta=meta("list_inbox", {}))
+        assert refused.value.error.data["reason"] == "store_unavailable: the decision could not be made"
+        assert "disk" not in str(refused.value.error)
+
+    in_memory(guarded.server, case)
+    assert guarded.ran == []
+    assert "a call was refused: the disk is gone" in caplog.messages
+
+
+def test_the_guard_s_clock_decides__not_the_machine_s() -> None:
+    guarded = Guarded("sdk", [TRUST.owner.public_key], clock=lambda: clock() + 3600)
+
+    async def case(client: Client) -> None:
+        assert await code_of(client.call_tool("list_inbox", {}, meta=meta("list_inbox", {}))) == -31003
+
+    in_memory(guarded.server, case)
+
+
+def test_a_gate_that_was_taken_away_leaves_no_tool_open() -> None:
+    guarded = Guarded("sdk", [TRUST.owner.public_key])
+    server = cast("MCPServer[Any]", guarded.server)
+    server.middleware[:] = [each for each in server.middleware if not isinstance(each, Gate)]
+
+    async def case(client: Client) -> None:
+        assert await code_of(client.call_tool("list_inbox", {}, meta=meta("list_inbox", {}))) == -32603
+
+    in_memory(server, case)
+    assert guarded.ran == []
+
+
+def test_middleware_that_names_another_tool_after_the_decision_is_stopped() -> None:
+    guarded = Guarded("sdk", [TRUST.owner.public_key])
+    server = cast("MCPServer[Any]", guarded.server)
+
+    async def rename(ctx: Any, call_next: Any) -> Any:
+        if ctx.method == "tools/call":
+            ctx.params["name"] = "open_door"
+        return await call_next(ctx)
+
+    server.middleware.append(rename)
+
+    async def case(client: Client) -> None:
+        assert await code_of(client.call_tool("list_inbox", {}, meta=meta("list_inbox", {}))) == -32603
+
+    in_memory(server, case)
+    assert guarded.ran == []
+
+
+@pytest.mark.parametrize("proof", [2**70, {"a": "\ud800"}, {"a": float("nan")}, {"a": 1.5}])
+def test_a_proof_that_can_t_be_written_as_json_is_refused_as_any_that_is_none(proof: object) -> None:
+    guarded = Guarded("sdk", [TRUST.owner.public_key])
+
+    async def case(client: Client) -> None:
+        sent = cast("Any", {"ratify_proof": proof})
+        assert await code_of(client.call_tool("list_inbox", {}, meta=sent)) == -31003
+
+    in_memory(guarded.server, case)
+    assert guarded.ran == []
+
+
+def test_middleware_that_answers_with_a_model_has_its_list_filtered_as_well() -> None:
+    guarded = Guarded("sdk", [TRUST.owner.public_key])
+    server = cast("MCPServer[Any]", guarded.server)
+
+    async def answer(ctx: Any, call_next: Any) -> Any:
+        if ctx.method != "tools/list":
+            return await call_next(ctx)
+        tools = [types.Tool(name=name, input_schema={"type": "object"}) for name in ("list_inbox", "open_door")]
+        return types.ListToolsResult(tools=tools)
+
+    server.middleware.append(answer)
+
+    async def case(client: Client) -> None:
+        listed = {tool.name: tool.meta or {} for tool in (await client.list_tools()).tools}
+        assert {name: meta["ratify_scope"] for name, meta in listed.items()} == {"list_inbox": "email:read"}
+
+    in_memory(server, case, "legacy")
+
+
+def test_tools_that_can_t_be_found_are_not_run__and_their_provider_s_error_stays_here() -> None:
+    judge = Guarded("sdk", [TRUST.owner.public_key])
+    server = cast("MCPServer[Any]", judge.server)
+    gate = next(each for each in server.middleware if isinstance(each, Gate))
+
+    async def fail(ctx: Any, name: str) -> Any:
+        raise RuntimeError("the provider's secret")
+
+    server.middleware[server.middleware.index(gate)] = Gate(gate.judge, fail)
+
+    async def case(client: Client) -> None:
+        with pytest.raises(MCPError) as refused:
+            await client.call_tool("list_inbox", {}, meta=meta("list_inbox", {}))
+        assert refused.value.error.data["reason"] == "store_unavailable: the decision could not be made"
+        assert "secret" not in str(refused.value.error)
+
+    in_memory(server, case)
+    assert judge.ran == []
+
+
+def test_outside_of_a_call_nobody_has_authorized_anything() -> None:
+    assert current_authority() is None
+
+
+class TestFastMCP:
+    """What FastMCP has and the SDK has not."""
+
+    def guarded(self) -> FastMCP[Any]:
+        return FastMCP("mail", middleware=[ProofGuard([TRUST.owner.public_key], "mail", default_tool_scope="mcp:tool")])
+
+    def test_each_version_of_a_tool_asks_for_what_it_says_itself__whichever_the_client_picks(self) -> None:
+        server = self.guarded()
+
+        @server.tool(name="read", version="1.0")
+        @require("email:read")
+        def first() -> str:
+            return "one"
+
+        @server.tool(name="read", version="2.0")
+        @require("unit:other")
+        def second() -> str:
+            return "two"
+
+        async def case(client: Client) -> None:
+            old, new = {"version": "1.0"}, {"version": "2.0"}
+            done = await client.call_tool("read", {}, meta=meta("read", {}, fastmcp=old))
+            assert "one" in str(done.content)
+            assert await code_of(client.call_tool("read", {}, meta=meta("read", {}, fastmcp=new))) == -31003
+            assert await code_of(client.call_tool("read", {}, meta=meta("read", {}))) == -31003
+
+        in_memory(server, case)
+
+    def test_a_tool_that_stands_for_another_is_refused__it_could_hide_what_that_one_asks_for(self) -> None:
+        child: FastMCP[Any] = FastMCP("child")
+
+        @child.tool()
+        @require("email:send", sensitive=True)
+        def send(to: str) -> str:
+            raise AssertionError("ran")
+
+        server = self.guarded()
+        server.mount(child, namespace="mounted")
+        renamed = Tool.from_tool(Tool.from_function(send), name="post", transform_args={"to": ArgTransform(name="at")})
+        server.add_tool(renamed)
+
+        async def case(client: Client) -> None:
+            assert (await client.list_tools()).tools == []
+            for name in ("mounted_send", "post"):
+                assert await code_of(client.call_tool(name, {"to": "x"}, meta=meta(name, {"to": "x"}))) == -32602
+
+        in_memory(server, case)
+
+    def test_a_guard_on_a_mounted_server_alone_lets_nothing_through__proofs_are_over_the_outer_name(self) -> None:
+        child = self.guarded()
+
+        @child.tool()
+        @require("email:read")
+        def read() -> str:
+            raise AssertionError("ran")
+
+        outer: FastMCP[Any] = FastMCP("outer")
+        outer.mount(child, namespace="ns")
+
+        async def case(client: Client) -> None:
+            done = await client.call_tool("ns_read", {}, meta=meta("ns_read", {}))
+            assert done.is_error
+
+        in_memory(outer, case)
+
+    def test_the_server_s_own_code_may_call_its_tools(self) -> None:
+        server = self.guarded()
+
+        @server.tool()
+        @require("email:read")
+        def read() -> str:
+            return "one"
+
+        assert "one" in str(asyncio.run(server.call_tool("read", {})))
+
+    def test_a_request_of_another_kind_can_t_make_a_tool_run(self) -> None:
+        server = self.guarded()
+        ran: list[str] = []
+
+        @server.tool()
+        @require("email:read")
+        def read() -> str:
+            ran.append("read")
+            return "one"
+
+        @server.prompt()
+        def greet(name: str) -> str:
+            return name
+
+        @server.completion
+        async def complete(ref: Any, argument: Any, context: Any) -> list[str]:
+            await server.call_tool("read", {})
+            return []
+
+        async def case(client: Client) -> None:
+            ref = types.PromptReference(name="greet")
+            with pytest.raises(MCPError):
+                await client.complete(ref, {"name": "name", "value": "a"})
+
+        in_memory(server, case)
+        assert ran == []
+
+    def test_what_a_running_call_reads_must_be_covered_as_well(self) -> None:
+        server = self.guarded()
+
+        @server.resource("mail://inbox")
+        def inbox() -> str:
+            return "empty"
+
+        @server.tool()
+        @require("email:read")
+        async def read(ctx: FastMCPContext) -> str:
+            return str(await ctx.read_resource("mail://inbox"))
+
+        async def case(client: Client) -> None:
+            assert "empty" in str((await client.call_tool("read", {}, meta=meta("read", {}))).content)
+            narrow = TRUST.chain("email:read")
+            proof = TRUST.proof(narrow, "tools/call", {"name": "read", "arguments": {}}, UNBOUND)
+            done = await client.call_tool("read", {}, meta=types.RequestParamsMeta(ratify_proof=proof))
+            assert done.is_error
+
+        in_memory(server, case)

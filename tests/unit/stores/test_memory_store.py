@@ -1,0 +1,42 @@
+"""What only the store in memory has: threads that share it, and sweeps that are bounded."""
+
+import asyncio
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+from tests.world.stores import NOW, challenge, request
+
+from accredit.limits import STORE_SWEEP_ENTRIES
+from accredit.ports import Spending
+from accredit.stores import MemoryStore
+from accredit.stores.memory import _Ends
+
+
+def test_no_request_pays_for_a_flood_that_has_expired() -> None:
+    ends = _Ends[int]()
+    for number in range(3 * STORE_SWEEP_ENTRIES):
+        ends.add(NOW, number)
+    assert ends.passed(NOW) == []
+    assert [len(ends.passed(NOW + 1)) for _ in range(4)] == [*[STORE_SWEEP_ENTRIES] * 3, 0]
+
+
+def test_of_threads_that_spend_the_same_challenges_one_is_the_first_for_each() -> None:
+    store, many, together = MemoryStore(), 2000, Barrier(4)
+
+    async def spend_all() -> int:
+        together.wait()
+        verdicts = [
+            await store.spend(challenge(number), request(0), issued=False, keep_until=NOW, now=NOW)
+            for number in range(many)
+        ]
+        return verdicts.count(Spending.FIRST)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # threads interrupt each other wherever they can
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            firsts = [pool.submit(lambda: asyncio.run(spend_all())) for _ in range(4)]
+            assert sum(each.result() for each in firsts) == many
+    finally:
+        sys.setswitchinterval(interval)

@@ -1,0 +1,54 @@
+"""From a URL to a store."""
+
+from pathlib import Path
+
+import pytest
+
+from accredit.errors import ConfigurationError
+from accredit.stores import MemoryStore, SqliteStore, open_store, store_file
+
+
+def test_the_store_in_memory(tmp_path: Path) -> None:
+    assert isinstance(open_store("memory:", tmp_path), MemoryStore)
+    assert store_file("memory:", tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("sqlite:///accredit.db", "{}/accredit.db"),
+        ("sqlite:///sub/accredit.db", "{}/sub/accredit.db"),
+        ("sqlite:///{}/accredit.db", "{}/accredit.db"),
+        ("sqlite:////tmp/accredit.db", "/tmp/accredit.db"),
+    ],
+)
+def test_a_file_is_relative_to_the_configuration_unless_it_has_four_slashes(
+    url: str, path: str, tmp_path: Path
+) -> None:
+    (tmp_path / "sub").mkdir()
+    opened = open_store(url.format(tmp_path), tmp_path)
+    assert isinstance(opened, SqliteStore)
+    assert opened.path == Path(path.format(tmp_path))
+    assert not opened.path.exists()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("", "memory", "memory://", "Memory:", "store.db", "sqlite:", "sqlite://", "sqlite://store.db", "sqlite:///"),
+        *("sqlite:////", "sqlite:///folder/", "sqlite:///a\0b", "sqlite:///a\nb", "sqlite:///store.db?mode=ro"),
+        *("redis://127.0.0.1", "postgresql://127.0.0.1/db", "sqlite:///nowhere/store.db"),
+    ],
+)
+def test_what_is_no_store_stops_the_start_and_says_what_to_write(url: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        open_store(url, tmp_path)
+    assert "store.url" in refused.value.what
+    assert "\n" not in refused.value.what
+    assert refused.value.remedy
+
+
+def test_a_password_in_a_url_is_not_shown(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        open_store("redis://user:secret@127.0.0.1", tmp_path)
+    assert "secret" not in str(refused.value)

@@ -1,0 +1,354 @@
+"""Signed lists in force: what counts, what does not, and that changes are seen."""
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.world.delegations import NOW, World
+from tests.world.raw_server import until
+from tests.world.running import run
+
+from accredit.errors import ConfigurationError, StoreUnavailable
+from accredit.keys import PrivateKeyFile
+from accredit.limits import MAX_STATEMENT_BYTES
+from accredit.ratify import issue_revocation_list
+from accredit.stores import RevocationLists
+from accredit.stores.listed import change_list, list_versions, read_lists
+from accredit.stores.revocation import _Watched
+
+WORLD = World()
+KEYS = {key.id: key.public_key for key in (WORLD.owner, WORLD.agent)}
+
+
+def signed(*ids: str, by: PrivateKeyFile = WORLD.owner, at: int = NOW) -> bytes:
+    return issue_revocation_list(by.signer(), ids, at).encode()
+
+
+def put(path: Path, data: bytes) -> None:
+    """In one step, as `accredit revoke` does it."""
+    temporary = path.with_suffix(".new")
+    temporary.write_bytes(data)
+    temporary.rename(path)
+
+
+def put_into_store(path: Path, data: bytes, issuer_id: str = WORLD.owner.id) -> None:
+    change_list(path, issuer_id, lambda _: data)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "revoked.json"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+@pytest.fixture(autouse=True)
+def always_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accredit.stores.revocation.REVOCATION_CHECK_SECONDS", 0.0)
+
+
+def loaded(*files: Path, store: Path | None = None, told: Callable[[str], None] | None = None) -> RevocationLists:
+    lists = RevocationLists(files, KEYS, store=store, on_problem=told)
+    lists.load()
+    return lists
+
+
+async def revoked(lists: RevocationLists, *ids: str) -> list[str]:
+    return [each for each in ids if await lists.is_revoked(each)]
+
+
+def test_what_is_listed_is_revoked_and_nothing_else(file: Path, tmp_path: Path, store: Path) -> None:
+    file.write_bytes(signed("one", "two") + b"\n")
+    other = tmp_path / "other.json"
+    other.write_bytes(signed("three", by=WORLD.agent))
+    put_into_store(store, signed("four"))
+    put_into_store(store, signed("five", by=WORLD.agent), WORLD.agent.id)
+    lists = loaded(file, other, store=store)
+    ids = ("one", "two", "three", "four", "five", "One", "one ", "on", "", "six")
+    assert run(revoked(lists, *ids)) == ["one", "two", "three", "four", "five"]
+    assert lists.problem() is None
+
+
+def test_without_lists_nothing_is_revoked(store: Path) -> None:
+    assert run(revoked(loaded(), "one")) == []
+    assert run(revoked(loaded(store=store), "one")) == []
+    assert not store.exists()
+
+
+UNTRUE = replace(issue_revocation_list(WORLD.owner.signer(), ["one"], NOW), revoked_certs=()).encode()
+NO_LISTS = {
+    "empty": (b"", "not a revocation list"),
+    "no JSON": (b"\xff", "not a revocation list"),
+    "cut off": (signed("one")[:-9], "not a revocation list"),
+    "another thing": (b"{}", "not a revocation list"),
+    "too long": (b" " * (MAX_STATEMENT_BYTES + 1), "not a revocation list"),
+    "changed": (UNTRUE, "does not count"),
+    "unknown": (signed("one", by=WORLD.sub), WORLD.sub.id),
+    "another's": (
+        replace(issue_revocation_list(WORLD.sub.signer(), ["one"], NOW), issuer_id=WORLD.owner.id).encode(),
+        "does not count",
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "word"), NO_LISTS.values(), ids=NO_LISTS)
+def test_a_list_that_does_not_count_stops_the_start(data: bytes, word: str, file: Path, store: Path) -> None:
+    file.write_bytes(data)
+    put_into_store(store, data)
+    for lists in (RevocationLists([file], KEYS), RevocationLists([], KEYS, store=store)):
+        with pytest.raises(ConfigurationError, match=word) as refused:
+            lists.load()
+        assert len(refused.value.what) < 500
+
+
+def test_a_list_that_is_not_there_stops_the_start(file: Path, tmp_path: Path) -> None:
+    for path in (file, tmp_path, tmp_path / "nowhere" / "list.json"):
+        with pytest.raises(ConfigurationError, match="can't be read"):
+            loaded(path)
+
+
+def test_a_pipe_in_a_lists_place_does_not_hold_the_start_up(file: Path) -> None:
+    os.mkfifo(file)
+    with pytest.raises(ConfigurationError):
+        loaded(file)
+
+
+def test_a_store_that_is_broken_stops_the_start(store: Path) -> None:
+    store.write_bytes(b"garbage" * 1000)
+    with pytest.raises(ConfigurationError, match="can't be used"):
+        loaded(store=store)
+
+
+@pytest.mark.parametrize("where", ["file", "store"])
+def test_a_change_is_honoured(where: str, file: Path, store: Path) -> None:
+    file.write_bytes(signed("one"))
+
+    async def main() -> None:
+        lists = loaded(file, store=store)
+        assert await revoked(lists, "one", "two") == ["one"]
+        if where == "file":
+            put(file, signed("one", "two", at=NOW + 1))
+        else:
+            put_into_store(store, signed("two", at=NOW))
+        assert await revoked(lists, "one", "two") == ["one", "two"]
+        assert lists.problem() is None
+
+    run(main())
+
+
+@pytest.mark.parametrize("where", ["file", "store"])
+@pytest.mark.parametrize(("data", "word"), NO_LISTS.values(), ids=NO_LISTS)
+def test_a_change_that_does_not_count_leaves_the_last_good_list_in_force_and_is_told_once(
+    data: bytes, word: str, where: str, file: Path, store: Path
+) -> None:
+    told: list[str] = []
+
+    async def main() -> None:
+        lists = loaded(*[file] * (where == "file"), store=store if where == "store" else None, told=told.append)
+        write(data)
+        for _ in range(3):
+            assert await revoked(lists, "one", "two") == ["one"]
+        problem = lists.problem()
+        assert problem is not None
+        assert word in problem
+        assert told == [problem]
+        write(signed("one", "two", at=NOW + 1))
+        assert await revoked(lists, "one", "two") == ["one", "two"]
+        assert lists.problem() is None
+
+    def write(data: bytes) -> None:
+        if where == "file":
+            put(file, data)
+        else:
+            put_into_store(store, data)
+
+    write(signed("one"))
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("ids", "at", "word"),
+    [(("one",), NOW - 1, "older"), ((), NOW - 1, "older"), (("two",), NOW, "leaves out"), ((), NOW, "leaves out")],
+)
+def test_an_old_list_that_is_put_back_takes_no_revocation_back(
+    ids: tuple[str, ...], at: int, word: str, file: Path
+) -> None:
+    file.write_bytes(signed("one"))
+
+    async def main() -> None:
+        lists = loaded(file)
+        put(file, signed(*ids, at=at))
+        assert await revoked(lists, "one", "two") == ["one"]
+        assert word in (lists.problem() or "")
+
+    run(main())
+
+
+def test_two_entries_of_one_second_both_count(file: Path) -> None:
+    file.write_bytes(signed("one"))
+
+    async def main() -> None:
+        lists = loaded(file)
+        put(file, signed("one", "two"))
+        assert await revoked(lists, "one", "two") == ["one", "two"]
+
+    run(main())
+
+
+def test_a_list_that_is_gone_stays_in_force(file: Path, store: Path) -> None:
+    file.write_bytes(signed("one"))
+    put_into_store(store, signed("two"))
+
+    async def main() -> None:
+        lists = loaded(file, store=store)
+        file.rename(file.with_suffix(".away"))
+        with closing(sqlite3.connect(store, isolation_level=None)) as other:
+            other.execute("DELETE FROM revocations")
+        assert await revoked(lists, "one", "two") == ["one", "two"]
+        problem = lists.problem() or ""
+        assert "can't be read" in problem
+        assert "gone" in problem
+        file.with_suffix(".away").rename(file)
+        put_into_store(store, signed("two"))
+        assert await revoked(lists, "one", "two") == ["one", "two"]
+        assert lists.problem() is None
+
+    run(main())
+
+
+def test_another_issuers_list_in_a_files_place_leaves_the_first_in_force(file: Path) -> None:
+    file.write_bytes(signed("one"))
+
+    async def main() -> None:
+        lists = loaded(file)
+        put(file, signed("two", by=WORLD.agent))
+        assert await revoked(lists, "one", "two") == ["one", "two"]
+        assert "gone" in (lists.problem() or "")
+
+    run(main())
+
+
+def test_one_faulty_list_in_a_store_keeps_no_other_out(store: Path) -> None:
+    put_into_store(store, signed("one"))
+
+    async def main() -> None:
+        lists = loaded(store=store)
+        put_into_store(store, b"garbage", "00")
+        put_into_store(store, signed("two", by=WORLD.agent), WORLD.agent.id)
+        assert await revoked(lists, "one", "two") == ["one", "two"]
+        assert "not a revocation list" in (lists.problem() or "")
+
+    run(main())
+
+
+def test_problems_are_known_without_calls(file: Path) -> None:
+    file.write_bytes(signed("one"))
+    told: list[str] = []
+
+    async def main() -> None:
+        lists = loaded(file, told=told.append)
+        watching = asyncio.create_task(lists.watch())
+        put(file, b"garbage")
+        await until(lambda: lists.problem() is not None)
+        put(file, signed("one", at=NOW + 1))
+        await until(lambda: lists.problem() is None)
+        watching.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await watching
+
+    run(main())
+    assert len(told) == 1
+
+
+def test_many_who_ask_at_once_look_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accredit.stores.revocation.REVOCATION_CHECK_SECONDS", 3600.0)
+    file.write_bytes(signed("one"))
+
+    async def main() -> None:
+        lists = loaded(file)
+        looks = 0
+
+        def look(watched: _Watched, keys: Any) -> None:
+            nonlocal looks
+            looks += 1
+            real(watched, keys)
+
+        real = _Watched.look
+        monkeypatch.setattr(_Watched, "look", look)
+        put(file, signed("one", "two", at=NOW + 1))
+        assert all(await asyncio.gather(*(lists.is_revoked("two") for _ in range(64))))
+        assert looks == 1
+        put(file, signed("one", "two", "three", at=NOW + 2))
+        assert not await lists.is_revoked("three")
+
+    run(main())
+
+
+def test_lists_that_can_not_be_read_in_time_are_no_yes(
+    file: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_bytes(signed("one"))
+    put_into_store(store, signed("two"))
+
+    async def main() -> None:
+        lists = loaded(file, store=store)
+        monkeypatch.setattr("accredit.stores.revocation.STORE_WAIT_SECONDS", 0.05)
+        with closing(sqlite3.connect(store, isolation_level=None)) as other:
+            other.execute("PRAGMA locking_mode = EXCLUSIVE")
+            other.execute("BEGIN EXCLUSIVE")
+            watching = asyncio.create_task(lists.watch())
+            for _ in range(2):
+                with pytest.raises(StoreUnavailable):
+                    await lists.is_revoked("one")
+            assert "in time" in (lists.problem() or "")
+        monkeypatch.undo()
+        assert await revoked(lists, "one", "two") == ["one", "two"]
+        await until(lambda: lists.problem() is None)
+        assert not watching.done()
+        watching.cancel()
+
+    run(main())
+
+
+class Source:
+    """Lists that are held in memory; knows how often they were read."""
+
+    name = "a source"
+
+    def __init__(self) -> None:
+        self.version, self.looks, self.reads = 1, 0, 0
+
+    def stamp(self) -> object:
+        self.looks += 1
+        return self.version
+
+    def read(self) -> list[bytes]:
+        self.reads += 1
+        return [signed(*map(str, range(self.version)), at=NOW + self.version)]
+
+
+def test_lists_are_read_when_they_change_only() -> None:
+    source = Source()
+    watched = _Watched(source)
+    for _ in range(3):
+        watched.look(KEYS)
+    assert (source.looks, source.reads, watched.revoked) == (3, 1, {"0"})
+    source.version = 2
+    watched.look(KEYS)
+    assert (source.reads, watched.revoked) == (2, {"0", "1"})
+
+
+def test_a_list_that_gets_no_new_entry_does_not_change(store: Path) -> None:
+    put_into_store(store, signed("one"))
+    before = list_versions(store)
+    assert change_list(store, WORLD.owner.id, lambda old: old or b"").before == read_lists(store)[0]
+    assert list_versions(store) == before

@@ -1,0 +1,74 @@
+"""An agent's files as they lie on its machine, and a gateway's beside them. I/O: files in the test's folder."""
+
+import json
+import sys
+from pathlib import Path
+
+from msgspec import Struct
+from tests.world.authorization import GATEWAY, Trust
+
+from accredit.keys import DelegationFile, PrivateKeyFile, write_file, write_key
+from accredit.ratify import DelegationCert
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+MAIL_SERVER = EXAMPLES / "mail_server.py"
+
+_CONFIGURATION = f"""
+[gateway]
+id = "{GATEWAY}"
+[upstream]
+command = [{json.dumps(sys.executable)}, {json.dumps(str(MAIL_SERVER))}]
+[proofs]
+mode = "required"
+binding = "required"
+[[proofs.roots]]
+name = "Owner"
+public_key_file = "owner.key.pub"
+[tools.list_inbox]
+scope = "email:read"
+[tools.send_email]
+scope = "email:send"
+sensitive = true
+[tools.search]
+scope = "email:search"
+[store]
+url = "memory:"
+"""
+
+
+class AgentFiles(Struct, frozen=True):
+    """A folder with `agent.key`, `delegation.json`, and an `accredit.toml` that trusts the owner."""
+
+    folder: Path
+
+    @property
+    def key(self) -> Path:
+        return self.folder / "agent.key"
+
+    @property
+    def delegation(self) -> Path:
+        return self.folder / "delegation.json"
+
+    @property
+    def known_gateways(self) -> Path:
+        return self.folder / "known_gateways.json"
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What `accredit connect` is told of them."""
+        return ("--key", str(self.key), "--delegation", str(self.delegation))
+
+
+def save_delegation(path: Path, chain: tuple[DelegationCert, ...]) -> Path:
+    """A delegation file."""
+    write_file(path, DelegationFile(chain).encode())
+    return path
+
+
+def agent_files(folder: Path, trust: Trust, *scope: str, key: PrivateKeyFile | None = None) -> AgentFiles:
+    """Writes everything; the delegation is for the trust's agent."""
+    write_key(folder / "agent.key", key or trust.agent)
+    write_key(folder / "owner.key", trust.owner)
+    save_delegation(folder / "delegation.json", trust.chain(*(scope or ("email:read", "email:send", "mcp:resource"))))
+    (folder / "accredit.toml").write_text(_CONFIGURATION, "utf-8")
+    return AgentFiles(folder)

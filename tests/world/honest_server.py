@@ -1,0 +1,94 @@
+"""An MCP server as plain as can be, both eras: tools that say that they were called. As a program it speaks stdio and
+writes each line that it reads to the file that it is given, so that a test sees what has reached it.
+"""
+
+import json
+import sys
+from typing import Any
+
+from tests.world.calls import REVISION, STREAM_HEAD, chunk, compact, event, http
+from tests.world.raw_server import Connection
+
+from accredit.jsonrpc.methods import Era
+
+SESSION = "5e551017"
+SCHEMA = {"type": "object"}
+TOOLS: list[dict[str, Any]] = [
+    {"name": "list_inbox", "inputSchema": SCHEMA, "annotations": {"readOnlyHint": True}},
+    {"name": "send_email", "inputSchema": SCHEMA, "_meta": {"ratify_scope": "anything:goes", "color": "red"}},
+    {"name": "pay", "inputSchema": SCHEMA},
+    {"name": "secret_tool", "inputSchema": SCHEMA},
+]
+
+
+def result_of(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """What the server answers. `tools/list` comes in two pages."""
+    match method:
+        case "initialize":
+            info = {"name": "honest", "version": "1"}
+            return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": info}
+        case "server/discover":
+            info = {"name": "honest", "version": "1"}
+            return {"supportedVersions": [REVISION[Era.MODERN]], "capabilities": {"tools": {}}, "serverInfo": info}
+        case "tools/list" if "cursor" not in params:
+            return {"tools": TOOLS[:2], "nextCursor": "2", "ttlMs": 1000, "cacheScope": "public"}
+        case "tools/list":
+            return {"tools": TOOLS[2:], "ttlMs": 1000, "cacheScope": "public"}
+        case "resources/read":
+            return {"contents": [{"uri": params["uri"], "text": "read"}]}
+        case "prompts/get":
+            return {"messages": []}
+        case _:
+            return {"content": [{"type": "text", "text": f"called {params.get('name', method)}"}]}
+
+
+def answer_to(message: Any) -> Any:
+    """The response to a message or a batch; None for what is owed none."""
+    if isinstance(message, list):
+        answers: list[Any] = [answer_to(member) for member in message]
+        return [answer for answer in answers if answer is not None] or None
+    if "id" not in message or "method" not in message:
+        return None
+    return {"jsonrpc": "2.0", "id": message["id"], "result": result_of(message["method"], message.get("params", {}))}
+
+
+class HonestServer:
+    """The handler of a `RawServer`; `sse` answers requests with streams. `messages` are those that came."""
+
+    def __init__(self, *, sse: bool = False) -> None:
+        self.sse = sse
+        self.messages: list[Any] = []
+
+    async def __call__(self, connection: Connection) -> None:
+        while (request := await connection.request()) is not None:
+            if not request.body:
+                await connection.send(http(b"", None, status="405 Method Not Allowed"))
+                continue
+            message = json.loads(request.body)
+            self.messages.append(message)
+            answer = answer_to(message)
+            headers = (("Mcp-Session-Id", SESSION),) if isinstance(message, dict) and _begins(message) else ()
+            if answer is None:
+                await connection.send(http(b"", None, status="202 Accepted"))
+            elif self.sse and not headers:
+                await connection.send(STREAM_HEAD, chunk(event(compact(answer))), chunk(b""))
+            else:
+                await connection.send(http(compact(answer), headers=headers))
+
+
+def _begins(message: dict[str, Any]) -> bool:
+    return message.get("method") == "initialize"
+
+
+def main() -> None:
+    """Serves stdin and stdout."""
+    with open(sys.argv[1], "a", encoding="utf-8") as received:
+        for line in sys.stdin:
+            print(line.strip(), file=received, flush=True)
+            answer = answer_to(json.loads(line))
+            if answer is not None:
+                print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""Ways through the gateway, with one face: to call, and to see what reached the server. I/O: loopback, processes."""
+
+import json
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.world.authorization import Trust
+from tests.world.calls import ERAS, Posted, compact, initialize, post
+from tests.world.honest_server import HonestServer
+from tests.world.raw_client import RawAnswer, RawClient
+from tests.world.raw_server import RawServer
+from tests.world.running import RunningGateway
+
+from accredit.gateway import create_app
+from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstream
+from accredit.jsonrpc.methods import Era
+from accredit.jsonrpc.sse import SseParser
+from accredit.ports import ProofStore
+from accredit.stores import MemoryStore, RevocationLists
+
+ROUTES = [f"{kind}-{era.value}" for kind in ("http", "sse", "stdio") for era in ERAS]
+"""HTTP to HTTP with JSON and with event streams, HTTP to stdio; both eras."""
+
+
+class Route:
+    """`async with Route(name, trust, folder) as route`. `session` is what a legacy client is known by."""
+
+    def __init__(
+        self,
+        name: str,
+        trust: Trust,
+        folder: Path,
+        *,
+        store: ProofStore | None = None,
+        revocations: RevocationLists | None = None,
+        **settings: Any,
+    ) -> None:
+        kind, _, era = name.partition("-")
+        self.era = Era(era)
+        self._kind = kind
+        self._trust = trust
+        self._settings = settings
+        self._store = store
+        self._revocations = revocations
+        self._log = folder / "received.jsonl"
+        self._server = HonestServer(sse=kind == "sse")
+        self._raw = RawServer(self._server)
+        self._ids = 0
+        self.session = ""
+
+    async def __aenter__(self) -> Self:
+        upstream: HttpUpstream | StdioUpstream
+        if self._kind == "stdio":
+            command = (sys.executable, "-m", "tests.world.honest_server", str(self._log))
+            upstream = StdioUpstream(command, cwd=str(Path(__file__).parents[2]))
+        else:
+            await self._raw.__aenter__()
+            upstream = HttpUpstream(self._raw.url)
+        settings: GatewaySettings = self._trust.settings(upstream, **self._settings)
+        lists = self._revocations or RevocationLists((), {})
+        self.app = create_app(settings, store=self._store or MemoryStore(), revocations=lists)
+        self._gateway = RunningGateway(self.app)
+        await self._gateway.__aenter__()
+        self.port = self._gateway.port
+        if self.era is Era.LEGACY:
+            answer = await self.send(initialize())
+            self.session = answer.header("mcp-session-id") or ""
+            assert self.session, answer
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._gateway.__aexit__(kind, error, trace)
+        if self._kind != "stdio":
+            await self._raw.__aexit__(kind, error, trace)
+
+    async def send(self, posted: Posted) -> RawAnswer:
+        """Posts anything."""
+        headers = [pair for pair in posted.headers if pair[0] != "Mcp-Session-Id"]
+        if self.session:
+            headers.append(("Mcp-Session-Id", self.session))
+        async with RawClient(self.port) as client:
+            await client.ask("POST", "/mcp", headers, posted.body)
+            return await client.answer()
+
+    async def ask(self, method: str, params: dict[str, Any], *, id: int | str | None = None) -> dict[str, Any]:
+        """A request; gives the response, however it came."""
+        self._ids += 1
+        answer = await self.send(post(self.era, method, params, id=self._ids if id is None else id))
+        assert answer.status == 200, answer
+        return messages_of(answer)[-1]
+
+    async def batch(self, *members: dict[str, Any]) -> list[dict[str, Any]]:
+        """A batch of the one revision that knows them; gives all responses."""
+        asked = post(self.era)
+        headers = [(name, "2025-03-26" if name == "MCP-Protocol-Version" else value) for name, value in asked.headers]
+        answer = await self.send(Posted(headers, compact(list(members))))
+        assert answer.status == 200, answer
+        found = messages_of(answer)
+        return [each for part in found for each in (part if isinstance(part, list) else [part])]
+
+    def received(self, *methods: str) -> list[dict[str, Any]]:
+        """The messages that reached the server, in their order, of batches the members."""
+        if self._kind == "stdio":
+            lines = self._log.read_text("utf-8").splitlines() if self._log.exists() else []
+            came: list[Any] = [json.loads(line) for line in lines]
+        else:
+            came = self._server.messages
+        flat: list[dict[str, Any]] = []
+        for message in came:
+            flat += message if isinstance(message, list) else [message]
+        return [message for message in flat if not methods or message.get("method") in methods]
+
+
+def messages_of(answer: RawAnswer) -> list[Any]:
+    """The messages of an answer, JSON or events."""
+    if (answer.header("content-type") or "").startswith("text/event-stream"):
+        events = SseParser(1 << 24).feed(answer.body)
+        return [json.loads(event.data) for event in events if event.data]
+    return [json.loads(answer.body)]

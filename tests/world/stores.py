@@ -1,0 +1,171 @@
+"""Stores for tests: opened and closed again, and what a store must say, worked out plainly. I/O: the SQLite files.
+
+`python -m tests.world.stores FILE` is another process that has the file: it reads lines such as `spend 200` from stdin,
+does that, and says what came of it in a line of JSON.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Generator, Sequence
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from accredit.errors import StoreUnavailable
+from accredit.ports import ProofStore, RateLimit, Spending
+from accredit.stores import open_store
+
+NOW = 1_800_000_000
+URLS = ("memory:", "sqlite:///store.db")
+ROOT = Path(__file__).parents[2]
+
+
+@contextlib.asynccontextmanager
+async def opened(url: str, folder: Path) -> AsyncGenerator[ProofStore]:
+    """A store that is closed in the end."""
+    store = open_store(url, folder)
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+def challenge(number: int) -> bytes:
+    """A challenge that a client made."""
+    return number.to_bytes(32, "big")
+
+
+def request(number: int) -> bytes:
+    """The hash of a request."""
+    return bytes([number]) * 32
+
+
+class _Known(NamedTuple):
+    request_hash: bytes
+    expires_at: int
+
+
+class Model:
+    """What every store must say, as long as all that it was told to keep is kept."""
+
+    def __init__(self) -> None:
+        self.issued: dict[bytes, _Known] = {}
+        self.spent: set[bytes] = set()
+        self.used: list[tuple[str, int, int]] = []
+
+    def issue(self, found: bytes, request_hash: bytes, expires_at: int) -> None:
+        self.issued[found] = _Known(request_hash, expires_at)
+
+    def look(self, found: bytes, request_hash: bytes, *, issued: bool, now: int) -> Spending:
+        if found in self.spent:
+            return Spending.SPENT
+        known = self.issued.get(found)
+        if known is None:
+            return Spending.NOT_ISSUED if issued else Spending.FIRST
+        return Spending.FIRST if known.request_hash == request_hash and now <= known.expires_at else Spending.NOT_ISSUED
+
+    def spend(self, found: bytes, request_hash: bytes, *, issued: bool, now: int) -> Spending:
+        verdict = self.look(found, request_hash, issued=issued, now=now)
+        if verdict is Spending.FIRST:
+            self.spent.add(found)
+        return verdict
+
+    def uses(self, cert_id: str, window_s: int, *, now: int) -> int:
+        return sum((cert_id, window_s) == use[:2] and use[2] > now - window_s for use in self.used)
+
+    def use(self, limits: Sequence[RateLimit], *, now: int) -> bool:
+        if any(self.uses(each.cert_id, each.window_s, now=now) >= each.count for each in limits):
+            return False
+        self.used.extend((*each, now) for each in {(each.cert_id, each.window_s) for each in limits})
+        return True
+
+
+class StoreProcess:
+    """Another process that has a store's file."""
+
+    def __init__(self, popen: "subprocess.Popen[str]") -> None:
+        self._popen = popen
+        assert popen.stdin is not None
+        assert popen.stdout is not None
+        self._stdin: IO[str] = popen.stdin
+        self._stdout: IO[str] = popen.stdout
+
+    def tell(self, command: str) -> None:
+        self._stdin.write(command + "\n")
+        self._stdin.flush()
+
+    def says(self) -> Any:
+        """Its next line; fails when it has ended."""
+        line = self._stdout.readline()
+        assert line, "the process has ended"
+        return json.loads(line)
+
+    def kill(self) -> None:
+        self._popen.kill()
+        self._popen.wait()
+
+
+@contextlib.contextmanager
+def process(file: Path) -> Generator[StoreProcess]:
+    """A process that is killed in the end."""
+    popen = subprocess.Popen(
+        [sys.executable, "-m", "tests.world.stores", str(file)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    with popen:
+        try:
+            yield StoreProcess(popen)
+        finally:
+            popen.kill()
+
+
+async def _spend(store: ProofStore, number: int) -> str:
+    try:
+        found = challenge(number)
+        return (await store.spend(found, request(0), issued=False, keep_until=NOW + 60, now=NOW)).value
+    except StoreUnavailable:
+        return "unavailable"
+
+
+async def _obey(store: ProofStore, command: str, number: int) -> None:
+    match command:
+        case "spend":  # so many challenges, all at once
+            _say(await asyncio.gather(*(_spend(store, each) for each in range(number))))
+        case "use":  # so often, at once, what may be used a hundred times
+            noted = await asyncio.gather(*(store.use([RateLimit("one", 60, 100)], now=NOW) for _ in range(number)))
+            _say(sum(noted))
+        case "spend_on":  # for ever, saying each that is spent
+            while True:
+                _say([number, await _spend(store, number)])
+                number += 1
+        case "disk":  # files may grow to so many bytes, or as they like
+            hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+            resource.setrlimit(resource.RLIMIT_FSIZE, (number or hard, hard))
+            _say("done")
+        case "become":  # a user with fewer rights
+            os.setuid(number)
+            _say("done")
+        case _:
+            _say(await store.ready())
+
+
+def _say(what: object) -> None:
+    print(json.dumps(what), flush=True)
+
+
+async def _main(file: str) -> None:
+    async with opened(f"sqlite:///{file}", Path("/")) as store:
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            command, number = line.split()
+            await _obey(store, command, int(number))
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(sys.argv[1]))
