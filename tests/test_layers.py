@@ -22,6 +22,9 @@ PURE_LIBRARIES = {
     "cryptography.hazmat.primitives.asymmetric.ed25519, cryptography.hazmat.primitives.asymmetric.mldsa",
     # jwt brings a client for key sets, which nothing here uses; hashlib is the standard library's
     "tokens": "msgspec, jwt, hashlib, base64",
+    # the SDK's types are models of pydantic
+    "rounds": "msgspec, mcp_types, pydantic.json_schema, cryptography.exceptions, "
+    "cryptography.hazmat.primitives.ciphers.aead",
 }
 WORLD = {
     *(
@@ -78,5 +81,6 @@ def test_every_package_has_its_layer__one_that_is_not_named_is_not_checked() -> 
 
 
 def test_every_core_is_forbidden_the_world() -> None:
-    (contract,) = [contract for contract in CONTRACTS if contract["name"] == "A core touches nothing of the world"]
-    assert set(contract["source_modules"]) == {f"accredit.{core}" for core in CORES}
+    forbidding = [contract for contract in CONTRACTS if "nothing of the world" in contract["name"]]
+    cores = [module for contract in forbidding for module in contract["source_modules"]]
+    assert sorted(cores) == sorted(f"accredit.{core}" for core in CORES)

@@ -11,6 +11,7 @@
     │   └── UpstreamTimeout       too late
     ├── StoreUnavailable          the store can't answer: what depends on it is denied
     ├── ProofRefused              a call that was not authorized (contract, section 4)
+<<<<<<< HEAD
     ├── TokenError                a bearer token that does not let its request pass (contract, section 5)
     │   ├── AmbiguousToken        ... more than one, where there may be one
     │   ├── MissingToken          ... none
@@ -18,6 +19,20 @@
     │   └── InsufficientScope     ... a good one that may not do this
     ├── KeySetError               no public keys to verify tokens with could be fetched or read
     ├── KeysUnavailable           an issuer's keys can't be had for now
+=======
+    ├── RequestTimeout            one request of ours that was not answered in time
+    ├── RoundsError               a multi-round-trip request that can't go on
+    │   ├── RoundsExceeded        ... asked for more input than is given in one call
+    │   ├── RoundsTimeout         ... took longer than the whole call may
+    │   ├── InputRequestError     ... asks for one thing that it does not get
+    │   │   ├── InputHandlerMissing   nobody here can give it
+    │   │   ├── UnknownInputRequest   the protocol does not know it
+    │   │   └── InputHandlerFailed    who was asked did not give it
+    │   ├── InputRequired         ... where input is not given automatically
+    │   ├── InvalidInputRequired  ... in a way that the protocol does not allow
+    │   └── SealError             ... with a state that is not what was sealed for it
+    ├── NoBackChannel             a handler tried to send to the server that asks
+>>>>>>> main
     └── RatifyError               the delegation protocol
         ├── WireError             bytes or values that are no object of the protocol
         ├── IssueError            what may not be signed, and why
@@ -29,7 +44,14 @@ otherwise; it never quotes a secret, nor more than 100 ASCII characters of what 
 """
 
 from collections.abc import Mapping
+<<<<<<< HEAD
 from typing import ClassVar
+=======
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the type of what an error carries; this module loads no library
+    from mcp_types import InputRequiredResult
+>>>>>>> main
 
 MessageId = int | str
 """The id of a JSON-RPC request: an integer or a string, and 7 is not "7"."""
@@ -127,6 +149,7 @@ class ProofRefused(AccreditError):
         return str(self.data.get("error", ""))
 
 
+<<<<<<< HEAD
 class TokenError(AccreditError):
     """A request that its bearer token does not let pass.
 
@@ -186,6 +209,97 @@ class KeysUnavailable(AccreditError):
     def __init__(self, reason: str, retry_after: int) -> None:
         super().__init__(reason)
         self.retry_after = retry_after
+=======
+class RequestTimeout(AccreditError):
+    """A request was not answered within its own time, `timeout` in seconds."""
+
+    def __init__(self, timeout: float) -> None:
+        super().__init__(f"no answer within {timeout:g} s")
+        self.timeout = timeout
+
+
+class RoundsError(AccreditError):
+    """A multi-round-trip request that can't go on (2026-07-28, basic/patterns/mrtr)."""
+
+
+class RoundsExceeded(RoundsError):
+    """The server asked once more than a call may be repeated. `last_result` is what it asked last."""
+
+    def __init__(self, last_result: "InputRequiredResult") -> None:
+        super().__init__("the server keeps asking for input: this call was repeated as often as it may be")
+        self.last_result = last_result
+
+
+class RoundsTimeout(RoundsError):
+    """The whole call, with all its rounds, took too long. Both times in seconds, from when it was first sent."""
+
+    def __init__(self, max_total_timeout: float, elapsed: float) -> None:
+        super().__init__(f"the call was not done within {max_total_timeout:g} s")
+        self.max_total_timeout = max_total_timeout
+        self.elapsed = elapsed
+
+
+class InputRequestError(RoundsError):
+    """One entry of `inputRequests` that can't be fulfilled: its `key` and its `method`, both the server's words."""
+
+    def __init__(self, key: str, method: str, fault: str) -> None:
+        super().__init__(f"input request {key!a:.40} ({method!a:.40}) {fault}")
+        self.key = key
+        self.method = method
+
+
+class InputHandlerMissing(InputRequestError):
+    """The server asks for a kind of input for which there is no handler."""
+
+    def __init__(self, key: str, method: str) -> None:
+        super().__init__(key, method, "has no handler here")
+
+
+class UnknownInputRequest(InputRequestError):
+    """The server asks with a method that is none of the three that may be embedded."""
+
+    def __init__(self, key: str, method: str) -> None:
+        super().__init__(key, method, "is of a kind that does not exist")
+
+
+class InputHandlerFailed(InputRequestError):
+    """A handler raised (that is the cause), or returned what is no answer to what it was asked."""
+
+    def __init__(self, key: str, method: str) -> None:
+        super().__init__(key, method, "was not fulfilled: its handler failed")
+
+
+class InputRequired(RoundsError):
+    """The server needs input, and the caller neither has it given automatically nor asked to see `result`."""
+
+    def __init__(self, result: "InputRequiredResult") -> None:
+        super().__init__("the server needs input: pass allow_input_required=True to see what it asks")
+        self.result = result
+
+
+class InvalidInputRequired(RoundsError):
+    """An `input_required` result that the protocol does not allow. `detail` is public and short."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(f"invalid input_required: {detail}")
+        self.detail = detail
+
+
+class SealError(RoundsError):
+    """A `requestState` that can't be sealed or does not open. The text is public, and one for every cause (2026-07-28,
+    basic/patterns/mrtr); `reason` is for the log alone."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("Invalid or expired requestState")
+        self.reason = reason
+
+
+class NoBackChannel(AccreditError):
+    """An input handler tried to send to the server. What it has to say to it is what it returns."""
+
+    def __init__(self) -> None:
+        super().__init__("the server is not listening while it waits for input: return the answer instead")
+>>>>>>> main
 
 
 class RatifyError(AccreditError):

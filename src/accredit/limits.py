@@ -350,8 +350,8 @@ MAX_URI_LENGTH = 8_192
 # --- stores -----------------------------------------------------------------------------------------
 
 MAX_ISSUED_CHALLENGES = 65_536
-"""Challenges that a store issued and that nobody has presented, some 350 bytes each (measured). Anybody may ask for them,
-so they have a bound of their own."""
+"""Challenges that a store issued and that nobody has presented, some 350 bytes each (measured). Anybody may ask for
+them, so they have a bound of their own."""
 
 MAX_SPENT_CHALLENGES = 262_144
 """Challenges that a store remembers as spent, some 200 bytes each (measured): 870 a second, if each is
@@ -420,3 +420,27 @@ MAX_SAID_CHARS = 200
 
 MAX_SCOPE_WORD_CHARS = 48
 """Characters of a server's or tool's name that go into a suggested scope; a scope has 256 bytes at most."""
+
+# --- multi-round-trip requests ----------------------------------------------------------------------
+
+MAX_ROUNDS = 10
+"""Times that one call is repeated with input, where the caller does not say otherwise (rounds brief, "The driver")."""
+
+LEG_SECONDS = 60.0
+"""For one leg of a call to be answered, where the caller does not say otherwise: what the gateway gives an upstream."""
+
+STATE_ONLY_FIRST_SECONDS = 0.05
+"""Before a call is repeated for a server that asked for nothing but to be called again; it doubles (rounds brief)."""
+
+STATE_ONLY_MAX_SECONDS = 0.25
+"""The longest such wait (rounds brief)."""
+
+MAX_STATE_BYTES = 262_144
+"""UTF-8 bytes of an upstream's `requestState`. It is a cursor or a small sealed object in the servers that are known,
+and comes back with every leg, in a request of at most 4 MiB."""
+
+MAX_FLOW_BYTES = 64
+"""UTF-8 bytes of the name of a flow that is sealed with a state; ours have 32."""
+
+MAX_STATE_KEYS = 16
+"""Keys that can open a `requestState`. A rotation needs two; each has to be found in a file by people."""

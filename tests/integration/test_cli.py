@@ -131,7 +131,7 @@ def test_wrong_use_is_two_lines_and_exit_code_2(arguments: tuple[str, ...], word
         ("[rounds]\nstate_seconds = 600\n", "[rounds]", "[upstream]"),
         (URL + '[proofs]\nmode = "required"\n', "proofs.mode", "[[proofs.roots]]"),
         (URL + ROOT, "proofs.mode is not", '"required"'),
-        (URL + '[proofs]\nmode = "required"\n' + ROOT, "proofs.roots[0].public_key_file", "read"),
+        (URL + '[proofs]\nmode = "required"\n' + ROOT, "there is no ", "accredit keys new"),
         (ROOT + "nam = 1\n", "proofs.roots[0].nam ", "proofs.roots[0].name"),
         ("[proofs]\nroots = [1]\n", "proofs.roots[0]", "proofs.roots is"),
         ('[proofs.revocation]\nfile = ["a"]\n', "proofs.revocation.file ", "proofs.revocation.files"),
@@ -284,6 +284,7 @@ def test_the_schema_is_json_schema(tmp_path: Path) -> None:
     schema = json.loads(accredit("config", "schema", folder=tmp_path).stdout)
     assert schema["$defs"]["Gateway"]["properties"]["port"]["default"] == 8484
     assert schema["additionalProperties"] is False
+    assert schema["$defs"]["Tools"]["additionalProperties"] == {"$ref": "#/$defs/Tool"}
 
 
 def test_a_validating_proxy_says_what_it_is_not(tmp_path: Path) -> None:

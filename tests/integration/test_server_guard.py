@@ -29,6 +29,7 @@ from accredit.ratify.needs import clock
 ROOT = Path(__file__).parents[2]
 LEGACY, MODERN = "legacy", "2026-07-28"
 WAYS = [(transport, mode) for transport in ("http", "stdio") for mode in (LEGACY, MODERN)]
+SLOW_WAYS = [way if way[0] == "http" else pytest.param(*way, marks=pytest.mark.slow) for way in WAYS]
 UNBOUND = Signed(bound=False)
 
 
@@ -169,7 +170,7 @@ def test_a_list_says_what_each_tool_asks_for__and_shows_what_the_proof_covers(ki
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("transport", "mode"), WAYS)
+@pytest.mark.parametrize(("transport", "mode"), SLOW_WAYS)
 def test_a_tool_sees_on_whose_word_it_runs__and_nothing_that_the_client_made_up(
     kind: str, transport: str, mode: str, tmp_path: Path
 ) -> None:

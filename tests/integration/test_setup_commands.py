@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -89,7 +90,8 @@ def test_a_server_is_guarded_after_the_commands_that_were_printed(tmp_path: Path
         assert accredit("config", "check", folder=tmp_path).returncode == 0
         assert accredit("check", "--config", "accredit.toml", folder=tmp_path).returncode == 0
         assert accredit("check", folder=tmp_path).stdout == "ok: 3 tools, each with a scope\n"
-        with Serving(*serve.split()[2:], folder=tmp_path) as gateway:
+        # What was put together before the processes forked works in each of them.
+        with Serving(*serve.split()[2:], "--workers", "2", folder=tmp_path) as gateway:
             listed, content, error = calls(gateway.url, tmp_path)
             assert listed == ["list_inbox", "search"]
             assert "The engine" in content
@@ -141,6 +143,22 @@ def test_nothing_is_ever_replaced_and_the_server_is_not_even_asked(link: bool, n
     assert done.returncode == 2
     assert f"{name} exists already" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_file_that_comes_meanwhile_is_not_replaced_and_no_key_is_left(tmp_path: Path) -> None:
+    server = listing(tmp_path, tools("a"))
+    words = f"echo mine > accredit.toml; exec {shlex.join(server)}"
+    done = accredit("init", "--", "sh", "-c", words, folder=tmp_path)
+    assert done.returncode == 2
+    assert "accredit.toml exists already" in done.stderr
+    assert (tmp_path / "accredit.toml").read_text("utf-8") == "mine\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["accredit.toml", "pages.json"]
+
+
+def test_a_url_that_may_hold_a_key_is_for_nobody_else_to_read(tmp_path: Path) -> None:
+    with mail_server(tmp_path) as url:
+        assert accredit("init", f"{url}?key=secret", folder=tmp_path).returncode == 0
+    assert stat.S_IMODE((tmp_path / "accredit.toml").stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize(

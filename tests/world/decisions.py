@@ -173,9 +173,11 @@ class Deployment:
 
     def challenge_for(self, call: Asked, now: int = NOW) -> bytes:
         """The challenge that is issued for a call."""
-        return finished(
-            self.store.issue(call.request_hash(scope_of(call)), expires_at=now + 60, keep_until=now + 361, now=now)
-        ).challenge
+        request_hash = call.request_hash(scope_of(call))
+        expires_at = now + self.policy.challenge_seconds
+        keep_until = expires_at + self.policy.freshness_seconds + 1
+        issuing = self.store.issue(request_hash, expires_at=expires_at, keep_until=keep_until, now=now)
+        return finished(issuing).challenge
 
 
 def finished(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -73,9 +73,9 @@ class Guarded:
             ran.append("pay")
             return f"{amount} {currency} for {_principal()}"
 
-        @tool()
+        @tool(meta={"ratify_scope": "mcp:tool", "ratify_sensitive": True})
         def open_door() -> str:
-            """Asks for nothing."""
+            """Asks for nothing, whatever it says of itself."""
             ran.append("open_door")
             return "open"
 

@@ -39,7 +39,9 @@ class Gateway(Section):
     host: Name = Field(default="127.0.0.1", description="the address to listen on")
     port: int = Field(default=8484, ge=0, le=65535, description="the TCP port to listen on; 0 picks a free one")
     path: Endpoint = Field(default="/mcp", description="the path of the MCP endpoint")
-    id: Name | None = Field(default=None, description="this gateway's name in proofs and records")
+    id: Name | None = Field(
+        default=None, description="this gateway's name in proofs and records; else the id of the key in gateway.key"
+    )
     allowed_origins: list[Name] = Field(
         default=[], description="a list of Origin header values that pass beside same-origin loopback"
     )

@@ -6,7 +6,8 @@ Source: basic/patterns/mrtr (SEP-2322). In this order:
 2. it holds `inputRequests` (an object, not empty), or `requestState` (a string), or both;
 3. every entry is an object with one of three methods, and `params` that is an object where present, under names
    that all readers take alike;
-4. the client declared that kind of input in this request: `elicitation: {}` declares forms only.
+4. the client declared that kind of input in this request: `elicitation: {}` declares forms only, and what a reader
+   could take for either kind of elicitation needs both.
 """
 
 from msgspec import Raw
@@ -20,7 +21,7 @@ from accredit.jsonrpc.scalars import as_string
 from accredit.jsonrpc.text import excerpt
 
 _ENTRY = Names("method", "params")
-_ELICITATION = Names("mode")
+_ELICITATION = Names("mode", "url")
 _CAPABILITY = {
     "elicitation/create": "elicitation",
     "sampling/createMessage": "sampling",
@@ -77,3 +78,6 @@ def _check_mode(params: Raw | None, declared: dict[str, Raw]) -> None:
     if mode not in declared and (mode == "url" or declared):
         kind = "URL" if mode == "url" else "form"
         raise FrameError(f"a {kind} elicitation that the client did not declare")
+    if "mode" not in found and "url" in found and "url" not in declared:
+        # A form, says the specification; a page to visit, says the official SDK, which goes by what fits.
+        raise FrameError("an elicitation without a mode that has a URL, which the client did not declare")

@@ -246,8 +246,7 @@ class _Case:
             used = yield CountUses(limit.cert_id, limit.window_s)
             if not isinstance(used, int):
                 raise TypeError("the store gave no answer")
-            series = cert_id, limit.window_s
-            self._uses[series] = max(used, self._uses.get(series, 0))
+            self._uses[cert_id, limit.window_s] = used
 
     def _covered(self, bundle: ProofBundle, result: VerifyResult) -> Generator[Need, object, None]:
         """Step 7, what is left of it."""
@@ -281,7 +280,8 @@ class _Case:
     def _challenge(self) -> Generator[Need, object, None]:
         """Raises -31002 with a fresh challenge for this call, or -31007."""
         policy, expires_at = self._policy, self._now + self._policy.challenge_seconds
-        keep_until = expires_at + CHALLENGE_WINDOW_SECONDS + 1
+        # As long as a proof over it could be taken for one of Option A.
+        keep_until = expires_at + policy.freshness_seconds + 1
         issued = yield IssueChallenge(self._request_hash, expires_at, keep_until)
         if not isinstance(issued, IssuedChallenge):
             raise TypeError("the store gave no answer")

@@ -21,7 +21,7 @@ from typing import Any, cast
 from accredit.errors import ProofRefused
 from accredit.policy import GUARDED, Asked, Decision, Entry
 from accredit.server.assemble import Guard
-from accredit.server.gate import Context, Gate, is_judged, passed, refused, undecided
+from accredit.server.gate import Context, Gate, annotated, is_judged, passed, refused, undecided
 from accredit.server.judge import current_authority
 from accredit.server.requirements import require
 
@@ -111,7 +111,7 @@ class ProofGuard(Guard, Middleware):
         for tool in tools:
             entry = self._entry(tool)
             if view.shown(entry):
-                shown.append(tool.model_copy(update={"meta": {**(tool.meta or {}), **view.annotations(entry)}}))
+                shown.append(tool.model_copy(update={"meta": annotated(tool.meta, entry, view)}))
         return shown
 
     def _entry(self, tool: Tool | None) -> Entry | None:

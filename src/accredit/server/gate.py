@@ -32,7 +32,7 @@ from pydantic import BaseModel
 from accredit.errors import FrameError, ProofRefused
 from accredit.jsonrpc.encode import INTERNAL_ERROR, INVALID_PARAMS
 from accredit.policy import GUARDED, LISTS, PROOF, Asked, Authority, Decision, Entry, asked, refusals
-from accredit.policy.lists import ToolView
+from accredit.policy.lists import SCOPE, SENSITIVE, ToolView
 from accredit.policy.passing import AUTHORIZATION, authorization, is_authorization
 from accredit.server.judge import Judge
 
@@ -74,20 +74,23 @@ class Gate:
         return decision
 
     async def _shown(self, ctx: Context, result: HandlerResult, view: ToolView) -> HandlerResult:
-        listed = (
-            result.model_dump(by_alias=True, mode="json", exclude_none=True)
-            if isinstance(result, BaseModel)
-            else result
-        )
+        dumped = isinstance(result, BaseModel)
+        listed = result.model_dump(by_alias=True, mode="json", exclude_none=True) if dumped else result
         if not isinstance(listed, dict) or not isinstance(listed.get("tools"), list):
             return result
         shown: list[dict[str, Any]] = []
         for tool in cast("list[dict[str, Any]]", listed["tools"]):
             entry = await self._find(ctx, tool["name"])
             if view.shown(entry):
-                shown.append({**tool, "_meta": {**(tool.get("_meta") or {}), **view.annotations(entry)}})
+                shown.append({**tool, "_meta": annotated(tool.get("_meta"), entry, view)})
         private = {"cacheScope": "private"} if view.granted is not None else {}
         return {**listed, "tools": shown, **private}
+
+
+def annotated(meta: Mapping[str, Any] | None, entry: Entry | None, view: ToolView) -> dict[str, Any]:
+    """A listed tool's `_meta`: what it says of proofs is said here, and by nobody else."""
+    kept = {name: value for name, value in (meta or {}).items() if name not in (SCOPE, SENSITIVE)}
+    return {**kept, **view.annotations(entry)}
 
 
 def is_judged(ctx: Context) -> bool:
@@ -102,9 +105,7 @@ def passed(ctx: Context, authority: Authority | None) -> Context:
     kept = {name: value for name, value in meta.items() if name != PROOF and not is_authorization(name)}
     if authority is None and len(kept) == len(meta):
         return ctx
-    told: dict[str, object] = (
-        {} if authority is None else {AUTHORIZATION: msgspec.to_builtins(authorization(authority))}
-    )
+    told: dict[str, object] = {} if authority is None else {AUTHORIZATION: _plain(authorization(authority))}
     known = {name: value for name, value in (ctx.meta or {}).items() if name != PROOF and not is_authorization(name)}
     return replace(ctx, params={**params, "_meta": {**kept, **told}}, meta=cast("Any", {**known, **told}))
 
@@ -117,6 +118,11 @@ def refused(refusal: ProofRefused) -> MCPError:
 def undecided() -> MCPError:
     """The error for what would run without a decision, however that came about."""
     return MCPError(INTERNAL_ERROR, "the call was not decided")
+
+
+def _plain(told: Mapping[str, object]) -> dict[str, object]:
+    # As it looks behind the gateway, where it comes as JSON.
+    return msgspec.json.decode(msgspec.json.encode(told), type=dict[str, object])
 
 
 def _asked(ctx: Context) -> Asked:

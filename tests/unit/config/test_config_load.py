@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accredit.config import Config, Loaded, Origin, Values, load
+from accredit.config import Config, Loaded, Origin, Values, load, load_command_line, shown
 from accredit.errors import ConfigurationError
 
 FILE = """
@@ -110,23 +110,46 @@ def test_a_broken_file_is_not_rescued_by_the_environment(file: Path) -> None:
         load(file, {"ACCREDIT_GATEWAY__PORT": "2"}, {})
 
 
-@pytest.mark.parametrize("text", ["[proofs]\n", '[proofs]\nmode = "off"\n[tokens]\n[attest]\nmode = "off"\n'])
+@pytest.mark.parametrize("text", ["[tokens]\n", '[tokens]\nmode = "off"\n[attest]\nmode = "off"\n'])
 def test_parts_that_are_missing_can_be_said_to_be_off(text: str, file: Path) -> None:
     file.write_text(text, "utf-8")
-    assert load(file, {}, {}).config.proofs.mode == "off"
+    assert load(file, {}, {}).config.tokens.mode == "off"
+
+
+def test_tables_with_names_of_their_own_keep_them(file: Path) -> None:
+    file.write_text('[tools."a.b"]\nscope = "c:d"\n[resources."file:///"]\nscope = "e:f"\n', "utf-8")
+    loaded = load(file, {"ACCREDIT_RESOURCES__SCOPE": "g:h"}, {})
+    assert {name: tool.scope for name, tool in loaded.config.tools.by_name.items()} == {"a.b": "c:d"}
+    assert {prefix: found.scope for prefix, found in loaded.config.resources.by_prefix.items()} == {"file:///": "e:f"}
+    assert loaded.config.resources.scope == "g:h"
+    rows = {(row.section, row.key): row for row in shown(loaded)}
+    assert rows["tools", "a.b"].value == {"scope": "c:d", "accepts": [], "sensitive": False, "facts": {}}
+    assert (rows["tools", "a.b"].origin, rows["resources", "scope"].origin) == ("file", "environment")
+
+
+def test_the_command_line_alone_reads_no_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text("[broken", "utf-8")
+    monkeypatch.chdir(file.parent)
+    loaded = load_command_line(option("upstream", "url", "http://127.0.0.1/mcp"))
+    assert loaded.config.upstream.url == "http://127.0.0.1/mcp"
+    assert loaded.file is None
+
+
+KEYS = (
+    "port", "url", "command", "env", "headers", "mode", "scope", "accepts", "sensitive", "facts", "amount", "roots",
+    "name", "public_key_file", "revocation", "files", "file:///etc", "default_tool_scope",
+)  # fmt: skip
 
 
 def values() -> st.SearchStrategy[Any]:
     leaf = st.one_of(
-        st.booleans(), st.integers(-5, 70_000), st.floats(), st.text(max_size=8), st.sampled_from(["off", "/", "a"])
+        st.booleans(), st.integers(-5, 70_000), st.floats(), st.text(max_size=8), st.sampled_from(["off", "/", "a:b"])
     )
     return st.recursive(leaf, lambda inner: st.lists(inner, max_size=3) | tables(inner), max_leaves=6)
 
 
 def tables(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    names = st.sampled_from(
-        ["gateway", "upstream", "validation", "proofs", "tools", "port", "url", "command", "env", "headers", "mode"]
-    )
+    names = st.sampled_from([*Config.model_fields, *KEYS])
     return st.dictionaries(names | st.text(max_size=5), inner, max_size=4)
 
 

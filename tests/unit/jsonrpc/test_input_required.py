@@ -120,6 +120,14 @@ def test_an_undeclared_form_is_refused() -> None:
     assert refused(entry(FORM), asked('{"elicitation":{"url":{}}}')) == text
 
 
+def test_what_could_be_a_form_or_a_page_to_visit_needs_both_declared__readers_do_not_agree() -> None:
+    either = entry(b'{"method":"elicitation/create","params":{"message":"m","url":"https://a.example"}}')
+    for capability in ("{}", '{"form":{}}'):
+        with pytest.raises(FrameError, match="without a mode"):
+            check(either, asked(f'{{"elicitation":{capability}}}'))
+    check(either, asked('{"elicitation":{"form":{},"url":{}}}'))
+
+
 @pytest.mark.parametrize("mode", [b'"URL"', b'"x"', b"null", b"1"])
 def test_an_unknown_mode_is_refused(mode: bytes) -> None:
     text = entry(b'{"method":"elicitation/create","params":{"mode":' + mode + b"}}")

@@ -13,6 +13,7 @@ from tests.world.decisions import (
     Deployment,
     call,
     draw,
+    finished,
     granted,
     prove,
     proven,
@@ -270,6 +271,19 @@ class TestAChallengeOfOurs:
         bundle = prove(challenge=deployment.challenge_for(asked))
         for now in (NOW, NOW + 61, NOW + 300):
             assert deployment.error(with_proof(call(), bundle), now) == "ratify_challenge_required"
+
+    @pytest.mark.parametrize("freshness", [1, 30, 300])
+    def test_one_that_the_decision_handed_out_never_becomes_a_client_challenge(self, freshness: int) -> None:
+        """Not before a proof that was signed over it in its last second is stale."""
+        deployment = Deployment(freshness_seconds=freshness)
+        refusal = deployment.decides(call("wipe")).refusal
+        assert refusal is not None
+        meta = refusal.data["_meta"]
+        assert isinstance(meta, dict)
+        bundle = prove(challenge=base64.b64decode(str(meta["ratify_challenge"]["challenge"])), at=NOW + 60)
+        for now in (NOW + 60, NOW + 61, NOW + 60 + freshness, NOW + 61 + freshness, NOW + 62 + freshness):
+            finished(deployment.store.issue(bytes(32), expires_at=now, keep_until=now, now=now))  # the store forgets
+            assert deployment.error(with_proof(call(), bundle), now) in {"ratify_challenge_required", "ratify_invalid"}
 
     def test_it_does_not_cross_sessions_where_the_proof_is_bound(self) -> None:
         deployment, asked = Deployment(), call("wipe", session="s-1")

@@ -39,6 +39,7 @@ def scope(uri: str, catalog: Catalog = CATALOG) -> str | None:
         ("https://other.example/admin", "custom:open"),
         ("notes://Work/today", "custom:work"),
         ("notes://work/cellar/wine", "custom:cellar"),
+        ("notes://work/cellar/", "custom:cellar"),
         ("notes://home/work/cellar/", "custom:open"),
         ("notes:1", "custom:open"),
         ("urn:isbn:123", "custom:open"),
@@ -78,6 +79,7 @@ def test_a_plain_uri_has_the_scope_of_its_longest_prefix(uri: str, expected: str
         "file://etc/passwd",
         "file:///\uff45tc/passwd",
         "file:///%EF%BD%85tc/passwd",
+        "file:///\U0001d404tc/passwd",
         "/etc/passwd",
         "etc/passwd",
         " file:///etc/passwd",
@@ -143,6 +145,12 @@ def test_without_prefixes_every_uri_has_the_one_scope() -> None:
 @pytest.mark.parametrize("prefix", ["https://Example.com:443/Admin%20Area/", "notes:", "file:", "file:///a%2Fb/"])
 def test_a_prefix_that_is_not_plainly_written_covers_what_begins_with_it(prefix: str) -> None:
     assert scope(f"{prefix}here", Catalog(resource=OPEN, resource_prefixes={prefix: ETC})) == "custom:etc"
+
+
+def test_prefixes_that_differ_only_in_their_spelling_each_have_their_own() -> None:
+    catalog = Catalog(resource=OPEN, resource_prefixes={"notes://Work/": WORK, "notes://work/": CELLAR})
+    found = [scope(uri, catalog) for uri in ("notes://Work/x", "notes://work/x", "notes://WORK/x")]
+    assert found == ["custom:work", "custom:cellar", None]
 
 
 def test_a_prefix_that_is_an_end_of_a_host_covers_no_other_host() -> None:

@@ -196,6 +196,11 @@ class TestRates:
             chain = (leaf, certificate(scope=GRANT, constraints=(second,), cert_id="x"))
             assert [deployment.error(proven(call(), chain)) for _ in range(3)] == ["", "", DENIED]
 
+    def test_each_certificate_has_a_limit_of_its_own(self) -> None:
+        deployment, one, other = Deployment(), *(granted(constraints=(self.TWICE,)) for _ in range(2))
+        for chain in (one, other):
+            assert [deployment.error(proven(call(), chain)) for _ in range(3)] == ["", "", DENIED]
+
     def test_two_limits_of_one_certificate_both_count(self) -> None:
         hourly = constraint(type="max_rate", count=3, window_s=3600)
         deployment, chain = Deployment(), granted(constraints=(self.TWICE, hourly), expires_at=NOW + 9000)

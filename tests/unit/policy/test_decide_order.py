@@ -276,7 +276,7 @@ def test_the_challenge_that_is_handed_out_is_the_stores() -> None:
     (need,) = needs
     assert isinstance(need, IssueChallenge)
     assert (need.expires_at, need.request_hash) == (NOW + 45, call("wipe").request_hash("comms:email:delete"))
-    assert need.keep_until > need.expires_at + 300
+    assert need.keep_until > need.expires_at + policy().freshness_seconds
     assert decision.refusal is not None
     assert str(ISSUED.expires_at) in repr(decision.refusal.data)
 

@@ -87,7 +87,16 @@ def test_a_challenge_is_asked_for_with_its_life() -> None:
     ports = Ports()
     asked = call("wipe")
     finished(drive(decide(asked, policy(challenge_seconds=45), NOW), ports, ports, NOW))
-    assert ports.asked == [("issue", asked.request_hash("comms:email:delete"), NOW + 45, NOW + 346, NOW)]
+    assert ports.asked == [("issue", asked.request_hash("comms:email:delete"), NOW + 45, NOW + 76, NOW)]
+
+
+def test_a_sensitive_call_looks_for_what_was_issued_and_spends_that() -> None:
+    ports = Ports()
+    finished(drive(decide(proven(call("wipe")), policy(), NOW), ports, ports, NOW))
+    assert [asked[:1] + asked[3:4] for asked in ports.asked if asked[0] in {"look", "spend"}] == [
+        ("look", True),
+        ("spend", True),
+    ]
 
 
 @pytest.mark.parametrize("name", ["look", "is_revoked", "spend", "uses", "use"])

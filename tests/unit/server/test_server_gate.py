@@ -96,6 +96,7 @@ def test_a_default_scope_is_for_tools_that_say_nothing__and_for_no_name_that_the
     async def case(client: Client) -> None:
         tools = {tool.name: tool.meta or {} for tool in (await client.list_tools()).tools}
         assert tools["open_door"]["ratify_scope"] == "mcp:resource"
+        assert "ratify_sensitive" not in tools["open_door"]
         assert tools["list_inbox"]["ratify_scope"] == "email:read"
         assert await code_of(client.call_tool("open_door", {})) == -31001
         assert (await client.call_tool("open_door", {}, meta=meta("open_door", {}))).content

@@ -1,0 +1,135 @@
+"""What came back: the readers of `inputResponses`, for a server's handler. No I/O.
+
+All of it is the client's word. The readers take the SDK's types and plain objects alike and never raise on what a
+client sent:
+
+1. an entry is a bare result of one of three kinds, told by the member that only that kind has (`action`, `roots`,
+   `role`), and valid as such; anything else counts as missing, so that the server asks again;
+2. content counts only where the person accepted.
+
+Not checked: whether an answer is of the kind that was asked for by that key, or whether anything was asked at all.
+Who must know keeps it in a protected `requestState`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeGuard, TypeVar, overload
+
+from mcp_types import (
+    CreateMessageResult,
+    CreateMessageResultWithTools,
+    ElicitResult,
+    InputResponse,
+    ListRootsResult,
+    Root,
+)
+from msgspec import Struct
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from accredit.rounds.results import Responses
+
+Model = TypeVar("Model", bound=BaseModel)
+
+Content = dict[str, str | int | float | bool | list[str] | None]
+"""What a person filled in, by the names of the fields."""
+
+_SAMPLED = TypeAdapter[CreateMessageResult | CreateMessageResultWithTools](
+    CreateMessageResult | CreateMessageResultWithTools
+)
+_WRAPPING = frozenset({"method", "result"})
+
+
+class Missing(Struct, frozen=True):
+    """There is no answer that can be used."""
+
+    kind: Literal["missing"] = "missing"
+
+
+class Elicited(Struct, frozen=True):
+    """A person's answer. `content` is None unless a form was accepted."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: Content | None
+    kind: Literal["elicit"] = "elicit"
+
+
+class Sampled(Struct, frozen=True):
+    """A language model's answer."""
+
+    result: CreateMessageResult | CreateMessageResultWithTools
+    kind: Literal["sampling"] = "sampling"
+
+
+class Rooted(Struct, frozen=True):
+    """The client's roots."""
+
+    roots: list[Root]
+    kind: Literal["roots"] = "roots"
+
+
+def input_response(responses: Responses, key: str) -> Missing | Elicited | Sampled | Rooted:
+    """The answer to one entry, discriminated by `kind`."""
+    entry = responses.get(key) if _is_object(responses) else None
+    try:
+        return _view(entry)
+    except (ValidationError, RecursionError):
+        return Missing()
+
+
+def _view(entry: object) -> Missing | Elicited | Sampled | Rooted:
+    match entry:
+        case ElicitResult():
+            accepted = entry.action == "accept"
+            return Elicited(entry.action, entry.content if accepted else None)
+        case CreateMessageResult() | CreateMessageResultWithTools():
+            return Sampled(entry)
+        case ListRootsResult():
+            return Rooted(entry.roots)
+        case _:
+            return _plain_view(entry) if _is_object(entry) else Missing()
+
+
+def _plain_view(entry: Mapping[str, Any]) -> Missing | Elicited | Sampled | Rooted:
+    if "action" in entry:
+        return _view(ElicitResult.model_validate(entry))
+    if "roots" in entry:
+        return _view(ListRootsResult.model_validate(entry))
+    if "role" in entry:
+        return _view(_SAMPLED.validate_python(entry))
+    return Missing()
+
+
+@overload
+def accepted_content(responses: Responses, key: str) -> Content | None: ...
+@overload
+def accepted_content(responses: Responses, key: str, model: type[Model]) -> Model | None: ...
+def accepted_content(responses: Responses, key: str, model: type[Model] | None = None) -> Content | Model | None:
+    """What a person filled in and accepted, as `model` where one is given; None where there is no such content."""
+    view = input_response(responses, key)
+    content = view.content if isinstance(view, Elicited) else None
+    if content is None or model is None:
+        return content
+    try:
+        return model.model_validate(content)
+    except ValidationError:
+        return None
+
+
+def partition_input_responses(raw: object) -> tuple[dict[str, InputResponse | Mapping[str, Any]], list[str]]:
+    """Splits `inputResponses` into the bare entries and the keys of the others, so that a handler can ask again.
+
+    Dropped is what is no object, or holds its result wrapped in `{method, result}`. What is no map has no entries.
+    """
+    if not _is_object(raw):
+        return {}, []
+    accepted = {key: entry for key, entry in raw.items() if _is_bare(entry)}
+    return accepted, [key for key in raw if key not in accepted]
+
+
+def _is_object(value: object) -> TypeGuard[Mapping[str, Any]]:
+    return isinstance(value, Mapping)
+
+
+def _is_bare(entry: object) -> bool:
+    if _is_object(entry):
+        return _WRAPPING.isdisjoint(entry)
+    return isinstance(entry, ElicitResult | CreateMessageResult | CreateMessageResultWithTools | ListRootsResult)

@@ -1,0 +1,80 @@
+"""What a server's author says: "I need input first". No I/O.
+
+The builders give the types of `mcp_types`; a result or request that is built by hand is as good as one of these.
+What can't be asked raises `ValueError` here, where it is written, and not at the client.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mcp_types import (
+    CreateMessageRequest,
+    CreateMessageRequestParams,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitRequestURLParams,
+    InputRequest,
+    InputRequiredResult,
+    ListRootsRequest,
+    SamplingMessage,
+)
+from pydantic import AnyUrl, BaseModel, TypeAdapter
+
+from accredit.rounds.forms import check_form, form_of
+
+_URL = TypeAdapter(AnyUrl)
+
+
+def input_required(
+    *, input_requests: Mapping[str, InputRequest] | None = None, request_state: str | None = None
+) -> InputRequiredResult:
+    """The result that asks for input, by keys of the server's choice, and that gives the client a state to bring back.
+
+    Raises `ValueError` where there is neither; an empty map does not count. A state is seen, and can be changed, by
+    everyone on its way: protect it, or have a gateway that seals it.
+    """
+    if not input_requests and request_state is None:
+        raise ValueError("input_required needs input_requests, or a request_state, or both")
+    return InputRequiredResult(
+        input_requests=dict(input_requests) if input_requests else None, request_state=request_state
+    )
+
+
+def elicit(message: str, schema: Mapping[str, Any] | type[BaseModel]) -> ElicitRequest:
+    """Asks a person to fill in a form: a restricted JSON Schema, or a model of pydantic whose fields map to one.
+
+    Raises `ValueError`, with the field's name, for what a form can't hold (`forms` says what it can).
+    """
+    if isinstance(schema, Mapping):
+        check_form(schema)
+        form = dict(schema)
+    else:
+        form = form_of(schema)
+    return ElicitRequest(params=ElicitRequestFormParams(message=message, requested_schema=form))
+
+
+def elicit_url(message: str, url: str) -> ElicitRequest:
+    """Asks a person to visit a page, for what must not pass through the client (a password, a payment).
+
+    Raises `ValueError` where `url` is not an absolute URL. It is sent as it was given.
+    """
+    _URL.validate_python(url)
+    return ElicitRequest(params=ElicitRequestURLParams(message=message, url=url))
+
+
+def create_message(messages: Sequence[SamplingMessage], max_tokens: int, **params: Any) -> CreateMessageRequest:
+    """Asks the client's language model for a message. `params` are further fields of `CreateMessageRequestParams`.
+
+    Raises `TypeError` for a field that it does not have, and `ValueError` for a value that does not fit.
+    """
+    unknown = params.keys() - CreateMessageRequestParams.model_fields.keys()
+    if unknown:
+        raise TypeError(f"create_message has no field {min(unknown)!r}")
+    return CreateMessageRequest(
+        params=CreateMessageRequestParams(messages=list(messages), max_tokens=max_tokens, **params)
+    )
+
+
+def list_roots() -> ListRootsRequest:
+    """Asks for the folders and files that the client lets the server work on."""
+    return ListRootsRequest()

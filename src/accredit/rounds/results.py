@@ -1,0 +1,151 @@
+"""An `input_required` result, as a client must check it; and the params of the retry. No I/O.
+
+In this order, raising at the first fault:
+
+1. only `tools/call`, `prompts/get` and `resources/read` may be answered so;
+2. it has `inputRequests`, or `requestState` (a string), or both; an empty map counts as absent;
+3. every entry is an object with one of the three methods that may be embedded (`UnknownInputRequest` otherwise);
+4. its params are what that method takes; an elicitation without a mode is a form, whatever else it holds.
+
+Not checked: whether the client declared what it is asked for (`driver`: there is a handler, or there is none), and
+whether a form's schema is one that can be shown.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeGuard, TypeVar, cast
+
+from mcp_types import (
+    CreateMessageRequest,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitRequestURLParams,
+    InputRequest,
+    InputRequiredResult,
+    InputResponse,
+    InputResponseRequestParams,
+    InputResponses,
+    ListRootsRequest,
+)
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from accredit.errors import InvalidInputRequired, UnknownInputRequest
+
+INPUT_REQUIRED_METHODS = frozenset({"tools/call", "prompts/get", "resources/read"})
+"""The requests that may be answered with `input_required` (basic/patterns/mrtr, "Supported Requests")."""
+
+Params = TypeVar("Params", bound=InputResponseRequestParams | dict[str, Any])
+"""A request's params: a model, or the object on the wire."""
+
+Responses = Mapping[str, InputResponse | Mapping[str, Any]] | None
+"""`inputResponses` by their keys: typed, or plain; None where there are none."""
+
+_RETRY_FIELDS = frozenset({"inputResponses", "requestState"})
+_RESPONSES = TypeAdapter[InputResponses](InputResponses)
+_MODES = {"form": ElicitRequestFormParams, "url": ElicitRequestURLParams}
+
+
+def is_input_required_result(result: object) -> TypeGuard[InputRequiredResult | Mapping[str, Any]]:
+    """Whether a result, typed or plain, asks for input. One without `resultType` is complete."""
+    if isinstance(result, InputRequiredResult):
+        return True
+    return _is_object(result) and result.get("resultType") == "input_required"
+
+
+def read_input_required(method: str, result: InputRequiredResult | Mapping[str, Any]) -> InputRequiredResult:
+    """What the answer to a `method` asks for. Raises `InvalidInputRequired` or `UnknownInputRequest`."""
+    if method not in INPUT_REQUIRED_METHODS:
+        raise InvalidInputRequired(f"in answer to {method!a:.40}")
+    if isinstance(result, InputRequiredResult):
+        requests, state = result.input_requests, result.request_state
+    else:
+        requests, state = _read_requests(result.get("inputRequests")), _read_state(result.get("requestState"))
+    if not requests and state is None:
+        raise InvalidInputRequired("it has neither inputRequests nor requestState")
+    if isinstance(result, InputRequiredResult):
+        return result
+    meta = result.get("_meta")
+    return InputRequiredResult(
+        input_requests=requests or None, request_state=state, _meta=dict(meta) if _is_object(meta) else None
+    )
+
+
+def _read_state(state: object) -> str | None:
+    if state is None or isinstance(state, str):
+        return state
+    raise InvalidInputRequired("requestState is not a string")
+
+
+def _read_requests(requests: object) -> dict[str, InputRequest]:
+    if requests is None:
+        return {}
+    if not _is_object(requests):
+        raise InvalidInputRequired("inputRequests is not an object")
+    return {key: _read_request(key, entry) for key, entry in requests.items()}
+
+
+def _read_request(key: str, entry: object) -> InputRequest:
+    if not _is_object(entry) or not isinstance(entry.get("method"), str):
+        raise InvalidInputRequired(f"the input request {key!a:.40} is no request")
+    method, params = entry["method"], entry.get("params")
+    try:
+        match method:
+            case "elicitation/create":
+                return ElicitRequest(params=_read_elicitation(key, params))
+            case "sampling/createMessage":
+                return CreateMessageRequest.model_validate({"params": params})
+            case "roots/list":
+                return ListRootsRequest.model_validate({"params": params})
+            case _:
+                raise UnknownInputRequest(key, method)
+    except (ValidationError, RecursionError):
+        raise InvalidInputRequired(f"the input request {key!a:.40} has params that do not fit {method}") from None
+
+
+def _read_elicitation(key: str, params: object) -> ElicitRequestFormParams | ElicitRequestURLParams:
+    mode = params.get("mode", "form") if _is_object(params) else "form"
+    model = _MODES.get(mode) if isinstance(mode, str) else None
+    if model is None:
+        raise InvalidInputRequired(f"the input request {key!a:.40} is an elicitation of unknown mode")
+    return model.model_validate(params)
+
+
+def with_retry_params(
+    params: Params,
+    *,
+    input_responses: Responses = None,
+    request_state: str | None = None,
+) -> Params:
+    """The params of a retry: the original ones without what an earlier round put in, and this round's.
+
+    An object gets plain answers under the names of the wire, a model its own fields. `params` is left as it is.
+    Raises `ValueError` for an answer that is none.
+    """
+    if isinstance(params, InputResponseRequestParams):
+        return cast("Params", _typed_retry(params, input_responses, request_state))
+    retry = {name: value for name, value in params.items() if name not in _RETRY_FIELDS}
+    if input_responses is not None:
+        retry["inputResponses"] = {key: _plain(answer) for key, answer in input_responses.items()}
+    if request_state is not None:
+        retry["requestState"] = request_state
+    return cast("Params", retry)
+
+
+def _typed_retry(
+    params: InputResponseRequestParams, responses: Responses, state: str | None
+) -> InputResponseRequestParams:
+    typed = None if responses is None else _RESPONSES.validate_python(responses)
+    fields = {"input_responses": typed, "request_state": state}
+    retry = params.model_copy(update=fields)
+    # What is absent was never set, whichever way the model is written out.
+    retry.model_fields_set.difference_update(name for name, value in fields.items() if value is None)
+    return retry
+
+
+def _plain(answer: InputResponse | Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(answer, BaseModel):
+        return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
+    return dict(answer)
+
+
+def _is_object(value: object) -> TypeGuard[Mapping[str, Any]]:
+    return isinstance(value, Mapping)

@@ -1,0 +1,185 @@
+"""`requestState`, sealed on its way out and opened on its way back. No I/O: time and randomness are arguments.
+
+What a client brings back is the client's word (2026-07-28, basic/patterns/mrtr, "Server Requirements"). A sealed state
+can be neither read nor changed, and opens only for who it was given to, for the request it was given for, in time:
+
+    "s1." base64url( key id (8 bytes) | nonce (12) | AES-256-GCM ciphertext and tag )
+
+Associated data: the version, the key's id, and the binding. To open one:
+
+1. its length is that of a state that may be sealed;
+2. its version is known, and its base64 is the one spelling of these bytes;
+3. a key of the ring has that id;
+4. the tag is good, for this binding;
+5. it has not expired.
+
+All end in one public text; the reason is for the log. Not checked: whether it was brought back before. A leg may be
+repeated, and each is authorized anew.
+"""
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from msgspec import Struct
+
+from accredit.errors import ConfigurationError, SealError
+from accredit.limits import MAX_FLOW_BYTES, MAX_STATE_BYTES, MAX_STATE_KEYS
+
+KEY_BYTES = 32
+NONCE_BYTES = 12
+BINDING_BYTES = 32
+
+_VERSION = "s1."
+_KEY_ID_BYTES = 8
+_OVERHEAD_BYTES = 256  # at most: the key's id, nonce, tag, a flow's name, two integers
+_MAX_TEXT = len(_VERSION) + (MAX_STATE_BYTES + _OVERHEAD_BYTES) * 4 // 3
+
+
+class FlowState(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What is sealed: the upstream's own `state` (None where it gave none), and where in which flow it gave it.
+
+    `round` counts the flow's `input_required` results, from 1: the leg that brings this back is that round's retry.
+    `expires_at` is the last unix second at which it opens.
+    """
+
+    state: str | None
+    flow: str
+    round: int
+    expires_at: int
+
+
+class _Key(NamedTuple):
+    id: bytes
+    cipher: AESGCM
+
+
+class KeyRing:
+    """Keys of 32 bytes: the first seals, all open. It never shows them."""
+
+    __slots__ = ("_keys",)
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        """Raises `ValueError` for none, too many, or one of another length."""
+        if not 0 < len(keys) <= MAX_STATE_KEYS:
+            raise ValueError(f"a key ring has 1 to {MAX_STATE_KEYS} keys")
+        if any(len(key) != KEY_BYTES for key in keys):
+            raise ValueError(f"a key has {KEY_BYTES} bytes")
+        self._keys = [_Key(_key_id(key), AESGCM(key)) for key in keys]
+
+    def seal(self, sealed: FlowState, binding: bytes, nonce: bytes) -> str:
+        """The text that a client gets in place of the state.
+
+        `binding` is that of the request that was answered (`state_binding`); `nonce` are 12 bytes that were never used
+        before: random ones, for at most 2**32 states a key. Raises `SealError` for a state that is too long, or is no
+        text in UTF-8, and `ValueError` for wrong lengths.
+        """
+        if len(nonce) != NONCE_BYTES:
+            raise ValueError(f"a nonce has {NONCE_BYTES} bytes")
+        _check_bounds(sealed)
+        key = self._keys[0]
+        text = key.cipher.encrypt(nonce, msgspec.msgpack.encode(sealed), _associated(key, binding))
+        return _VERSION + _encode(key.id + nonce + text)
+
+    def open(self, text: str, binding: bytes, now: int) -> FlowState:
+        """What was sealed, for the request with this binding. `now` in unix seconds. Raises `SealError`."""
+        id, nonce, sealed = _parts(text)
+        key = next((key for key in self._keys if key.id == id), None)
+        if key is None:
+            raise SealError("no key of this ring")
+        try:
+            inner = key.cipher.decrypt(nonce, sealed, _associated(key, binding))
+            opened = msgspec.msgpack.decode(inner, type=FlowState)
+        except (InvalidTag, msgspec.MsgspecError):
+            raise SealError("changed, or sealed for another principal or request") from None
+        if now > opened.expires_at:
+            raise SealError("expired")
+        return opened
+
+
+def state_binding(principal: Sequence[str], method: str, target: str, params_digest: bytes) -> bytes:
+    """What ties a state to one request of one principal: 32 bytes.
+
+    `principal` names it in as many parts as it has, the first of which says what kind it is ("token", an issuer and a
+    subject; "proof", a principal and an agent); none: nobody. `params_digest` is the SHA-256 of the RFC 8785 form of
+    the params without `_meta`, `inputResponses` and `requestState`.
+    """
+    digest = hashlib.sha256(b"accredit requestState binding 1")
+    for part in (*(text.encode("utf-8", "surrogatepass") for text in (*principal, method, target)), params_digest):
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.digest()
+
+
+def parse_keys(text: str) -> KeyRing:
+    """Reads a key file: one base64 key a line, the one that seals first. Raises `ConfigurationError`, quoting none."""
+    keys: list[bytes] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            keys.append(_parse_key(line.strip(), number))
+    if not 0 < len(keys) <= MAX_STATE_KEYS:
+        raise ConfigurationError(
+            f"rounds.keys_file holds {len(keys)} keys", f"Write 1 to {MAX_STATE_KEYS} keys into it, one a line."
+        )
+    return KeyRing(keys)
+
+
+def _parse_key(line: str, number: int) -> bytes:
+    try:
+        key = base64.b64decode(line, validate=True)
+    except ValueError:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise ConfigurationError(
+            f"rounds.keys_file: line {number} is no base64 key of {KEY_BYTES} bytes",
+            "Make a key with `openssl rand -base64 32`.",
+        )
+    return key
+
+
+def _check_bounds(sealed: FlowState) -> None:
+    try:
+        size = len((sealed.state or "").encode())
+    except UnicodeEncodeError:
+        raise SealError("the state is no text in UTF-8") from None
+    if size > MAX_STATE_BYTES:
+        raise SealError(f"the state has more than {MAX_STATE_BYTES} bytes")
+    if len(sealed.flow.encode()) > MAX_FLOW_BYTES:
+        raise ValueError(f"the name of a flow has at most {MAX_FLOW_BYTES} bytes")
+
+
+def _parts(text: str) -> tuple[bytes, bytes, bytes]:
+    if len(text) > _MAX_TEXT:
+        raise SealError("too long")
+    if not text.startswith(_VERSION):
+        raise SealError("not sealed here")
+    encoded = text.removeprefix(_VERSION)
+    try:
+        decoded = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
+    except (ValueError, binascii.Error):
+        raise SealError("no base64") from None
+    if _encode(decoded) != encoded:
+        raise SealError("another spelling of its base64")
+    nonce_end = _KEY_ID_BYTES + NONCE_BYTES
+    if len(decoded) < nonce_end:
+        raise SealError("too short")
+    return decoded[:_KEY_ID_BYTES], decoded[_KEY_ID_BYTES:nonce_end], decoded[nonce_end:]
+
+
+def _encode(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _key_id(key: bytes) -> bytes:
+    return hashlib.sha256(b"accredit requestState key 1" + key).digest()[:_KEY_ID_BYTES]
+
+
+def _associated(key: _Key, binding: bytes) -> bytes:
+    if len(binding) != BINDING_BYTES:
+        raise ValueError(f"a binding has {BINDING_BYTES} bytes")
+    return _VERSION.encode() + key.id + binding
