@@ -11,7 +11,6 @@
     │   └── UpstreamTimeout       too late
     ├── StoreUnavailable          the store can't answer: what depends on it is denied
     ├── ProofRefused              a call that was not authorized (contract, section 4)
-<<<<<<< HEAD
     ├── TokenError                a bearer token that does not let its request pass (contract, section 5)
     │   ├── AmbiguousToken        ... more than one, where there may be one
     │   ├── MissingToken          ... none
@@ -19,7 +18,6 @@
     │   └── InsufficientScope     ... a good one that may not do this
     ├── KeySetError               no public keys to verify tokens with could be fetched or read
     ├── KeysUnavailable           an issuer's keys can't be had for now
-=======
     ├── RequestTimeout            one request of ours that was not answered in time
     ├── RoundsError               a multi-round-trip request that can't go on
     │   ├── RoundsExceeded        ... asked for more input than is given in one call
@@ -32,7 +30,6 @@
     │   ├── InvalidInputRequired  ... in a way that the protocol does not allow
     │   └── SealError             ... with a state that is not what was sealed for it
     ├── NoBackChannel             a handler tried to send to the server that asks
->>>>>>> main
     └── RatifyError               the delegation protocol
         ├── WireError             bytes or values that are no object of the protocol
         ├── IssueError            what may not be signed, and why
@@ -44,14 +41,10 @@ otherwise; it never quotes a secret, nor more than 100 ASCII characters of what 
 """
 
 from collections.abc import Mapping
-<<<<<<< HEAD
-from typing import ClassVar
-=======
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:  # the type of what an error carries; this module loads no library
     from mcp_types import InputRequiredResult
->>>>>>> main
 
 MessageId = int | str
 """The id of a JSON-RPC request: an integer or a string, and 7 is not "7"."""
@@ -149,7 +142,6 @@ class ProofRefused(AccreditError):
         return str(self.data.get("error", ""))
 
 
-<<<<<<< HEAD
 class TokenError(AccreditError):
     """A request that its bearer token does not let pass.
 
@@ -209,7 +201,8 @@ class KeysUnavailable(AccreditError):
     def __init__(self, reason: str, retry_after: int) -> None:
         super().__init__(reason)
         self.retry_after = retry_after
-=======
+
+
 class RequestTimeout(AccreditError):
     """A request was not answered within its own time, `timeout` in seconds."""
 
@@ -299,7 +292,6 @@ class NoBackChannel(AccreditError):
 
     def __init__(self) -> None:
         super().__init__("the server is not listening while it waits for input: return the answer instead")
->>>>>>> main
 
 
 class RatifyError(AccreditError):
