@@ -341,6 +341,16 @@ MAX_PEM_BYTES = 16_384
 
 # --- the decision -----------------------------------------------------------------------------------
 
+CLOCK_AHEAD_SECONDS = 60
+"""By how much the clock of who signs a challenge of ours may be ahead. Its life is measured by our own clock."""
+
+MAX_RATE_WINDOW_SECONDS = 31 * 86_400
+"""The longest window that uses are counted in, since what is counted is kept so long. A month is the longest that
+people bill by."""
+
+MAX_TOLD_TARGET_CHARS = 512
+"""Characters of a call's target that its refusal repeats."""
+
 MAX_URI_DECODINGS = 4
 """How often a resource's URI may be percent-encoded over itself; more is no way to name a resource."""
 
