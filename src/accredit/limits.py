@@ -420,6 +420,20 @@ MAX_ANSWER_BYTES = 104_857_600
 MAX_ANSWER_EVENT_BYTES = 16_777_216
 """Bytes of one server-sent event of a gateway that a client reads: the same."""
 
+# --- the first token of a local agent -----------------------------------------------------------------
+
+MAX_BOOTSTRAP_BYTES = 4_096
+"""Bytes of a request for it: a secret and a name."""
+
+MAX_BOOTSTRAP_AGENT_CHARS = 256
+"""Characters of an agent's name there; the id of a key has 32."""
+
+MAX_BOOTSTRAP_ATTEMPTS = 10
+"""Wrong secrets until the right one is of no use any more: whoever reads the file needs one attempt."""
+
+MAX_BOOTSTRAP_TTL_SECONDS = 86_400
+"""For which such a token may be good: a day, as it can't be revoked one by one."""
+
 # --- accredit init, accredit check --------------------------------------------------------------------
 
 ASK_SECONDS = 60.0

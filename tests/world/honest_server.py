@@ -18,6 +18,7 @@ TOOLS: list[dict[str, Any]] = [
     {"name": "send_email", "inputSchema": SCHEMA, "_meta": {"ratify_scope": "anything:goes", "color": "red"}},
     {"name": "pay", "inputSchema": SCHEMA},
     {"name": "secret_tool", "inputSchema": SCHEMA},
+    {"name": "redeem", "inputSchema": {"type": "object", "properties": {"_token": {"type": "string"}}}},
 ]
 
 

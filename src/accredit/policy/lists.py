@@ -50,6 +50,11 @@ class ToolView(Struct, frozen=True, kw_only=True):
         restricted = token is not None and (token.allowed_tools is not None or bool(token.denied_tools))
         return self.granted is not None or restricted
 
+    @property
+    def edits(self) -> bool:
+        """Whether a list can look different from what the upstream says."""
+        return self.private or bool(self.verifier_id or self.catalog.tools or self.catalog.default_tool)
+
     def shown(self, name: str, entry: Entry | None) -> bool:
         """Whether a tool is listed."""
         if self.token is not None and not may_use(self.token, name):
