@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.world.authorization import Trust
+from tests.world.authorization import Signed, Trust
 from tests.world.calls import Posted, compact, initialize, post
 from tests.world.issuer import IssuerKey
 from tests.world.raw_client import RawAnswer, RawClient
@@ -107,26 +107,34 @@ def test_a_token_reaches_neither_the_upstream_nor_a_log(
     ],
 )
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
-def test_who_has_no_good_token_gets_a_challenge_and_the_body_is_not_waited_for(
+def test_who_has_no_good_token_gets_a_challenge(
     headers: list[str], status: int, challenge: str, method: str, trust: Trust, world: Tokened, tmp_path: Path
 ) -> None:
     async def steps(way: Route) -> None:
+        asked = calling(way)
         async with RawClient(way.port) as client:
-            given = [("Authorization", value) for value in headers]
-            body = calling(way).body if not headers else b""
-            if method == "POST" and headers[:1] not in ([], ["Basic YTpi"]):
-                given.append(("Content-Length", "1000"))  # which never come
-            posted = [("Content-Type", "application/json"), ("Accept", "*/*"), *given]
-            await client.ask(method, "/mcp", posted, body if method == "POST" else b"")
+            given = [*asked.headers, *(("Authorization", value) for value in headers)]
+            await client.ask(method, "/mcp", given, asked.body if method == "POST" else b"")
             answer = await client.answer()
         assert answer.status == status
         assert challenge in (answer.header("www-authenticate") or "")
         assert json.loads(answer.body)["error"]["code"] in (-31010, -31011)
         assert not way.received("tools/call")
 
-    if method == "POST" and headers == ["Basic YTpi"]:
-        headers = []
     on("http-modern", world, trust, tmp_path, steps)
+
+
+@pytest.mark.parametrize(("token", "sources"), [("bad", ("header", "meta")), (None, ("header",))])
+def test_a_body_that_nobody_may_send_is_not_waited_for(
+    token: str | None, sources: tuple[Any, ...], trust: Trust, world: Tokened, tmp_path: Path
+) -> None:
+    async def steps(way: Route) -> None:
+        given = [("Content-Type", "application/json"), ("Content-Length", "1000")]
+        async with RawClient(way.port) as client:
+            await client.ask("POST", "/mcp", [*given, *([("Authorization", f"Bearer {token}")] if token else [])])
+            assert (await client.answer()).status == 401
+
+    on("http-modern", world, trust, tmp_path, steps, tokens=world.settings(sources=sources))
 
 
 def test_a_header_of_100_kib_is_refused(trust: Trust, world: Tokened, tmp_path: Path) -> None:
@@ -329,9 +337,7 @@ def test_with_proofs_required_as_well_both_must_pass(name: str, trust: Trust, wo
     )  # fmt: skip
 
 
-def _signed(way: Route) -> Any:
-    from tests.world.authorization import Signed  # noqa: PLC0415
-
+def _signed(way: Route) -> Signed:
     return Signed(session=way.session)
 
 

@@ -15,16 +15,18 @@ import contextlib
 import secrets
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
 from accredit.config.load import Loaded
 from accredit.config.problems import one_line
 from accredit.config.proofs import folder_of
 from accredit.config.schema import Bootstrap, TokenIssuer
-from accredit.errors import ConfigurationError
+from accredit.errors import ConfigurationError, TokenError
 from accredit.gateway.bootstrap import BootstrapSettings
 from accredit.gateway.settings import TokenSettings
 from accredit.keys import load_key_set, load_token_key
-from accredit.tokens import Issuer, KeySet, TokenVerifier, policy_digest
-from accredit.tokens.session import thumbprint
+from accredit.ratify.needs import clock
+from accredit.tokens import Issuer, KeySet, SessionGrant, TokenVerifier, issue_session_token, policy_digest
 
 _SECRET_BYTES = 32
 
@@ -122,8 +124,7 @@ def _bootstrap(
     key = load_token_key(folder / found.key_file)
     issuer = next((each for each in issuers if each.issuer == found.issuer), None)
     keys = build_key_sources(loaded).get(found.issuer)
-    known = isinstance(keys, KeySet) and bool(keys.candidates("ES256", thumbprint(key.public_key())))
-    if issuer is None or not known or "ES256" not in issuer.algorithms:
+    if issuer is None or not isinstance(keys, KeySet) or not _is_good(key, issuer, keys):
         raise ConfigurationError(
             one_line(f"tokens.bootstrap: its tokens would not be good here: {found.issuer} is no issuer with its key"),
             one_line(f'add [[tokens.issuers]] issuer = "{found.issuer}", public_key_file = "{found.key_file}.pub"'),
@@ -144,3 +145,16 @@ def _bootstrap(
         policy_digest=digest,
         used=used,
     )
+
+
+def _is_good(key: EllipticCurvePrivateKey, issuer: Issuer, keys: KeySet) -> bool:
+    """Whether a token that is signed with this key would pass."""
+    now, verifier = clock(), TokenVerifier([issuer])
+    grant = SessionGrant(
+        issuer=issuer.issuer, subject="-", audience=issuer.audience, issued_at=now, expires_at=now + 1, token_id="-"
+    )
+    try:
+        verifier.verify(verifier.read(issue_session_token(key, grant)), keys, now)
+    except TokenError:
+        return False
+    return True

@@ -48,6 +48,8 @@ class Bearer:
     async def of_header(self, credentials: RawHeaders) -> VerifiedToken | None:
         """The token in the Authorization header. Raises `TokenError` and `KeysUnavailable`."""
         text = carried(credentials, {}).deciding(self._settings.sources)
+        if text is None and set(self._settings.sources) == {"header"}:
+            self.require(None)  # no message could bring one
         return await self._verified(text) if text is not None else None
 
     def require(self, token: VerifiedToken | None) -> None:
