@@ -156,7 +156,7 @@ def test_a_header_of_100_kib_is_refused(trust: Trust, world: Tokened, tmp_path: 
 )
 @pytest.mark.parametrize("name", ["http-modern", "stdio-legacy"])
 def test_a_token_that_is_not_good_here_is_a_401(
-    name: str, changes: dict[str, object], trust: Trust, world: Tokened, tmp_path: Path
+    name: str, changes: dict[str, Any], trust: Trust, world: Tokened, tmp_path: Path
 ) -> None:
     async def steps(way: Route) -> None:
         answer = await way.send(calling(way), token=world.token(**changes))
