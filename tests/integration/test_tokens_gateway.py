@@ -118,7 +118,9 @@ def test_who_has_no_good_token_gets_a_challenge(
             answer = await client.answer()
         assert answer.status == status
         assert challenge in (answer.header("www-authenticate") or "")
-        assert json.loads(answer.body)["error"]["code"] in (-31010, -31011)
+        told = json.loads(answer.body)
+        assert told["error"]["code"] in (-31010, -31011)
+        assert told["id"] == (7 if method == "POST" and status == 401 and "error=" not in challenge else None)
         assert not way.received("tools/call")
 
     on("http-modern", world, trust, tmp_path, steps)

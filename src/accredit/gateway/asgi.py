@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-from accredit.errors import AccreditError
+from accredit.errors import AccreditError, TokenError
 from accredit.gateway.backend import Backend
 from accredit.gateway.bearer import bearer_for
 from accredit.gateway.endpoint import Endpoint
@@ -119,7 +119,8 @@ class Gateway:
             self._tally.refused(error)
             if not exchange.started:  # else nothing more can be said: the server closes the connection
                 told = refusal(error, self._resource.metadata_url if self._resource is not None else "")
-                await exchange.reply(told.status, told.frame(), [JSON, *told.headers])
+                id = exchange.asked if isinstance(error, TokenError) else None
+                await exchange.reply(told.status, told.frame(id), [JSON, *told.headers])
 
     async def _route(self, scope: Scope, exchange: Exchange) -> None:
         root: str = scope.get("root_path", "")

@@ -76,6 +76,7 @@ class Endpoint:
         text = await exchange.body(self._settings.max_request_bytes)
         message = decode_request(text, batch_allowed=self._revision(exchange) == BATCH_REVISION)
         set_current(message)
+        exchange.asked = message.id if isinstance(message, Request) else None
         era = era_of(message, headers)
         if era is Era.MODERN and isinstance(message, Request | Notification):
             check_agreement(message, headers)

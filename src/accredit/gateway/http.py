@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from types import TracebackType
 from typing import Any
 
-from accredit.errors import AccreditError, RequestError
+from accredit.errors import AccreditError, MessageId, RequestError
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders, fold
 from accredit.gateway.merging import merged
 from accredit.jsonrpc.encode import INVALID_REQUEST
@@ -37,13 +37,14 @@ class Exchange:
     """A client's HTTP request. `headers` are folded (`headers.fold`); `raw_headers` are as they came.
 
     `credentials` are the Authorization fields, where they were taken off; `session_shown` makes of a session's id what
-    the client gets to see.
+    the client gets to see; `asked` is the id of the one request in the body, once it was read.
     """
 
     __slots__ = (
         "_receive",
         "_refused",
         "_send",
+        "asked",
         "credentials",
         "headers",
         "method",
@@ -62,6 +63,7 @@ class Exchange:
         self.query: bytes = scope["query_string"]
         self.raw_headers: RawHeaders = list(scope["headers"])
         self.headers = fold(self.raw_headers)
+        self.asked: MessageId | None = None
         self.credentials: RawHeaders = []
         self.session_shown: Callable[[bytes], bytes] | None = None
         self.started = False

@@ -83,13 +83,13 @@ async def run(
     tally = Tally()
     bearer = bearer_for(settings, key_sets, token)
     gate = Gate(settings, tally, store, revocations, bearer)
-    await _check_environment(bearer)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
     guard = OrphanGuard()
     try:
+        await _check_environment(bearer)
         child = await Child.start(settings.upstream, guard, settings.max_event_bytes)
         try:
             host = Host()
