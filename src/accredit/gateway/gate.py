@@ -3,8 +3,10 @@
 Every message of a client comes through `admit`, whatever its transport:
 
 1. each request is decided (`policy.decide`); one that is refused does not go on, and has its answer from here;
-2. credentials are taken out and the word of who authorized the call is put in (`policy.passing`);
-3. an answer that lists tools is edited on its way back (`policy.lists`).
+2. a state that it brings back is opened (`sealing`), or it is refused;
+3. credentials are taken out and the word of who authorized the call is put in (`policy.passing`);
+4. on its way back, an answer that lists tools is edited (`policy.lists`), and one that asks for input has its state
+   sealed (`sealing`).
 
 The members of a batch are decided one by one. Where proofs are off nothing is refused, and what the client says of
 its own authorization is still removed.
@@ -18,6 +20,7 @@ from functools import partial
 from accredit.errors import ConfigurationError, MessageId, ProofRefused, RequestError
 from accredit.gateway.logs import log_event
 from accredit.gateway.replies import refusal
+from accredit.gateway.sealing import Seals, brings_state, principal_of
 from accredit.gateway.settings import GatewaySettings, ProofSettings
 from accredit.gateway.tally import Tally
 from accredit.jsonrpc.encode import INVALID_REQUEST
@@ -58,6 +61,7 @@ class Gate:
         self, settings: GatewaySettings, tally: Tally, store: ProofStore | None, revocations: Revocations | None
     ) -> None:
         self._proofs = settings.proofs
+        self._seals = Seals(settings.rounds)
         self._tally = tally
         self._ports = (store, revocations) if store is not None and revocations is not None else None
         if self._judging is not None and self._ports is None:
@@ -75,12 +79,14 @@ class Gate:
             return Passage(message)
         try:
             request, edit = await self._request(message, session_id)
-        except ProofRefused as error:
+        except (ProofRefused, RequestError) as error:
+            if isinstance(error, RequestError) and error.status != 200:
+                raise
             return Passage(None, (self._refused(message, error),))
         return Passage(request, edits={} if edit is None else {request.id: edit})
 
     def _notification(self, notification: Notification) -> Notification:
-        if self._judging is not None and looks_guarded(notification.method):
+        if brings_state(notification) or (self._judging is not None and looks_guarded(notification.method)):
             # A server might do what it asks for, though nobody waits for an answer.
             raise RequestError(INVALID_REQUEST, "Invalid Request: a call needs an id")
         return passed_on(notification, judged=self._judging is not None)
@@ -110,8 +116,9 @@ class Gate:
         authority = None
         if self._judging is not None:
             authority = await self._decide(request, self._judging, session_id)
-        edit = self._listed(authority) if request.method == "tools/list" else None
-        return passed_on(request, judged=self._judging is not None, authority=authority), edit
+        leg = self._seals.leg(request, principal_of(authority))
+        edit = self._listed(authority) if request.method == "tools/list" else leg.edit
+        return passed_on(leg.request, judged=self._judging is not None, authority=authority), edit
 
     async def _decide(self, request: Request, proofs: ProofSettings, session_id: str) -> Authority | None:
         asked = asked_of(request, session_id)
@@ -125,7 +132,7 @@ class Gate:
             raise decision.refusal
         return decision.authority
 
-    def _refused(self, request: Request, error: ProofRefused) -> bytes:
+    def _refused(self, request: Request, error: ProofRefused | RequestError) -> bytes:
         self._tally.refused(error, method=request.method)
         return refusal(error).frame(request.id)
 

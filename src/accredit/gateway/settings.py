@@ -1,11 +1,13 @@
-"""What the gateway is told, once, at the start: small frozen values. No I/O."""
+"""What the gateway is told, once, at the start: small frozen values. No I/O, but for a key that is drawn here."""
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from accredit.errors import ConfigurationError
 from accredit.policy import Policy
+from accredit.rounds.sealing import KEY_BYTES, KeyRing
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +42,24 @@ class ProofSettings:
     filter_tools: bool = True
 
 
+def _key_of_this_process() -> KeyRing:
+    return KeyRing([secrets.token_bytes(KEY_BYTES)])
+
+
+@dataclass(frozen=True, slots=True)
+class RoundsSettings:
+    """The section `[rounds]`. Without a `ring` one is drawn: what it seals opens as long as these settings live."""
+
+    ring: KeyRing = field(default_factory=_key_of_this_process, compare=False)
+    state_seconds: int = 600
+
+
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
-    """The sections `[gateway]`, `[upstream]` and `[validation]` of the configuration (contract, section 2)."""
+    """The sections `[gateway]`, `[upstream]` and `[validation]` of the configuration (contract, section 2).
+
+    Processes that are forked from one share its `rounds`, and so open each other's states.
+    """
 
     upstream: HttpUpstream | StdioUpstream
     path: str = "/mcp"
@@ -56,6 +73,7 @@ class GatewaySettings:
     enforce: bool = True
     """`[validation] responses`: True is "enforce", False is "observe" (log and count, forward as it is)."""
     proofs: ProofSettings | None = None
+    rounds: RoundsSettings = field(default_factory=RoundsSettings)
     workers: int = 1
     """Processes that serve together. What lives in one process's memory is refused with more than one."""
 
