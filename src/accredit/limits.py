@@ -390,5 +390,8 @@ and comes back with every leg, in a request of at most 4 MiB."""
 MAX_FLOW_BYTES = 64
 """UTF-8 bytes of the name of a flow that is sealed with a state; ours have 32."""
 
+MAX_STATE_SECONDS = 86_400
+"""For which a sealed `requestState` may open: a day. It is a person's answer that is waited for."""
+
 MAX_STATE_KEYS = 16
 """Keys that can open a `requestState`. A rotation needs two; each has to be found in a file by people."""
