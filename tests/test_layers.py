@@ -20,6 +20,8 @@ PURE_LIBRARIES = {
     # zoneinfo reads the time zone data of constraints, and loads what finds it
     "ratify": "msgspec, zoneinfo, importlib.resources, cryptography.exceptions, "
     "cryptography.hazmat.primitives.asymmetric.ed25519, cryptography.hazmat.primitives.asymmetric.mldsa",
+    "attest": "msgspec, rfc8785, cryptography.exceptions, "
+    "cryptography.hazmat.primitives.asymmetric.ed25519, cryptography.hazmat.primitives.asymmetric.mldsa",
     # the SDK's types are models of pydantic
     "rounds": "msgspec, mcp_types, pydantic.json_schema, cryptography.exceptions, "
     "cryptography.hazmat.primitives.ciphers.aead",

@@ -227,11 +227,41 @@ def test_a_token_travels_in_the_header_over_http_and_in_messages_otherwise() -> 
             await connection.send(http(b"", None, status="500 No", headers=(("Connection", "close"),)))
 
         async with RawServer(serve) as server:
-            with pytest.raises(ExceptionGroup) as caught:
+            with pytest.raises(MCPError) as caught:
                 async with AccreditedClient(server.url, token="marked-secret", mode="legacy"):
                     pass
-            assert "marked-secret" not in str(caught.value.exceptions)
+            assert "marked-secret" not in str(caught.value)
             assert server.accepted
+
+    run(main())
+
+
+def test_a_gateway_that_asks_for_a_token_says_so_at_once() -> None:
+    async def serve(connection: Connection) -> None:
+        await connection.request()
+        headers = (("Connection", "close"), ("WWW-Authenticate", 'Bearer resource_metadata="http://x/"'))
+        await connection.send(http(b"", None, status="401 Unauthorized", headers=headers))
+
+    async def main() -> None:
+        async with RawServer(serve) as server:
+            with pytest.raises(ProofRefused, match="missing_token"):
+                async with AccreditedClient(server.url):
+                    pass
+
+    run(main())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_a_program_raises_comes_out_as_it_is(mode: str, trust: Trust, files: AgentFiles) -> None:
+    async def program(url: str) -> None:
+        async with AccreditedClient(url, presenter=presenter(files), mode=mode) as client:
+            await client.list_tools()
+            raise ZeroDivisionError
+
+    async def main() -> None:
+        async with gateway(trust) as url:
+            with pytest.raises(ZeroDivisionError):
+                await program(url)
 
     run(main())
 

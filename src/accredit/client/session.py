@@ -7,7 +7,7 @@ A refusal is raised as `ProofRefused`; every other error is the SDK's own (`MCPE
 from collections.abc import Generator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client import Transport
@@ -64,15 +64,19 @@ class AccreditedClient:
         )
 
     async def __aenter__(self) -> Self:
-        """Connects. Raises `MCPError` where there is no server that answers."""
-        await self._client.__aenter__()
+        """Connects. Raises `MCPError` where there is no server that answers, and `ProofRefused` for want of a token."""
+        with _refusals():
+            try:
+                await self._client.__aenter__()
+            except ExceptionGroup as group:
+                raise _only(group) from None
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Disconnects."""
-        await self._client.__aexit__(kind, error, trace)
+        """Disconnects. What was raised inside stays what it is: the tasks below would wrap it in groups."""
+        await self._client.__aexit__(None, None, None)
 
     @property
     def protocol_version(self) -> str:
@@ -137,6 +141,13 @@ def _transport(target: Target, presenter: ProofPresenter | None, token: str) -> 
     else:
         inner = target
     return ProvingTransport(inner, prover, token=token)
+
+
+def _only(group: ExceptionGroup[Exception]) -> Exception:
+    error, *others = group.exceptions
+    if others:
+        return group
+    return _only(cast("ExceptionGroup[Exception]", error)) if isinstance(error, ExceptionGroup) else error
 
 
 @contextmanager

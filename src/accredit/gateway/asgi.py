@@ -4,6 +4,7 @@ It may be mounted in another application. What it needs (connections, children) 
 back at the end of its lifespan.
 """
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -124,8 +125,11 @@ class Gateway:
             answering["store"] = await self._store.ready()
         ready = all(answering.values())
         told: dict[str, Any] = {"status": "ready" if ready else "unavailable", **answering}
-        if self._revocations is not None and (problem := self._revocations.problem()) is not None:
-            told["revocations"] = problem
+        if self._revocations is not None:
+            with contextlib.suppress(AccreditError):
+                await self._revocations.is_revoked("")  # so that it looks
+            if (problem := self._revocations.problem()) is not None:
+                told["revocations"] = problem
         told["refused"] = dict(self._tally.counts)
         await exchange.reply(200 if ready else 503, to_json(told), [JSON])
 

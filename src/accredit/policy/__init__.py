@@ -6,7 +6,7 @@ the world and who answers them · `passing` what is removed from and added to wh
 """
 
 from accredit.policy.asked import GUARDED, LISTS, PROOF, Asked, asked, asked_of, looks_guarded, payload_digest
-from accredit.policy.catalog import MCP_SCOPES, Catalog, Entry, scope_fault
+from accredit.policy.catalog import MCP_SCOPES, OWN_SCOPE, Catalog, Entry, scope_fault
 from accredit.policy.decide import Authority, Decision, Policy, decide
 from accredit.policy.drive import drive
 from accredit.policy.facts import Facts, facts_fault
@@ -15,6 +15,7 @@ __all__ = [
     "GUARDED",
     "LISTS",
     "MCP_SCOPES",
+    "OWN_SCOPE",
     "PROOF",
     "Asked",
     "Authority",

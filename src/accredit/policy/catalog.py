@@ -5,6 +5,7 @@ called. A resource has the scope of the longest configured prefix of its URI, el
 has not called sensitive is so all the same where the canonical vocabulary says it.
 """
 
+import re
 from collections.abc import Collection, Mapping
 
 from msgspec import Struct
@@ -12,10 +13,13 @@ from msgspec import Struct
 from accredit.limits import MAX_SCOPE_LENGTH_BYTES
 from accredit.policy.facts import NO_FACTS, Facts
 from accredit.policy.uris import readings
-from accredit.ratify.scopes import is_sensitive, unknown_scope
+from accredit.ratify.scopes import WILDCARDS, is_sensitive, unknown_scope
 
 MCP_SCOPES = frozenset({"mcp:tool", "mcp:resource", "mcp:prompt"})
 """Scopes for the three guarded methods that every deployment knows (contract, section 4)."""
+
+OWN_SCOPE = re.compile(r"(?!(?:x-[^:]*|urn):)[A-Za-z][A-Za-z0-9._/+-]*(?::[A-Za-z0-9._/+-]+)+")
+"""What a scope can look like that a deployment adds."""
 
 
 class Entry(Struct, frozen=True, kw_only=True):
@@ -84,13 +88,17 @@ class Catalog(Struct, frozen=True, kw_only=True):
 
 
 def scope_fault(scope: str) -> str | None:
-    """Why a catalog can't ask for a scope, or None. A tool asks for one concrete scope, never for a wildcard."""
-    if not scope or not scope.isprintable() or " " in scope:
-        return "is no scope: it is empty, or holds spaces or unprintable characters"
-    if "*" in scope and unknown_scope([scope]) is None and not scope.startswith("custom:"):
-        return "is a wildcard, which no call can be held against: name one concrete scope"
-    if scope.endswith(":*") or scope == "*":
-        return "looks like a wildcard: name one concrete scope"
+    """Why a catalog can't ask for a scope, or None.
+
+    A tool asks for one concrete scope: of the vocabulary, or one of its own, in the form GROUP:NAME. `x-...:` and
+    `urn:` are reserved (Ratify section 6).
+    """
     if len(scope.encode("utf-8", "replace")) > MAX_SCOPE_LENGTH_BYTES:
         return f"is longer than {MAX_SCOPE_LENGTH_BYTES} bytes"
+    if scope in WILDCARDS or scope.endswith(":*") or scope == "*":
+        return "is a wildcard, which no call can be held against: name one concrete scope"
+    if unknown_scope([scope]) is not None and not OWN_SCOPE.fullmatch(scope):
+        return "is no scope: a scope of your own has the form GROUP:NAME, such as email:send"
+    if not scope.isprintable() or " " in scope:
+        return "is no scope: it holds spaces or unprintable characters"
     return None

@@ -12,7 +12,7 @@
 5. No certificate of the chain is revoked (asked for each, in the course of 4).
 6. Only now the challenge is spent: a forged proof can't burn a real one.
 7. The constraints of every certificate hold for the facts of the call; what all certificates grant covers the
-   target; a limited number of uses is taken, atomically.
+   target; a limited number of uses is taken, atomically. (A list does nothing that a constraint could be about.)
 8. The record (not in this version).
 9. Allow.
 
@@ -28,7 +28,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accredit.errors import ChallengesFull, ProofRefused, StoreUnavailable, WireError
-from accredit.limits import CHALLENGE_WINDOW_SECONDS, MAX_PROOF_BUNDLE_BYTES
+from accredit.limits import (
+    CHALLENGE_WINDOW_SECONDS,
+    CLOCK_AHEAD_SECONDS,
+    MAX_PROOF_BUNDLE_BYTES,
+    MAX_RATE_WINDOW_SECONDS,
+)
 from accredit.policy import refusals
 from accredit.policy.asked import Asked
 from accredit.policy.catalog import Catalog, Entry
@@ -205,7 +210,8 @@ class _Case:
             single_use=True,
             # A challenge of ours has its own, shorter life; so the clock of who signed it does not matter.
             max_age=CHALLENGE_WINDOW_SECONDS if self._issued else self._policy.freshness_seconds,
-            max_ahead=CHALLENGE_WINDOW_SECONDS if self._issued else 0,
+            max_ahead=CLOCK_AHEAD_SECONDS if self._issued else 0,
+            check_constraints=self._entry is not None,
             cert_cache=self._policy.cert_cache,
         )
 
@@ -243,6 +249,8 @@ class _Case:
 
     def _count(self, bundle: ProofBundle) -> Generator[Need, object, None]:
         for cert_id, limit in _limits(bundle):
+            if limit.window_s > MAX_RATE_WINDOW_SECONDS:
+                continue  # nobody counts for so long: the constraint can't be verified
             used = yield CountUses(limit.cert_id, limit.window_s)
             if not isinstance(used, int):
                 raise TypeError("the store gave no answer")
@@ -281,7 +289,7 @@ class _Case:
         """Raises -31002 with a fresh challenge for this call, or -31007."""
         policy, expires_at = self._policy, self._now + self._policy.challenge_seconds
         # As long as a proof over it could be taken for one of Option A.
-        keep_until = expires_at + policy.freshness_seconds + 1
+        keep_until = expires_at + CLOCK_AHEAD_SECONDS + policy.freshness_seconds + 1
         issued = yield IssueChallenge(self._request_hash, expires_at, keep_until)
         if not isinstance(issued, IssuedChallenge):
             raise TypeError("the store gave no answer")

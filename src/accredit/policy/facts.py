@@ -2,7 +2,8 @@
 
 `[tools.NAME.facts]` maps a fact to one of:
 
-1. a text with pointers in braces, such as `git:github.com/{/repo}`: a template; what is put in is text or an integer;
+1. a text with pointers in braces, such as `git:github.com/{/repo}`: a template; what is put in is text or an integer,
+   without a slash where there is more than one;
 2. another text that begins with `/`: a JSON Pointer (RFC 6901) into the arguments;
 3. a number, or any other text: a constant.
 
@@ -75,7 +76,8 @@ def _taken(source: str | float, arguments: object) -> object:
     if pointers == [source]:
         return values[0]
     texts = [_text(value) for value in values]
-    if not all(texts):
+    # With more than one part, a slash in one could be the slash between two: a/b and c, or a and b/c.
+    if not all(texts) or (len(texts) > 1 and any("/" in text for text in texts)):
         return _ABSENT
     filling = iter(texts)
     return _HOLE.sub(lambda _: next(filling), source)

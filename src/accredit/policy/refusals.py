@@ -9,6 +9,7 @@ from collections.abc import Collection
 from accredit.errors import ProofRefused
 from accredit.jsonrpc.encode import INVALID_PARAMS
 from accredit.jsonrpc.text import excerpt
+from accredit.limits import MAX_TOLD_TARGET_CHARS
 from accredit.policy.asked import Asked
 from accredit.policy.catalog import Entry
 from accredit.ratify.challenges import IssuedChallenge
@@ -111,9 +112,9 @@ def _name(asked: Asked) -> str:
 
 
 def _refused(code: int, error: str, text: str, asked: Asked, entry: Entry | None, **more: object) -> ProofRefused:
-    data: dict[str, object] = {"error": error, "method": asked.method, "target": asked.target}
+    data: dict[str, object] = {"error": error, "method": asked.method, "target": asked.target[:MAX_TOLD_TARGET_CHARS]}
     if asked.method == "tools/call":
-        data["tool"] = asked.target
+        data["tool"] = data["target"]
     if entry is not None:
         data["required_scope"] = entry.scope
     return ProofRefused({**data, "_meta": {}, **more}, f"{error}: {text}", code)

@@ -246,14 +246,14 @@ class TestAChallengeOfOurs:
             challenge = deployment.challenge_for(asked)
             assert deployment.error(proven(asked, challenge=challenge), NOW + later) == expected
 
-    @pytest.mark.parametrize("ahead", [1, 300, -300])
+    @pytest.mark.parametrize("ahead", [1, 60, -300])
     def test_the_agents_clock_may_be_wrong(self, ahead: int) -> None:
         deployment, asked = Deployment(), call("wipe")
         challenge = deployment.challenge_for(asked)
         assert deployment.error(proven(asked, challenge=challenge, at=NOW + ahead)) == ""
 
-    @pytest.mark.parametrize("ahead", [301, -301])
-    def test_the_agents_clock_may_not_be_wrong_by_more_than_the_window(self, ahead: int) -> None:
+    @pytest.mark.parametrize("ahead", [61, -301])
+    def test_the_agents_clock_may_not_be_wrong_by_more(self, ahead: int) -> None:
         deployment, asked = Deployment(), call("wipe")
         challenge = deployment.challenge_for(asked)
         assert deployment.error(proven(asked, challenge=challenge, at=NOW + ahead)) == "ratify_invalid"
@@ -261,9 +261,9 @@ class TestAChallengeOfOurs:
 
     def test_one_that_was_spent_is_no_client_challenge_for_another_tool_either(self) -> None:
         deployment, asked = Deployment(freshness_seconds=300), call("wipe")
-        bundle = prove(challenge=deployment.challenge_for(asked), at=NOW + 300)
+        bundle = prove(challenge=deployment.challenge_for(asked), at=NOW + 60)
         assert deployment.error(with_proof(asked, bundle), NOW) == ""
-        for now in (NOW, NOW + 300, NOW + 600):
+        for now in (NOW, NOW + 60, NOW + 360):
             assert deployment.error(with_proof(call(), bundle), now) == "ratify_replayed"
 
     def test_one_that_was_never_presented_is_no_client_challenge_for_another_tool(self) -> None:
@@ -274,14 +274,14 @@ class TestAChallengeOfOurs:
 
     @pytest.mark.parametrize("freshness", [1, 30, 300])
     def test_one_that_the_decision_handed_out_never_becomes_a_client_challenge(self, freshness: int) -> None:
-        """Not before a proof that was signed over it in its last second is stale."""
+        """Not before a proof over it is stale that was signed in its last second, by a clock that is ahead."""
         deployment = Deployment(freshness_seconds=freshness)
         refusal = deployment.decides(call("wipe")).refusal
         assert refusal is not None
         meta = refusal.data["_meta"]
         assert isinstance(meta, dict)
-        bundle = prove(challenge=base64.b64decode(str(meta["ratify_challenge"]["challenge"])), at=NOW + 60)
-        for now in (NOW + 60, NOW + 61, NOW + 60 + freshness, NOW + 61 + freshness, NOW + 62 + freshness):
+        bundle = prove(challenge=base64.b64decode(str(meta["ratify_challenge"]["challenge"])), at=NOW + 120)
+        for now in (NOW + 60, NOW + 120, NOW + 120 + freshness, NOW + 121 + freshness, NOW + 122 + freshness):
             finished(deployment.store.issue(bytes(32), expires_at=now, keep_until=now, now=now))  # the store forgets
             assert deployment.error(with_proof(call(), bundle), now) in {"ratify_challenge_required", "ratify_invalid"}
 

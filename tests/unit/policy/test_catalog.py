@@ -256,7 +256,9 @@ def test_the_vocabulary_is_what_every_entry_names() -> None:
     assert catalog.vocabulary() == MCP_SCOPES | {"a:1", "a:2", "b:1", "c:1", "d:1", "d:2", "e:1"}
 
 
-@pytest.mark.parametrize("scope", ["email:send", "mcp:tool", "custom:x", "files:write", "a", "\u00e9", "x" * 256])
+@pytest.mark.parametrize(
+    "scope", ["email:send", "mcp:tool", "custom:x", "custom:\u00e9", "files:write", "a:b:c", "a:" + "x" * 254]
+)
 def test_a_concrete_scope_is_one(scope: str) -> None:
     assert scope_fault(scope) is None
 
@@ -265,6 +267,7 @@ def test_a_concrete_scope_is_one(scope: str) -> None:
     "scope",
     [
         *("", " ", "a b", "a\n", "a\0", "a\u200b", "*", "email:*", "comms:*", "custom:*", "mcp:*", "x" * 257),
+        *("a", "\u00e9", "x" * 256, "x-a:b", "urn:a", "a:", "a::b", ":b", "custom:a b", "custom:"),
         *("\u00e9" * 129, "\ud800", "a\u00a0b", "a\u3000b"),
     ],
     ids=ascii,

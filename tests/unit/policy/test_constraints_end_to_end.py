@@ -212,9 +212,13 @@ class TestRates:
     def test_a_limit_that_means_nothing_allows_nothing(self, count: int, window: int) -> None:
         assert error(call(), constraint(type="max_rate", count=count, window_s=window)) == DENIED
 
-    @pytest.mark.parametrize("window", [1, 2**53 - 1])
+    @pytest.mark.parametrize("window", [1, 31 * 86_400])
     def test_a_window_may_be_short_or_long(self, window: int) -> None:
         assert error(call(), constraint(type="max_rate", count=1, window_s=window)) == ""
+
+    @pytest.mark.parametrize("window", [31 * 86_400 + 1, 2**53 - 1])
+    def test_nobody_counts_for_longer_than_a_month__what_is_counted_would_fill_the_store(self, window: int) -> None:
+        assert error(call(), constraint(type="max_rate", count=1, window_s=window)) == UNVERIFIABLE
 
     @pytest.mark.parametrize("together", [2, 7])
     def test_of_calls_that_come_at_once_exactly_so_many_pass(self, together: int) -> None:
@@ -255,3 +259,9 @@ def test_two_copies_of_one_proof_at_once_pass_once() -> None:
         return [each.refusal.error if each.refusal else "" for each in found]
 
     assert sorted(asyncio.run(both())) == ["", *["ratify_replayed"] * 63]
+
+
+def test_a_list_does_nothing_that_a_constraint_could_be_about() -> None:
+    """An agent whose delegation names an amount could otherwise never see which tools it has."""
+    asked = Asked("tools/list", "", "", b"", None, None)
+    assert error(asked, AT_MOST_5) == ""

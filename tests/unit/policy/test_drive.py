@@ -87,7 +87,7 @@ def test_a_challenge_is_asked_for_with_its_life() -> None:
     ports = Ports()
     asked = call("wipe")
     finished(drive(decide(asked, policy(challenge_seconds=45), NOW), ports, ports, NOW))
-    assert ports.asked == [("issue", asked.request_hash("comms:email:delete"), NOW + 45, NOW + 76, NOW)]
+    assert ports.asked == [("issue", asked.request_hash("comms:email:delete"), NOW + 45, NOW + 136, NOW)]
 
 
 def test_a_sensitive_call_looks_for_what_was_issued_and_spends_that() -> None:

@@ -255,3 +255,10 @@ def test_whatever_the_arguments_are_a_fact_is_sound_or_absent(arguments: object,
         if name in {"amount", "speed_mps"}:
             assert isinstance(value, float)
             assert value >= 0
+
+
+def test_a_slash_in_one_part_of_a_template_is_not_taken_for_the_one_between_two() -> None:
+    facts = Facts({"resource_id": "git:{/owner}/{/repo}"})
+    assert facts.of({"owner": "a", "repo": "b"}) == {"resource_id": "git:a/b"}
+    assert facts.of({"owner": "a/b", "repo": "c"}) == facts.of({"owner": "a", "repo": "b/c"}) == {}
+    assert Facts({"resource_id": "git:{/repo}"}).of({"repo": "a/b"}) == {"resource_id": "git:a/b"}

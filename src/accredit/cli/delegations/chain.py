@@ -5,7 +5,8 @@ Faults are what time does not change: expiry, revocation and constraints are ano
 
 from collections.abc import Sequence
 
-from accredit.cli.delegations.vocabulary import GATEWAY_SCOPES, catalog_scopes
+from accredit.cli.delegations.vocabulary import catalog_scopes
+from accredit.policy import MCP_SCOPES
 from accredit.ratify import (
     DelegationCert,
     HybridPublicKey,
@@ -34,7 +35,7 @@ def certificate_fault(chain: Sequence[DelegationCert], index: int) -> str | None
 def judged(chain: Sequence[DelegationCert], now: int) -> VerifyResult:
     """What a chain grants at a time, revocation and constraints aside, if catalogs name its scopes."""
     scopes = [scope for cert in chain for scope in cert.scope]
-    return verify_chain(chain, now=now, vocabulary=GATEWAY_SCOPES | catalog_scopes(scopes))
+    return verify_chain(chain, now=now, vocabulary=MCP_SCOPES | catalog_scopes(scopes))
 
 
 def challenge_fault(bundle: ProofBundle) -> str | None:

@@ -22,11 +22,12 @@ from accredit.cli.delegations import words
 from accredit.cli.delegations.documents import read_delegations
 from accredit.cli.delegations.paper import Words, print_facts, print_json
 from accredit.cli.delegations.terms import expiry
-from accredit.cli.delegations.vocabulary import GATEWAY_SCOPES, canonical_neighbour, catalog_scopes, impossible_scope
+from accredit.cli.delegations.vocabulary import canonical_neighbour, catalog_scopes, impossible_scope
 from accredit.cli.text import one_line
 from accredit.errors import ConfigurationError, IssueError, WireError
 from accredit.keys import DelegationFile, KeyFile, SigningKey, load_public_key, load_signing_key, write_file
 from accredit.keys.files import exists_already
+from accredit.policy import MCP_SCOPES
 from accredit.ratify import (
     Constraint,
     DelegationCert,
@@ -84,7 +85,7 @@ def grant_delegation(request: Request, *, as_json: bool) -> int:
             _ask(sensitive, parties)
 
     scopes = [*request.scope, *(scope for cert in parties.parents for scope in cert.scope)]
-    vocabulary = GATEWAY_SCOPES | catalog_scopes(scopes)
+    vocabulary = MCP_SCOPES | catalog_scopes(scopes)
     signer = _AskingSigner(parties.issuer.signer, confirm)
     try:
         cert = issue_delegation(signer, grant, parents=parties.parents, vocabulary=vocabulary)

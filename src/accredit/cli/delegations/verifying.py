@@ -9,10 +9,11 @@ from accredit.cli.delegations import words
 from accredit.cli.delegations.documents import read_revocations
 from accredit.cli.delegations.paper import BAD, GOOD, QUIET, Words, print_json, print_table, say
 from accredit.cli.delegations.steps import DECODE, Place, Step, failed_at, walk
-from accredit.cli.delegations.vocabulary import GATEWAY_SCOPES, catalog_scopes
+from accredit.cli.delegations.vocabulary import catalog_scopes
 from accredit.errors import ConfigurationError, WireError
 from accredit.keys import KeyFile, load_public_key, read_file
 from accredit.limits import MAX_STATEMENT_BYTES
+from accredit.policy import MCP_SCOPES
 from accredit.ratify import (
     HybridPublicKey,
     IdentityStatus,
@@ -76,7 +77,7 @@ def _judge(bundle: ProofBundle, question: Question, roots: Mapping[str, KeyFile]
         bundle,
         question.required_scope,
         now=now,
-        vocabulary=GATEWAY_SCOPES | assumed,
+        vocabulary=MCP_SCOPES | assumed,
         roots=[key.public_key for key in roots.values()],
         is_revoked=revoked.__contains__,
         session_context=question.session_context,
