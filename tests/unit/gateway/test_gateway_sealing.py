@@ -19,6 +19,7 @@ from accredit.gateway.tally import Tally
 from accredit.jsonrpc.frames import Notification, Request, Success
 from accredit.limits import MAX_STATE_BYTES
 from accredit.policy import Authority
+from accredit.ratify.needs import clock
 from accredit.rounds import KeyRing
 
 RING = KeyRing([b"k" * 32])
@@ -149,6 +150,15 @@ def test_a_state_that_is_too_long_makes_the_answer_an_invalid_one() -> None:
     with pytest.raises(FrameError, match="requestState: the state has more than") as refused:
         edited(leg, asks(requestState="x" * (MAX_STATE_BYTES + 1)))
     assert refused.value.bound
+
+
+def test_a_state_opens_for_as_many_seconds_as_the_settings_say() -> None:
+    lives: list[int] = []
+    for seconds in (60, 86_400):
+        result = edited(Seals(RoundsSettings(RING, seconds)).leg(request(CALL)), asks())
+        lives.append(SealedCall("tools/call", CALL).open(result["requestState"], RING).expires_at - clock())
+    assert 0 < lives[0] <= 60
+    assert 600 < lives[1] <= 86_400
 
 
 @pytest.mark.parametrize("number", [2**53, -(2**60), 2**64, 10**30])
