@@ -22,6 +22,8 @@ PURE_LIBRARIES = {
     "cryptography.hazmat.primitives.asymmetric.ed25519, cryptography.hazmat.primitives.asymmetric.mldsa",
     # jwt brings a client for key sets, which nothing here uses; hashlib is the standard library's
     "tokens": "msgspec, jwt, hashlib, base64",
+    "attest": "msgspec, rfc8785, cryptography.exceptions, "
+    "cryptography.hazmat.primitives.asymmetric.ed25519, cryptography.hazmat.primitives.asymmetric.mldsa",
     # the SDK's types are models of pydantic
     "rounds": "msgspec, mcp_types, pydantic.json_schema, cryptography.exceptions, "
     "cryptography.hazmat.primitives.ciphers.aead",

@@ -10,6 +10,7 @@
     │   ├── UpstreamUnavailable   unreachable or cut off
     │   └── UpstreamTimeout       too late
     ├── StoreUnavailable          the store can't answer: what depends on it is denied
+    ├── AttestationError          an envelope, a statement or a record that can't be read, or does not verify
     ├── ProofRefused              a call that was not authorized (contract, section 4)
     ├── TokenError                a bearer token that does not let its request pass (contract, section 5)
     │   ├── AmbiguousToken        ... more than one, where there may be one
@@ -121,6 +122,10 @@ class UpstreamTimeout(UpstreamError):
 
 class StoreUnavailable(AccreditError):
     """A store can't be reached, or has not answered in time. The text is for the log: it may name a file."""
+
+
+class AttestationError(AccreditError):
+    """An envelope, a statement or a record can't be read or written, or does not verify. The text says why."""
 
 
 class ProofRefused(AccreditError):

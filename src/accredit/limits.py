@@ -445,6 +445,49 @@ MAX_SAID_CHARS = 200
 MAX_SCOPE_WORD_CHARS = 48
 """Characters of a server's or tool's name that go into a suggested scope; a scope has 256 bytes at most."""
 
+# --- attestations and their log ---------------------------------------------------------------------
+
+MAX_ATTESTATION_BYTES = 67_108_864
+"""Bytes of one envelope that are read. A record with full arguments of 4 MiB has some 6 MB."""
+
+MAX_CANONICAL_RESULT_BYTES = 262_144
+"""Bytes of a result that is brought into its canonical form for its digest (up to 0.1 s, if it is all fractions); of
+a longer one, its bytes are digested."""
+
+MAX_RECORDED_TEXT = 1_000
+"""Characters of a reason or a detail that a record keeps; those of our own errors have some 200."""
+
+CHECKPOINT_RECORDS = 1_000
+"""Records of a writer after which it signs a checkpoint (0.7 ms for ML-DSA-65), whatever the time."""
+
+CHECKPOINT_SECONDS = 10.0
+"""From a record to the checkpoint that covers it, at most: what is cut off within it can't be noticed."""
+
+MAX_QUEUED_RECORDS = 10_000
+"""Records that wait to be written in mode `record`, some 2 KiB each without arguments; when there are as many, calls
+are refused."""
+
+MAX_QUEUED_RECORD_BYTES = 67_108_864
+"""Bytes of arguments and certificates of records that wait so."""
+
+RECORDS_A_TURN = 256
+"""Records that are written in one turn of the store's thread (some 20 ms), before others have theirs."""
+
+RECORD_RETRY_SECONDS = 1.0
+"""Between two attempts to write what waits, in mode `record`, while the store can't take it."""
+
+PRUNE_ENTRIES = 2_000
+"""Entries of the log that are looked at in one step of pruning, some 30 ms: as long does a gateway at work wait."""
+
+FOLLOW_SECONDS = 0.25
+"""Between two looks of `log list -f` at the log."""
+
+PROGRESS_ENTRIES = 500
+"""Entries that are verified (40 ms) between two steps of a progress bar."""
+
+CLOSE_RECORDS_SECONDS = 5.0
+"""For what waits to be written when the log is closed. What can't be is counted and told."""
+
 # --- multi-round-trip requests ----------------------------------------------------------------------
 
 MAX_ROUNDS = 10
@@ -465,6 +508,9 @@ and comes back with every leg, in a request of at most 4 MiB."""
 
 MAX_FLOW_BYTES = 64
 """UTF-8 bytes of the name of a flow that is sealed with a state; ours have 32."""
+
+MAX_STATE_SECONDS = 86_400
+"""For which a sealed `requestState` may open: a day. It is a person's answer that is waited for."""
 
 MAX_STATE_KEYS = 16
 """Keys that can open a `requestState`. A rotation needs two; each has to be found in a file by people."""

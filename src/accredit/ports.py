@@ -9,6 +9,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from accredit.attest import Decided, Outcome
 from accredit.ratify.challenges import IssuedChallenge
 from accredit.tokens import KeySet
 
@@ -104,4 +105,32 @@ class KeySets(Protocol):
 
     async def aclose(self) -> None:
         """Gives everything back."""
+        ...
+
+
+class Records(Protocol):
+    """The log of attestations. Times are its own business; `StoreUnavailable` is `record_unavailable` to a client."""
+
+    async def begin(self, decided: Decided) -> None:
+        """Records a decision, allowed or denied. Until it returns, nothing is forwarded.
+
+        Raises `AttestationError` for a text that no record can hold (a lone surrogate): refuse the call as well.
+        """
+        ...
+
+    async def finish(self, decided: Decided, outcome: Outcome) -> None:
+        """Records the outcome of a call that `begin` has recorded as allowed. Until it returns, the client sees no
+        answer. To be called whatever happens to the call, and not to be cancelled with it."""
+        ...
+
+    def problem(self) -> str | None:
+        """What keeps records from being written (for `/readyz` and people), or None."""
+        ...
+
+    async def ready(self) -> bool:
+        """Whether a decision could be recorded now."""
+        ...
+
+    async def aclose(self) -> None:
+        """Writes what waits, closes what is open, and gives everything back."""
         ...

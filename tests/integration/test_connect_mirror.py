@@ -14,8 +14,10 @@ from mcp import Client, StdioServerParameters
 from mcp.client import ClientRequestContext
 from mcp.client.subscriptions import ToolsListChanged
 from tests.integration.conftest import SdkServer
+from tests.world.agents import agent_files
+from tests.world.authorization import Trust
 from tests.world.calls import compact, http, initialized, meta
-from tests.world.command import environment
+from tests.world.command import Serving, environment
 from tests.world.connected import Connected
 from tests.world.raw_server import Connection, RawServer
 from tests.world.running import run
@@ -23,12 +25,29 @@ from tests.world.running import run
 LEGACY, MODERN = "legacy", "2026-07-28"
 
 
+EVERYTHING = (sys.executable, str(Path(__file__).parents[1] / "conformance" / "everything_server.py"), "--stdio")
+GUARDED = f"""
+[gateway]
+id = "everything"
+[upstream]
+command = {json.dumps(EVERYTHING)}
+[proofs]
+mode = "required"
+binding = "required"
+default_tool_scope = "mcp:tool"
+[[proofs.roots]]
+name = "Owner"
+public_key_file = "owner.key.pub"
+[store]
+url = "memory:"
+"""
+
+
 @asynccontextmanager
-async def host(url: str, mode: str, **callbacks: Any) -> AsyncGenerator[Client]:
-    """A host that starts `accredit connect` without a key."""
-    command = StdioServerParameters(
-        command=sys.executable, args=["-m", "accredit", "connect", url, "--log-level", "error"], env=environment()
-    )
+async def host(url: str, mode: str, *options: str, **callbacks: Any) -> AsyncGenerator[Client]:
+    """A host that starts `accredit connect`, without a key if no options name one."""
+    arguments = ["-m", "accredit", "connect", url, "--log-level", "error", *options]
+    command = StdioServerParameters(command=sys.executable, args=arguments, env=environment())
     async with Client(command, mode=mode, read_timeout_seconds=20, **callbacks) as client:
         yield client
 
@@ -104,6 +123,20 @@ def test_what_is_offered_in_the_modern_era(sdk_server: SdkServer) -> None:
                         break
 
     run(main())
+
+
+def test_what_a_server_asks_of_its_client_comes_through_proofs__each_round_with_one_of_its_own(tmp_path: Path) -> None:
+    files = agent_files(tmp_path, Trust(), "mcp:tool")
+    (tmp_path / "accredit.toml").write_text(GUARDED, "utf-8")
+
+    async def main(url: str) -> None:
+        async with host(url, LEGACY, *files.options, elicitation_callback=on_elicit) as client:
+            assert "action=accept" in text_of(await client.call_tool("test_elicitation", {"message": "who?"}))
+        async with host(url, MODERN, *files.options, elicitation_callback=on_elicit) as client:
+            assert text_of(await client.call_tool("test_input_required_result_elicitation")) == "Hello, Ada!"
+
+    with Serving("--config", "accredit.toml", folder=tmp_path) as serving:
+        run(main(serving.url))
 
 
 # --- cancellation -----------------------------------------------------------------------------------

@@ -93,10 +93,13 @@ class Route:
             await client.ask("POST", "/mcp", headers, posted.body)
             return await client.answer()
 
-    async def ask(self, method: str, params: dict[str, Any], *, id: int | str | None = None) -> dict[str, Any]:
+    async def ask(
+        self, method: str, params: dict[str, Any], *, id: int | str | None = None, capabilities: Any = None
+    ) -> dict[str, Any]:
         """A request; gives the response, however it came."""
         self._ids += 1
-        answer = await self.send(post(self.era, method, params, id=self._ids if id is None else id))
+        asked = post(self.era, method, params, id=self._ids if id is None else id, capabilities=capabilities)
+        answer = await self.send(asked)
         assert answer.status == 200, answer
         return messages_of(answer)[-1]
 

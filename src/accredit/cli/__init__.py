@@ -20,6 +20,7 @@ from accredit.cli.grant import grant
 from accredit.cli.init import init
 from accredit.cli.inspect import inspect
 from accredit.cli.keys import keys_app
+from accredit.cli.log import log_app
 from accredit.cli.revoke import revoke
 from accredit.cli.serve import serve
 from accredit.cli.text import one_line
@@ -47,6 +48,7 @@ app.command()(revoke)
 app.command()(verify)
 app.add_typer(keys_app, name="keys")
 app.add_typer(token_app, name="token")
+app.add_typer(log_app, name="log")
 app.add_typer(config_app, name="config")
 
 

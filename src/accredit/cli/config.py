@@ -23,7 +23,15 @@ def check(config: ConfigOption = None) -> None:
     accredit config check --config accredit.toml
     """
     from accredit.app import assemble
-    from accredit.config import build_proofs, build_settings, build_tokens, check_exposure, load, tls_context
+    from accredit.config import (
+        build_proofs,
+        build_rounds,
+        build_settings,
+        build_tokens,
+        check_exposure,
+        load,
+        tls_context,
+    )
 
     loaded = load(config, os.environ, {})
     if loaded.file is None:
@@ -34,6 +42,7 @@ def check(config: ConfigOption = None) -> None:
     named = bool(upstream.url or upstream.command)
     proofs = build_settings(loaded, os.environ).proofs if named else build_proofs(loaded)
     build_tokens(loaded)
+    build_rounds(loaded)
     assemble(loaded, proofs)
     tls = tls_context(loaded.config.gateway)
     typer.echo(f"ok: {loaded.file} is valid")  # only now: nothing that raises comes after it

@@ -11,7 +11,9 @@ from accredit.cli.options import JsonOption
 
 
 def inspect(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A delegation, proof, revocation list or key.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A delegation, proof, revocation list, attestation or key.")
+    ],
     key: Annotated[
         list[Path] | None,
         typer.Option("--key", metavar="PUB", help="A public key to know ids by and check lists with; may be repeated."),
@@ -27,6 +29,8 @@ def inspect(
     accredit inspect delegation.json
 
     accredit inspect revoked.json --key owner.key.pub
+
+    accredit inspect call.json --key gateway.key.pub
     """
     from accredit.cli.delegations.inspecting import inspect_file
 

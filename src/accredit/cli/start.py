@@ -87,6 +87,13 @@ def _tell_what_runs(loaded: Loaded, settings: GatewaySettings) -> None:
         tokens=loaded.config.tokens.mode,
         proofs="required" if proofs else "off",
     )
+    if settings.workers > 1 and loaded.config.rounds.keys_file is None:
+        log_event(
+            _logger,
+            logging.WARNING,
+            "requestState is sealed with a key of this process: a restart, or another machine, does not know it",
+            remedy="set rounds.keys_file",
+        )
 
 
 def _offer_token(bootstrap: BootstrapSettings) -> None:

@@ -45,6 +45,7 @@ from accredit.jsonrpc.frames import Frame
 from accredit.jsonrpc.lines import LineSplitter, encode_line
 from accredit.jsonrpc.methods import BATCH_REVISION
 from accredit.jsonrpc.requests import Batch, decode_request
+from accredit.jsonrpc.text import excerpt
 from accredit.limits import GRACE_SECONDS, MAX_ANSWER_EVENT_BYTES, STOP_GRACE_SECONDS
 
 _log = logging.getLogger("accredit.client")
@@ -225,7 +226,7 @@ class Connection:
         refusal = refusal_of(message.error)
         if refusal is None or message.id is None:
             return message
-        _log.warning("the gateway refused %s: %s", opened.method, refusal.error)
+        _log.warning("the gateway refused %s: %s", excerpt(opened.method), excerpt(refusal.error))
         text = explained(refusal, self._presenter)
         if opened.method != "tools/call":
             error = ErrorData(code=refusal.code, message=text, data=public_data(refusal.data))

@@ -40,7 +40,7 @@ class GatewayPin:
 
     def meet(self, found: str) -> None:
         """The gateway says that this is its id. Raises `ProofRefused` for another one than is pinned."""
-        if not self.id and 0 < len(found.encode("utf-8", "replace")) <= MAX_IDENTIFIER_LENGTH_BYTES:
+        if not self.id and found.isprintable() and 0 < len(found.encode()) <= MAX_IDENTIFIER_LENGTH_BYTES:
             self.id = found
             self._remember(found)
         if found != self.id:

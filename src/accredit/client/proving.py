@@ -18,14 +18,14 @@ Not here: who sends it (`streams`), and what people are told (`explain`).
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import cast
+from typing import NamedTuple, cast
 
 from msgspec import Struct
 
 from accredit.client.presenter import Challenge, ProofPresenter
 from accredit.errors import FrameError
 from accredit.limits import MAX_KNOWN_TARGETS
-from accredit.policy import GUARDED, PROOF, Asked, asked
+from accredit.policy import GUARDED, PROOF, Asked, asked, scope_fault
 from accredit.policy.lists import SCOPE, SENSITIVE, VERIFIER
 from accredit.policy.refusals import CHALLENGE_REQUIRED, DENIED, MISSING, REPLAYED, UNTRUSTED_ROOT
 
@@ -51,6 +51,14 @@ class Attempt(Struct):
     scope: str | None = None
     corrected: bool = False
     challenged: bool = False
+
+
+class Listed(NamedTuple):
+    """The tools of a list. `again` are the params to ask for it with once more, instead."""
+
+    covered: list[object]
+    others: list[object]
+    again: Params | None
 
 
 class Prover:
@@ -101,15 +109,15 @@ class Prover:
         """
         if attempt.method == "tools/list":
             refused = code in LIST_REFUSALS and attempt.scope is not None
-            attempt.scope = None
+            attempt.scope, attempt.corrected = None, True
             return attempt.params if refused else None
         told = _object(data)
-        scope = told.get("required_scope")
+        scope = scope_in(told.get("required_scope"))
         if code == CHALLENGE_REQUIRED and not attempt.challenged:
             challenge = self._presenter.accept_challenge(told, self._pin)
             attempt.challenged = True
             return self._signed(attempt, self._learned(attempt, scope, sensitive=True), challenge)
-        if attempt.corrected or attempt.challenged or not isinstance(scope, str):
+        if attempt.corrected or attempt.challenged or scope is None:
             return None
         if code == MISSING and attempt.scope is None:
             self._meet(_object(told.get("_meta")))
@@ -118,11 +126,12 @@ class Prover:
         attempt.corrected = True
         return self._signed(attempt, self._learned(attempt, scope, sensitive=False))
 
-    def listed(self, attempt: Attempt, result: Params) -> tuple[list[object], list[object]]:
-        """Learns from a list of tools; gives those that the delegations cover, and those that they don't.
+    def listed(self, attempt: Attempt, result: Params) -> Listed:
+        """Learns from a list of tools, and tells those that the delegations cover from those that they don't.
 
-        A gateway that has filtered its list knows more of that than we do (a tool may accept several scopes). Raises
-        `ProofRefused` where the gateway is not the one that is pinned.
+        A gateway that filters knows more of that than we do (a tool may accept several scopes): so one that is only
+        now known is asked again, where something would be left out. Raises `ProofRefused` where the gateway is not the
+        one that is pinned.
         """
         tools = result.get("tools")
         filtered = attempt.scope is not None and result.get("cacheScope") == "private"
@@ -132,12 +141,16 @@ class Prover:
         for tool in cast("list[object]", tools) if isinstance(tools, list) else []:
             scope = self._learn_tool(_object(tool))
             (covered if filtered or scope is None or scope in granted else others).append(tool)
-        return covered, others
+        again = None
+        if others and self._filters and self._pin.id and attempt.scope is None and not attempt.corrected:
+            attempt.corrected = True
+            again = self._signed(attempt, "")
+        return Listed(covered, others, again)
 
     def _learn_tool(self, tool: Mapping[str, object]) -> str | None:
         meta = _object(tool.get("_meta"))
-        name, scope = tool.get("name"), meta.get(SCOPE)
-        if not isinstance(name, str) or not isinstance(scope, str):
+        name, scope = tool.get("name"), scope_in(meta.get(SCOPE))
+        if not isinstance(name, str) or scope is None:
             return None
         self._meet(meta)
         self._remember(("tools/call", name), _Target(scope, meta.get(SENSITIVE) is True))
@@ -148,9 +161,9 @@ class Prover:
         if isinstance(verifier_id, str):  # one that does not say gets no proof that is good elsewhere, if it is pinned
             self._pin.meet(verifier_id)
 
-    def _learned(self, attempt: Attempt, scope: object, *, sensitive: bool) -> str:
+    def _learned(self, attempt: Attempt, scope: str | None, *, sensitive: bool) -> str:
         known = self._target(attempt)
-        if not isinstance(scope, str):
+        if scope is None:
             return known.scope if known is not None else ""
         self._remember((attempt.method, attempt.asked.target), _Target(scope, sensitive))
         return scope
@@ -175,6 +188,11 @@ class Prover:
 def with_meta(params: Params, more: Mapping[str, object]) -> Params:
     """The params with more in their `_meta`."""
     return {**params, "_meta": {**_object(params.get("_meta")), **more}}
+
+
+def scope_in(value: object) -> str | None:
+    """A scope that a gateway names, or None for what no catalog could ask for."""
+    return value if isinstance(value, str) and scope_fault(value) is None else None
 
 
 def _object(value: object) -> dict[str, object]:

@@ -15,6 +15,7 @@ from mcp_types import ErrorData
 from accredit.client.http import INVALID_TOKEN, MISSING_TOKEN
 from accredit.client.pins import GATEWAY_CHANGED
 from accredit.client.presenter import ProofPresenter
+from accredit.client.proving import scope_in
 from accredit.errors import ProofRefused
 from accredit.jsonrpc.text import excerpt
 from accredit.keys import public_path
@@ -66,21 +67,21 @@ def refusal_of(error: ErrorData) -> ProofRefused | None:
 
 def explained(refusal: ProofRefused, presenter: ProofPresenter | None) -> str:
     """What a person is told, in some short lines."""
-    scope = refusal.data.get("required_scope")
+    scope = scope_in(refusal.data.get("required_scope"))
     lines = [f"Not allowed: {_reason(refusal, scope)} ({excerpt(refusal.error)})."]
-    if isinstance(scope, str):
+    if scope is not None:
         covers = ", ".join(sorted(presenter.granted)) if presenter is not None else ""
         lines.append(f"It needs the scope {excerpt(scope)}. This agent's delegation covers {covers or 'nothing'}.")
     if refusal.error in _SAYS_MORE:
         lines.append(_SAYS_MORE[refusal.error])
-    if isinstance(scope, str) and refusal.error in _A_GRANT_HELPS:
+    if scope is not None and refusal.error in _A_GRANT_HELPS:
         lines += _grant(scope, presenter)
     return "\n".join(lines)
 
 
-def _reason(refusal: ProofRefused, scope: object) -> str:
+def _reason(refusal: ProofRefused, scope: str | None) -> str:
     target = refusal.data.get("target")
-    if isinstance(target, str) and isinstance(scope, str) and refusal.error in _OF_SCOPE:
+    if isinstance(target, str) and scope is not None and refusal.error in _OF_SCOPE:
         return f"nobody has allowed this agent {excerpt(target)}"
     return excerpt(refusal.message.removeprefix(f"{refusal.error}: "))
 

@@ -23,7 +23,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, RequestId
 from msgspec import Struct
 
-from accredit.client.proving import Attempt, Params, Prover, with_meta
+from accredit.client.proving import Attempt, Listed, Params, Prover, with_meta
 from accredit.errors import ProofRefused
 from accredit.policy import GUARDED, LISTS
 
@@ -117,28 +117,29 @@ class ProvingTransport:
         if opened is None or self._prover is None:
             return item
         self._renamed.pop(opened.id, None)
+        changes: dict[str, object] = {"id": opened.id}
         try:
-            if isinstance(message, JSONRPCResponse):
-                return SessionMessage(self._answer(self._prover, opened, message))
-            params = self._prover.again(opened.attempt, message.error.code, message.error.data)
+            if isinstance(message, JSONRPCError):
+                params = self._prover.again(opened.attempt, message.error.code, message.error.data)
+            elif opened.attempt.method == "tools/list":
+                listed = self._prover.listed(opened.attempt, message.result)
+                params, changes["result"] = listed.again, self._shown(listed, message.result)
+            else:
+                params = None
         except ProofRefused as error:
             told = ErrorData(code=error.code, message=error.message, data=dict(error.data))
             return SessionMessage(JSONRPCError(jsonrpc="2.0", id=opened.id, error=told))
         if params is None:
-            return SessionMessage(message.model_copy(update={"id": opened.id}))
+            return SessionMessage(message.model_copy(update=changes))
         self._send_again(opened, params)
         return None
 
-    def _answer(self, prover: Prover, opened: _Open, message: JSONRPCResponse) -> JSONRPCResponse:
-        result = message.result
-        if opened.attempt.method == "tools/list":
-            covered, others = prover.listed(opened.attempt, result)
-            if self._uncovered is not None:
-                covered += [self._uncovered(cast("dict[str, object]", tool)) for tool in others]
-            elif others:
-                result = {**result, "cacheScope": "private"}
-            result = {**result, "tools": covered}
-        return message.model_copy(update={"id": opened.id, "result": result})
+    def _shown(self, listed: Listed, result: Params) -> Params:
+        if self._uncovered is not None:
+            noted = [self._uncovered(cast("dict[str, object]", tool)) for tool in listed.others]
+            return {**result, "tools": [*listed.covered, *noted]}
+        private = {"cacheScope": "private"} if listed.others else {}
+        return {**result, **private, "tools": listed.covered}
 
     def _send_again(self, opened: _Open, params: Params) -> None:
         self._resent += 1

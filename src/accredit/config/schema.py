@@ -25,7 +25,7 @@ from accredit.config.values import (
     UriPrefix,
     Url,
 )
-from accredit.limits import CHALLENGE_WINDOW_SECONDS, MAX_BOOTSTRAP_TTL_SECONDS
+from accredit.limits import CHALLENGE_WINDOW_SECONDS, MAX_BOOTSTRAP_TTL_SECONDS, MAX_STATE_SECONDS
 
 
 class Section(BaseModel):
@@ -221,6 +221,17 @@ class Prompts(Section):
     scope: Scope = Field(default="mcp:prompt", description="the scope of all prompts")
 
 
+class Rounds(Section):
+    """`[rounds]`: what `requestState` is sealed with on its way to the client."""
+
+    keys_file: Name | None = Field(
+        default=None, description="a file with a base64 32-byte key a line, mode 0600: the first seals, all open"
+    )
+    state_seconds: int = Field(
+        default=600, ge=1, le=MAX_STATE_SECONDS, description="the number of seconds for which a sealed state opens"
+    )
+
+
 class Store(Section):
     """`[store]`: where challenges that were spent are remembered."""
 
@@ -243,11 +254,23 @@ class Config(BaseModel):
     resources: Resources = Resources()
     prompts: Prompts = Prompts()
     attest: Off = Off()
+    rounds: Rounds = Rounds()
     store: Store = Store()
 
 
-WORKING_SECTIONS = ("gateway", "upstream", "validation", "tokens", "proofs", "tools", "resources", "prompts", "store")
-LATER_SECTIONS = ("attest", "rounds")
+WORKING_SECTIONS = (
+    "gateway",
+    "upstream",
+    "validation",
+    "tokens",
+    "proofs",
+    "tools",
+    "resources",
+    "prompts",
+    "rounds",
+    "store",
+)
+LATER_SECTIONS = ("attest",)
 """Sections of the contract whose parts come with later versions: refused, so that nobody trusts in them."""
 
 SECTIONS: dict[str, type[Section]] = {name: type(section) for name, section in Config()}
@@ -262,5 +285,5 @@ ENTRIES: Mapping[str, type[Section]] = {"tools": Tool, "resources": Resource}
 """Sections with a table for each name that is no key of theirs."""
 SECRETS = (("upstream", "env"), ("upstream", "headers"))
 """Tables whose values are never shown."""
-FILES = (("gateway", "tls_cert_file"), ("gateway", "tls_key_file"))
+FILES = (("gateway", "tls_cert_file"), ("gateway", "tls_key_file"), ("rounds", "keys_file"))
 """Keys whose values are paths of files."""

@@ -4,8 +4,10 @@ Every message of a client comes through `admit`, whatever its transport:
 
 1. what carries a token is taken off (`bearer`), so that proofs are bound to what goes on;
 2. each request is decided (`policy.decide`); one that is refused does not go on, and has its answer from here;
-3. credentials are taken out and the word of who authorized the call is put in (`policy.passing`);
-4. an answer that lists tools is edited on its way back (`policy.lists`).
+3. a state that it brings back is opened (`sealing`), or it is refused;
+4. credentials are taken out and the word of who authorized the call is put in (`policy.passing`);
+5. on its way back, an answer that lists tools is edited (`policy.lists`), and one that asks for input has its state
+   sealed (`sealing`).
 
 The members of a batch are decided one by one. Where proofs are off nothing is refused but for want of a token, and what
 the client says of its own authorization is still removed. Who sent a message was found out before: each comes with its
@@ -29,6 +31,7 @@ from accredit.errors import (
 from accredit.gateway.bearer import Bearer, Caller
 from accredit.gateway.logs import log_event
 from accredit.gateway.replies import refusal
+from accredit.gateway.sealing import Seals, brings_state, principal_of
 from accredit.gateway.settings import GatewaySettings, ProofSettings
 from accredit.gateway.tally import Tally
 from accredit.jsonrpc.encode import INVALID_REQUEST
@@ -76,6 +79,7 @@ class Gate:
     ) -> None:
         self._proofs = settings.proofs
         self._bearer = bearer
+        self._seals = Seals(settings.rounds)
         self._tally = tally
         self._ports = (store, revocations) if store is not None and revocations is not None else None
         if self._judging is not None and self._ports is None:
@@ -98,12 +102,15 @@ class Gate:
             return Passage(message)
         try:
             request, edit = await self._request(message, session_id, callers[0] if callers else None)
-        except (ProofRefused, TokenError, KeysUnavailable) as error:
+        except (ProofRefused, TokenError, KeysUnavailable, RequestError) as error:
+            if isinstance(error, RequestError) and error.status != 200:
+                raise
             return Passage(None, (self._refused(message, error),))
         return Passage(request, edits={} if edit is None else {request.id: edit})
 
     def _notification(self, notification: Notification) -> Notification:
-        if (self._judging is not None or self._bearer is not None) and looks_guarded(notification.method):
+        judging = self._judging is not None or self._bearer is not None
+        if brings_state(notification) or (judging and looks_guarded(notification.method)):
             # A server might do what it asks for, though nobody waits for an answer.
             raise RequestError(INVALID_REQUEST, "Invalid Request: a call needs an id")
         return passed_on(notification, judged=self._judging is not None)
@@ -145,8 +152,10 @@ class Gate:
         authority = None
         if self._judging is not None:
             authority = await self._decide(request, self._judging, session_id, caller)
-        edit = self._listed(authority, caller) if request.method == "tools/list" else None
-        return passed_on(request, judged=self._judging is not None, authority=authority, token=caller), edit
+        subject = (caller.issuer, caller.subject) if caller is not None else None
+        leg = self._seals.leg(request, principal_of(authority, subject))
+        edit = self._listed(authority, caller) if request.method == "tools/list" else leg.edit
+        return passed_on(leg.request, judged=self._judging is not None, authority=authority, token=caller), edit
 
     async def _decide(
         self, request: Request, proofs: ProofSettings, session_id: str, token: VerifiedToken | None

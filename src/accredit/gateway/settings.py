@@ -1,4 +1,4 @@
-"""What the gateway is told, once, at the start: small frozen values. Reads the operating system's randomness."""
+"""What the gateway is told, once, at the start: small frozen values. No I/O, but for keys that are drawn here."""
 
 import secrets
 from collections.abc import Collection, Mapping
@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from accredit.errors import ConfigurationError
 from accredit.gateway.bootstrap import BootstrapSettings
 from accredit.policy import Policy
+from accredit.rounds.sealing import KEY_BYTES, KeyRing
 from accredit.tokens import Issuer, Source
 
 
@@ -43,6 +44,18 @@ class ProofSettings:
     filter_tools: bool = True
 
 
+def _key_of_this_process() -> KeyRing:
+    return KeyRing([secrets.token_bytes(KEY_BYTES)])
+
+
+@dataclass(frozen=True, slots=True)
+class RoundsSettings:
+    """The section `[rounds]`. Without a `ring` one is drawn: what it seals opens as long as these settings live."""
+
+    ring: KeyRing = field(default_factory=_key_of_this_process, compare=False)
+    state_seconds: int = 600
+
+
 @dataclass(frozen=True, slots=True)
 class TokenSettings:
     """The section `[tokens]`, and what tools ask of tokens.
@@ -64,7 +77,10 @@ class TokenSettings:
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
-    """The sections `[gateway]`, `[upstream]` and `[validation]` of the configuration (contract, section 2)."""
+    """The sections `[gateway]`, `[upstream]` and `[validation]` of the configuration (contract, section 2).
+
+    Processes that are forked from one share its `rounds`, and so open each other's states.
+    """
 
     upstream: HttpUpstream | StdioUpstream
     path: str = "/mcp"
@@ -79,6 +95,7 @@ class GatewaySettings:
     """`[validation] responses`: True is "enforce", False is "observe" (log and count, forward as it is)."""
     proofs: ProofSettings | None = None
     tokens: TokenSettings | None = None
+    rounds: RoundsSettings = field(default_factory=RoundsSettings)
     workers: int = 1
     """Processes that serve together. What lives in one process's memory is refused with more than one."""
 

@@ -7,6 +7,7 @@
 from accredit.keys.files import read_file, write_file
 from accredit.keys.formats import DelegationFile, KeyFile, KeyKind, PrivateKeyFile
 from accredit.keys.load import SigningKey, load_public_key, load_signing_key, make_key, public_path, read_key, write_key
+from accredit.keys.signers import load_log_signer, log_key, log_signer
 from accredit.keys.token_keys import load_key_set, load_token_key, make_token_key, write_token_key
 
 __all__ = [
@@ -16,9 +17,12 @@ __all__ = [
     "PrivateKeyFile",
     "SigningKey",
     "load_key_set",
+    "load_log_signer",
     "load_public_key",
     "load_signing_key",
     "load_token_key",
+    "log_key",
+    "log_signer",
     "make_key",
     "make_token_key",
     "public_path",

@@ -3,6 +3,8 @@
 `SCHEMA` has a step for each version: a file of version n has had the first n. Steps are only ever added.
 """
 
+from accredit.stores.log_schema import LOG_TABLES
+
 SCHEMA: tuple[tuple[str, ...], ...] = (
     (
         "CREATE TABLE issued (challenge BLOB PRIMARY KEY, request_hash BLOB NOT NULL, expires_at INTEGER NOT NULL,"
@@ -18,4 +20,5 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE revocations (issuer_id TEXT PRIMARY KEY, version INTEGER NOT NULL, list BLOB NOT NULL)"
         " WITHOUT ROWID",
     ),
+    LOG_TABLES,
 )

@@ -170,7 +170,10 @@ def test_a_replayed_or_untrusted_proof_is_not_tried_again(trust: Trust) -> None:
         assert agent.again(attempt, code, None) is None
 
 
-@pytest.mark.parametrize("data", [None, [], "x", {}, {"required_scope": 3}, {"_meta": 3, "required_scope": None}])
+@pytest.mark.parametrize(
+    "data",
+    [None, [], "x", {}, {"required_scope": 3}, {"_meta": 3, "required_scope": None}, {"required_scope": "a:\ud800"}],
+)
 def test_nonsense_from_a_gateway_leads_nowhere(data: object, trust: Trust) -> None:
     agent = prover(trust)
     attempt = agent.attempt("tools/call", call())
@@ -240,8 +243,10 @@ def test_a_list_teaches_scopes_and_the_gateways_id(trust: Trust) -> None:
     attempt = agent.attempt("tools/list", {})
     assert attempt is not None
     assert agent.proved(attempt) == {}
-    covered, others = agent.listed(attempt, listing(judge))
-    assert (names(covered), names(others)) == (["list_inbox", "send_email"], ["pay"])
+    found = agent.listed(attempt, listing(judge))
+    assert (names(found.covered), names(found.others)) == (["list_inbox", "send_email"], ["pay"])
+    assert found.again is not None
+    assert judge.refusal("tools/list", found.again) is None
     assert sent(agent, judge, "tools/call", call()) == ([True], None)
     assert sent(agent, judge, "tools/call", call("send_email")) == ([False, True], None)
 
@@ -256,7 +261,9 @@ def test_a_known_gateway_gets_a_proof_with_the_list_and_filters_itself(trust: Tr
         **listing(Judge(trust)),
         "cacheScope": "private",
     }  # the tool accepts comms:email:send
-    assert "send_email" in names(agent.listed(attempt, accepted)[0])
+    found = agent.listed(attempt, accepted)
+    assert "send_email" in names(found.covered)
+    assert found.again is None
 
 
 def test_with_two_delegations_no_proof_says_all__so_none_goes_with_a_list(trust: Trust) -> None:
@@ -274,6 +281,19 @@ def test_a_refused_list_is_asked_for_without_a_proof__calls_then_say_what_is_wro
     assert sent(agent, judge, "tools/list", {}) == ([True, False], None)
 
 
+def test_a_list_is_asked_for_once_more_and_no_oftener(trust: Trust) -> None:
+    agent, judge = prover(trust, ("email:read",)), Judge(Trust())  # trusts another owner
+    attempt = agent.attempt("tools/list", {})
+    assert attempt is not None
+    agent.proved(attempt)
+    again = agent.listed(attempt, listing(judge)).again
+    assert again is not None
+    refusal = judge.refusal("tools/list", again)
+    assert refusal is not None
+    assert agent.again(attempt, refusal.code, dict(refusal.data)) == {}
+    assert agent.listed(attempt, listing(judge)).again is None
+
+
 def test_a_list_of_another_gateway_is_refused(trust: Trust) -> None:
     agent = prover(trust, gateway_id="another")
     attempt = agent.attempt("tools/list", {})
@@ -287,6 +307,5 @@ def test_a_list_that_is_none_breaks_nothing(tools: object, trust: Trust) -> None
     agent = prover(trust)
     attempt = agent.attempt("tools/list", {})
     assert attempt is not None
-    covered, others = agent.listed(attempt, {"tools": tools})
-    assert covered == (tools if isinstance(tools, list) else [])
-    assert others == []
+    found = agent.listed(attempt, {"tools": tools})
+    assert found == (tools if isinstance(tools, list) else [], [], None)

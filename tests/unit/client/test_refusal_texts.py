@@ -49,13 +49,13 @@ def test_the_command_does_what_it_says(trust: Trust, tmp_path: Path) -> None:
     folder.mkdir()
     files = agent_files(folder, trust, "email:read")
     presenter = ProofPresenter(files.key, [files.delegation])
-    text = told(presenter, "ratify_scope_denied", required_scope="custom:deploy now", target="deploy")
+    text = told(presenter, "ratify_scope_denied", required_scope="custom:$(deploy)", target="deploy")
     write_key(tmp_path / "boss.key", trust.owner)
     (line,) = [line for line in text.splitlines() if line.startswith("  accredit grant")]
     words = [str(tmp_path / "boss.key") if word == "PATH" else word for word in shlex.split(line)]
     assert CliRunner().invoke(app, words[1:], standalone_mode=False).exit_code == 0
-    new = ProofPresenter(files.key, [files.delegation, folder / "custom-deploy-now.json"])
-    assert new.granted == {"email:read", "custom:deploy now"}
+    new = ProofPresenter(files.key, [files.delegation, folder / "custom-deploy.json"])
+    assert new.granted == {"email:read", "custom:$(deploy)"}
 
 
 def test_who_has_no_key_yet_is_told_to_make_one() -> None:
@@ -92,9 +92,10 @@ def test_a_grant_is_not_proposed_where_it_would_not_help() -> None:
 
 
 def test_a_gateways_words_are_bounded_and_steer_no_terminal() -> None:
-    text = told(None, "ratify_invalid", required_scope="\x1b[31m" + "s" * 5_000, target="t" * 5_000)
+    text = told(None, "ratify_scope_denied", required_scope="\x1b[31m" + "s" * 5_000, target="t" * 5_000)
     assert len(text) < 1_000
     assert "\x1b" not in text
+    assert "accredit grant" not in text
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,15 @@
 from pathlib import Path
 from typing import TypeVar, cast
 
-from accredit.errors import ConfigurationError, WireError
+from accredit.attest import CallBundle, decode_call_bundle, decode_envelope
+from accredit.errors import AttestationError, ConfigurationError, WireError
 from accredit.keys import DelegationFile, KeyFile, PrivateKeyFile, read_file, read_key
 from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.ratify import DelegationCert, ProofBundle, RevocationList
 from accredit.ratify.strict_json import parse
 from accredit.ratify.wire import WireObject
 
-Document = KeyFile | DelegationFile | ProofBundle | RevocationList
+Document = KeyFile | DelegationFile | ProofBundle | RevocationList | CallBundle
 _Kind = TypeVar("_Kind", bound=WireObject)
 
 _NAMES: dict[type[WireObject], str] = {
@@ -36,6 +37,8 @@ def read_document(path: Path) -> Document:
         return _decode(path, data, ProofBundle)
     if "delegations" in members:
         return _decode(path, data, DelegationFile)
+    if "payloadType" in members or "envelopes" in members:
+        return _attested(path, data, bundle="envelopes" in members)
     if "revoked_certs" in members:
         return _decode(path, data, RevocationList)
     if "cert_id" in members:
@@ -43,7 +46,17 @@ def read_document(path: Path) -> Document:
     raise ConfigurationError(f"{path} holds nothing that accredit knows", _WHAT_CAN_BE_READ)
 
 
-_WHAT_CAN_BE_READ = "name a key, a delegation, a proof or a revocation list"
+_WHAT_CAN_BE_READ = "name a key, a delegation, a proof, a revocation list or an attestation"
+
+
+def _attested(path: Path, data: bytes, *, bundle: bool) -> CallBundle:
+    """An attestation alone is a bundle of one."""
+    try:
+        return decode_call_bundle(data) if bundle else CallBundle((decode_envelope(data),))
+    except AttestationError as error:
+        raise ConfigurationError(
+            f"{path} is no attestation: {error}", "name a file that `accredit log export` wrote"
+        ) from None
 
 
 def read_delegations(path: Path) -> tuple[DelegationCert, ...]:

@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from accredit.attest import CallBundle
 from accredit.cli.delegations import words
 from accredit.cli.delegations.chain import certificate_fault, challenge_fault, judged
 from accredit.cli.delegations.documents import Document, read_document
 from accredit.cli.delegations.members import print_members
 from accredit.cli.delegations.paper import BAD, GOOD, QUIET, Words, print_facts, say
 from accredit.cli.delegations.showing import key_facts
+from accredit.cli.records.inspecting import print_bundle
 from accredit.keys import DelegationFile, KeyFile, load_public_key
 from accredit.ratify import DelegationCert, ProofBundle, RevocationList, revocation_list_fault
 from accredit.ratify.needs import clock
@@ -38,6 +40,8 @@ def _print_words(document: Document, known: Mapping[str, KeyFile], now: int) -> 
             return _print_chain(chain, known, now)
         case ProofBundle():
             return _print_proof(document, known, now)
+        case CallBundle():
+            return print_bundle(document, known)
 
 
 def _print_chain(chain: Sequence[DelegationCert], known: Mapping[str, KeyFile], now: int) -> bool:

@@ -1,0 +1,104 @@
+"""All that a log holds of one call, in one JSON object, to be shown to somebody else (contract, section 10). No I/O.
+
+`envelopes` are the call's records, the decision first; `certificates` those of its proof's chain, leaf first;
+`checkpoint` is the first of the same writer that counts the decision. It holds when:
+
+1. each envelope verifies, and is a record of the same call, with the same subject;
+2. the first is the decision, and no more than one outcome follows;
+3. the SHA-256 of the certificates is that in the decision;
+4. the checkpoint verifies, and counts the decision.
+
+That the checkpoint's chain passes through the records can only be seen in the log itself. What the certificates grant
+is for `ratify` to say.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from msgspec import Raw, Struct
+
+from accredit.attest.canonical import canonical, sha256_hex
+from accredit.attest.dsse import Envelope, decode_envelope, encode_envelope
+from accredit.attest.signing import LogKey
+from accredit.attest.statements import CallRecord, Checkpoint, Statement
+from accredit.attest.verify import verify_envelope
+from accredit.errors import AttestationError
+from accredit.limits import MAX_ATTESTATION_BYTES
+
+
+class CallBundle(Struct, frozen=True):
+    """A call's envelopes, its certificates (a JSON array) and its checkpoint, where there are any."""
+
+    envelopes: tuple[Envelope, ...]
+    certificates: bytes | None = None
+    checkpoint: Envelope | None = None
+
+
+class _Wire(Struct, frozen=True, forbid_unknown_fields=True):
+    envelopes: tuple[Raw, ...]
+    certificates: Raw
+    checkpoint: Raw
+
+
+_decode = msgspec.json.Decoder(_Wire).decode
+_NULL = b"null"
+
+
+def encode_call_bundle(bundle: CallBundle) -> bytes:
+    """The bundle's JSON text, on one line without its end."""
+    envelopes = tuple(Raw(encode_envelope(envelope)) for envelope in bundle.envelopes)
+    checkpoint = _NULL if bundle.checkpoint is None else encode_envelope(bundle.checkpoint)
+    certificates = _NULL if bundle.certificates is None else bundle.certificates
+    return msgspec.json.encode(_Wire(envelopes, Raw(certificates), Raw(checkpoint)))
+
+
+def decode_call_bundle(text: bytes) -> CallBundle:
+    """Reads a bundle. Raises `AttestationError`."""
+    if len(text) > MAX_ATTESTATION_BYTES:
+        raise AttestationError(f"a bundle of more than {MAX_ATTESTATION_BYTES} bytes")
+    try:
+        wire = _decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise AttestationError("not a bundle of a call") from None
+    return CallBundle(
+        tuple(decode_envelope(bytes(envelope)) for envelope in wire.envelopes),
+        _present(wire.certificates),
+        None if (checkpoint := _present(wire.checkpoint)) is None else decode_envelope(checkpoint),
+    )
+
+
+def verify_call_bundle(bundle: CallBundle, keys: Iterable[LogKey]) -> tuple[CallRecord, ...]:
+    """Rules 1 to 4; returns the call's records. Raises `AttestationError`."""
+    keys = tuple(keys)
+    statements = [verify_envelope(envelope, keys) for envelope in bundle.envelopes]
+    records = _records(statements)
+    decision = records[0]
+    chain = decision.authority.chain_sha256 if decision.authority else None
+    if bundle.certificates is not None and sha256_hex(canonical(bundle.certificates)) != chain:
+        raise AttestationError("the certificates are not those of the decision")
+    if bundle.checkpoint is not None:
+        checkpoint = verify_envelope(bundle.checkpoint, keys).predicate
+        if not isinstance(checkpoint, Checkpoint) or not _counts(checkpoint, decision):
+            raise AttestationError("the checkpoint does not count the decision")
+    return records
+
+
+def _records(statements: Sequence[Statement]) -> tuple[CallRecord, ...]:
+    records = tuple(each.predicate for each in statements if isinstance(each.predicate, CallRecord))
+    if len(records) != len(statements) or [record.phase for record in records] not in (
+        ["decision"],
+        ["decision", "outcome"],
+    ):
+        raise AttestationError("a bundle has a decision, and at most one outcome")
+    if len({record.call.id for record in records}) > 1 or len({each.sha256 for each in statements}) > 1:
+        raise AttestationError("the records are of different calls")
+    return records
+
+
+def _counts(checkpoint: Checkpoint, record: CallRecord) -> bool:
+    return checkpoint.writer == record.log.writer and checkpoint.count >= record.log.sequence
+
+
+def _present(value: Raw) -> bytes | None:
+    data = bytes(value)
+    return None if data == _NULL else data

@@ -1,0 +1,104 @@
+"""What a gateway knows of a call, and the payloads that say it. No I/O: place and time are arguments.
+
+Texts for people are clipped; what was not to be recorded must not be handed in.
+"""
+
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from accredit.attest.canonical import RecordedParams
+from accredit.attest.statements import (
+    NO_PARAMS,
+    Authority,
+    Call,
+    CallRecord,
+    Checkpoint,
+    Decision,
+    Outcome,
+    Place,
+    Pruning,
+    Statement,
+    Times,
+    Token,
+    clipped,
+    encode_statement,
+    timestamp,
+)
+
+
+class Decided(Struct, frozen=True, kw_only=True):
+    """A call on which was decided. `call.params` is left empty; `received_ms` is in unix milliseconds.
+
+    `certificates` is the chain of the proof, a JSON array, leaf first: `authority.chain_sha256` is the SHA-256 of it.
+    """
+
+    gateway: str
+    call: Call
+    params: RecordedParams
+    decision: Decision
+    received_ms: int
+    authority: Authority | None = None
+    token: Token | None = None
+    certificates: bytes | None = None
+
+
+def decision_payload(decided: Decided, place: Place, now_ms: int) -> bytes:
+    """The record of a decision. Raises `AttestationError` for a text that can't be written."""
+    call, decision = decided.call, decided.decision
+    if decided.params.text is not None:
+        call = replace(call, params=Raw(decided.params.text))
+    if decision.reason is not None:
+        decision = replace(decision, reason=clipped(decision.reason))
+    record = CallRecord(
+        gateway=decided.gateway,
+        phase="decision",
+        call=call,
+        times=_times(decided.received_ms, now_ms),
+        log=place,
+        decision=decision,
+        authority=decided.authority,
+        token=decided.token,
+    )
+    return encode_statement(Statement(record, decided.params.sha256))
+
+
+def outcome_payload(decided: Decided, outcome: Outcome, place: Place, now_ms: int) -> bytes:
+    """The record of an outcome. Raises `AttestationError` for a text that can't be written."""
+    if outcome.detail is not None:
+        outcome = replace(outcome, detail=clipped(outcome.detail))
+    record = CallRecord(
+        gateway=decided.gateway,
+        phase="outcome",
+        call=decided.call,
+        times=_times(decided.received_ms, now_ms),
+        log=place,
+        outcome=outcome,
+    )
+    return encode_statement(Statement(record, decided.params.sha256))
+
+
+def unknown_payload(decision: Statement, record: CallRecord, detail: str, place: Place, now_ms: int) -> bytes:
+    """The record that closes a call whose writer has died: `decision` is the statement of its decision."""
+    closed = CallRecord(
+        gateway=record.gateway,
+        phase="outcome",
+        call=replace(record.call, params=NO_PARAMS),
+        times=Times(received=record.times.received, recorded=timestamp(now_ms)),
+        log=place,
+        outcome=Outcome(status="unknown", detail=detail),
+    )
+    return encode_statement(Statement(closed, decision.sha256))
+
+
+def checkpoint_payload(writer: str, count: int, head: str, now_ms: int) -> bytes:
+    """A checkpoint: the writer's chain has `count` records, the last of which has the SHA-256 `head`."""
+    return encode_statement(Statement(Checkpoint(writer=writer, count=count, time=timestamp(now_ms)), head))
+
+
+def pruning_payload(pruning: Pruning, head: str) -> bytes:
+    """A note of pruning; `head` is the SHA-256 of the last record that it covers."""
+    return encode_statement(Statement(pruning, head))
+
+
+def _times(received_ms: int, now_ms: int) -> Times:
+    return Times(received=timestamp(received_ms), recorded=timestamp(now_ms))

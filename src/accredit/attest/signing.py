@@ -1,0 +1,81 @@
+"""Who signs the log, and with which keys it is verified (contract, section 6 and 10). No I/O.
+
+A record has one signature, Ed25519, with the gateway's id as its key id. Checkpoints and notes of pruning have a
+second one, ML-DSA-65, so that the log as a whole outlives Ed25519 at no cost to a call.
+"""
+
+from collections.abc import Callable
+from functools import cached_property
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA65PublicKey
+from msgspec import Struct
+
+from accredit.attest.dsse import Envelope, Signature, signed_bytes
+from accredit.errors import AttestationError
+
+ML_DSA_65_SUFFIX = "/ml-dsa-65"
+"""What follows the gateway's id in the key id of the second signature."""
+
+
+class LogSigner(Struct, frozen=True):
+    """A gateway's key: its id, and what signs with its two halves. It does not show itself."""
+
+    id: str
+    ed25519: Callable[[bytes], bytes]
+    ml_dsa_65: Callable[[bytes], bytes]
+
+    def __repr__(self) -> str:
+        return f"<LogSigner {self.id}>"
+
+    def record(self, payload: bytes) -> Envelope:
+        """A record's envelope."""
+        return Envelope(payload, (Signature(self.id, self.ed25519(signed_bytes(payload))),))
+
+    def summary(self, payload: bytes) -> Envelope:
+        """A checkpoint's envelope, or that of a note of pruning."""
+        message = signed_bytes(payload)
+        second = Signature(self.id + ML_DSA_65_SUFFIX, self.ml_dsa_65(message))
+        return Envelope(payload, (Signature(self.id, self.ed25519(message)), second))
+
+
+class LogKey(Struct, frozen=True, dict=True):
+    """A gateway's public key, raw: 32 and 1952 bytes."""
+
+    id: str
+    ed25519: bytes
+    ml_dsa_65: bytes
+
+    @cached_property
+    def _ed25519(self) -> Ed25519PublicKey:
+        return Ed25519PublicKey.from_public_bytes(self.ed25519)
+
+    @cached_property
+    def _ml_dsa_65(self) -> MLDSA65PublicKey:
+        return MLDSA65PublicKey.from_public_bytes(self.ml_dsa_65)
+
+    def check_record(self, envelope: Envelope) -> None:
+        """Exactly one signature, and it is this key's. Raises `AttestationError`."""
+        if len(envelope.signatures) != 1:
+            raise AttestationError("a record has one signature")
+        self._check_first(envelope)
+
+    def check_summary(self, envelope: Envelope) -> None:
+        """Exactly two signatures, and they are this key's. Raises `AttestationError`."""
+        if len(envelope.signatures) != 2:
+            raise AttestationError("a checkpoint or note has two signatures")
+        self._check_first(envelope)
+        second = envelope.signatures[1]
+        if second.key_id != self.id + ML_DSA_65_SUFFIX:
+            raise AttestationError("the second signature is another key's")
+        try:
+            self._ml_dsa_65.verify(second.data, signed_bytes(envelope.payload))
+        except (InvalidSignature, ValueError):
+            raise AttestationError("the ML-DSA-65 signature is not good") from None
+
+    def _check_first(self, envelope: Envelope) -> None:
+        try:
+            self._ed25519.verify(envelope.signatures[0].data, signed_bytes(envelope.payload))
+        except (InvalidSignature, ValueError):
+            raise AttestationError("the Ed25519 signature is not good") from None

@@ -1,0 +1,262 @@
+"""Statements: in-toto v1, with the three predicates of the log (contract, section 6). No I/O.
+
+A record of a call (`urn:accredit:tool-call:v1`, `tool-call.v1.schema.json` beside this file), a checkpoint of a
+writer's chain (`urn:accredit:log-checkpoint:v1`), and the note that stands for pruned records
+(`urn:accredit:log-pruning:v1`). A payload is read only when:
+
+1. it is one JSON object with the members that in-toto names, the right `_type`, and one subject with a SHA-256;
+2. its predicate has the members of its type, and nothing else;
+3. the members that a phase asks for are there, and the subject is the one that the predicate is about.
+
+Members that have no value are left out. Times are RFC 3339, UTC, with milliseconds. Signatures and chains are not
+looked at here.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from accredit.errors import AttestationError
+from accredit.limits import MAX_RECORDED_TEXT, MAX_SAFE_INTEGER
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+CALL_TYPE = "urn:accredit:tool-call:v1"
+CHECKPOINT_TYPE = "urn:accredit:log-checkpoint:v1"
+PRUNING_TYPE = "urn:accredit:log-pruning:v1"
+
+GENESIS = "0" * 64
+"""`previous` of a writer's first record."""
+
+Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+WriterId = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+Sequence = Annotated[int, Meta(ge=1, le=MAX_SAFE_INTEGER)]
+Time = Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$")]
+OutcomeStatus = Literal[
+    "ok", "tool_error", "error", "input_required", "upstream_invalid", "timeout", "cancelled", "unknown"
+]
+
+NO_PARAMS = Raw()
+"""`params` of a call whose arguments are not recorded in full."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST_MS = 253_402_300_799_999  # the end of the year 9999
+
+
+class _Part(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    pass
+
+
+class Call(_Part, frozen=True):
+    """Which call a record is about. `id` is the same in both of its records: 32 hex characters of 16 random bytes.
+
+    `target` is the tool's or prompt's name, or the resource's URI. `flow` and `round` (from 1) say which
+    multi-round-trip request the call is part of. `params` are there where arguments are recorded in full.
+    """
+
+    id: WriterId
+    method: str
+    target: str | None = None
+    session: str | None = None
+    revision: str | None = None
+    flow: str | None = None
+    round: Annotated[int, Meta(ge=1, le=MAX_SAFE_INTEGER)] | None = None
+    params: Raw = NO_PARAMS
+
+
+class Decision(_Part, frozen=True):
+    """What was decided. `error` is the word of section 4 for programs, `reason` is for people."""
+
+    verdict: Literal["allow", "deny"]
+    error: str | None = None
+    reason: str | None = None
+
+
+class Authority(_Part, frozen=True):
+    """On whose authority: the ids of principal, agent and certificates (leaf first), the SHA-256 of the chain (the
+    RFC 8785 form of the array of certificates), the scope that the call needed, and whether the proof was bound to it.
+    """
+
+    principal_id: str
+    agent_id: str
+    cert_ids: tuple[str, ...]
+    chain_sha256: Sha256
+    scope: str
+    bound: bool
+    principal_name: str | None = None
+
+
+class Token(_Part, frozen=True):
+    """Whose token came with the call, and which: never the token itself, but the SHA-256 of its text."""
+
+    issuer: str
+    subject: str
+    sha256: Sha256
+    jti: str | None = None
+    kid: str | None = None
+
+
+class Outcome(_Part, frozen=True):
+    """What came of a call that was forwarded. `result` is what `result_digest` says of the result."""
+
+    status: OutcomeStatus
+    detail: str | None = None
+    result: dict[Literal["rfc8785-sha256", "sha256"], Sha256] | None = None
+
+
+class Times(_Part, frozen=True):
+    """When the call came, and when this record was made."""
+
+    received: Time
+    recorded: Time
+
+
+class Place(_Part, frozen=True):
+    """Where in the log: the writer, its records from 1 without gaps, and the SHA-256 of its previous payload."""
+
+    writer: WriterId
+    sequence: Sequence
+    previous: Sha256
+
+
+class CallRecord(_Part, frozen=True):
+    """The predicate of a record. `gateway` is the verifier's id (`[gateway] id`)."""
+
+    gateway: str
+    phase: Literal["decision", "outcome"]
+    call: Call
+    times: Times
+    log: Place
+    decision: Decision | None = None
+    authority: Authority | None = None
+    token: Token | None = None
+    outcome: Outcome | None = None
+
+
+class Checkpoint(_Part, frozen=True):
+    """A writer's chain has `count` records; the SHA-256 of the last payload, its head, is the statement's subject."""
+
+    writer: WriterId
+    count: Sequence
+    time: Time
+
+
+class Pruning(_Part, frozen=True):
+    """The records 1 to `last` of a writer were pruned: those from before `before`. The statement's subject is the
+    SHA-256 of the last one's payload; `digests_sha256` that of all their SHA-256 (32 bytes each) in their order."""
+
+    writer: WriterId
+    last: Sequence
+    before: Time
+    digests_sha256: Sha256
+    time: Time
+
+
+Predicate = CallRecord | Checkpoint | Pruning
+_Kind = TypeVar("_Kind", CallRecord, Checkpoint, Pruning)
+
+
+class Statement(Struct, frozen=True):
+    """A statement: what its predicate says, and the SHA-256 of its subject."""
+
+    predicate: Predicate
+    sha256: str
+
+
+class _Digests(Struct, frozen=True, forbid_unknown_fields=True):
+    sha256: Sha256
+
+
+class _Subject(Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    digest: _Digests
+
+
+class _Wire(Struct, frozen=True, forbid_unknown_fields=True):
+    type: str = msgspec.field(name="_type")
+    subject: Annotated[tuple[_Subject, ...], Meta(min_length=1, max_length=1)]
+    predicate_type: str = msgspec.field(name="predicateType")
+    predicate: Predicate | Raw
+
+
+class _RawWire(_Wire, frozen=True):
+    predicate: Raw
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_wire = msgspec.json.Decoder(_RawWire).decode
+_DECODERS = {
+    CALL_TYPE: msgspec.json.Decoder(CallRecord),
+    CHECKPOINT_TYPE: msgspec.json.Decoder(Checkpoint),
+    PRUNING_TYPE: msgspec.json.Decoder(Pruning),
+}
+
+
+def timestamp(at_ms: int) -> str:
+    """Unix milliseconds as RFC 3339. A time that it can't write is the nearest one that it can."""
+    at = _EPOCH + timedelta(milliseconds=min(max(at_ms, 0), _LATEST_MS))
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def clipped(text: str) -> str:
+    """What a record keeps of a text for people. It can always be written."""
+    return text[:MAX_RECORDED_TEXT].encode("utf-8", "replace").decode("utf-8")
+
+
+def encode_statement(statement: Statement) -> bytes:
+    """The payload. Raises `AttestationError` for a text that can't be written (a lone surrogate)."""
+    predicate = statement.predicate
+    wire = _Wire(
+        STATEMENT_TYPE,
+        (_Subject(_subject_name(predicate), _Digests(statement.sha256)),),
+        _type_of(predicate),
+        predicate,
+    )
+    try:
+        return _encode(wire)
+    except UnicodeEncodeError:
+        raise AttestationError("a lone surrogate in a record") from None
+
+
+def decode_statement(payload: bytes) -> Statement:
+    """Rules 1 to 3. Raises `AttestationError`."""
+    try:
+        wire = _decode_wire(payload)
+        if wire.type != STATEMENT_TYPE:
+            raise AttestationError("not an in-toto statement of version 1")
+        decoder = _DECODERS.get(wire.predicate_type)
+        if decoder is None:
+            raise AttestationError("a predicate of a type that is not known")
+        predicate = decoder.decode(wire.predicate)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise AttestationError("not a statement of this log") from None
+    (subject,) = wire.subject
+    if subject.name != _subject_name(predicate):
+        raise AttestationError("the subject is not what the predicate is about")
+    if isinstance(predicate, CallRecord):
+        _check_phase(predicate)
+    return Statement(predicate, subject.digest.sha256)
+
+
+def _check_phase(record: CallRecord) -> None:
+    is_decision = record.phase == "decision"
+    if is_decision != (record.decision is not None) or is_decision != (record.outcome is None):
+        raise AttestationError("the record has not the members of its phase")
+
+
+def _type_of(predicate: Predicate) -> str:
+    match predicate:
+        case CallRecord():
+            return CALL_TYPE
+        case Checkpoint():
+            return CHECKPOINT_TYPE
+        case Pruning():
+            return PRUNING_TYPE
+
+
+def _subject_name(predicate: Predicate) -> str:
+    if isinstance(predicate, CallRecord):
+        call = predicate.call
+        return call.method if call.target is None else f"{call.method}/{call.target}"
+    return f"log/{predicate.writer}"

@@ -1,0 +1,1 @@
+"""What the `accredit log` commands run."""

@@ -1,0 +1,67 @@
+"""Calls as the log tells of them: the record of a decision, and that of its outcome, joined. No I/O."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from accredit.attest import CallRecord
+
+
+class CallRow(NamedTuple):
+    """One call. `outcome` is None while there is none."""
+
+    decision: CallRecord
+    outcome: CallRecord | None
+
+    @property
+    def status(self) -> str:
+        """How it ended: a status of its outcome, "open", or "" for one that was denied."""
+        if self.outcome is not None and self.outcome.outcome is not None:
+            return self.outcome.outcome.status
+        return "open" if self.verdict == "allow" else ""
+
+    @property
+    def verdict(self) -> str:
+        """What was decided."""
+        return self.decision.decision.verdict if self.decision.decision else ""
+
+    def members(self) -> dict[str, object]:
+        """For programs."""
+        decision, authority = self.decision.decision, self.decision.authority
+        outcome = self.outcome.outcome if self.outcome else None
+        return {
+            "call": self.decision.call.id,
+            "received": self.decision.times.received,
+            "method": self.decision.call.method,
+            "target": self.decision.call.target,
+            "decision": self.verdict,
+            "error": decision.error if decision else None,
+            "principal_id": authority.principal_id if authority else None,
+            "agent_id": authority.agent_id if authority else None,
+            "outcome": self.status or None,
+            "detail": outcome.detail if outcome else None,
+            "writer": self.decision.log.writer,
+            "sequence": self.decision.log.sequence,
+        }
+
+
+def joined_newest_first(records: Iterable[CallRecord]) -> Iterator[CallRow]:
+    """Calls from records in the opposite order, by their decision. What was pruned is passed over."""
+    outcomes: dict[str, CallRecord] = {}
+    for record in records:
+        if record.phase == "outcome":
+            outcomes[record.call.id] = record
+        else:
+            yield CallRow(record, outcomes.pop(record.call.id, None))
+
+
+def joined_as_they_end(records: Iterable[CallRecord], open_calls: dict[str, CallRecord]) -> Iterator[CallRow]:
+    """Calls from records in their order, as they end. `open_calls`, by id, are those that have not yet."""
+    for record in records:
+        if record.phase == "outcome":
+            decision = open_calls.pop(record.call.id, None)
+            if decision is not None:
+                yield CallRow(decision, record)
+        elif record.decision is not None and record.decision.verdict == "allow":
+            open_calls[record.call.id] = record
+        else:
+            yield CallRow(record, None)

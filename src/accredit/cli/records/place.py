@@ -1,0 +1,78 @@
+"""Where the log is, which keys are trusted, and times on the command line. Reads the configuration, files and
+the clock."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from accredit.attest import Envelope, LogKey, decode_envelope, timestamp
+from accredit.config import folder_of, load
+from accredit.errors import AttestationError, ConfigurationError
+from accredit.keys import load_public_key, log_key
+from accredit.limits import MAX_ATTESTATION_BYTES
+from accredit.stores import store_file
+from accredit.stores.log import clock_ms
+
+_AGO = re.compile(r"([1-9][0-9]{0,8})([smhd])")
+_UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
+
+
+def log_file(store: str | None, config: Path | None) -> Path:
+    """The file that holds the log: the store's that is named, else the configuration's. Raises `ConfigurationError`."""
+    if store is None:
+        loaded = load(config, os.environ, {})
+        path = store_file(loaded.config.store.url, folder_of(loaded, ("store", "url")))
+    else:
+        path = store_file(store, Path.cwd())
+    if path is None:
+        raise ConfigurationError("a store in memory has no log", "name its file with --store sqlite:///FILE")
+    return path
+
+
+def public_keys(paths: Iterable[Path]) -> list[LogKey]:
+    """The keys that a log is verified with. Raises `ConfigurationError`, also for none."""
+    keys = [log_key(load_public_key(path)) for path in paths]
+    if not keys:
+        raise ConfigurationError(
+            "nothing verifies without a key", "name the gateway's public key with --key gateway.key.pub"
+        )
+    return keys
+
+
+def checkpoints(paths: Sequence[Path]) -> list[Envelope]:
+    """Checkpoints that were kept. Raises `ConfigurationError`."""
+    found: list[Envelope] = []
+    for path in paths:
+        try:
+            found.extend(decode_envelope(line) for line in lines(path))
+        except AttestationError as error:
+            raise ConfigurationError(f"{path}: {error}", "name a file that `accredit log checkpoint` wrote") from None
+    return found
+
+
+def lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file without their ends. Raises `ConfigurationError`; a line that is too long is cut off."""
+    try:
+        with path.open("rb") as file:
+            while line := file.readline(MAX_ATTESTATION_BYTES + 2):
+                yield line.removesuffix(b"\n")
+    except OSError as error:
+        raise ConfigurationError(f"can't read {path}: {error.strerror}", "name a file that can be read") from None
+
+
+def moment(option: str, text: str) -> int:
+    """A time in unix milliseconds. Raises `ConfigurationError`."""
+    ago = _AGO.fullmatch(text)
+    if ago:
+        return clock_ms() - int(ago[1]) * _UNITS_MS[ago[2]]
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise ConfigurationError(
+            f"{option} {text}: not a time", f"write one like {timestamp(clock_ms())}, or 7d for so long ago"
+        )
+    return int(found.timestamp() * 1000)

@@ -1,0 +1,85 @@
+"""What `accredit log show` runs: a call in words, or its statements as JSON."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+import msgspec
+import typer
+
+from accredit.attest import CallRecord, Envelope, LogKey, Stored, verify_envelope
+from accredit.cli.delegations.paper import BAD, GOOD, QUIET, Words, print_facts, print_json, say
+from accredit.cli.records.place import public_keys
+from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable
+from accredit.stores.log_file import LogFile
+
+_NEGATIVE = 1
+
+
+def show_call(path: Path, call_id: str, keys: Sequence[Path], *, as_json: bool) -> int:
+    """Shows a call's records; returns the exit code. Raises `ConfigurationError`."""
+    trusted = public_keys(keys) if keys else []
+    try:
+        with LogFile(path) as log:
+            found = list(records_of(log, call_id))
+    except (StoreUnavailable, AttestationError) as error:
+        raise ConfigurationError(str(error), "`accredit log verify` finds the place, if it is damaged") from None
+    if not found:
+        typer.echo(f"no record of call {call_id}", err=True)
+        return _NEGATIVE
+    faults = [_fault(envelope, trusted) for _, envelope in found]
+    if as_json:
+        print_json(
+            [
+                {"statement": msgspec.json.decode(envelope.payload), "signatures_good": _good(fault, trusted)}
+                for (_, envelope), fault in zip(found, faults, strict=True)
+            ]
+        )
+    else:
+        for (record, _), fault in zip(found, faults, strict=True):
+            print_record(record, _verdict(fault, trusted))
+    return _NEGATIVE if any(faults) else 0
+
+
+def records_of(log: LogFile, call_id: str) -> Iterator[tuple[CallRecord, Envelope]]:
+    """The records of a call and their envelopes, in their order. Raises `AttestationError`."""
+    for entry in log.of_call(call_id):
+        record = entry.record()
+        if record is not None and record.call.id == call_id and isinstance(entry.entry, Stored):
+            yield record, entry.entry.envelope
+
+
+def print_record(record: CallRecord, signature: Words) -> None:
+    """A record in words: each member of its predicate that is there."""
+    members: dict[str, object] = msgspec.to_builtins(record)
+    say(f"{record.phase} {record.log.writer}/{record.log.sequence}")
+    print_facts([*_facts("", members), ("signature", signature)])
+    say("")
+
+
+def _facts(prefix: str, members: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    for name, value in members.items():
+        if isinstance(value, dict):
+            yield from _facts(f"{prefix}{name}.", cast("dict[str, object]", value))
+        else:
+            yield f"{prefix}{name}", value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _fault(envelope: Envelope, keys: Sequence[LogKey]) -> str | None:
+    if not keys:
+        return None
+    try:
+        verify_envelope(envelope, keys)
+    except AttestationError as error:
+        return str(error)
+    return None
+
+
+def _good(fault: str | None, keys: Sequence[LogKey]) -> bool | None:
+    return fault is None if keys else None
+
+
+def _verdict(fault: str | None, keys: Sequence[LogKey]) -> Words:
+    if not keys:
+        return Words("not checked: name the gateway's public key with --key", QUIET)
+    return Words(f"BAD: {fault}", BAD) if fault else Words("good", GOOD)

@@ -1,0 +1,42 @@
+"""Signers of the log, from key files (contract, section 10). Reads one file.
+
+A gateway signs each record with the Ed25519 half of its key alone, which `HybridSigner` does not do.
+"""
+
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA65PrivateKey
+
+from accredit.attest import LogKey, LogSigner
+from accredit.errors import ConfigurationError
+from accredit.keys.formats import KeyFile, PrivateKeyFile
+from accredit.keys.load import read_key
+
+
+def log_signer(key: PrivateKeyFile) -> LogSigner:
+    """What signs the log with a key."""
+    ed25519 = Ed25519PrivateKey.from_private_bytes(key.seed.ed25519)
+    ml_dsa_65 = MLDSA65PrivateKey.from_seed_bytes(key.seed.ml_dsa_65)
+    return LogSigner(key.id, ed25519.sign, ml_dsa_65.sign)
+
+
+def log_key(key: KeyFile) -> LogKey:
+    """What verifies the log of a key's holder."""
+    return LogKey(key.id, key.public_key.ed25519, key.public_key.ml_dsa_65)
+
+
+def load_log_signer(path: Path) -> LogSigner:
+    """A gateway's private key file, ready to sign the log. Raises `ConfigurationError`."""
+    key = read_key(path)
+    if not isinstance(key, PrivateKeyFile):
+        raise ConfigurationError(
+            f"{path} is {key.name}'s public key, which can't sign",
+            "name the private key: the same path without .pub",
+        )
+    if key.kind != "gateway":
+        raise ConfigurationError(
+            f"{path} is the key of {key.name}, a {key.kind}, and a gateway signs the log",
+            "make one with `accredit keys new gateway.key --kind gateway`",
+        )
+    return log_signer(key)

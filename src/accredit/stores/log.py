@@ -1,0 +1,241 @@
+"""The log of attestations in an SQLite file: `ports.Records`. I/O: the file, through a `Worker`, and `log_lives`.
+
+A log is one writer: its chain begins with the first call, or with the calls that dead writers left open, which are
+closed as `unknown`. In this order:
+
+1. `begin` puts a decision into the log; only then is a call forwarded;
+2. `finish` puts its outcome into the log; only then does the client see the answer;
+3. a checkpoint follows after `CHECKPOINT_RECORDS` records or `CHECKPOINT_SECONDS`, and at the end.
+
+A `durable` log has written to the disk before it answers. Another one queues; what can't be written waits and is tried
+again, and when the queue is full, `begin` refuses. Nothing is dropped but what is still in the queue
+`CLOSE_RECORDS_SECONDS` after the log was to close, and then it is told how much.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from accredit.attest import Decided, LogSigner, Outcome, Place, decision_payload
+from accredit.attest.statements import GENESIS
+from accredit.errors import StoreUnavailable
+from accredit.limits import (
+    CHECKPOINT_SECONDS,
+    CLOSE_RECORDS_SECONDS,
+    MAX_QUEUED_RECORD_BYTES,
+    MAX_QUEUED_RECORDS,
+    RECORD_RETRY_SECONDS,
+    RECORDS_A_TURN,
+)
+from accredit.stores.log_lives import Life, hold
+from accredit.stores.log_tables import Append, Chain, add_writer, end_writer, touch_writer
+from accredit.stores.worker import Worker
+
+T = TypeVar("T")
+
+
+class _Waiting(NamedTuple):
+    append: Append
+    size: int  # bytes, beside what every record has
+
+
+_ANYWHERE = Place(writer="0" * 32, sequence=1, previous=GENESIS)
+
+
+def clock_ms() -> int:
+    """This machine's time in unix milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+class SqliteRecords:
+    """One writer of the log in the file `path`. Nothing is opened before the first call: processes may fork until then.
+
+    `on_problem` is told, once for each change, what keeps records from being written, in words for the log.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        signer: LogSigner,
+        *,
+        durable: bool,
+        on_problem: Callable[[str], None],
+        clock: Callable[[], int] = clock_ms,
+    ) -> None:
+        self.writer: str | None = None
+        """This writer's id, once it has begun."""
+        self._path = path
+        self._worker = Worker(path, "FULL" if durable else "NORMAL")
+        self._signer = signer
+        self._durable = durable
+        self._on_problem = on_problem
+        self._clock = clock
+        self._starting = asyncio.Lock()
+        self._life: Life | None = None
+        self._chain: Chain | None = None
+        self._queue: deque[_Waiting] = deque()
+        self._queued_bytes = 0
+        self._turn = 0
+        self._writing: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._checkpointing: asyncio.Task[None] | None = None
+        self._problem: str | None = None
+        self._closed = False
+
+    async def start(self) -> None:
+        """Begins this writer's life, and closes the calls of dead ones. Raises `StoreUnavailable`."""
+        async with self._starting:
+            if self._chain is not None:
+                return
+            # Drawn only now: processes that were forked from the one that made this object are writers of their own.
+            chain = Chain(secrets.token_hex(16), self._signer)
+            life = await asyncio.to_thread(hold, self._path, chain.name)
+            if life is None:
+                raise StoreUnavailable(f"another process has locked writer {chain.name}")
+            try:
+                for other in await self._run(partial(add_writer, name=chain.name)):
+                    await self._bury(other, chain)
+            except BaseException:
+                life.end()
+                life.close()
+                raise
+            self._life, self._chain, self.writer = life, chain, chain.name
+
+    async def begin(self, decided: Decided) -> None:
+        """Records a decision. Raises `StoreUnavailable`, or `AttestationError` for texts that no record can hold: then
+        the call is not to be forwarded."""
+        chain, now_ms = await self._begun(), self._clock()
+        if not self._durable:
+            if self._is_full():
+                raise StoreUnavailable(f"{len(self._queue)} records wait to be written")
+            decision_payload(decided, _ANYWHERE, now_ms)  # what waits must be something that can be written
+        size = len(decided.params.text or b"") + len(decided.certificates or b"")
+        await self._add(chain, partial(chain.decision, decided=decided, now_ms=now_ms), size)
+
+    async def finish(self, decided: Decided, outcome: Outcome) -> None:
+        """Records the outcome of a call that `begin` has recorded as allowed. Raises `StoreUnavailable`."""
+        chain = await self._begun()
+        await self._add(chain, partial(chain.outcome, decided=decided, outcome=outcome, now_ms=self._clock()), 0)
+
+    def problem(self) -> str | None:
+        """What keeps records from being written, or None."""
+        return self._problem
+
+    async def ready(self) -> bool:
+        """Whether a decision could be recorded now."""
+        try:
+            chain = await self._begun()
+            await self._run(partial(touch_writer, name=chain.name))
+        except StoreUnavailable:
+            return False
+        return not self._is_full()
+
+    async def aclose(self) -> None:
+        """Ends this writer's life: what waits is written, open calls are closed, a checkpoint covers all of it."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._checkpointing is not None:
+            await self._checkpointing
+        if self._writing is not None:
+            await asyncio.wait([self._writing], timeout=CLOSE_RECORDS_SECONDS)
+            if self._queue:
+                self._on_problem(f"{len(self._queue)} records were lost: the store did not take them")
+            self._writing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._writing
+        if self._life is not None and self._chain is not None:
+            with contextlib.suppress(StoreUnavailable):
+                await self._close_calls(self._chain.name, self._chain)
+                self._life.end()
+            self._life.close()
+            self._life = None
+        await self._worker.aclose()
+
+    async def _begun(self) -> Chain:
+        if self._chain is None:
+            await self.start()
+        if self._chain is None or self._closed:
+            raise StoreUnavailable("the log is closed")
+        return self._chain
+
+    def _is_full(self) -> bool:
+        return len(self._queue) >= MAX_QUEUED_RECORDS or self._queued_bytes >= MAX_QUEUED_RECORD_BYTES
+
+    async def _add(self, chain: Chain, append: Append, size: int) -> None:
+        if self._durable:
+            await self._run(append)
+            self._checkpoint_later()
+        else:
+            self._queue.append(_Waiting(append, size))
+            self._queued_bytes += size
+            if self._writing is None or self._writing.done():
+                self._writing = asyncio.create_task(self._write(chain))
+
+    async def _write(self, chain: Chain) -> None:
+        """Writes what waits, in its order, until nothing does."""
+        turn: list[Append] = []
+        while self._queue:
+            if not turn:
+                turn = [waiting.append for waiting in islice(self._queue, RECORDS_A_TURN)]
+                self._turn += 1
+            try:
+                await self._run(partial(chain.turn, number=self._turn, appends=turn))
+            except StoreUnavailable:
+                await asyncio.sleep(RECORD_RETRY_SECONDS)
+                continue
+            for _ in turn:
+                self._queued_bytes -= self._queue.popleft().size
+            turn = []
+            self._checkpoint_later()
+
+    def _checkpoint_later(self) -> None:
+        if self._timer is None and not self._closed:
+            self._timer = asyncio.get_running_loop().call_later(CHECKPOINT_SECONDS, self._checkpoint_now)
+
+    def _checkpoint_now(self) -> None:
+        self._timer = None
+        self._checkpointing = asyncio.create_task(self._checkpoint())
+
+    async def _checkpoint(self) -> None:
+        try:
+            chain = await self._begun()
+            await self._run(partial(chain.checkpoint, name=chain.name, now_ms=self._clock()))
+        except StoreUnavailable:
+            self._checkpoint_later()
+
+    async def _bury(self, other: str, chain: Chain) -> None:
+        """Closes the calls of a writer, if it is dead. Raises `StoreUnavailable`."""
+        life = await asyncio.to_thread(hold, self._path, other)
+        if life is not None:
+            with contextlib.closing(life):
+                await self._close_calls(other, chain)
+                life.end()
+
+    async def _close_calls(self, name: str, chain: Chain) -> None:
+        while not await self._run(partial(chain.close_calls, name=name, now_ms=self._clock())):
+            pass
+        await self._run(partial(chain.checkpoint, name=name, now_ms=self._clock()))
+        await self._run(partial(end_writer, name=name))
+
+    async def _run(self, job: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            answer = await self._worker.run(job)
+        except StoreUnavailable as error:
+            self._tell(str(error))
+            raise
+        self._problem = None
+        return answer
+
+    def _tell(self, problem: str) -> None:
+        if self._problem != problem:
+            self._problem = problem
+            self._on_problem(problem)

@@ -1,0 +1,49 @@
+"""Which writers of a log are alive: each holds the lock of a file of its own for as long as its process lives.
+
+Blocking I/O: files in `FILE-writers/` beside the log's file. The kernel gives a lock up when its process ends, however
+that comes, so neither clocks nor process ids decide. The machine that a log lies on is the only one that writes to it.
+"""
+
+import contextlib
+import fcntl
+import os
+from pathlib import Path
+
+from accredit.errors import StoreUnavailable
+
+
+class Life:
+    """The lock of one writer: its own, held while it lives, or a dead one's, held while its calls are closed."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+
+    def close(self) -> None:
+        """Gives the lock up."""
+        os.close(self._descriptor)
+
+    def end(self) -> None:
+        """The writer has ended in order: its lock's file goes. To be called before the lock is given up."""
+        with contextlib.suppress(OSError):
+            self._path.unlink()
+
+
+def hold(log_file: Path, writer: str) -> Life | None:
+    """Takes the lock of a writer, or returns None where it is alive. Raises `StoreUnavailable`."""
+    folder = log_file.with_name(f"{log_file.name}-writers")
+    path = folder / writer
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except OSError:
+            os.close(descriptor)
+            raise
+    except OSError as error:
+        raise StoreUnavailable(f"can't lock {path}: {error.strerror}") from None
+    return Life(path, descriptor)

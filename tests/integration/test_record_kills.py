@@ -1,0 +1,94 @@
+"""Processes that record calls and are killed: what was answered is recorded, and what was forwarded was decided."""
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.contract.test_record_log import Log, records_in, verified
+from tests.world.records import NOW_MS
+from tests.world.running import run
+
+ROUNDS = 20
+WORKERS = 4
+
+
+class Killed:
+    """A writer that is killed after so many lines of its output; `forwarded` and `answered` are the calls' ids."""
+
+    def __init__(self, path: Path, now_ms: int) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.world.record_writer", str(path), str(now_ms)], stdout=subprocess.PIPE
+        )
+        self.lines: list[bytes] = []
+
+    def kill_after(self, lines: int) -> None:
+        assert self.process.stdout is not None
+        self.lines += [self.process.stdout.readline() for _ in range(lines)]
+        self.kill()
+
+    def kill(self) -> None:
+        self.process.kill()
+        assert self.process.stdout is not None
+        self.lines += self.process.stdout.read().splitlines(keepends=True)
+        self.process.stdout.close()
+        self.process.wait()
+
+    def ids(self, what: str) -> set[str]:
+        lines = [line.decode().split() for line in self.lines if line.endswith(b"\n")]
+        return {call_id for kind, call_id in lines if kind == what}
+
+
+def check(path: Path, killed: list[Killed]) -> None:
+    async def recover() -> None:
+        async with Log(path, clock=lambda: NOW_MS) as later:
+            await later.records.start()
+
+    run(recover())
+    report = verified(path)
+    assert report.valid, report.fault
+    records = records_in(path)
+    decided = {record.call.id for record in records if record.phase == "decision"}
+    outcomes = {record.call.id: record.outcome.status for record in records if record.outcome}
+    forwarded = {call_id for each in killed for call_id in each.ids("f")}
+    answered = {call_id for each in killed for call_id in each.ids("a")}
+    assert answered
+    assert forwarded <= decided
+    assert all(outcomes.get(call_id) == "ok" for call_id in answered)
+    assert decided == set(outcomes)
+    assert sum(record.phase == "outcome" for record in records) == len(outcomes)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_every_answer_has_its_record__however_often_the_process_is_killed_and_the_clock_steps_back(
+    tmp_path: Path,
+) -> None:
+    path, chance = tmp_path / "accredit.db", random.Random(7)
+    killed: list[Killed] = []
+    for number in range(ROUNDS):
+        writer = Killed(path, NOW_MS - 60_000 * number)
+        killed.append(writer)
+        writer.kill_after(chance.randrange(1, 600))
+    check(path, killed)
+    writers = verified(path).writers
+    assert len(writers) >= ROUNDS
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_four_workers_share_a_log__and_one_that_dies_does_not_close_the_calls_of_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "accredit.db"
+    workers = [Killed(path, NOW_MS) for _ in range(WORKERS)]
+    try:
+        workers[0].kill_after(200)
+        workers.append(Killed(path, NOW_MS))
+        for worker in workers[1:]:
+            worker.kill_after(200)
+    finally:
+        for worker in workers:
+            if worker.process.poll() is None:
+                worker.kill()
+    check(path, workers)
+    assert len(verified(path).writers) >= WORKERS + 1

@@ -1,0 +1,158 @@
+"""Statements are in-toto's, say what the reference page says, and are read strictly."""
+
+import json
+from importlib.resources import files
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+from tests.world.records import DENY, NOW_MS, OK, SECRET, Chained, decided
+
+from accredit.attest import (
+    Authority,
+    Call,
+    CallRecord,
+    Decision,
+    Outcome,
+    Place,
+    Times,
+    Token,
+    decision_payload,
+    decode_statement,
+    encode_statement,
+    recorded_params,
+    timestamp,
+)
+from accredit.attest.statements import CALL_TYPE
+from accredit.errors import AttestationError
+
+SCHEMA: dict[str, Any] = json.loads(files("accredit.attest").joinpath("tool-call.v1.schema.json").read_text("utf-8"))
+PLACE = Place(writer="ab" * 16, sequence=7, previous="cd" * 32)
+
+
+def payloads() -> list[bytes]:
+    chain, call = Chained(), decided()
+    full = decided(params=recorded_params(b'{"name": "x", "arguments": {"n": 1e400}}'.replace(b"1e400", b"12"),
+                                          token_argument=True, full=True))  # fmt: skip
+    records = [
+        chain.decision(call),
+        chain.outcome(call, Outcome(status="upstream_invalid", detail="no id")),
+        chain.decision(decided(decision=DENY, authority=None, token=None)),
+        chain.decision(full),
+        chain.outcome(full, OK),
+    ]
+    return [record.payload for record in records]
+
+
+@pytest.mark.parametrize("payload", payloads())
+def test_a_record_is_a_statement_of_in_toto_with_the_published_predicate(payload: bytes) -> None:
+    statement = json.loads(payload)
+    assert statement["_type"] == "https://in-toto.io/Statement/v1"
+    assert statement["predicateType"] == CALL_TYPE == SCHEMA["$id"]
+    assert [subject["name"] for subject in statement["subject"]] == ["tools/call/send_email"]
+    assert set(statement["subject"][0]["digest"]) == {"sha256"}
+    jsonschema.Draft202012Validator(SCHEMA).validate(statement["predicate"])
+
+
+@pytest.mark.parametrize("payload", payloads())
+def test_what_is_read_is_what_was_written(payload: bytes) -> None:
+    assert encode_statement(decode_statement(payload)) == payload
+
+
+@pytest.mark.parametrize(
+    ("member", "kind"),
+    [
+        ("call", Call), ("decision", Decision), ("authority", Authority), ("token", Token), ("outcome", Outcome),
+        ("times", Times), ("log", Place), (None, CallRecord),
+    ],
+)  # fmt: skip
+def test_the_schema_has_every_member_that_a_record_may_have(member: str | None, kind: type[msgspec.Struct]) -> None:
+    schema = SCHEMA["properties"][member] if member else SCHEMA
+    fields = msgspec.structs.fields(kind)
+    assert set(schema["properties"]) == {field.encode_name for field in fields}
+    assert set(schema["required"]) == {field.encode_name for field in fields if field.required}
+
+
+def test_no_secret_of_a_call_is_in_its_records() -> None:
+    assert all(SECRET.encode() not in payload and b"bob" not in payload for payload in payloads())
+
+
+def test_full_arguments_are_there_where_they_were_asked_for() -> None:
+    record = decode_statement(payloads()[3]).predicate
+    assert isinstance(record, CallRecord)
+    assert bytes(record.call.params) == b'{"arguments":{"n":12},"name":"x"}'
+
+
+def change(payload: bytes, path: str, value: object) -> bytes:
+    tree = json.loads(payload)
+    *parents, last = path.split(".")
+    place: Any = tree
+    for name in parents:
+        place = place[int(name)] if name.isdigit() else place[name]
+    if value is ...:
+        del place[last]
+    else:
+        place[last] = value
+    return json.dumps(tree).encode()
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("_type", "https://in-toto.io/Statement/v0.1"),
+        ("predicateType", "urn:accredit:tool-call:v2"),
+        ("predicateType", "urn:accredit:log-checkpoint:v1"),
+        ("extra", 1),
+        ("subject", []),
+        ("subject.0.name", "tools/call/other"),
+        ("subject.0.digest", {"sha1": "ab"}),
+        ("subject.0.digest.sha256", "AB" * 32),
+        ("predicate.extra", 1),
+        ("predicate.phase", "both"),
+        ("predicate.phase", "outcome"),
+        ("predicate.decision", ...),
+        ("predicate.outcome", {"status": "ok"}),
+        ("predicate.call.id", "short"),
+        ("predicate.call.round", 0),
+        ("predicate.log.sequence", 0),
+        ("predicate.log.previous", ""),
+        ("predicate.times.recorded", "2026-08-01"),
+        ("predicate.token.secret", "x"),
+    ],
+)
+def test_a_statement_that_is_not_one_of_ours_is_refused(path: str, value: object) -> None:
+    with pytest.raises(AttestationError):
+        decode_statement(change(payloads()[0], path, value))
+
+
+@pytest.mark.parametrize("payload", [b"", b"{}", b"null", b"\xff", b"[" * 3000])
+def test_what_is_no_statement_is_refused(payload: bytes) -> None:
+    with pytest.raises(AttestationError):
+        decode_statement(payload)
+
+
+def test_texts_for_people_are_clipped_and_can_always_be_written() -> None:
+    call = decided(decision=Decision(verdict="deny", reason="\ud800" + "x" * 5_000))
+    record = decode_statement(decision_payload(call, PLACE, NOW_MS)).predicate
+    assert isinstance(record, CallRecord)
+    assert record.decision is not None
+    assert record.decision.reason == "?" + "x" * 999
+
+
+def test_a_name_that_can_not_be_written_is_refused__the_call_with_it() -> None:
+    with pytest.raises(AttestationError, match="surrogate"):
+        decision_payload(decided(call=Call(id="ab" * 16, method="tools/call", target="\ud800")), PLACE, NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "text"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (1_800_000_000_123, "2027-01-15T08:00:00.123Z"),
+        (-5, "1970-01-01T00:00:00.000Z"),
+        (10**18, "9999-12-31T23:59:59.999Z"),
+    ],
+)
+def test_times_are_rfc_3339_with_milliseconds(at_ms: int, text: str) -> None:
+    assert timestamp(at_ms) == text

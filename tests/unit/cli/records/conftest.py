@@ -1,0 +1,75 @@
+"""The commands, run in this process, in a folder with a gateway's key and a log of four calls."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from tests.world.in_process import Done, Run
+from tests.world.records import DENY, NOW_MS, OK, decided
+
+from accredit.attest import Decided, recorded_chain
+from accredit.cli import main
+from accredit.keys import PrivateKeyFile, log_signer, make_key, write_key
+from accredit.stores.log import SqliteRecords
+
+STORE = ("--store", "sqlite:///accredit.db")
+KEY = ("--key", "gateway.key.pub")
+
+
+class Folder(NamedTuple):
+    """Where it is, and its calls: one that ended well, one that was denied, one that is open, another tool's."""
+
+    path: Path
+    done: Decided
+    denied: Decided
+    cut_off: Decided
+    other: Decided
+
+
+@pytest.fixture(scope="session")
+def gateway_key() -> PrivateKeyFile:
+    return make_key("gateway", "Mail gateway", 1_800_000_000)
+
+
+@pytest.fixture
+def folder(gateway_key: PrivateKeyFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    write_key(tmp_path / "gateway.key", gateway_key)
+    monkeypatch.chdir(tmp_path)
+    chain = recorded_chain([b'{"cert_id": "c"}'])
+    calls = [
+        decided(certificates=chain.text),
+        decided(decision=DENY, received_ms=NOW_MS + 1_000),
+        decided(received_ms=NOW_MS + 2_000),
+        decided("list_\x1b[31minbox", received_ms=NOW_MS + 3_000),
+    ]
+
+    async def make() -> None:
+        path = tmp_path / "accredit.db"
+        records = SqliteRecords(
+            path, log_signer(gateway_key), durable=True, on_problem=pytest.fail, clock=lambda: NOW_MS
+        )
+        for call in calls:
+            await records.begin(call)
+        for call in (calls[0], calls[3]):
+            await records.finish(call, OK)
+        await records.aclose()
+
+    asyncio.run(make())
+    return Folder(tmp_path, *calls)
+
+
+@pytest.fixture
+def run(folder: Folder, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    """`run("log", ...)` as `accredit log ...` in the folder."""
+    assert folder.path.is_dir()
+
+    def call(*arguments: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["accredit", *arguments])
+        capfdbinary.readouterr()
+        code = main()
+        printed = capfdbinary.readouterr()
+        return Done(code, printed.out.decode(), printed.err.decode())
+
+    return call

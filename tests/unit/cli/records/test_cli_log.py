@@ -1,0 +1,233 @@
+"""`accredit log`: what happened, whether it is true, and what can be shown to others."""
+
+import base64
+import json
+import sqlite3
+from contextlib import closing
+from typing import Any
+
+import pytest
+from tests.unit.cli.records.conftest import KEY, STORE, Folder
+from tests.world.in_process import Run
+from tests.world.records import SECRET
+
+WRITTEN = ("log", "verify", *STORE, *KEY)
+
+
+def lines(text: str) -> list[Any]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_calls_are_listed_newest_first(run: Run, folder: Folder) -> None:
+    rows = lines(run("log", "list", *STORE, "--json").out)
+    assert [row["call"] for row in rows] == [
+        call.call.id for call in (folder.other, folder.cut_off, folder.denied, folder.done)
+    ]
+    assert [row["outcome"] for row in rows] == ["ok", "unknown", None, "ok"]
+    assert rows[2]["error"] == "ratify_scope_denied"
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        (("--tool", "send_email"), ["cut_off", "denied", "done"]),
+        (("--decision", "deny"), ["denied"]),
+        (("--outcome", "unknown"), ["cut_off"]),
+        (("--outcome", "open"), []),
+        (("--agent", "bb" * 16, "--limit", "1"), ["other"]),
+        (("--agent", "ab" * 16), []),
+        (("--principal", "aa" * 16, "-n", "2"), ["other", "cut_off"]),
+        (("--after", "2027-01-15T08:00:02Z"), ["other", "cut_off"]),
+        (("--before", "2027-01-15T09:00:01+01:00"), ["done"]),
+        (("--after", "1s"), []),
+    ],
+)
+def test_filters_leave_what_was_asked_for(
+    run: Run, folder: Folder, options: tuple[str, ...], found: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("accredit.cli.records.place.clock_ms", lambda: 1_900_000_000_000)
+    rows = lines(run("log", "list", *STORE, "--json", *options).out)
+    assert [row["call"] for row in rows] == [getattr(folder, name).call.id for name in found]
+
+
+def test_a_tools_name_can_not_steer_the_terminal(run: Run, folder: Folder) -> None:
+    for arguments in (("list",), ("show", folder.other.call.id)):
+        done = run("log", *arguments, *STORE)
+        assert done.code == 0
+        assert "\x1b" not in done.out
+        assert "list_\\x1b[31minbox" in done.out
+
+
+def test_following_prints_calls_as_they_end(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("accredit.cli.records.listing.time.sleep", interrupt)
+    for extra in ((), ("--json",)):
+        done = run("log", "list", "-f", *STORE, *extra)
+        assert (done.code, len(done.out.splitlines())) == (0, 4 + (not extra))
+
+
+def test_a_call_is_shown_with_both_records_and_no_secret(run: Run, folder: Folder) -> None:
+    done = run("log", "show", folder.done.call.id, *STORE, *KEY)
+    assert done.code == 0
+    assert "decision.verdict allow" in done.words
+    assert "outcome.status ok" in done.words
+    assert "signature good" in done.words
+    assert SECRET not in done.out
+    shown = run("log", "show", folder.done.call.id, *STORE, "--json").json
+    assert [each["statement"]["predicate"]["phase"] for each in shown] == ["decision", "outcome"]
+    assert [each["signatures_good"] for each in shown] == [None, None]
+
+
+def test_a_call_that_is_not_there_is_a_no(run: Run) -> None:
+    done = run("log", "show", "ab" * 16, *STORE)
+    assert (done.code, done.out) == (1, "")
+    assert run("log", "export", *STORE, "--call", "ab" * 16, "--bundle").code == 1
+
+
+def test_a_record_that_was_forged_is_shown_as_bad(run: Run, folder: Folder) -> None:
+    with closing(sqlite3.connect("accredit.db")) as connection, connection:
+        connection.execute("UPDATE log_entries SET ed25519 = zeroblob(64) WHERE entry = 1")
+    done = run("log", "show", folder.done.call.id, *STORE, *KEY)
+    assert done.code == 1
+    assert "BAD: the Ed25519 signature is not good" in done.out
+
+
+def test_a_good_log_verifies(run: Run) -> None:
+    done = run(*WRITTEN)
+    assert (done.code, done.out.splitlines()[0]) == (0, "ok: 7 records of 1 writers verify")
+    assert "a cut at the end would not be noticed" in done.out
+    report = run(*WRITTEN, "--json").json
+    assert (report["valid"], report["records"], report["not_in_a_checkpoint"]) == (True, 7, 0)
+
+
+def test_the_first_bad_record_is_named_by_writer_and_sequence(run: Run) -> None:
+    writer = run(*WRITTEN, "--json").json["writers"][0]["writer"]
+    with closing(sqlite3.connect("accredit.db")) as connection, connection:
+        connection.execute("DELETE FROM log_entries WHERE entry = 3")
+    done = run(*WRITTEN)
+    assert done.code == 1
+    assert done.out.startswith(f"BAD: {writer}/4: ")
+    assert run(*WRITTEN, "--json").json["fault"]["place"] == f"{writer}/4"
+
+
+def test_a_tail_that_was_cut_is_noticed_with_a_kept_checkpoint(run: Run) -> None:
+    assert run("log", "checkpoint", *STORE, "--out", "kept").code == 0
+    assert run(*WRITTEN, "--since", "kept").code == 0
+    with closing(sqlite3.connect("accredit.db")) as connection, connection:
+        connection.execute("DELETE FROM log_entries WHERE entry > 5")
+    assert run(*WRITTEN).code == 1
+    with closing(sqlite3.connect("accredit.db")) as connection, connection:
+        connection.execute("UPDATE log_writers SET records = 0")
+    assert run(*WRITTEN).code == 0
+    done = run(*WRITTEN, "--since", "kept")
+    assert done.code == 1
+    assert "the log ends before it" in done.out
+
+
+def test_an_export_verifies_on_another_machine(run: Run) -> None:
+    assert run("log", "export", *STORE, "--out", "calls.jsonl").code == 0
+    assert len(lines(run("log", "export", *STORE).out)) == 8
+    assert run("log", "verify", "calls.jsonl", *KEY).code == 0
+    with open("calls.jsonl", "r+b") as file:
+        data = bytearray(file.read())
+        data[100] ^= 1
+        file.seek(0)
+        file.write(data)
+    assert run("log", "verify", "calls.jsonl", *KEY).code == 1
+
+
+def test_the_log_is_the_one_of_the_configuration(run: Run, folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder.path / "accredit.toml").write_text('[store]\nurl = "sqlite:///accredit.db"\n', "utf-8")
+    elsewhere = folder.path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert run("log", "verify", "--config", "../accredit.toml", "--key", "../gateway.key.pub").code == 0
+
+
+def test_a_calls_bundle_verifies_on_another_machine(run: Run, folder: Folder) -> None:
+    arguments = ("log", "export", *STORE, "--call", folder.denied.call.id)
+    assert len(lines(run(*arguments).out)) == 1
+    assert run(*arguments, "--bundle", "--out", "call.json").code == 0
+    done = run("log", "verify", "call.json", *KEY)
+    assert done.code == 0
+    assert "ok: the records of this call verify" in done.out
+    assert run("log", "verify", "call.json", *KEY, "--json").json["call"] == folder.denied.call.id
+    bundle = json.loads((folder.path / "call.json").read_text("utf-8"))
+    assert set(bundle) == {"envelopes", "certificates", "checkpoint"}
+    bundle["certificates"] = [{"cert_id": "another"}]
+    (folder.path / "forged.json").write_text(json.dumps(bundle, indent=1), "utf-8")
+    assert run("log", "verify", "forged.json", *KEY).code == 1
+    assert run("log", "verify", "forged.json", *KEY, "--json").json["valid"] is False
+
+
+def test_an_attestation_can_be_inspected(run: Run, folder: Folder) -> None:
+    run("log", "export", *STORE, "--call", folder.done.call.id, "--bundle", "--out", "call.json")
+    run("log", "export", *STORE, "--call", folder.denied.call.id, "--out", "one.json")
+    done = run("inspect", "call.json", *KEY)
+    assert done.code == 0
+    assert "outcome.status ok" in done.words
+    assert "a checkpoint or a note of pruning" in done.words
+    assert done.words.count("good") == 3
+    assert "not checked" in run("inspect", "one.json").words
+    shown = run("inspect", "one.json", *KEY, "--json").json
+    assert [each["signatures_good"] for each in shown["statements"]] == [True]
+
+
+def test_a_forged_attestation_is_told(run: Run, folder: Folder) -> None:
+    run("log", "export", *STORE, "--call", folder.denied.call.id, "--out", "one.json")
+    envelope = json.loads((folder.path / "one.json").read_text("utf-8"))
+    for name, payload in (("signature", envelope["payload"]), ("payload", "e30=")):
+        sig = base64.b64encode(bytes(64)).decode()
+        forged = {**envelope, "payload": payload, "signatures": [{**envelope["signatures"][0], "sig": sig}]}
+        (folder.path / name).write_text(json.dumps(forged), "utf-8")
+        assert run("inspect", name, *KEY).code == 1
+        assert run("inspect", name, *KEY, "--json").code == 1
+    (folder.path / "rubbish").write_text('{"payloadType": 1}', "utf-8")
+    assert run("inspect", "rubbish").code == 2
+
+
+def test_what_was_pruned_is_gone_and_the_log_verifies(run: Run, folder: Folder) -> None:
+    assert run("log", "checkpoint", *STORE, "--out", "kept").code == 0
+    done = run("log", "prune", *STORE, "--before", "2027-06-01T00:00:00Z", "--key", "gateway.key", "--json")
+    assert done.json == {"pruned": 7, "before": "2027-06-01T00:00:00.000Z"}
+    assert run(*WRITTEN, "--since", "kept").code == 0
+    assert run("log", "show", folder.done.call.id, *STORE).code == 1
+    assert run("log", "list", *STORE, "--json").out == ""
+    again = run("log", "prune", *STORE, "--before", "2027-06-01T00:00:00Z", "--key", "gateway.key")
+    assert again.out.startswith("pruned 0 records")
+
+
+def files(folder: Folder) -> set[str]:
+    """But for those that SQLite itself makes where a log is read."""
+    return {path.name for path in folder.path.iterdir() if not path.name.endswith(("-shm", "-wal"))}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("log", "verify", *KEY),
+        ("log", "verify", *STORE),
+        ("log", "verify", *STORE, "--key", "gateway.key"),
+        ("log", "verify", *STORE, *KEY, "--since", "gateway.key.pub"),
+        ("log", "verify", "nothing.jsonl", *KEY),
+        ("log", "verify", "--store", "sqlite:///nothing.db", *KEY),
+        ("log", "verify", "--store", "memory:", *KEY),
+        ("log", "list", "--store", "redis://x"),
+        ("log", "list", "--store", "sqlite:///gateway.key"),
+        ("log", "list", *STORE, "--after", "yesterday"),
+        ("log", "list", *STORE, "--after", "2027-01-15T08:00:02"),
+        ("log", "export", *STORE, "--bundle"),
+        ("log", "export", *STORE, "--out", "gateway.key"),
+        ("log", "export", *STORE, "--out", "nowhere/x"),
+        ("log", "prune", *STORE, "--before", "7d", "--key", "gateway.key.pub"),
+        ("log", "prune", "--store", "sqlite:///nothing.db", "--before", "7d", "--key", "gateway.key"),
+    ],
+)
+def test_wrong_use_is_told_and_makes_nothing(run: Run, folder: Folder, arguments: tuple[str, ...]) -> None:
+    before = files(folder)
+    done = run(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: ")
+    assert files(folder) == before

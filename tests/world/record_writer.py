@@ -1,0 +1,39 @@
+"""A process that records calls as a gateway does, to be killed: `python -m tests.world.record_writer FILE CLOCK_MS`.
+
+For each call a line on stdout: `f ID` once it may be forwarded, `a ID` once the client may see the answer. It never
+ends by itself. I/O: the file, stdout.
+"""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import uvloop
+from tests.world.records import OK, decided, gateway
+
+from accredit.stores.log import SqliteRecords
+
+CLIENTS = 16
+
+
+def say(what: str, call_id: str) -> None:
+    os.write(1, f"{what} {call_id}\n".encode())  # one write, so that a kill leaves no half of a line
+
+
+async def client(records: SqliteRecords) -> None:
+    while True:
+        call = decided()
+        await records.begin(call)
+        say("f", call.call.id)
+        await records.finish(call, OK)
+        say("a", call.call.id)
+
+
+async def main(path: Path, now_ms: int) -> None:
+    records = SqliteRecords(path, gateway()[0], durable=True, on_problem=print, clock=lambda: now_ms)
+    await asyncio.gather(*(client(records) for _ in range(CLIENTS)))
+
+
+if __name__ == "__main__":
+    uvloop.run(main(Path(sys.argv[1]), int(sys.argv[2])))
