@@ -32,7 +32,7 @@ from accredit.jsonrpc.encode import INVALID_PARAMS, with_members
 from accredit.jsonrpc.era import era_of
 from accredit.jsonrpc.frames import Notification, Request, Success
 from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, TARGET_MEMBER, Era
-from accredit.jsonrpc.objects import is_object, members
+from accredit.jsonrpc.objects import is_object, may_name, members
 from accredit.jsonrpc.responses import Edit
 from accredit.jsonrpc.scalars import as_string
 from accredit.policy import Authority, looks_guarded, payload_digest
@@ -73,7 +73,7 @@ class Seals:
         if brings_state(request):
             state = self._opened(request, principal)
             request, flow, round = _with_state(request, state.state), state.flow, state.round
-        elif request.method in INPUT_REQUIRED_METHODS:
+        elif request.method in INPUT_REQUIRED_METHODS and era_of(request, {}) is Era.MODERN:
             flow, round = secrets.token_hex(_FLOW_BYTES), 0
         else:
             return Leg(request)
@@ -124,7 +124,7 @@ def principal_of(authority: Authority | None, token: tuple[str, str] | None = No
 
 def brings_state(call: Request | Notification) -> bool:
     """Whether a call that a server could take for a guarded one brings a state, of whatever type."""
-    return _STATE in _params(call) and looks_guarded(call.method)
+    return may_name(call.params, b"requestState") and _STATE in _params(call) and looks_guarded(call.method)
 
 
 def _params(call: Request | Notification) -> dict[str, Raw]:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from accredit.errors import FrameError
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import Notification, Request
-from accredit.jsonrpc.objects import members
+from accredit.jsonrpc.objects import may_name, members
 from accredit.jsonrpc.requests import meta_of
 from accredit.policy.asked import GUARDED, PROOF, read_freely
 from accredit.policy.decide import Authority
@@ -30,6 +30,9 @@ C = TypeVar("C", bound=Request | Notification)
 
 def passed_on(call: C, *, judged: bool, authority: Authority | None = None, token: VerifiedToken | None = None) -> C:
     """The call as the upstream gets it; `judged` says that proofs are judged here. A list may come on nobody's word."""
+    told = authority is not None or (token is not None and call.method in GUARDED)
+    if not told and not may_name(call.params, b"_meta"):
+        return call
     try:
         meta = meta_of(call.params)
     except FrameError:
@@ -37,7 +40,6 @@ def passed_on(call: C, *, judged: bool, authority: Authority | None = None, toke
     kept = {name: value for name, value in meta.items() if not is_authorization(name)}
     if judged:
         kept.pop(PROOF, None)
-    told = authority is not None or (token is not None and call.method in GUARDED)
     changes: dict[str, object] = {AUTHORIZATION: authorization(authority, token)} if told else {}
     if len(kept) == len(meta) and not changes:
         return call

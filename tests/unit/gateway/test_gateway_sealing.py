@@ -129,8 +129,7 @@ def test_other_methods_have_no_rounds(method: str) -> None:
 
 def test_in_the_legacy_era_nothing_is_sealed_and_nothing_opens() -> None:
     leg = SEALS.leg(request(CALL, modern=False))
-    assert leg.edit is None
-    assert leg.flow
+    assert (leg.edit, leg.flow) == (None, "")
     with pytest.raises(RequestError):
         SEALS.leg(request(again(CALL, "mine"), modern=False))
 
