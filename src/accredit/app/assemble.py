@@ -8,29 +8,32 @@ import logging
 from pathlib import Path
 from typing import NamedTuple
 
-from accredit.config import Loaded, folder_of, read_public_key
+from accredit.config import Loaded, build_key_sources, folder_of, read_public_key
 from accredit.gateway.logs import log_event
 from accredit.gateway.settings import ProofSettings
-from accredit.ports import ProofStore, Revocations
+from accredit.net import IssuerKeys
+from accredit.ports import KeySets, ProofStore, Revocations
 from accredit.stores import RevocationLists, open_store, store_file
 
 _logger = logging.getLogger("accredit.app")
 
 
 class Ports(NamedTuple):
-    """Who answers; None where nothing is asked. Whoever serves with them closes the store."""
+    """Who answers; None where nothing is asked. Whoever serves with them closes the store and the key sets."""
 
     store: ProofStore | None = None
     revocations: Revocations | None = None
+    key_sets: KeySets | None = None
 
 
 def assemble(loaded: Loaded, proofs: ProofSettings | None) -> Ports:
-    """The store and the revocation lists that a configuration names. Raises `ConfigurationError`."""
+    """The store, the revocation lists and the key sets that a configuration names. Raises `ConfigurationError`."""
+    key_sets = IssuerKeys(build_key_sources(loaded)) if loaded.config.tokens.mode != "off" else None
     if proofs is None or not proofs.required:
-        return Ports()
+        return Ports(key_sets=key_sets)
     url, folder = loaded.config.store.url, folder_of(loaded, ("store", "url"))
     store = open_store(url, folder)
-    return Ports(store, _revocations(loaded, proofs, store_file(url, folder)))
+    return Ports(store, _revocations(loaded, proofs, store_file(url, folder)), key_sets)
 
 
 def _revocations(loaded: Loaded, proofs: ProofSettings, store: Path | None) -> Revocations:

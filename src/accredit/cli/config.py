@@ -23,7 +23,15 @@ def check(config: ConfigOption = None) -> None:
     accredit config check --config accredit.toml
     """
     from accredit.app import assemble
-    from accredit.config import build_proofs, build_settings, check_exposure, load, tls_context
+    from accredit.config import (
+        build_proofs,
+        build_rounds,
+        build_settings,
+        build_tokens,
+        check_exposure,
+        load,
+        tls_context,
+    )
 
     loaded = load(config, os.environ, {})
     if loaded.file is None:
@@ -33,6 +41,8 @@ def check(config: ConfigOption = None) -> None:
     upstream = loaded.config.upstream
     named = bool(upstream.url or upstream.command)
     proofs = build_settings(loaded, os.environ).proofs if named else build_proofs(loaded)
+    build_tokens(loaded)
+    build_rounds(loaded)
     assemble(loaded, proofs)
     tls = tls_context(loaded.config.gateway)
     typer.echo(f"ok: {loaded.file} is valid")  # only now: nothing that raises comes after it
@@ -40,6 +50,7 @@ def check(config: ConfigOption = None) -> None:
         typer.echo(f"ok: the upstream is a {'URL' if upstream.url else 'command'}")
     else:
         typer.echo("ok: it names no upstream, so `accredit serve` needs a URL or a command")
+    typer.echo(f"ok: tokens are {loaded.config.tokens.mode}")
     typer.echo(f"ok: proofs are {loaded.config.proofs.mode}")
     typer.echo("ok: TLS is on" if tls else "ok: TLS is off")
     try:

@@ -1,7 +1,8 @@
 """`accredit wrap`: the gate as a stdio server around a stdio server. One host, one child, lines both ways.
 
 1. A line of the host is judged by `decode_request` and comes through the gate; a bad one gets an error line, as does
-   a call that is refused. Answers to requests that the child did not make are dropped.
+   a call that is refused. Where tokens are on, calls and lists need one: their own, or that of the environment. Answers
+   to requests that the child did not make are dropped.
 2. A line of the child is judged by `Ledger.judge`; a bad one becomes the error of the request that it answers, or
    is dropped.
 3. When the host closes its side, so does the child's stdin close, and what is open may finish. When the child ends
@@ -20,11 +21,14 @@ from collections.abc import Mapping
 from accredit.errors import (
     ConfigurationError,
     FrameError,
+    KeysUnavailable,
     MessageId,
     RequestError,
+    TokenError,
     UpstreamError,
     UpstreamTimeout,
 )
+from accredit.gateway.bearer import Bearer, bearer_for
 from accredit.gateway.gate import Gate
 from accredit.gateway.logs import log_event
 from accredit.gateway.replies import refusal
@@ -56,32 +60,40 @@ from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.jsonrpc.responses import Edit
 from accredit.jsonrpc.scalars import as_string
 from accredit.limits import GRACE_SECONDS, STOP_GRACE_SECONDS
-from accredit.ports import ProofStore, Revocations
+from accredit.ports import KeySets, ProofStore, Revocations
 
 _log = logging.getLogger("accredit.gateway.stdio")
 
 
 async def run(
-    settings: GatewaySettings, *, store: ProofStore | None = None, revocations: Revocations | None = None
+    settings: GatewaySettings,
+    *,
+    store: ProofStore | None = None,
+    revocations: Revocations | None = None,
+    key_sets: KeySets | None = None,
+    token: str | None = None,
 ) -> int:
     """Serves until the host or the child ends, or a signal comes; gives the exit code.
 
-    The store and the revocations are those that proofs are judged by; the store is closed at the end.
+    The store and the revocations are those that proofs are judged by, and the key sets those of tokens; the store and
+    the key sets are closed at the end. `token` is for what the host sends without one. Raises `ConfigurationError`.
     """
     if not isinstance(settings.upstream, StdioUpstream):
         raise ConfigurationError("wrap stands around a stdio server", "name its command after --")
     tally = Tally()
-    gate = Gate(settings, tally, store, revocations)
+    bearer = bearer_for(settings, key_sets, token)
+    gate = Gate(settings, tally, store, revocations, bearer)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
     guard = OrphanGuard()
     try:
+        await _check_environment(bearer)
         child = await Child.start(settings.upstream, guard, settings.max_event_bytes)
         try:
             host = Host()
-            code = await Wrap(settings, gate, child, host, tally).serve(stopping)
+            code = await Wrap(settings, gate, child, host, tally, bearer).serve(stopping)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(STOP_GRACE_SECONDS):
                     await host.drained(0)
@@ -95,12 +107,36 @@ async def run(
         await guard.aclose()
         if store is not None:
             await store.aclose()
+        if key_sets is not None:
+            await key_sets.aclose()
+
+
+async def _check_environment(bearer: Bearer | None) -> None:
+    """A token that can't be good is told at the start; keys that can't be had may be there later."""
+    try:
+        if bearer is not None:
+            await bearer.of_environment()
+    except TokenError as error:
+        raise ConfigurationError(
+            f"the token of the environment is refused: {error.reason}", "set ACCREDIT_TOKEN to one that is good here"
+        ) from None
+    except KeysUnavailable as error:
+        log_event(_log, logging.WARNING, "keys_unavailable", detail=str(error))
 
 
 class Wrap:
     """The host's side and the child's side, and what is open between them."""
 
-    def __init__(self, settings: GatewaySettings, gate: Gate, child: Child, host: Host, tally: Tally) -> None:
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        gate: Gate,
+        child: Child,
+        host: Host,
+        tally: Tally,
+        bearer: Bearer | None = None,
+    ) -> None:
+        self._bearer = bearer
         self._settings = settings
         self._gate = gate
         self._child = child
@@ -150,7 +186,11 @@ class Wrap:
             raise RequestError(INVALID_REQUEST, f"Invalid Request: {line.detail}")
         message = decode_request(line, batch_allowed=self._revision == BATCH_REVISION)
         set_current(message)
-        passage = await self._gate.admit(message)
+        callers = None
+        if self._bearer is not None:
+            frames = message.frames if isinstance(message, Batch) else (message,)
+            callers = [await self._bearer.of_line(frame) for frame in frames]
+        passage = await self._gate.admit(message, callers=callers)
         if passage.replies:
             self._host.send(encode_line(passage.answer))
         if passage.message is not None:
