@@ -1,4 +1,4 @@
-"""The official conformance suite: against our client; directly and through the gateway over HTTP and stdio, as one test.
+"""The official conformance suite: against our client; directly, and through the gateway over HTTP and stdio.
 
 What passes directly has to pass through the gateway with the same counts of checks; the runner's table says
 which scenario did not.
