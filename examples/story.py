@@ -18,6 +18,7 @@ from mcp import Client
 from stage import YES, gateway, say, server
 from story_frames import nothing_malformed_passes
 from story_proofs import only_who_may, presenter, sign
+from story_rounds import a_tool_asks_first
 
 
 async def sound_calls(url: str) -> None:
@@ -57,8 +58,10 @@ async def tell(folder: Path, once: bool) -> int:
             say(f"  $ accredit serve --config accredit.toml     ({guarded})")
             say("\n4. No proof, no call")
             authorized = await only_who_may(guarded, folder, brief)
+            say("\n5. A tool that asks a person before it acts; the state of its rounds is sealed by the gateway")
+            asked = await a_tool_asks_first()
             say()
-            if not stopped or not authorized:
+            if not (stopped and authorized and asked):
                 say("Something went through that should not have, or the other way round.")
                 return 1
             say("Nothing malformed got through, and nobody did what no human has allowed.")
