@@ -8,21 +8,22 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-from accredit.errors import AccreditError
+from accredit.errors import AccreditError, ClientGone
 from accredit.gateway.backend import Backend
 from accredit.gateway.endpoint import Endpoint
 from accredit.gateway.gate import Gate
-from accredit.gateway.http import JSON, ClientGone, Exchange, Receive, Scope, Send
+from accredit.gateway.http import JSON, Exchange, Receive, Scope, Send
 from accredit.gateway.http_relay import HttpRelay
 from accredit.gateway.legacy_sse import MESSAGES_PATH, SSE_PATH, LegacySse
 from accredit.gateway.passthrough import forward, named, refuse
+from accredit.gateway.recording import recorder_of
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstream
 from accredit.gateway.stdio.backend import StdioBackend
 from accredit.gateway.tally import Tally
 from accredit.gateway.trace import set_current
 from accredit.jsonrpc.encode import to_json
-from accredit.ports import ProofStore, Revocations
+from accredit.ports import ProofStore, Records, Revocations
 
 
 def create_app(
@@ -30,31 +31,37 @@ def create_app(
     *,
     store: ProofStore | None = None,
     revocations: Revocations | None = None,
+    records: Records | None = None,
 ) -> "Gateway":
     """An ASGI application in front of one upstream.
 
     `upstream` is a URL, a command (a list of strings), or complete settings. Where these require proofs, `store`
-    and `revocations` are who is asked about them; the application closes the store at its end. Raises
-    `ConfigurationError`.
+    and `revocations` are who is asked about them; where they say that calls are recorded, `records` is the log. The
+    application closes store and log at its end. Raises `ConfigurationError`.
     """
     if isinstance(upstream, str):
         upstream = GatewaySettings(HttpUpstream(upstream))
     elif not isinstance(upstream, GatewaySettings):
         upstream = GatewaySettings(StdioUpstream(tuple(upstream)))
-    return Gateway(upstream, store, revocations)
+    return Gateway(upstream, store, revocations, records)
 
 
 class Gateway:
     """The application. `drain` is for the server that runs it: it ends streams that would stand for ever."""
 
     def __init__(
-        self, settings: GatewaySettings, store: ProofStore | None = None, revocations: Revocations | None = None
+        self,
+        settings: GatewaySettings,
+        store: ProofStore | None = None,
+        revocations: Revocations | None = None,
+        records: Records | None = None,
     ) -> None:
         self._settings = settings
         self._store = store
         self._revocations = revocations
         self._tally = Tally()
-        gate = Gate(settings, self._tally, store, revocations)
+        self._recorder = recorder_of(settings, self._tally, records)
+        gate = Gate(settings, self._tally, store, revocations, self._recorder)
         self._backend: Backend
         self._http: HttpRelay | None = None
         if isinstance(settings.upstream, HttpUpstream):
@@ -80,6 +87,8 @@ class Gateway:
     async def aclose(self) -> None:
         """Gives everything back."""
         await self._backend.aclose()
+        if self._recorder is not None:
+            await self._recorder.aclose()
         if self._store is not None:
             await self._store.aclose()
 
@@ -87,6 +96,8 @@ class Gateway:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
+                if self._recorder is not None:
+                    await self._recorder.ready()  # calls that a dead process left open are closed now
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
                 await self.aclose()
@@ -123,8 +134,12 @@ class Gateway:
         answering = {"upstream": await self._backend.ready()}
         if self._store is not None:
             answering["store"] = await self._store.ready()
+        if self._recorder is not None:
+            answering["records"] = await self._recorder.ready()
         ready = all(answering.values())
         told: dict[str, Any] = {"status": "ready" if ready else "unavailable", **answering}
+        if self._recorder is not None and (problem := self._recorder.problem()) is not None:
+            told["records_problem"] = problem
         if self._revocations is not None:
             with contextlib.suppress(AccreditError):
                 await self._revocations.is_revoked("")  # so that it looks

@@ -15,6 +15,7 @@ from accredit.gateway.backend import Backend
 from accredit.gateway.gate import Gate
 from accredit.gateway.headers import SESSION_HEADER, host_allowed, is_json, origin_allowed
 from accredit.gateway.http import JSON, Exchange
+from accredit.gateway.recording import Client
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import set_current
 from accredit.jsonrpc.encode import INVALID_REQUEST
@@ -62,18 +63,21 @@ class Endpoint:
         if session is not None and DUPLICATED in session:
             raise RequestError(INVALID_REQUEST, "Invalid Request: Mcp-Session-Id occurs twice")
         text = await exchange.body(self._settings.max_request_bytes)
-        message = decode_request(text, batch_allowed=self._revision(exchange) == BATCH_REVISION)
+        revision = self._revision(exchange)
+        message = decode_request(text, batch_allowed=revision == BATCH_REVISION)
         set_current(message)
         era = era_of(message, headers)
         if era is Era.MODERN and isinstance(message, Request | Notification):
             check_agreement(message, headers)
         in_session = session.decode("latin-1") if session is not None and era is Era.LEGACY else ""
-        passage = await self._gate.admit(message, in_session)
+        passage = await self._gate.admit(message, Client(in_session, revision))
         if passage.message is None:
             await exchange.reply(200, passage.answer, [JSON])
             return
         exchange.answer_also(passage.replies)
-        await self._backend.post(exchange, passage.message, era, passage.edits)
+        exchange.calls = passage.calls
+        async with exchange.calls:
+            await self._backend.post(exchange, passage.message, era, passage.edits)
 
     def _revision(self, exchange: Exchange) -> str:
         named = exchange.headers.get(VERSION_HEADER)

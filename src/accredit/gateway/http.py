@@ -5,9 +5,10 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from types import TracebackType
 from typing import Any
 
-from accredit.errors import AccreditError, RequestError
+from accredit.errors import ClientGone, RequestError
 from accredit.gateway.headers import RawHeaders, fold
 from accredit.gateway.merging import merged
+from accredit.gateway.recording import OpenCalls
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.sse import encode_event
 from accredit.limits import CLIENT_STALL_SECONDS, DISCONNECT_WATCH_SECONDS, REQUEST_BODY_SECONDS
@@ -28,14 +29,24 @@ EVENT_STREAM: RawHeaders = [
 _PIECE_BYTES = 262_144
 
 
-class ClientGone(AccreditError):
-    """The client closed its connection, or does not read any more; there is nobody to answer."""
-
-
 class Exchange:
-    """A client's HTTP request. `headers` are folded (`headers.fold`); `raw_headers` are as they came."""
+    """A client's HTTP request. `headers` are folded (`headers.fold`); `raw_headers` are as they came.
 
-    __slots__ = ("_receive", "_refused", "_send", "headers", "method", "path", "query", "raw_headers", "started")
+    `calls` are those that its answer concerns and whose outcomes are not on record yet.
+    """
+
+    __slots__ = (
+        "_receive",
+        "_refused",
+        "_send",
+        "calls",
+        "headers",
+        "method",
+        "path",
+        "query",
+        "raw_headers",
+        "started",
+    )
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._receive = receive
@@ -46,6 +57,7 @@ class Exchange:
         self.raw_headers: RawHeaders = list(scope["headers"])
         self.headers = fold(self.raw_headers)
         self.started = False
+        self.calls = OpenCalls()
         self._refused: tuple[bytes, ...] = ()
 
     async def body(self, limit: int) -> bytes:
