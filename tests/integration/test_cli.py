@@ -127,7 +127,9 @@ def test_wrong_use_is_two_lines_and_exit_code_2(arguments: tuple[str, ...], word
         (URL + '[gateway]\ntls_cert_file = "c.pem"\ntls_key_file = "k.pem"\n', "c.pem", "tls_cert_file"),
         (URL + '[gateway]\nhost = "0.0.0.0"\n', "0.0.0.0", "--insecure"),
         ('[tokens]\nmode = "required"\n', "[tokens]", 'mode = "off"'),
-        ('[attest]\nmode = "durable"\n', "[attest]", 'mode = "off"'),
+        (URL + '[attest]\nmode = "durable"\n', "attest.key_file is not set", "accredit keys new"),
+        (URL + '[attest]\nmode = "durable"\nkey_file = "no.key"\n', "no.key", "no.key"),
+        ('[attest]\nmode = "on"\n', "attest.mode", '"durable"'),
         ("[rounds]\nstate_seconds = 600\n", "[rounds]", "[upstream]"),
         (URL + '[proofs]\nmode = "required"\n', "proofs.mode", "[[proofs.roots]]"),
         (URL + ROOT, "proofs.mode is not", '"required"'),
@@ -164,7 +166,8 @@ def test_a_wrong_configuration_stops_the_start(text: str, what_word: str, remedy
         ("ACCREDIT_UPSTREAM__ENV__A", "1", "ACCREDIT_UPSTREAM__ENV__A", "ACCREDIT_UPSTREAM__ENV"),
         ("ACCREDIT_GATEWAY__MAX_EVENT_BYTES", "many", "ACCREDIT_GATEWAY__MAX_EVENT_BYTES", "gateway.max_event"),
         ("ACCREDIT_GATEWAY__ALLOWED_HOSTS", "a,b", "ACCREDIT_GATEWAY__ALLOWED_HOSTS", "list"),
-        ("ACCREDIT_ATTEST__MODE", "durable", "ACCREDIT_ATTEST__MODE", 'mode = "off"'),
+        ("ACCREDIT_ATTEST__MODE", "durable", "attest.key_file", "accredit keys new"),
+        ("ACCREDIT_TOKENS__MODE", "required", "ACCREDIT_TOKENS__MODE", 'mode = "off"'),
         ("ACCREDIT_PROOFS__MODE", "on", "ACCREDIT_PROOFS__MODE", '"required"'),
         ("ACCREDIT_PROOFS__MODE", "required", "proofs.mode", "[[proofs.roots]]"),
         ("ACCREDIT_TOOLS__PAY", '{"scope": "a:b"}', "ACCREDIT_TOOLS__PAY", "[tools.NAME]"),
@@ -243,6 +246,7 @@ def test_check_says_what_is_well(tmp_path: Path) -> None:
         f"ok: {tmp_path}/accredit.toml is valid",
         "ok: the upstream is a URL",
         "ok: proofs are off",
+        "ok: records are off",
         "ok: TLS is off",
     ]
 

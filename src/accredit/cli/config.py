@@ -23,7 +23,7 @@ def check(config: ConfigOption = None) -> None:
     accredit config check --config accredit.toml
     """
     from accredit.app import assemble
-    from accredit.config import build_proofs, build_settings, check_exposure, load, tls_context
+    from accredit.config import build_proofs, build_records, build_settings, check_exposure, load, tls_context
 
     loaded = load(config, os.environ, {})
     if loaded.file is None:
@@ -33,6 +33,7 @@ def check(config: ConfigOption = None) -> None:
     upstream = loaded.config.upstream
     named = bool(upstream.url or upstream.command)
     proofs = build_settings(loaded, os.environ).proofs if named else build_proofs(loaded)
+    build_records(loaded)
     assemble(loaded, proofs)
     tls = tls_context(loaded.config.gateway)
     typer.echo(f"ok: {loaded.file} is valid")  # only now: nothing that raises comes after it
@@ -41,6 +42,7 @@ def check(config: ConfigOption = None) -> None:
     else:
         typer.echo("ok: it names no upstream, so `accredit serve` needs a URL or a command")
     typer.echo(f"ok: proofs are {loaded.config.proofs.mode}")
+    typer.echo(f"ok: records are {loaded.config.attest.mode}")
     typer.echo("ok: TLS is on" if tls else "ok: TLS is off")
     try:
         check_exposure(loaded.config.gateway)

@@ -40,12 +40,10 @@ def run_server(loaded: Loaded, *, workers: int, insecure: bool, log_level: LogLe
         _say(f"listening on {endpoint}")
 
     if workers == 1:
-        return serve(
-            create_app(settings, store=ports.store, revocations=ports.revocations), listener, tls=tls, announce=announce
-        )
+        return serve(create_app(settings, **ports._asdict()), listener, tls=tls, announce=announce)
 
     def serve_as_worker(lifeline: int, first: bool) -> int:
-        app = create_app(settings, store=ports.store, revocations=ports.revocations)
+        app = create_app(settings, **ports._asdict())
         return serve(app, listener, tls=tls, lifeline=lifeline, announce=announce if first else None)
 
     return run_workers(workers, listener, serve_as_worker)
@@ -62,13 +60,14 @@ def run_wrap(loaded: Loaded, *, log_level: LogLevel, log_format: LogFormat) -> i
     ports = assemble(loaded, settings.proofs)
     configure_logs(log_level, log_format)
     _tell_what_runs(loaded, settings)
-    return uvloop.run(run(settings, store=ports.store, revocations=ports.revocations))
+    return uvloop.run(run(settings, **ports._asdict()))
 
 
 def _tell_what_runs(loaded: Loaded, settings: GatewaySettings) -> None:
     proofs = settings.proofs is not None and settings.proofs.required
     upstream = "-- COMMAND" if isinstance(settings.upstream, StdioUpstream) else "URL"
-    if loaded.file is None and not proofs:  # nobody should take a validating proxy for more than it is
+    if loaded.file is None and not proofs and settings.records is None:
+        # Nobody should take a validating proxy for more than it is.
         _say(f"tokens, proofs and records are off (no accredit.toml; `accredit init {upstream}` writes one)")
     log_event(
         _logger,
@@ -79,6 +78,7 @@ def _tell_what_runs(loaded: Loaded, settings: GatewaySettings) -> None:
         upstream="command" if isinstance(settings.upstream, StdioUpstream) else "url",
         responses="enforce" if settings.enforce else "observe",
         proofs="required" if proofs else "off",
+        records=loaded.config.attest.mode,
     )
 
 

@@ -1,10 +1,11 @@
 """The configuration: `accredit.toml`, the environment and the command line, parsed once into frozen values.
 
 `load` finds and validates; `build_settings` checks what it says against this machine, and `build_upstream`,
-`build_catalog` and `build_proofs` parts of it; `tls_context` the certificate; `shown` prints it. Every failure is an
-`accredit.errors.ConfigurationError`: one line what is wrong, one line what to do.
+`build_catalog`, `build_proofs` and `build_records` parts of it; `tls_context` the certificate; `shown` prints it. Every
+failure is an `accredit.errors.ConfigurationError`: one line what is wrong, one line what to do.
 """
 
+from accredit.config.attest import build_records, log_key_file
 from accredit.config.build import build_settings, build_upstream
 from accredit.config.listen import check_exposure, tls_context
 from accredit.config.load import Loaded, Origin, Values, load, load_command_line
@@ -19,12 +20,14 @@ __all__ = [
     "Values",
     "build_catalog",
     "build_proofs",
+    "build_records",
     "build_settings",
     "build_upstream",
     "check_exposure",
     "folder_of",
     "load",
     "load_command_line",
+    "log_key_file",
     "read_public_key",
     "shown",
     "tls_context",

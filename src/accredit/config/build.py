@@ -1,7 +1,7 @@
 """From a configuration that is valid by itself to what the data plane is told. Reads the PATH for programs.
 
 In this order: exactly one of `url` and `command`; nothing that belongs to the other one; then the headers' values
-are taken from the environment, or the program is looked for; then what `proofs` builds. Every failure is a
+are taken from the environment, or the program is looked for; then what `proofs` and `attest` build. Every failure is a
 `ConfigurationError`.
 """
 
@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from accredit.config.attest import build_records
 from accredit.config.load import Loaded
 from accredit.config.problems import one_line
 from accredit.config.proofs import build_proofs
@@ -40,6 +41,7 @@ def build_settings(loaded: Loaded, environ: Mapping[str, str], *, workers: int =
         upstream_timeout_seconds=gateway.upstream_timeout_seconds,
         enforce=loaded.config.validation.responses == "enforce",
         proofs=build_proofs(loaded, workers=workers),
+        records=build_records(loaded),
         workers=workers,
     )
 

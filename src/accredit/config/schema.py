@@ -180,8 +180,24 @@ class Prompts(Section):
     scope: Scope = Field(default="mcp:prompt", description="the scope of all prompts")
 
 
+class Attest(Section):
+    """`[attest]`: whether guarded calls are recorded, and how."""
+
+    mode: Literal["off", "record", "durable"] = Field(
+        default="off",
+        description='"off", "record", or "durable": on the disk before the call or its answer goes on',
+    )
+    key_file: Name | None = Field(
+        default=None,
+        description="the gateway's private key, made by `accredit keys new --kind gateway`",
+    )
+    arguments: Literal["digest", "full"] = Field(
+        default="digest", description='"digest", or "full": records hold the arguments of calls, without tokens'
+    )
+
+
 class Store(Section):
-    """`[store]`: where challenges that were spent are remembered."""
+    """`[store]`: where challenges that were spent are remembered, and where the log is."""
 
     url: StoreUrl = Field(
         default="memory:", description='"memory:", for one process, or "sqlite:///FILE", for all of this machine'
@@ -201,12 +217,12 @@ class Config(BaseModel):
     tools: Tools = Tools()
     resources: Resources = Resources()
     prompts: Prompts = Prompts()
-    attest: Off = Off()
+    attest: Attest = Attest()
     store: Store = Store()
 
 
-WORKING_SECTIONS = ("gateway", "upstream", "validation", "proofs", "tools", "resources", "prompts", "store")
-LATER_SECTIONS = ("tokens", "attest", "rounds")
+WORKING_SECTIONS = ("gateway", "upstream", "validation", "proofs", "tools", "resources", "prompts", "attest", "store")
+LATER_SECTIONS = ("tokens", "rounds")
 """Sections of the contract whose parts come with later versions: refused, so that nobody trusts in them."""
 
 SECTIONS: dict[str, type[Section]] = {name: type(section) for name, section in Config()}
@@ -219,5 +235,5 @@ ENTRIES: Mapping[str, type[Section]] = {"tools": Tool, "resources": Resource}
 """Sections with a table for each name that is no key of theirs."""
 SECRETS = (("upstream", "env"), ("upstream", "headers"))
 """Tables whose values are never shown."""
-FILES = (("gateway", "tls_cert_file"), ("gateway", "tls_key_file"))
+FILES = (("gateway", "tls_cert_file"), ("gateway", "tls_key_file"), ("attest", "key_file"))
 """Keys whose values are paths of files."""
