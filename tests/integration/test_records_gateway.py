@@ -33,7 +33,7 @@ def trust() -> Trust:
 
 def recorded(name: str, trust: Trust, folder: Path, **more: Any) -> Route:
     """A way on which proofs are off and calls are recorded durably."""
-    given = {"records": records_at(folder / "log.db"), "required": False, **more}
+    given: dict[str, Any] = {"records": records_at(folder / "log.db"), "required": False, **more}
     return Route(name, trust, folder, **given)
 
 

@@ -140,7 +140,7 @@ def test_on_a_full_disk_nothing_is_forwarded_and_readyz_says_so(folder: Path) ->
                 async with RawClient(gateway.port) as client:
                     assert "result" in await ask(client, "before")
                     hard = resource.prlimit(gateway.process.pid, resource.RLIMIT_FSIZE)[1]
-                    resource.prlimit(gateway.process.pid, resource.RLIMIT_FSIZE, (1, hard))
+                    resource.prlimit(gateway.process.pid, resource.RLIMIT_FSIZE, (4_096, hard))  # enough for stderr
                     refused = await ask(client, "full")
                     assert refused["error"]["code"] == -31006
                     assert refused["error"]["data"]["forwarded"] is False
@@ -206,8 +206,6 @@ def test_wrap_records_before_it_passes_a_line_on(folder: Path) -> None:
     assert outcomes(db)[3:] == [("hang", "cancelled"), ("die", "unknown")]
     seen = [note["open"][-1:] for note in noted(folder / "notes.jsonl")]
     assert seen == [[tool] for tool in ("ok", "fail", "bad", "hang", "die")]
-        [n] for n in ("ok", "fail", "bad", "hang", "die")
-    ]
     assert verify(folder)["valid"]
 
 
