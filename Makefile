@@ -30,6 +30,8 @@ bench: $(READY)
 	$(BIN)/python -m bench $(ARGS)
 	$(BIN)/python -m bench.proofs $(filter --quick,$(ARGS))
 	$(BIN)/python -m bench.authorization $(filter --quick,$(ARGS))
+	$(BIN)/python -m bench.records $(filter --quick,$(ARGS))
+	$(BIN)/python -m bench.recording $(filter --quick,$(ARGS))
 
 conformance: $(READY)
 	$(BIN)/python -m tests.conformance $(ARGS)
