@@ -32,6 +32,8 @@ bench: $(READY)
 	$(BIN)/python -m bench.authorization $(filter --quick,$(ARGS))
 	$(BIN)/python -m bench.records $(filter --quick,$(ARGS))
 	$(BIN)/python -m bench.recording $(filter --quick,$(ARGS))
+	$(BIN)/python -m bench.tokens $(filter --quick,$(ARGS))
+	$(BIN)/python -m bench.token_gateway $(filter --quick,$(ARGS))
 
 conformance: $(READY)
 	$(BIN)/python -m tests.conformance $(ARGS)

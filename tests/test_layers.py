@@ -20,6 +20,8 @@ PURE_LIBRARIES = {
     # zoneinfo reads the time zone data of constraints, and loads what finds it
     "ratify": "msgspec, zoneinfo, importlib.resources, cryptography.exceptions, "
     "cryptography.hazmat.primitives.asymmetric.ed25519, cryptography.hazmat.primitives.asymmetric.mldsa",
+    # jwt brings a client for key sets, which nothing here uses; hashlib is the standard library's
+    "tokens": "msgspec, jwt, hashlib, base64",
     "attest": "msgspec, rfc8785, cryptography.exceptions, "
     "cryptography.hazmat.primitives.asymmetric.ed25519, cryptography.hazmat.primitives.asymmetric.mldsa",
     # the SDK's types are models of pydantic

@@ -13,6 +13,13 @@
     ├── StoreUnavailable          the store can't answer: what depends on it is denied
     ├── AttestationError          an envelope, a statement or a record that can't be read, or does not verify
     ├── ProofRefused              a call that was not authorized (contract, section 4)
+    ├── TokenError                a bearer token that does not let its request pass (contract, section 5)
+    │   ├── AmbiguousToken        ... more than one, where there may be one
+    │   ├── MissingToken          ... none
+    │   ├── InvalidToken          ... one that is not good
+    │   └── InsufficientScope     ... a good one that may not do this
+    ├── KeySetError               no public keys to verify tokens with could be fetched or read
+    ├── KeysUnavailable           an issuer's keys can't be had for now
     ├── RequestTimeout            one request of ours that was not answered in time
     ├── RoundsError               a multi-round-trip request that can't go on
     │   ├── RoundsExceeded        ... asked for more input than is given in one call
@@ -36,7 +43,7 @@ otherwise; it never quotes a secret, nor more than 100 ASCII characters of what 
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:  # the type of what an error carries; this module loads no library
     from mcp_types import InputRequiredResult
@@ -143,6 +150,67 @@ class ProofRefused(AccreditError):
     def error(self) -> str:
         """The word for programs."""
         return str(self.data.get("error", ""))
+
+
+class TokenError(AccreditError):
+    """A request that its bearer token does not let pass.
+
+    The text is public; `reason` is for the log only, and never holds the token. `status` is the HTTP status, `code`
+    the JSON-RPC error's, and `error` the word for programs.
+    """
+
+    status: ClassVar[int] = 401
+    code: ClassVar[int] = -31010
+    error: ClassVar[str] = "invalid_token"
+
+    def __init__(self, reason: str, detail: str = "the token is not valid") -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+class AmbiguousToken(TokenError):
+    """More than one Authorization header: readers take different ones."""
+
+    status = 400
+    error = "invalid_request"
+
+
+class MissingToken(TokenError):
+    """A token is required, and there is none."""
+
+    code = -31011
+    error = "missing_token"
+
+
+class InvalidToken(TokenError):
+    """A token that was not issued as it says, or not for this, or whose time is over."""
+
+
+class InsufficientScope(TokenError):
+    """A good token that may not do this. `scopes` are those that it would need, where a scope is what it lacks."""
+
+    status = 403
+    error = "insufficient_scope"
+
+    def __init__(self, reason: str, detail: str, scopes: tuple[str, ...] = ()) -> None:
+        super().__init__(reason, detail)
+        self.scopes = scopes
+
+
+class KeySetError(AccreditError):
+    """No set of public keys could be fetched or read. The text is for the log and for whoever configured it."""
+
+
+class KeysUnavailable(AccreditError):
+    """No keys of an issuer can be had: its tokens can't be judged. The text is for the log: it may name a URL.
+
+    `retry_after` is in seconds: before, asking again is no use.
+    """
+
+    def __init__(self, reason: str, retry_after: int) -> None:
+        super().__init__(reason)
+        self.retry_after = retry_after
 
 
 class RequestTimeout(AccreditError):

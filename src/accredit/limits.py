@@ -287,6 +287,58 @@ MIN_SIGNED_MAGNITUDE = 1e-4
 """Numbers nearer to zero than this, and not zero, print differently in other implementations: an issuer refuses
 them (Ratify section 3)."""
 
+# --- tokens -----------------------------------------------------------------------------------------
+
+MAX_TOKEN_BYTES = 16_384
+"""Characters of a bearer token. Large ones (group claims of big directories) have some 8 KiB; servers commonly stop at
+8 to 64 KiB for all headers."""
+
+TOKEN_LEEWAY_SECONDS = 30
+"""By how much an issuer's clock may be off (RFC 7519 sections 4.1.4 and 4.1.5 allow "a few minutes" at most)."""
+
+MAX_CACHED_TOKENS = 4_096
+"""Verified tokens that are remembered, each with what it says: about 1 KiB, and at most 40 KiB."""
+
+MAX_KEY_SET_BYTES = 262_144
+"""Bytes of an issuer's key set. A large one (ten RSA keys with their certificate chains) has 60 KB."""
+
+MAX_KEYS_IN_SET = 100
+"""Keys of one set. Issuers publish two to ten."""
+
+MAX_CANDIDATE_KEYS = 4
+"""Keys that one token is held against, where its `kid` does not name exactly one: two while keys are rotated."""
+
+MIN_RSA_BITS = 2_048
+"""Of an RSA key (RFC 7518 section 3.3)."""
+
+MAX_RSA_BITS = 8_192
+"""Of an RSA key: the time that a signature takes grows with its square (16,384 bits: 1 ms)."""
+
+KEYS_FRESH_SECONDS = 300.0
+"""Age at which a key set is fetched again: so long a key that its issuer took back is still good."""
+
+KEYS_REFETCH_SECONDS = 60.0
+"""Between two fetches of a key set that is known: tokens with invented key ids must not become as many requests
+(contract, section 5)."""
+
+KEYS_RETRY_SECONDS = 5.0
+"""Between two fetches of a key set that is not known yet: until it is, every token is refused."""
+
+KEYS_STALE_SECONDS = 86_400.0
+"""Age at which a key set that can't be fetched is no longer used (contract, section 5)."""
+
+KEYS_FETCH_SECONDS = 10.0
+"""For one fetch, redirects included. Issuers answer well within a second."""
+
+MAX_KEYS_REDIRECTS = 3
+"""Redirects of one fetch, all within one origin."""
+
+MAX_POLICY_BYTES = 1_048_576
+"""Bytes of a configuration whose digest a session token names. One with 500 tools has 60 KB."""
+
+MAX_PEM_BYTES = 16_384
+"""Bytes of a PEM file with one key. An RSA key of 8,192 bits has 6.4 KB."""
+
 # --- the decision -----------------------------------------------------------------------------------
 
 CLOCK_AHEAD_SECONDS = 60
@@ -368,6 +420,20 @@ MAX_ANSWER_BYTES = 104_857_600
 MAX_ANSWER_EVENT_BYTES = 16_777_216
 """Bytes of one server-sent event of a gateway that a client reads: the same."""
 
+# --- the first token of a local agent -----------------------------------------------------------------
+
+MAX_BOOTSTRAP_BYTES = 4_096
+"""Bytes of a request for it: a secret and a name."""
+
+MAX_BOOTSTRAP_AGENT_CHARS = 256
+"""Characters of an agent's name there; the id of a key has 32."""
+
+MAX_BOOTSTRAP_ATTEMPTS = 10
+"""Wrong secrets until the right one is of no use any more: whoever reads the file needs one attempt."""
+
+MAX_BOOTSTRAP_TTL_SECONDS = 86_400
+"""For which such a token may be good: a day, as it can't be revoked one by one."""
+
 # --- accredit init, accredit check --------------------------------------------------------------------
 
 ASK_SECONDS = 60.0
@@ -446,6 +512,9 @@ and comes back with every leg, in a request of at most 4 MiB."""
 
 MAX_FLOW_BYTES = 64
 """UTF-8 bytes of the name of a flow that is sealed with a state; ours have 32."""
+
+MAX_STATE_SECONDS = 86_400
+"""For which a sealed `requestState` may open: a day. It is a person's answer that is waited for."""
 
 MAX_STATE_KEYS = 16
 """Keys that can open a `requestState`. A rotation needs two; each has to be found in a file by people."""

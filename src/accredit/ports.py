@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from accredit.attest import Decided, Outcome
 from accredit.ratify.challenges import IssuedChallenge
+from accredit.tokens import KeySet
 
 
 class Spending(Enum):
@@ -85,6 +86,25 @@ class Revocations(Protocol):
 
     def problem(self) -> str | None:
         """Why what is known may be out of date (for `/readyz` and people), or None."""
+        ...
+
+
+class KeySets(Protocol):
+    """Who has the public keys of the issuers of tokens."""
+
+    async def keys(self, issuer: str, kid: str | None) -> KeySet:
+        """The keys of a configured issuer, such that they include `kid`, if that can be had.
+
+        Raises `KeysUnavailable` where nothing is known of them.
+        """
+        ...
+
+    def problem(self) -> str | None:
+        """Why what is known may be out of date (for `/readyz` and people), or None."""
+        ...
+
+    async def aclose(self) -> None:
+        """Gives everything back."""
         ...
 
 

@@ -181,8 +181,11 @@ class MemoryEvents(EventStore):
         return stream
 
 
-def build_server(requests: Path | None) -> Server[Any]:
-    """The server with its handlers; `requests` is the file that gets a line per request."""
+def build_server(requests: Path | None, *, protected: bool = True) -> Server[Any]:
+    """The server with its handlers; `requests` is the file that gets a line per request.
+
+    Not `protected`, it gives its `requestState` away as it is, and believes what comes back.
+    """
     list_hint = CacheHint(ttl_ms=60_000, scope="public")
     server: Server[Any] = Server(
         NAME,
@@ -210,7 +213,8 @@ def build_server(requests: Path | None) -> Server[Any]:
     )
     # Not through the constructor: it warns, since the capability is deprecated (legacy clients still use it).
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, set_level)
-    server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=NAME))
+    if protected:
+        server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=NAME))
     if requests is not None:
         log_file = requests
 
@@ -248,8 +252,9 @@ def main() -> int:
     transport.add_argument("--port", type=int, help="serve streamable HTTP on 127.0.0.1 (0: a free port)")
     transport.add_argument("--stdio", action="store_true", help="serve stdin and stdout")
     parser.add_argument("--requests", type=Path, help="append a line per request to this file")
+    parser.add_argument("--believe-state", action="store_true", help="do not protect requestState")
     options = parser.parse_args()
-    server = build_server(options.requests)
+    server = build_server(options.requests, protected=not options.believe_state)
     anyio.run(serve_stdio, server) if options.stdio else anyio.run(serve_http, server, options.port)
     return 0
 

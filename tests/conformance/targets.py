@@ -61,9 +61,9 @@ def _alive(port: int) -> bool:
 
 
 @contextmanager
-def direct(folder: Path, requests: Path) -> Generator[str]:
-    """The server alone; yields its URL. A line per request that reaches it goes into `requests`."""
-    command = [sys.executable, str(SERVER), "--port", "0", "--requests", str(requests)]
+def direct(folder: Path, requests: Path, *options: str) -> Generator[str]:
+    """The server alone, with these options; yields its URL. A line per request that reaches it goes into `requests`."""
+    command = [sys.executable, str(SERVER), "--port", "0", "--requests", str(requests), *options]
     with _process(command, folder, "server") as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
@@ -86,16 +86,16 @@ def _gateway(folder: Path, *upstream: str) -> Generator[str]:
 
 
 @contextmanager
-def through_http(folder: Path, requests: Path) -> Generator[str]:
+def through_http(folder: Path, requests: Path, *options: str) -> Generator[str]:
     """The gateway in front of the server's URL."""
-    with direct(folder, requests) as url, _gateway(folder, url) as gateway:
+    with direct(folder, requests, *options) as url, _gateway(folder, url) as gateway:
         yield gateway
 
 
 @contextmanager
-def through_stdio(folder: Path, requests: Path) -> Generator[str]:
+def through_stdio(folder: Path, requests: Path, *options: str) -> Generator[str]:
     """The gateway in front of the server's command."""
-    command = (sys.executable, str(SERVER), "--stdio", "--requests", str(requests))
+    command = (sys.executable, str(SERVER), "--stdio", "--requests", str(requests), *options)
     with _gateway(folder, "--", *command) as gateway:
         yield gateway
 

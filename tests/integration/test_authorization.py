@@ -312,7 +312,7 @@ def test_without_proofs_nothing_is_refused_and_scopes_are_still_listed(name: str
                 {"color": "red", "ratify_scope": "email:send", "ratify_sensitive": True},
             ]
             page = await route.ask("tools/list", {"cursor": "2"})
-            assert [tool["name"] for tool in page["result"]["tools"]] == ["pay", "secret_tool"]
+            assert [tool["name"] for tool in page["result"]["tools"]] == ["pay", "secret_tool", "redeem"]
 
     run(main())
 

@@ -24,7 +24,9 @@ COMMANDS = [
     ("config", "schema"),
 ]
 
+ISSUER = '[[tokens.issuers]]\nissuer = "a"\naudience = "b"\njwks_url = "https://a.example/k"\n'
 URL = '[upstream]\nurl = "http://127.0.0.1:9/mcp"\n'
+TOKENS = URL + '[tokens]\nmode = "required"\n[[tokens.issuers]]\nissuer = "a"\naudience = "b"\n'
 ROOT = '[[proofs.roots]]\nname = "Owner"\npublic_key_file = "owner.key.pub"\n'
 
 
@@ -126,11 +128,21 @@ def test_wrong_use_is_two_lines_and_exit_code_2(arguments: tuple[str, ...], word
         (URL + '[gateway]\ntls_cert_file = "c.pem"\n', "tls_key_file", "tls_key_file"),
         (URL + '[gateway]\ntls_cert_file = "c.pem"\ntls_key_file = "k.pem"\n', "c.pem", "tls_cert_file"),
         (URL + '[gateway]\nhost = "0.0.0.0"\n', "0.0.0.0", "--insecure"),
-        ('[tokens]\nmode = "required"\n', "[tokens]", 'mode = "off"'),
         (URL + '[attest]\nmode = "durable"\n', "attest.key_file is not set", "accredit keys new"),
         (URL + '[attest]\nmode = "durable"\nkey_file = "no.key"\n', "no.key", "no.key"),
         ('[attest]\nmode = "on"\n', "attest.mode", '"durable"'),
-        ("[rounds]\nstate_seconds = 600\n", "[rounds]", "[upstream]"),
+        (URL + '[tokens]\nmode = "required"\n', "tokens.mode", "[[tokens.issuers]]"),
+        (URL + '[[tokens.issuers]]\nissuer = "a"\naudience = "b"\n', "tokens.mode is not", '"required"'),
+        (URL + '[tools.a]\nscope = "a:b"\ntoken_scope = "c"\n', "tools.a.token_scope", '"required"'),
+        (TOKENS, "tokens.issuers[0]: no keys", "jwks_url"),
+        (TOKENS + 'jwks_url = "http://issuer.example/k"\n', "tokens.issuers.jwks_url", "https"),
+        (TOKENS + 'jwks_url = "https://a.example/k"\njwks_file = "k"\n', "jwks_url and jwks_file exclude", "one of"),
+        (TOKENS + 'jwks_file = "k.json"\n', "tokens.issuers[0].jwks_file", "name a file"),
+        (TOKENS + 'jwks_url = "https://a.example/k"\nalgorithms = ["HS256"]\n', "HS256", "ES256"),
+        (TOKENS + 'jwk_url = "https://a.example/k"\n', "tokens.issuers[0].jwk_url ", "tokens.issuers[0].jwks_url"),
+        (URL + '[tokens]\nmode = "optional"\nbind_agent = "sub"\n' + ISSUER, "tokens.bind_agent", '"required"'),
+        ("[rounds]\nstate_seconds = 86401\n", "rounds.state_seconds", "seconds"),
+        (URL + '[rounds]\nkeys_file = "no.keys"\n', "no.keys", "openssl rand -base64 32"),
         (URL + '[proofs]\nmode = "required"\n', "proofs.mode", "[[proofs.roots]]"),
         (URL + ROOT, "proofs.mode is not", '"required"'),
         (URL + '[proofs]\nmode = "required"\n' + ROOT, "there is no ", "accredit keys new"),
@@ -245,6 +257,7 @@ def test_check_says_what_is_well(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == [
         f"ok: {tmp_path}/accredit.toml is valid",
         "ok: the upstream is a URL",
+        "ok: tokens are off",
         "ok: proofs are off",
         "ok: records are off",
         "ok: TLS is off",

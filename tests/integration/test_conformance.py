@@ -7,26 +7,50 @@ which scenario did not.
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from tests.conformance.node import NodeMissing, find_node
+from tests.conformance.node import Node, NodeMissing, find_node, install_suite
+from tests.conformance.suite import read_outcomes, run_suite
+from tests.conformance.targets import direct, through_http, through_stdio
 
 ROOT = Path(__file__).parents[2]
+TAMPERED = "input-required-result-tampered-state"
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_what_passes_directly_passes_through_the_gateway_too() -> None:
+@pytest.fixture
+def node() -> Node:
     try:
-        find_node()
+        return find_node()
     except NodeMissing as missing:
         if "CI" in os.environ:
             raise
         pytest.skip(str(missing))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.usefixtures("node")
+def test_what_passes_directly_passes_through_the_gateway_too() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.conformance"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2025-11-25   direct 30/30   http 30/30   stdio 30/30" in done.stdout
     assert "2026-07-28   direct 37/37   http 37/37   stdio 37/37" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", [direct, through_http, through_stdio])
+def test_a_server_that_believes_any_state_passes_behind_the_gateway_only(
+    target: Callable[..., AbstractContextManager[str]], node: Node, tmp_path: Path
+) -> None:
+    requests = tmp_path / "requests.log"
+    requests.touch()
+    with target(tmp_path, requests, "--believe-state") as url:
+        run_suite(node, install_suite(node), url, "2026-07-28", [TAMPERED], tmp_path / "suite")
+    outcome = read_outcomes(tmp_path / "suite", requests, [TAMPERED])[TAMPERED]
+    assert outcome.passed is (target is not direct)
+    assert outcome.requests == (2 if target is direct else 1)

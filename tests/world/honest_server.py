@@ -1,5 +1,8 @@
 """An MCP server as plain as can be, both eras: tools that say that they were called. As a program it speaks stdio and
 writes each line that it reads to the file that it is given, so that a test sees what has reached it.
+
+It believes any `requestState`. A call or prompt with an argument `gives`, a list of states (null: none), is asked for
+input once for each of them; which leg this is it is told by the answer to the one before, so that the states are free.
 """
 
 import json
@@ -18,12 +21,15 @@ TOOLS: list[dict[str, Any]] = [
     {"name": "send_email", "inputSchema": SCHEMA, "_meta": {"ratify_scope": "anything:goes", "color": "red"}},
     {"name": "pay", "inputSchema": SCHEMA},
     {"name": "secret_tool", "inputSchema": SCHEMA},
+    {"name": "redeem", "inputSchema": {"type": "object", "properties": {"_token": {"type": "string"}}}},
 ]
 
 
 def result_of(method: str, params: dict[str, Any]) -> dict[str, Any]:
     """What the server answers. `tools/list` comes in two pages."""
     match method:
+        case "tools/call" | "prompts/get" if (asked := _asks(params)) is not None:
+            return asked
         case "initialize":
             info = {"name": "honest", "version": "1"}
             return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": info}
@@ -40,6 +46,16 @@ def result_of(method: str, params: dict[str, Any]) -> dict[str, Any]:
             return {"messages": []}
         case _:
             return {"content": [{"type": "text", "text": f"called {params.get('name', method)}"}]}
+
+
+def _asks(params: dict[str, Any]) -> dict[str, Any] | None:
+    gives: list[Any] = params.get("arguments", {}).get("gives", [])
+    leg: int = params.get("inputResponses", {}).get("leg", {}).get("content", {}).get("number", 0)
+    if leg >= len(gives):
+        return None
+    form = {"mode": "form", "message": f"{leg + 1}?", "requestedSchema": {"type": "object", "properties": {}}}
+    asked = {"resultType": "input_required", "inputRequests": {"leg": {"method": "elicitation/create", "params": form}}}
+    return asked if gives[leg] is None else {**asked, "requestState": gives[leg]}
 
 
 def answer_to(message: Any) -> Any:

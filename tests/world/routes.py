@@ -18,7 +18,7 @@ from accredit.gateway import create_app
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RecordSettings, StdioUpstream
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.sse import SseParser
-from accredit.ports import ProofStore, Records
+from accredit.ports import KeySets, ProofStore, Records
 from accredit.stores import MemoryStore, RevocationLists
 
 ROUTES = [f"{kind}-{era.value}" for kind in ("http", "sse", "stdio") for era in ERAS]
@@ -26,7 +26,8 @@ ROUTES = [f"{kind}-{era.value}" for kind in ("http", "sse", "stdio") for era in 
 
 
 class Route:
-    """`async with Route(name, trust, folder) as route`. `session` is what a legacy client is known by.
+    """`async with Route(name, trust, folder) as route`. `session` is what a legacy client is known by,
+    and `token` what it opens it with.
 
     With `records` the server is an `OutcomeServer`, its notes are in `notes`, and the log that it looks into in `log`.
     """
@@ -41,6 +42,8 @@ class Route:
         revocations: RevocationLists | None = None,
         records: Records | None = None,
         full: bool = False,
+        key_sets: KeySets | None = None,
+        token: str | None = None,
         **settings: Any,
     ) -> None:
         kind, _, era = name.partition("-")
@@ -49,6 +52,8 @@ class Route:
         self._trust = trust
         self._settings = settings
         self._store = store
+        self._key_sets = key_sets
+        self._opened_with = token
         self._revocations = revocations
         self._records = records
         if records is not None:
@@ -75,13 +80,18 @@ class Route:
             upstream = HttpUpstream(self._raw.url)
         settings: GatewaySettings = self._trust.settings(upstream, **self._settings)
         lists = self._revocations or RevocationLists((), {})
-        store = self._store or MemoryStore()
-        self.app = create_app(settings, store=store, revocations=lists, records=self._records)
+        self.app = create_app(
+            settings,
+            store=self._store or MemoryStore(),
+            revocations=lists,
+            key_sets=self._key_sets,
+            records=self._records,
+        )
         self._gateway = RunningGateway(self.app)
         await self._gateway.__aenter__()
         self.port = self._gateway.port
         if self.era is Era.LEGACY:
-            answer = await self.send(initialize())
+            answer = await self.send(initialize(), token=self._opened_with)
             self.session = answer.header("mcp-session-id") or ""
             assert self.session, answer
         return self
@@ -93,19 +103,24 @@ class Route:
         if self._kind != "stdio":
             await self._raw.__aexit__(kind, error, trace)
 
-    async def send(self, posted: Posted) -> RawAnswer:
-        """Posts anything."""
+    async def send(self, posted: Posted, *, token: str | None = None) -> RawAnswer:
+        """Posts anything, with a token in the header where there is one."""
         headers = [pair for pair in posted.headers if pair[0] != "Mcp-Session-Id"]
         if self.session:
             headers.append(("Mcp-Session-Id", self.session))
+        if token is not None:
+            headers.append(("Authorization", f"Bearer {token}"))
         async with RawClient(self.port) as client:
             await client.ask("POST", "/mcp", headers, posted.body)
             return await client.answer()
 
-    async def ask(self, method: str, params: dict[str, Any], *, id: int | str | None = None) -> dict[str, Any]:
+    async def ask(
+        self, method: str, params: dict[str, Any], *, id: int | str | None = None, capabilities: Any = None
+    ) -> dict[str, Any]:
         """A request; gives the response, however it came."""
         self._ids += 1
-        answer = await self.send(post(self.era, method, params, id=self._ids if id is None else id))
+        asked = post(self.era, method, params, id=self._ids if id is None else id, capabilities=capabilities)
+        answer = await self.send(asked)
         assert answer.status == 200, answer
         return messages_of(answer)[-1]
 
@@ -117,6 +132,12 @@ class Route:
         assert answer.status == 200, answer
         found = messages_of(answer)
         return [each for part in found for each in (part if isinstance(part, list) else [part])]
+
+    def bytes_received(self) -> bytes:
+        """Every byte of what reached the server: heads as well, where it is behind HTTP."""
+        if self._kind == "stdio":
+            return self._log.read_bytes() if self._log.exists() else b""
+        return b"".join(f"{each.target}{each.headers}".encode() + each.body for each in self._raw.requests)
 
     def received(self, *methods: str) -> list[dict[str, Any]]:
         """The messages that reached the server, in their order, of batches the members."""

@@ -8,12 +8,13 @@ import logging
 from pathlib import Path
 from typing import NamedTuple
 
-from accredit.config import Loaded, folder_of, log_key_file, read_public_key
+from accredit.config import Loaded, build_key_sources, folder_of, log_key_file, read_public_key
 from accredit.errors import ConfigurationError
 from accredit.gateway.logs import log_event
 from accredit.gateway.settings import ProofSettings
 from accredit.keys import load_log_signer
-from accredit.ports import ProofStore, Records, Revocations
+from accredit.net import IssuerKeys
+from accredit.ports import KeySets, ProofStore, Records, Revocations
 from accredit.stores import RevocationLists, open_store, store_file
 from accredit.stores.log import SqliteRecords
 
@@ -21,21 +22,26 @@ _logger = logging.getLogger("accredit.app")
 
 
 class Ports(NamedTuple):
-    """Who answers; None where nothing is asked. Whoever serves with them closes the store and the log."""
+    """Who answers; None where nothing is asked. Whoever serves with them closes all but the revocations."""
 
     store: ProofStore | None = None
     revocations: Revocations | None = None
+    key_sets: KeySets | None = None
     records: Records | None = None
 
 
 def assemble(loaded: Loaded, proofs: ProofSettings | None) -> Ports:
-    """The store, the revocation lists and the log that a configuration names. Raises `ConfigurationError`."""
+    """The store, the revocation lists, the key sets and the log that a configuration names.
+
+    Raises `ConfigurationError`.
+    """
+    key_sets = IssuerKeys(build_key_sources(loaded)) if loaded.config.tokens.mode != "off" else None
     records = _records(loaded)
     if proofs is None or not proofs.required:
-        return Ports(records=records)
+        return Ports(key_sets=key_sets, records=records)
     url, folder = loaded.config.store.url, folder_of(loaded, ("store", "url"))
     store = open_store(url, folder)
-    return Ports(store, _revocations(loaded, proofs, store_file(url, folder)), records)
+    return Ports(store, _revocations(loaded, proofs, store_file(url, folder)), key_sets, records)
 
 
 def _records(loaded: Loaded) -> Records | None:

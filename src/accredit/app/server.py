@@ -6,6 +6,7 @@ process group or service hears as well as its parent, only the parent decides th
 """
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -46,6 +47,8 @@ def serve(
     of file means that the parent says stop, or is gone.
     """
     server = _Server(_config(app, tls), app, lifeline, announce)
+    gc.collect()
+    gc.freeze()  # what was loaded stays: collections need not look through it again and again
     try:
         server.run([listener])
     except SystemExit:

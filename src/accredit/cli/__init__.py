@@ -24,6 +24,7 @@ from accredit.cli.log import log_app
 from accredit.cli.revoke import revoke
 from accredit.cli.serve import serve
 from accredit.cli.text import one_line
+from accredit.cli.token import token_app
 from accredit.cli.verify import verify
 from accredit.cli.wrap import wrap
 from accredit.errors import ConfigurationError
@@ -46,6 +47,7 @@ app.command()(inspect)
 app.command()(revoke)
 app.command()(verify)
 app.add_typer(keys_app, name="keys")
+app.add_typer(token_app, name="token")
 app.add_typer(log_app, name="log")
 app.add_typer(config_app, name="config")
 

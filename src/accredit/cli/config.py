@@ -23,7 +23,16 @@ def check(config: ConfigOption = None) -> None:
     accredit config check --config accredit.toml
     """
     from accredit.app import assemble
-    from accredit.config import build_proofs, build_records, build_settings, check_exposure, load, tls_context
+    from accredit.config import (
+        build_proofs,
+        build_records,
+        build_rounds,
+        build_settings,
+        build_tokens,
+        check_exposure,
+        load,
+        tls_context,
+    )
 
     loaded = load(config, os.environ, {})
     if loaded.file is None:
@@ -34,6 +43,8 @@ def check(config: ConfigOption = None) -> None:
     named = bool(upstream.url or upstream.command)
     proofs = build_settings(loaded, os.environ).proofs if named else build_proofs(loaded)
     build_records(loaded)
+    build_tokens(loaded)
+    build_rounds(loaded)
     assemble(loaded, proofs)
     tls = tls_context(loaded.config.gateway)
     typer.echo(f"ok: {loaded.file} is valid")  # only now: nothing that raises comes after it
@@ -41,6 +52,7 @@ def check(config: ConfigOption = None) -> None:
         typer.echo(f"ok: the upstream is a {'URL' if upstream.url else 'command'}")
     else:
         typer.echo("ok: it names no upstream, so `accredit serve` needs a URL or a command")
+    typer.echo(f"ok: tokens are {loaded.config.tokens.mode}")
     typer.echo(f"ok: proofs are {loaded.config.proofs.mode}")
     typer.echo(f"ok: records are {loaded.config.attest.mode}")
     typer.echo("ok: TLS is on" if tls else "ok: TLS is off")

@@ -16,8 +16,13 @@ from accredit.app import address_of, allow_descriptors, assemble, open_listener,
 from accredit.config import Loaded, build_settings, check_exposure, tls_context
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
+from accredit.gateway.bootstrap import PATH, BootstrapSettings
 from accredit.gateway.logs import LogFormat, LogLevel, configure_logs, log_event
 from accredit.gateway.stdio.wrap import run
+from accredit.keys import write_file
+
+TOKEN_VARIABLE = "ACCREDIT_TOKEN"  # noqa: S105 - the name of a variable
+"""The token of `accredit wrap`; no child gets to see it."""
 
 _logger = logging.getLogger("accredit.app")
 
@@ -35,6 +40,8 @@ def run_server(loaded: Loaded, *, workers: int, insecure: bool, log_level: LogLe
     endpoint = f"{'https' if tls else 'http'}://{address_of(listener)}{gateway.path}"
     configure_logs(log_level, log_format)
     _tell_what_runs(loaded, settings)
+    if settings.tokens is not None and settings.tokens.bootstrap is not None:
+        _offer_token(settings.tokens.bootstrap)
 
     def announce() -> None:
         _say(f"listening on {endpoint}")
@@ -60,14 +67,14 @@ def run_wrap(loaded: Loaded, *, log_level: LogLevel, log_format: LogFormat) -> i
     ports = assemble(loaded, settings.proofs)
     configure_logs(log_level, log_format)
     _tell_what_runs(loaded, settings)
-    return uvloop.run(run(settings, **ports._asdict()))
+    return uvloop.run(run(settings, **ports._asdict(), token=os.environ.get(TOKEN_VARIABLE)))
 
 
 def _tell_what_runs(loaded: Loaded, settings: GatewaySettings) -> None:
     proofs = settings.proofs is not None and settings.proofs.required
     upstream = "-- COMMAND" if isinstance(settings.upstream, StdioUpstream) else "URL"
-    if loaded.file is None and not proofs and settings.records is None:
-        # Nobody should take a validating proxy for more than it is.
+    # Nobody should take a validating proxy for more than it is.
+    if loaded.file is None and not proofs and settings.tokens is None and settings.records is None:
         _say(f"tokens, proofs and records are off (no accredit.toml; `accredit init {upstream}` writes one)")
     log_event(
         _logger,
@@ -77,9 +84,23 @@ def _tell_what_runs(loaded: Loaded, settings: GatewaySettings) -> None:
         configuration=str(loaded.file) if loaded.file else None,
         upstream="command" if isinstance(settings.upstream, StdioUpstream) else "url",
         responses="enforce" if settings.enforce else "observe",
+        tokens=loaded.config.tokens.mode,
         proofs="required" if proofs else "off",
         records=loaded.config.attest.mode,
     )
+    if settings.workers > 1 and loaded.config.rounds.keys_file is None:
+        log_event(
+            _logger,
+            logging.WARNING,
+            "requestState is sealed with a key of this process: a restart, or another machine, does not know it",
+            remedy="set rounds.keys_file",
+        )
+
+
+def _offer_token(bootstrap: BootstrapSettings) -> None:
+    """Writes the secret for the first token. Raises `ConfigurationError`."""
+    write_file(bootstrap.file, bootstrap.secret.encode("ascii") + b"\n", private=True, replace=True)
+    _say(f"the secret for one session token (POST {PATH}) is in {bootstrap.file}")
 
 
 def _say(line: str) -> None:

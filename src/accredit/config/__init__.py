@@ -1,8 +1,9 @@
 """The configuration: `accredit.toml`, the environment and the command line, parsed once into frozen values.
 
 `load` finds and validates; `build_settings` checks what it says against this machine, and `build_upstream`,
-`build_catalog`, `build_proofs` and `build_records` parts of it; `tls_context` the certificate; `shown` prints it. Every
-failure is an `accredit.errors.ConfigurationError`: one line what is wrong, one line what to do.
+`build_catalog`, `build_proofs`, `build_records`, `build_rounds`, `build_tokens` and `build_key_sources` parts of it;
+`tls_context` the certificate; `shown` prints it. Every failure is an `accredit.errors.ConfigurationError`: one line
+what is wrong, one line what to do.
 """
 
 from accredit.config.attest import build_records, log_key_file
@@ -10,8 +11,10 @@ from accredit.config.build import build_settings, build_upstream
 from accredit.config.listen import check_exposure, tls_context
 from accredit.config.load import Loaded, Origin, Values, load, load_command_line
 from accredit.config.proofs import build_catalog, build_proofs, folder_of, read_public_key
+from accredit.config.rounds import build_rounds
 from accredit.config.schema import Config
 from accredit.config.show import shown
+from accredit.config.tokens import build_key_sources, build_tokens
 
 __all__ = [
     "Config",
@@ -19,9 +22,12 @@ __all__ = [
     "Origin",
     "Values",
     "build_catalog",
+    "build_key_sources",
     "build_proofs",
     "build_records",
+    "build_rounds",
     "build_settings",
+    "build_tokens",
     "build_upstream",
     "check_exposure",
     "folder_of",

@@ -1,8 +1,8 @@
 """From a configuration that is valid by itself to what the data plane is told. Reads the PATH for programs.
 
 In this order: exactly one of `url` and `command`; nothing that belongs to the other one; then the headers' values
-are taken from the environment, or the program is looked for; then what `proofs` and `attest` build. Every failure is a
-`ConfigurationError`.
+are taken from the environment, or the program is looked for; then what `proofs`, `tokens`, `rounds` and `attest` build.
+Every failure is a `ConfigurationError`.
 """
 
 import os
@@ -13,7 +13,9 @@ from accredit.config.attest import build_records
 from accredit.config.load import Loaded
 from accredit.config.problems import one_line
 from accredit.config.proofs import build_proofs
+from accredit.config.rounds import build_rounds
 from accredit.config.schema import Upstream
+from accredit.config.tokens import build_tokens
 from accredit.config.values import FromEnvironment, check_header_text
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstream
@@ -42,6 +44,8 @@ def build_settings(loaded: Loaded, environ: Mapping[str, str], *, workers: int =
         enforce=loaded.config.validation.responses == "enforce",
         proofs=build_proofs(loaded, workers=workers),
         records=build_records(loaded),
+        tokens=build_tokens(loaded, workers=workers),
+        rounds=build_rounds(loaded),
         workers=workers,
     )
 

@@ -12,7 +12,7 @@ In this order; what comes later overrides:
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -40,17 +40,23 @@ Values = Mapping[Key, tuple[Origin, object]]
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A configuration that is valid by itself, and where it came from. A key without an origin has its default."""
+    """A configuration that is valid by itself, and where it came from. A key without an origin has its default.
+
+    `content` is the file's bytes, as they were read.
+    """
 
     config: Config
     file: Path | None
     origins: Mapping[Key, Origin]
+    content: bytes = b""
 
 
 def load(file: Path | None, environ: Mapping[str, str], command_line: Values) -> Loaded:
     """Reads and joins the three sources. Raises `ConfigurationError`."""
     file = _find(file, environ)
-    return _joined(file, _read(file) if file else {}, _from_environment(environ), command_line)
+    content = _content(file) if file else b""
+    from_file: Values = _read(file, content) if file else {}
+    return replace(_joined(file, from_file, _from_environment(environ), command_line), content=content)
 
 
 def load_command_line(command_line: Values) -> Loaded:
@@ -82,14 +88,20 @@ def _find(file: Path | None, environ: Mapping[str, str]) -> Path | None:
     return file.absolute() if file else None
 
 
-def _read(file: Path) -> Values:
-    shown = one_line(str(file))
+def _content(file: Path) -> bytes:
     try:
-        tables: dict[str, dict[str, object]] = tomllib.loads(file.read_text("utf-8"))
+        return file.read_bytes()
     except OSError as error:
         raise ConfigurationError(
-            f"can't read {shown}: {error.strerror}", "name a readable file with --config or ACCREDIT_CONFIG"
+            f"can't read {one_line(str(file))}: {error.strerror}",
+            "name a readable file with --config or ACCREDIT_CONFIG",
         ) from None
+
+
+def _read(file: Path, content: bytes) -> Values:
+    shown = one_line(str(file))
+    try:
+        tables: dict[str, dict[str, object]] = tomllib.loads(content.decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         detail = "not UTF-8" if isinstance(error, UnicodeDecodeError) else one_line(str(error))
         raise ConfigurationError(f"{shown} is not TOML: {detail}", "correct that place in the file") from None

@@ -54,6 +54,7 @@ def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
         binding_required=proofs.binding == "required",
         freshness_seconds=proofs.freshness_seconds,
         challenge_seconds=proofs.challenge_seconds,
+        bind_agent=loaded.config.tokens.bind_agent == "sub",
         cert_cache=CertificateCache(),
     )
     return ProofSettings(policy, required=required, filter_tools=proofs.filter_tools)

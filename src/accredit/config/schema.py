@@ -21,10 +21,11 @@ from accredit.config.values import (
     Path,
     Scope,
     StoreUrl,
+    TokenScope,
     UriPrefix,
     Url,
 )
-from accredit.limits import CHALLENGE_WINDOW_SECONDS
+from accredit.limits import CHALLENGE_WINDOW_SECONDS, MAX_BOOTSTRAP_TTL_SECONDS, MAX_STATE_SECONDS
 
 
 class Section(BaseModel):
@@ -81,10 +82,43 @@ class Validation(Section):
     )
 
 
-class Off(Section):
-    """A part that this version does not have: it can only be named to say that it is off."""
+class TokenIssuer(Section):
+    """A table of `[[tokens.issuers]]`: whose tokens count. Its keys come from one of three places."""
 
-    mode: Literal["off"] = Field(default="off", description='"off"')
+    issuer: Name = Field(description="who issues the tokens, exactly as in their iss")
+    audience: Name = Field(description="whom the tokens must be for (aud): the URL of the MCP endpoint")
+    jwks_url: Url | None = Field(default=None, description="the URL of its JWK set: https, or http on loopback")
+    jwks_file: Name | None = Field(default=None, description="a file with its JWK set")
+    public_key_file: Name | None = Field(default=None, description="a file with its public key, in PEM")
+    algorithms: list[Name] = Field(default=["ES256"], description="a list of the algorithms that it may sign with")
+    required_scopes: list[Name] = Field(default=[], description="a list of scopes that its tokens must have")
+
+
+class Bootstrap(Section):
+    """`[tokens.bootstrap]`: one session token for a local agent, given by `POST /token`."""
+
+    key_file: Name = Field(description="a private key that `accredit token keygen` made")
+    secret_file: Name = Field(description="a file that the gateway writes the one-time secret to, mode 0600")
+    issuer: Name = Field(default="accredit", description="the issuer of [[tokens.issuers]] that has its public key")
+    ttl_seconds: int = Field(
+        default=3600, ge=1, le=MAX_BOOTSTRAP_TTL_SECONDS, description="the number of seconds that the token is good for"
+    )
+
+
+class Tokens(Section):
+    """`[tokens]`: whether clients need a bearer token, and whose."""
+
+    mode: Literal["off", "optional", "required"] = Field(
+        default="off", description='"off", "optional", or "required": no token, no answer'
+    )
+    sources: list[Literal["header", "argument", "meta"]] = Field(
+        default=["header", "argument", "meta"], min_length=1, description="a list of the places where tokens count"
+    )
+    bind_agent: Literal["", "sub"] = Field(
+        default="", description='"sub": the token\'s subject has to be the agent of the proof'
+    )
+    issuers: list[TokenIssuer] = Field(default=[], description="a list of tables: whose tokens count")
+    bootstrap: Bootstrap | None = Field(default=None, description="a table: a local agent's first session token")
 
 
 class Root(Section):
@@ -146,6 +180,7 @@ class Tool(Resource):
     facts: Facts = Field(
         default={}, description="a table from a constraint's facts to JSON Pointers into the call's arguments"
     )
+    token_scope: TokenScope = Field(default="", description='the scope that a token needs for it, or "" for none')
 
 
 class Tools(Section):
@@ -196,6 +231,17 @@ class Attest(Section):
     )
 
 
+class Rounds(Section):
+    """`[rounds]`: what `requestState` is sealed with on its way to the client."""
+
+    keys_file: Name | None = Field(
+        default=None, description="a file with a base64 32-byte key a line, mode 0600: the first seals, all open"
+    )
+    state_seconds: int = Field(
+        default=600, ge=1, le=MAX_STATE_SECONDS, description="the number of seconds for which a sealed state opens"
+    )
+
+
 class Store(Section):
     """`[store]`: where challenges that were spent are remembered, and where the log is."""
 
@@ -212,21 +258,20 @@ class Config(BaseModel):
     gateway: Gateway = Gateway()
     upstream: Upstream = Upstream()
     validation: Validation = Validation()
-    tokens: Off = Off()
+    tokens: Tokens = Tokens()
     proofs: Proofs = Proofs()
     tools: Tools = Tools()
     resources: Resources = Resources()
     prompts: Prompts = Prompts()
     attest: Attest = Attest()
+    rounds: Rounds = Rounds()
     store: Store = Store()
 
 
-WORKING_SECTIONS = ("gateway", "upstream", "validation", "proofs", "tools", "resources", "prompts", "attest", "store")
-LATER_SECTIONS = ("tokens", "rounds")
-"""Sections of the contract whose parts come with later versions: refused, so that nobody trusts in them."""
-
 SECTIONS: dict[str, type[Section]] = {name: type(section) for name, section in Config()}
 NESTED: Mapping[tuple[str, str], type[Section]] = {
+    ("tokens", "issuers"): TokenIssuer,
+    ("tokens", "bootstrap"): Bootstrap,
     ("proofs", "roots"): Root,
     ("proofs", "revocation"): Revocation,
 }
@@ -235,5 +280,10 @@ ENTRIES: Mapping[str, type[Section]] = {"tools": Tool, "resources": Resource}
 """Sections with a table for each name that is no key of theirs."""
 SECRETS = (("upstream", "env"), ("upstream", "headers"))
 """Tables whose values are never shown."""
-FILES = (("gateway", "tls_cert_file"), ("gateway", "tls_key_file"), ("attest", "key_file"))
+FILES = (
+    ("gateway", "tls_cert_file"),
+    ("gateway", "tls_key_file"),
+    ("attest", "key_file"),
+    ("rounds", "keys_file"),
+)
 """Keys whose values are paths of files."""

@@ -161,6 +161,8 @@ Scope = Annotated[str, AfterValidator(_scope)]
 OptionalScope = Annotated[str, AfterValidator(lambda value: value and _scope(value))]
 Facts = Annotated[dict[str, str | int | float], AfterValidator(_facts)]
 UriPrefix = Annotated[str, AfterValidator(_uri_prefix)]
+TokenScope = Annotated[str, Field(pattern=r"^[\x21\x23-\x5b\x5d-\x7e]*$")]
+"""RFC 6749 section 3.3; empty for none."""
 StoreUrl = Annotated[str, AfterValidator(_store)]
 Command = Annotated[list[str], AfterValidator(_command)]
 Environment = Annotated[dict[str, str], AfterValidator(_environment)]

@@ -8,9 +8,11 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-from accredit.errors import AccreditError, ClientGone
+from accredit.errors import AccreditError, ClientGone, TokenError
 from accredit.gateway.backend import Backend
+from accredit.gateway.bearer import bearer_for
 from accredit.gateway.endpoint import Endpoint
+from accredit.gateway.entrance import Entrance
 from accredit.gateway.gate import Gate
 from accredit.gateway.http import JSON, Exchange, Receive, Scope, Send
 from accredit.gateway.http_relay import HttpRelay
@@ -18,12 +20,14 @@ from accredit.gateway.legacy_sse import MESSAGES_PATH, SSE_PATH, LegacySse
 from accredit.gateway.passthrough import forward, named, refuse
 from accredit.gateway.recording import recorder_of
 from accredit.gateway.replies import refusal
+from accredit.gateway.resource import Resource
+from accredit.gateway.session_tags import SessionTags
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstream
 from accredit.gateway.stdio.backend import StdioBackend
 from accredit.gateway.tally import Tally
 from accredit.gateway.trace import set_current
 from accredit.jsonrpc.encode import to_json
-from accredit.ports import ProofStore, Records, Revocations
+from accredit.ports import KeySets, ProofStore, Records, Revocations
 
 
 def create_app(
@@ -32,18 +36,20 @@ def create_app(
     store: ProofStore | None = None,
     revocations: Revocations | None = None,
     records: Records | None = None,
+    key_sets: KeySets | None = None,
 ) -> "Gateway":
     """An ASGI application in front of one upstream.
 
     `upstream` is a URL, a command (a list of strings), or complete settings. Where these require proofs, `store`
-    and `revocations` are who is asked about them; where they say that calls are recorded, `records` is the log. The
-    application closes store and log at its end. Raises `ConfigurationError`.
+    and `revocations` are who is asked about them; where they take tokens, `key_sets` has the issuers' keys; where they
+    say that calls are recorded, `records` is the log. The application closes all but the revocations at its end. Raises
+    `ConfigurationError`.
     """
     if isinstance(upstream, str):
         upstream = GatewaySettings(HttpUpstream(upstream))
     elif not isinstance(upstream, GatewaySettings):
         upstream = GatewaySettings(StdioUpstream(tuple(upstream)))
-    return Gateway(upstream, store, revocations, records)
+    return Gateway(upstream, store, revocations, key_sets, records)
 
 
 class Gateway:
@@ -54,6 +60,7 @@ class Gateway:
         settings: GatewaySettings,
         store: ProofStore | None = None,
         revocations: Revocations | None = None,
+        key_sets: KeySets | None = None,
         records: Records | None = None,
     ) -> None:
         self._settings = settings
@@ -61,15 +68,20 @@ class Gateway:
         self._revocations = revocations
         self._tally = Tally()
         self._recorder = recorder_of(settings, self._tally, records)
-        gate = Gate(settings, self._tally, store, revocations, self._recorder)
+        self._key_sets = key_sets
+        bearer = bearer_for(settings, key_sets)
+        tokens = settings.tokens
+        self._resource = Resource(tokens, settings.path) if tokens is not None else None
+        entrance = Entrance(bearer, SessionTags(tokens.session_key)) if tokens is not None and bearer else None
+        gate = Gate(settings, self._tally, store, revocations, bearer, self._recorder)
         self._backend: Backend
         self._http: HttpRelay | None = None
         if isinstance(settings.upstream, HttpUpstream):
             self._backend = self._http = HttpRelay(settings, settings.upstream, self._tally)
-            self._sse = LegacySse(settings, settings.upstream.url, gate, self._http, self._tally)
+            self._sse = LegacySse(settings, settings.upstream.url, gate, self._http, self._tally, entrance)
         else:
             self._backend = StdioBackend(settings, settings.upstream, self._tally)
-        self._endpoint = Endpoint(settings, gate, self._backend)
+        self._endpoint = Endpoint(settings, gate, self._backend, entrance)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one ASGI scope."""
@@ -91,6 +103,8 @@ class Gateway:
             await self._recorder.aclose()
         if self._store is not None:
             await self._store.aclose()
+        if self._key_sets is not None:
+            await self._key_sets.aclose()
 
     async def _live(self, receive: Receive, send: Send) -> None:
         while True:
@@ -113,13 +127,15 @@ class Gateway:
         except AccreditError as error:
             self._tally.refused(error)
             if not exchange.started:  # else nothing more can be said: the server closes the connection
-                told = refusal(error)
-                allow = [(b"allow", b"GET, POST, DELETE")] if told.status == 405 else []
-                await exchange.reply(told.status, told.frame(), [JSON, *allow])
+                told = refusal(error, self._resource.metadata_url if self._resource is not None else "")
+                id = exchange.asked if isinstance(error, TokenError) else None
+                await exchange.reply(told.status, told.frame(id), [JSON, *told.headers])
 
     async def _route(self, scope: Scope, exchange: Exchange) -> None:
         root: str = scope.get("root_path", "")
         path = exchange.path.removeprefix(root)
+        if self._resource is not None:
+            exchange.take_credentials()
         if path == self._settings.path:
             await self._endpoint.serve(exchange)
         elif path == "/healthz":
@@ -128,7 +144,9 @@ class Gateway:
             await self._ready(exchange)
         else:
             self._endpoint.check_source(exchange)
-            await self._elsewhere(scope, exchange, path, root)
+            peer: str = (scope.get("client") or ("",))[0]
+            if self._resource is None or not await self._resource.serve(exchange, path, peer):
+                await self._elsewhere(scope, exchange, path, root)
 
     async def _ready(self, exchange: Exchange) -> None:
         answering = {"upstream": await self._backend.ready()}
@@ -145,6 +163,8 @@ class Gateway:
                 await self._revocations.is_revoked("")  # so that it looks
             if (problem := self._revocations.problem()) is not None:
                 told["revocations"] = problem
+        if self._key_sets is not None and (problem := self._key_sets.problem()) is not None:
+            told["key_sets"] = problem
         told["refused"] = dict(self._tally.counts)
         await exchange.reply(200 if ready else 503, to_json(told), [JSON])
 

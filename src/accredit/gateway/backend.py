@@ -5,7 +5,7 @@ from typing import Protocol
 
 from accredit.errors import MessageId
 from accredit.gateway.http import Exchange
-from accredit.jsonrpc.frames import Frame
+from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
@@ -31,6 +31,10 @@ class Backend(Protocol):
 
     async def delete(self, exchange: Exchange) -> None:
         """Ends a legacy session."""
+        ...
+
+    async def ask(self, exchange: Exchange, era: Era, request: Request) -> bytes | None:
+        """Sends a request of the gateway's own upstream, as this caller; gives the response's text, or None."""
         ...
 
     def revision(self, session_id: str | None) -> str | None:

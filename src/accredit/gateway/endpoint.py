@@ -1,17 +1,22 @@
 """The MCP endpoint: a ladder of checks, then the backend. First failure wins; each becomes a clean reply.
 
 1. `Host` and `Origin` are allowed (DNS rebinding): 403.
-2. The method is one that MCP uses: 405.
+2. The method is one that MCP uses: 405. Where tokens are on, one in the header is good (401, 403, 503).
 3. A POST is JSON (415), within bounds (413), and one valid message, or a batch where the session's revision
    allows one (400).
 4. Modern era: the headers agree with the body (400, -32020; missing metadata -32602).
-5. The gate lets it through (`gate`): what is refused there is answered with status 200.
+5. Where tokens are on, each message has a good one that may do this, and the session is its subject's (404): see
+   `entrance`.
+6. The gate lets it through (`gate`): what is refused there is answered with status 200.
 
 What it does not check: whether the upstream knows the version, the session or the method; that is its business.
 """
 
+from functools import partial
+
 from accredit.errors import RequestError
 from accredit.gateway.backend import Backend
+from accredit.gateway.entrance import Entrance, session_of
 from accredit.gateway.gate import Gate
 from accredit.gateway.headers import SESSION_HEADER, host_allowed, is_json, origin_allowed
 from accredit.gateway.http import JSON, Exchange
@@ -28,7 +33,10 @@ from accredit.jsonrpc.requests import decode_request
 class Endpoint:
     """Serves `[gateway] path`."""
 
-    def __init__(self, settings: GatewaySettings, gate: Gate, backend: Backend) -> None:
+    def __init__(
+        self, settings: GatewaySettings, gate: Gate, backend: Backend, entrance: Entrance | None = None
+    ) -> None:
+        self._entrance = entrance
         self._settings = settings
         self._gate = gate
         self._backend = backend
@@ -40,8 +48,11 @@ class Endpoint:
             case "POST":
                 await self._post(exchange)
             case "GET":
-                await self._backend.get(exchange, self._gate.otherwise)
+                token = await self._entrance.of_request(exchange) if self._entrance is not None else None
+                await self._backend.get(exchange, self._gate.otherwise(token))
             case "DELETE":
+                if self._entrance is not None:
+                    await self._entrance.of_request(exchange)
                 await self._backend.delete(exchange)
             case _:
                 raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
@@ -56,7 +67,8 @@ class Endpoint:
             raise RequestError(INVALID_REQUEST, "Forbidden: this Origin is not allowed", status=403)
 
     async def _post(self, exchange: Exchange) -> None:
-        headers = exchange.headers
+        headers, entrance = exchange.headers, self._entrance
+        token = await entrance.of_header(exchange) if entrance is not None else None
         if not is_json(headers.get(b"content-type")):
             raise RequestError(INVALID_REQUEST, "Content-Type must be application/json", status=415)
         session = headers.get(SESSION_HEADER)
@@ -66,11 +78,16 @@ class Endpoint:
         revision = self._revision(exchange)
         message = decode_request(text, batch_allowed=revision == BATCH_REVISION)
         set_current(message)
+        exchange.asked = message.id if isinstance(message, Request) else None
         era = era_of(message, headers)
         if era is Era.MODERN and isinstance(message, Request | Notification):
             check_agreement(message, headers)
         in_session = session.decode("latin-1") if session is not None and era is Era.LEGACY else ""
-        passage = await self._gate.admit(message, Client(in_session, revision))
+        tokens = None
+        if entrance is not None:
+            ask = partial(self._backend.ask, exchange, era)
+            tokens = await entrance.of_message(exchange, message, token, ask)
+        passage = await self._gate.admit(message, Client(in_session, revision), tokens)
         if passage.message is None:
             await exchange.reply(200, passage.answer, [JSON])
             return
@@ -83,6 +100,4 @@ class Endpoint:
         named = exchange.headers.get(VERSION_HEADER)
         if named is not None:
             return named.decode("latin-1")
-        session = exchange.headers.get(SESSION_HEADER)
-        known = self._backend.revision(session.decode("latin-1")) if session is not None else None
-        return known or HEADERLESS_REVISION
+        return self._backend.revision(session_of(exchange, self._entrance)) or HEADERLESS_REVISION

@@ -2,25 +2,41 @@
 
 Every message of a client comes through `admit`, whatever its transport:
 
-1. each request is decided (`policy.decide`); one that is refused does not go on, and has its answer from here;
-2. credentials are taken out and the word of who authorized the call is put in (`policy.passing`);
-3. an answer that lists tools is edited on its way back (`policy.lists`).
+1. what carries a token is taken off (`bearer`), so that proofs are bound to what goes on;
+2. each request is decided (`policy.decide`); one that is refused does not go on, and has its answer from here;
+3. a state that it brings back is opened (`sealing`), or it is refused;
+4. credentials are taken out and the word of who authorized the call is put in (`policy.passing`);
+5. on its way back, an answer that lists tools is edited (`policy.lists`), and one that asks for input has its state
+   sealed (`sealing`).
 
-Where calls are recorded, the decision on a guarded call is in the log before anything else happens to it (`recording`).
+Where calls are recorded, the decision on a guarded call (2 and 3) is in the log before anything else happens to it
+(`recording`).
 
-The members of a batch are decided one by one. Where proofs are off no call is refused, and what the client says of
-its own authorization is still removed.
+The members of a batch are decided one by one. Where proofs are off no call is refused but for want of a token, and what
+the client says of its own authorization is still removed. Who sent a message was found out before: each comes with its
+`Caller`.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import repeat
 
-from accredit.errors import ConfigurationError, MessageId, ProofRefused, RequestError
+from accredit.errors import (
+    AccreditError,
+    ConfigurationError,
+    KeysUnavailable,
+    MessageId,
+    ProofRefused,
+    RequestError,
+    TokenError,
+)
+from accredit.gateway.bearer import Bearer, Caller
 from accredit.gateway.logs import log_event
-from accredit.gateway.recording import Client, OpenCall, OpenCalls, Recorder
+from accredit.gateway.open_calls import OpenCall, OpenCalls
+from accredit.gateway.recording import Client, Part, Recorder
 from accredit.gateway.replies import refusal
+from accredit.gateway.sealing import Leg, Seals, brings_state, principal_of
 from accredit.gateway.settings import GatewaySettings, ProofSettings
 from accredit.gateway.stdio.ledger import member_id
 from accredit.gateway.tally import Tally
@@ -28,11 +44,12 @@ from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.frames import Frame, Notification, Request, Success
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
-from accredit.policy import Authority, Decision, asked_of, decide, drive, is_guarded, looks_guarded
+from accredit.policy import Authority, Catalog, Decision, asked_of, decide, drive, is_guarded, looks_guarded
 from accredit.policy.lists import ToolView, holds_tools, listed
 from accredit.policy.passing import passed_on
 from accredit.ports import ProofStore, Revocations
 from accredit.ratify.needs import clock
+from accredit.tokens import VerifiedToken
 
 _log = logging.getLogger("accredit.gateway.gate")
 
@@ -65,28 +82,36 @@ class Gate:
         tally: Tally,
         store: ProofStore | None,
         revocations: Revocations | None,
+        bearer: Bearer | None = None,
         recorder: Recorder | None = None,
     ) -> None:
         self._proofs = settings.proofs
+        self._bearer = bearer
+        self._seals = Seals(settings.rounds)
         self._tally = tally
         self._recorder = recorder
         self._ports = (store, revocations) if store is not None and revocations is not None else None
         if self._judging is not None and self._ports is None:
             raise ConfigurationError("proofs are required, and there is no store", "give create_app a store")
-        self.otherwise = self._resumed if self._proofs is not None and self._listed(None) is not None else None
-        """What becomes of a response whose request is not known: the stream was resumed."""
 
-    async def admit(self, message: Frame | Batch, client: Client) -> Passage:
-        """Decides a message. Raises `RequestError` for one that can't be decided."""
+    async def admit(self, message: Frame | Batch, client: Client, callers: Sequence[Caller] | None = None) -> Passage:
+        """Decides a message. Raises `RequestError` for one that can't be decided.
+
+        `callers` are one for each message of a batch.
+        """
         if isinstance(message, Batch):
-            return await self._batch(message, client)
+            return await self._batch(message, client, callers)
+        if self._bearer is not None:
+            message = self._bearer.without(message)
         if isinstance(message, Notification):
             return Passage(self._notification(message, client))
         if not isinstance(message, Request):
             return Passage(message)
         try:
-            request, edit, call = await self._request(message, client)
-        except ProofRefused as error:
+            request, edit, call = await self._request(message, client, callers[0] if callers else None)
+        except (ProofRefused, TokenError, KeysUnavailable, RequestError) as error:
+            if isinstance(error, RequestError) and error.status != 200:
+                raise
             return Passage(None, (self._refused(message, error),))
         calls = OpenCalls() if call is None else OpenCalls([call])
         return Passage(request, edits={} if edit is None else {request.id: edit}, calls=calls)
@@ -94,19 +119,27 @@ class Gate:
     def _notification(self, notification: Notification, client: Client) -> Notification:
         if self._recorder is not None and notification.method == "notifications/cancelled":
             self._recorder.taken_back(client.session_id, member_id(notification, "requestId"))
-        if self._guards and looks_guarded(notification.method):
+        guards = self._judging is not None or self._bearer is not None or self._recorder is not None
+        if brings_state(notification) or (guards and looks_guarded(notification.method)):
             # A server might do what it asks for, though nobody waits for an answer.
             raise RequestError(INVALID_REQUEST, "Invalid Request: a call needs an id")
         return passed_on(notification, judged=self._judging is not None)
 
-    async def _batch(self, batch: Batch, client: Client) -> Passage:
+    def otherwise(self, token: VerifiedToken | None = None) -> Edit | None:
+        """What becomes of a response whose request is not known: the stream was resumed, by whose token this is."""
+        edit = self._listed(None, token)
+        if edit is None:
+            return None
+        return lambda response: edit(response) if holds_tools(response) else response.text
+
+    async def _batch(self, batch: Batch, client: Client, callers: Sequence[Caller] | None) -> Passage:
         kept: list[Frame] = []
         replies: list[bytes] = []
         edits: dict[MessageId, Edit] = {}
         calls = OpenCalls()
-        for frame in batch.frames:
+        for frame, caller in zip(batch.frames, callers or repeat(None), strict=False):
             try:
-                passage = await self.admit(frame, client)
+                passage = await self.admit(frame, client, (caller,))
             except RequestError as error:
                 self._tally.refused(error)
                 replies.append(refusal(error).frame())
@@ -121,60 +154,84 @@ class Gate:
         rest = Batch(tuple(kept), b"[" + b",".join(frame.text for frame in kept) + b"]") if kept else None
         return Passage(rest, tuple(replies), edits, batch=True, calls=calls)
 
-    async def _request(self, request: Request, client: Client) -> tuple[Request, Edit | None, OpenCall | None]:
+    async def _request(
+        self, request: Request, client: Client, caller: Caller
+    ) -> tuple[Request, Edit | None, OpenCall | None]:
         """What goes on of a request, what becomes of its response, and the call that is to be settled.
 
-        Raises `ProofRefused` and `RequestError`.
+        Raises `ProofRefused`, `RequestError`, and what its caller is, if that is an error.
         """
-        decision, call = None, None
-        if self._judging is not None:
-            decision = await self._decide(request, self._judging, client.session_id)
-        if self._recorder is not None and is_guarded(request):
-            call = await self._recorder.begin(request, decision, client)  # 8
-        if decision is not None and decision.refusal is not None:
-            raise decision.refusal
+        token = caller if isinstance(caller, VerifiedToken) else None
+        refused = caller if isinstance(caller, Exception) else None
+        decision, leg = None, Leg(request)
+        if refused is None and self._judging is not None:
+            decision = await self._decide(request, self._judging, client.session_id, token)
+            refused = decision.refusal if decision is not None else None
         authority = decision.authority if decision is not None else None
-        edit = self._listed(authority) if request.method == "tools/list" else None
-        return passed_on(request, judged=self._judging is not None, authority=authority), edit, call
+        if refused is None:
+            try:
+                leg = self._seals.leg(request, principal_of(authority, _subject(token)))
+            except RequestError as error:
+                refused = error
+        call = None
+        if self._recorder is not None and is_guarded(request):
+            part = Part(leg.flow, leg.round + 1) if leg.flow else None
+            call = await self._recorder.begin(request, decision, client, refused, token=token, part=part)  # 8
+        if refused is not None:
+            raise refused
+        edit = self._listed(authority, token) if request.method == "tools/list" else leg.edit
+        judged = self._judging is not None
+        return passed_on(leg.request, judged=judged, authority=authority, token=token), edit, call
 
-    async def _decide(self, request: Request, proofs: ProofSettings, session_id: str) -> Decision | None:
+    async def _decide(
+        self, request: Request, proofs: ProofSettings, session_id: str, token: VerifiedToken | None
+    ) -> Decision | None:
         asked = asked_of(request, session_id)
         if asked is None or self._ports is None:
             return None
         now = clock()
-        decision = await drive(decide(asked, proofs.policy, now), *self._ports, now)
+        decision = await drive(decide(asked, proofs.policy, now, token), *self._ports, now)
         if decision.fault is not None:
             _report(decision, decision.fault)
         return decision
 
-    def _refused(self, request: Request, error: ProofRefused) -> bytes:
+    def _refused(self, request: Request, error: AccreditError) -> bytes:
         self._tally.refused(error, method=request.method)
         return refusal(error).frame(request.id)
-
-    @property
-    def _guards(self) -> bool:
-        """Whether no call may come around the gate."""
-        return self._judging is not None or self._recorder is not None
 
     @property
     def _judging(self) -> ProofSettings | None:
         return self._proofs if self._proofs is not None and self._proofs.required else None
 
-    def _listed(self, authority: Authority | None) -> Edit | None:
-        proofs = self._proofs
-        if proofs is None or not (proofs.required or proofs.policy.catalog.tools or proofs.policy.catalog.default_tool):
+    def _listed(self, authority: Authority | None, token: VerifiedToken | None) -> Edit | None:
+        """What becomes of a list of tools: what is told and shown of them, and what is learned from it."""
+        view = self._view(authority, token)
+        bearer = self._bearer
+        if bearer is None and not view.edits:
             return None
-        view = ToolView(
+
+        def edit(response: Success) -> bytes:
+            if bearer is not None:
+                bearer.learn(response.result)
+            return listed(response, view) if view.edits else response.text
+
+        return edit
+
+    def _view(self, authority: Authority | None, token: VerifiedToken | None) -> ToolView:
+        proofs = self._proofs
+        if proofs is None:
+            return ToolView(catalog=Catalog(), token=token)
+        return ToolView(
             catalog=proofs.policy.catalog,
             verifier_id=proofs.policy.verifier_id if proofs.required else "",
             binding=proofs.policy.binding if proofs.required else "",
             granted=authority.granted_scope if authority is not None and proofs.filter_tools else None,
+            token=token,
         )
-        return partial(listed, view=view)
 
-    def _resumed(self, response: Success) -> bytes:
-        edit = self._listed(None)
-        return edit(response) if edit is not None and holds_tools(response) else response.text
+
+def _subject(token: VerifiedToken | None) -> tuple[str, str] | None:
+    return (token.issuer, token.subject) if token is not None else None
 
 
 def _report(decision: Decision, fault: Exception) -> None:

@@ -5,13 +5,14 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from types import TracebackType
 from typing import Any
 
-from accredit.errors import ClientGone, RequestError
-from accredit.gateway.headers import RawHeaders, fold
+from accredit.errors import ClientGone, MessageId, RequestError
+from accredit.gateway.headers import SESSION_HEADER, RawHeaders, fold
 from accredit.gateway.merging import merged
-from accredit.gateway.recording import OpenCalls
+from accredit.gateway.open_calls import OpenCalls
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.sse import encode_event
 from accredit.limits import CLIENT_STALL_SECONDS, DISCONNECT_WATCH_SECONDS, REQUEST_BODY_SECONDS
+from accredit.tokens import without_authorization
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -32,19 +33,24 @@ _PIECE_BYTES = 262_144
 class Exchange:
     """A client's HTTP request. `headers` are folded (`headers.fold`); `raw_headers` are as they came.
 
-    `calls` are those that its answer concerns and whose outcomes are not on record yet.
+    `calls` are those that its answer concerns and whose outcomes are not on record yet. `credentials` are the
+    Authorization fields, where they were taken off; `session_shown` makes of a session's id what the client gets to
+    see; `asked` is the id of the one request in the body, once it was read.
     """
 
     __slots__ = (
         "_receive",
         "_refused",
         "_send",
+        "asked",
         "calls",
+        "credentials",
         "headers",
         "method",
         "path",
         "query",
         "raw_headers",
+        "session_shown",
         "started",
     )
 
@@ -56,9 +62,23 @@ class Exchange:
         self.query: bytes = scope["query_string"]
         self.raw_headers: RawHeaders = list(scope["headers"])
         self.headers = fold(self.raw_headers)
+        self.asked: MessageId | None = None
+        self.credentials: RawHeaders = []
+        self.session_shown: Callable[[bytes], bytes] | None = None
         self.started = False
         self.calls = OpenCalls()
         self._refused: tuple[bytes, ...] = ()
+
+    def take_credentials(self) -> None:
+        """Takes the Authorization fields off: nothing forwards them from here on."""
+        self.credentials = [pair for pair in self.raw_headers if pair[0] == b"authorization"]
+        self.raw_headers = without_authorization(self.raw_headers)
+        self.headers.pop(b"authorization", None)
+
+    def name_session(self, id: bytes) -> None:
+        """Names another session."""
+        self.raw_headers = [(name, id if name == SESSION_HEADER else value) for name, value in self.raw_headers]
+        self.headers[SESSION_HEADER] = id
 
     async def body(self, limit: int) -> bytes:
         """The whole body. Raises `RequestError` (413) as soon as it is known to pass `limit` bytes."""
@@ -115,6 +135,9 @@ class Exchange:
 
     async def _head(self, status: int, headers: RawHeaders) -> None:
         self.started = True
+        shown = self.session_shown
+        if shown is not None:
+            headers = [(name, shown(value) if name == SESSION_HEADER else value) for name, value in headers]
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def write(self, chunk: bytes) -> None:

@@ -20,9 +20,9 @@ from accredit.attest import Outcome
 from accredit.errors import AccreditError, AnswerError, FrameError, MessageId, UpstreamError
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders, is_json, media_type, to_client, to_upstream
 from accredit.gateway.http import JSON, Exchange, WhileConnected
+from accredit.gateway.open_calls import outcome_of_end
 from accredit.gateway.own_calls import own_call, whole_response
 from accredit.gateway.param_schemas import ParamSchemas
-from accredit.gateway.recording import outcome_of_end
 from accredit.gateway.replies import refusal
 from accredit.gateway.sessions import Sessions
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
@@ -61,7 +61,7 @@ class HttpRelay:
         expected = Expected(era, requests, batch=isinstance(message, Batch), edits=edits)
         async with WhileConnected(exchange):
             if era is Era.MODERN and isinstance(message, Request) and message.method == "tools/call":
-                await self._schemas.check(message, exchange.headers, partial(self._ask, exchange))
+                await self._schemas.check(message, exchange.headers, partial(self.ask, exchange, era))
             answer = await self._send(exchange, message.text)
             try:
                 await self._answer(exchange, answer, expected, requests)
@@ -102,6 +102,18 @@ class HttpRelay:
                 await exchange.reply(answer.status)
         finally:
             answer.close()
+
+    async def ask(self, exchange: Exchange, era: Era, request: Request) -> bytes | None:
+        """Sends a request of the gateway's own, as this caller; gives the response's text, judged, or None."""
+        try:
+            answer = await self.client.send("POST", own_call(exchange.raw_headers, era, request.method), request.text)
+            try:
+                return await whole_response(answer, era, request, self._settings)
+            finally:
+                answer.close()
+        except (AnswerError, UpstreamError) as error:
+            self._tally.refused(error, method=request.method)
+            return None
 
     def revision(self, session_id: str | None) -> str | None:
         """The revision that a session negotiated through this process."""
@@ -223,18 +235,6 @@ class HttpRelay:
                         self._sessions.remember(session.decode("latin-1"), revision)
 
         return learn
-
-    async def _ask(self, exchange: Exchange, request: Request) -> bytes | None:
-        """Sends a request of the gateway's own, as this caller; gives the response's text, judged, or None."""
-        try:
-            answer = await self.client.send("POST", own_call(exchange.raw_headers, request.method), request.text)
-            try:
-                return await whole_response(answer, request, self._settings)
-            finally:
-                answer.close()
-        except (AnswerError, UpstreamError) as error:
-            self._tally.refused(error, method=request.method)
-            return None
 
     def _disown(self, exchange: Exchange, answer: Answer, requests: list[Request]) -> None:
         """Ends the session that a refused `initialize` answer announced; the client never learns of it."""

@@ -3,7 +3,7 @@
 The upstream's first event names where it takes messages; the client gets a name of ours instead, so that what it
 sends comes through here. Requests go out by POST and are answered on the stream: what is asked there may be
 answered here, once; a request that the gate refuses is answered there as well, and goes no further. The session is in
-this process's memory and ends with its stream.
+this process's memory and ends with its stream. Where tokens are on, it is of one subject: nobody else can send into it.
 """
 
 import secrets
@@ -11,11 +11,13 @@ from typing import NamedTuple
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 from accredit.errors import AnswerError, FrameError, RequestError
+from accredit.gateway.entrance import Entrance
 from accredit.gateway.gate import Gate
 from accredit.gateway.headers import is_json, media_type, to_upstream
 from accredit.gateway.http import Exchange, WhileConnected
 from accredit.gateway.http_relay import HttpRelay
 from accredit.gateway.recording import Client
+from accredit.gateway.session_tags import Principal, not_found, principal_of
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.sse_relay import EventRelay
 from accredit.gateway.stdio.ledger import member_id
@@ -36,17 +38,27 @@ _REVISION = "2024-11-05"
 
 
 class _Session(NamedTuple):
-    """Where the upstream takes messages, what it owes, and the client's stream."""
+    """Where the upstream takes messages, what it owes, the client's stream, and whose token opened it."""
 
     target: bytes
     expected: Expected
     stream: Exchange
+    principal: Principal
 
 
 class LegacySse:
     """Serves the two paths. `url` is the upstream's; its stream is there if it ends so, or else beside it."""
 
-    def __init__(self, settings: GatewaySettings, url: str, gate: Gate, relay: HttpRelay, tally: Tally) -> None:
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        url: str,
+        gate: Gate,
+        relay: HttpRelay,
+        tally: Tally,
+        entrance: Entrance | None = None,
+    ) -> None:
+        self._entrance = entrance
         self._settings = settings
         self._gate = gate
         self._relay = relay
@@ -61,11 +73,12 @@ class LegacySse:
             raise RequestError(INVALID_REQUEST, detail, status=501)
         if len(self._sessions) >= MAX_SSE_SESSIONS:
             raise RequestError(INVALID_REQUEST, "Too many sessions", status=503)
+        token = await self._entrance.of_request(exchange) if self._entrance is not None else None
         expected = Expected(Era.LEGACY)
         session = secrets.token_hex(16)
 
         def rewrite(data: bytes) -> bytes:
-            self._sessions[session] = _Session(self._target(data), expected, exchange)
+            self._sessions[session] = _Session(self._target(data), expected, exchange, principal_of(token))
             return f"{root}{MESSAGES_PATH}?session_id={session}".encode()
 
         async with exchange.calls, WhileConnected(exchange):
@@ -93,15 +106,21 @@ class LegacySse:
 
     async def message(self, exchange: Exchange) -> None:
         """Serves `POST /messages?session_id=...`: the upstream's status is the answer, the rest is on the stream."""
+        token = await self._entrance.of_header(exchange) if self._entrance is not None else None
         named = parse_qs(exchange.query.decode("latin-1")).get("session_id", [""])
         session = self._sessions.get(named[0])
         if session is None:
-            raise RequestError(INVALID_REQUEST, "Session not found", status=404)
+            raise not_found()
         if not is_json(exchange.headers.get(b"content-type")):
             raise RequestError(INVALID_REQUEST, "Content-Type must be application/json", status=415)
         message = decode_request(await exchange.body(self._settings.max_request_bytes))
         set_current(message)
-        passage = await self._gate.admit(message, Client(revision=_REVISION))
+        tokens = None
+        if self._entrance is not None:
+            tokens = await self._entrance.of_message(exchange, message, token, None)
+            if principal_of(tokens[0]) != session.principal:
+                raise not_found()
+        passage = await self._gate.admit(message, Client(revision=_REVISION), tokens)
         if passage.message is None:
             await session.stream.write(encode_event(passage.answer))
             await exchange.reply(202)

@@ -1,4 +1,4 @@
-"""Calls that the gateway makes itself, as the client at hand (modern era): their headers, and their one response."""
+"""Calls that the gateway makes itself, as the client at hand: their headers, and their one response."""
 
 import asyncio
 
@@ -15,17 +15,18 @@ from accredit.jsonrpc.sse import SseParser
 _PREFIX = b"mcp-param-"
 
 
-def own_call(raw: RawHeaders, method: str) -> RawHeaders:
+def own_call(raw: RawHeaders, era: Era, method: str) -> RawHeaders:
     """The client's headers (who it is counts), with the routing headers of another call."""
     dropped = (METHOD_HEADER, NAME_HEADER)
     kept = [(name, value) for name, value in to_upstream(raw) if name not in dropped and not name.startswith(_PREFIX)]
-    return [*kept, (METHOD_HEADER, method.encode("ascii")), (b"accept-encoding", b"identity")]
+    routing = [(METHOD_HEADER, method.encode("ascii"))] if era is Era.MODERN else []
+    return [*kept, *routing, (b"accept-encoding", b"identity")]
 
 
-async def whole_response(answer: Answer, request: Request, settings: GatewaySettings) -> bytes:
+async def whole_response(answer: Answer, era: Era, request: Request, settings: GatewaySettings) -> bytes:
     """The response to `request`, from JSON or from a stream. Raises `AnswerError` or `UpstreamError`."""
     timeout = settings.upstream_timeout_seconds
-    expected = Expected(Era.MODERN, [request])
+    expected = Expected(era, [request])
     if answer.header(b"content-encoding") is not None:
         raise AnswerError("a Content-Encoding that was not asked for")
     if is_json(answer.header(b"content-type")):

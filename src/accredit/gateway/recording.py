@@ -15,8 +15,7 @@ import asyncio
 import re
 import secrets
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from types import TracebackType
+from collections.abc import Coroutine
 from typing import Any
 
 from msgspec import Struct
@@ -30,35 +29,35 @@ from accredit.attest import (
     Token,
     recorded_chain,
     recorded_params,
-    result_digest,
 )
 from accredit.errors import (
-    AnswerError,
+    AccreditError,
     AttestationError,
-    ClientGone,
     ConfigurationError,
-    FrameError,
+    InsufficientScope,
+    KeysUnavailable,
     MessageId,
+    MissingToken,
     ProofRefused,
     RequestError,
     StoreUnavailable,
-    UpstreamError,
-    UpstreamTimeout,
+    TokenError,
 )
+from accredit.gateway.open_calls import OpenCall, withheld
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings, RecordSettings
 from accredit.gateway.tally import Tally
 from accredit.jsonrpc.encode import INVALID_PARAMS
-from accredit.jsonrpc.frames import Request, Response, Success
+from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import TARGET_MEMBER
-from accredit.jsonrpc.objects import is_object, members
-from accredit.jsonrpc.responses import Answers
+from accredit.jsonrpc.objects import members
 from accredit.jsonrpc.scalars import as_string
 from accredit.limits import MAX_RECORDED_TARGET
 from accredit.policy import CONSTRAINT_REFUSALS, refusals
 from accredit.policy import Decision as PolicyDecision
 from accredit.ports import Records
 from accredit.ratify import encode_delegation_cert
+from accredit.tokens import VerifiedToken
 
 _CONSTRAINT = re.compile(r"constraint_\w+: cert \d+: constraint\[\d+\] \(\w+\)")
 _ALLOWED = Decision(verdict="allow")
@@ -80,116 +79,6 @@ class Part(Struct, frozen=True):
     round: int
 
 
-class OpenCall:
-    """A call whose decision is on record, and whose outcome is not yet. `id` is its request's."""
-
-    def __init__(self, recorder: "Recorder", decided: Decided, id: MessageId) -> None:
-        self.id = id
-        self.taken_back = False
-        """Whether the client has said that it does not wait any more."""
-        self._recorder = recorder
-        self._decided = decided
-        self._settling: asyncio.Task[bytes | None] | None = None
-
-    async def settle(self, outcome: Outcome) -> bytes | None:
-        """Records what came of it, unless that was done. None when it is on record; else the response that its client
-        gets in place of any other."""
-        return await asyncio.shield(self._settle(outcome))
-
-    def settle_later(self, outcome: Outcome, then: Callable[[bytes | None], None] | None = None) -> None:
-        """The same without waiting; `then` is told."""
-        settling = self._settle(outcome)
-        if then is not None:
-            self._recorder.start(_then(settling, then))
-
-    def withheld(self) -> RequestError:
-        """The error that its client gets in place of another one, which is not on record."""
-        refused = _withheld(self._decided)
-        return RequestError(refused.code, refused.message, id=self.id, status=200, data=refused.data)
-
-    def _settle(self, outcome: Outcome) -> "asyncio.Task[bytes | None]":
-        if self._settling is None:
-            if self.taken_back and outcome.status in ("unknown", "upstream_invalid"):
-                outcome = Outcome(status="cancelled")
-            self._settling = self._recorder.start(self._recorder.finish(self._decided, outcome, self.id))
-        return self._settling
-
-
-async def _then(settling: "asyncio.Task[bytes | None]", then: Callable[[bytes | None], None]) -> None:
-    then(await settling)
-
-
-class OpenCalls:
-    """Calls that one exchange answers, by their requests' ids.
-
-    As a context it settles, at the end, what nobody has settled or taken. Where that can't be recorded, the client
-    gets another error (`RequestError`).
-    """
-
-    __slots__ = ("_calls",)
-
-    def __init__(self, calls: Iterable[OpenCall] = ()) -> None:
-        self._calls = {call.id: call for call in calls}
-
-    def __bool__(self) -> bool:
-        return bool(self._calls)
-
-    def add(self, call: OpenCall | None) -> None:
-        """Makes a call one of these."""
-        if call is not None:
-            self._calls[call.id] = call
-
-    def add_all(self, others: "OpenCalls") -> None:
-        """Makes the calls of others these."""
-        self._calls |= others._calls
-
-    def take(self, id: MessageId) -> OpenCall | None:
-        """A call, if it is one of these, which it is not any more: whoever takes it settles it."""
-        return self._calls.pop(id, None)
-
-    def get(self, id: MessageId) -> OpenCall | None:
-        """A call, if it is one of these."""
-        return self._calls.get(id)
-
-    async def withhold(self, answers: Answers) -> bytes | None:
-        """Settles the calls that were answered. None when the answers may be forwarded, else what goes instead."""
-        found = {
-            response.id: outcome_of(response)
-            for response, _ in answers.members
-            if response.id is not None and response.id in self._calls
-        }
-        instead = await self._settle(found)
-        return answers.text(instead) if instead else None
-
-    async def end(self, outcome: Outcome) -> Mapping[MessageId, bytes]:
-        """Settles all in one way; gives the responses to those of which that can't be recorded."""
-        return await self._settle(dict.fromkeys(self._calls, outcome))
-
-    async def fail(self, outcome: Outcome) -> None:
-        """Settles all in one way. Raises `RequestError` where that can't be recorded."""
-        calls = dict(self._calls)
-        for id in await self.end(outcome):
-            raise calls[id].withheld()
-
-    async def _settle(self, outcomes: Mapping[MessageId, Outcome]) -> dict[MessageId, bytes]:
-        settling = [self._calls.pop(id).settle(outcome) for id, outcome in outcomes.items()]
-        done = await asyncio.gather(*settling) if len(settling) > 1 else [await each for each in settling]
-        return {id: text for id, text in zip(outcomes, done, strict=True) if text is not None}
-
-    async def __aenter__(self) -> None:
-        pass
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if not self._calls:
-            return
-        if error is None or isinstance(error, ClientGone | asyncio.CancelledError):
-            await self.end(outcome_of_end(error))  # there is nobody, or nothing, to withhold an answer from
-        else:
-            await self.fail(outcome_of_end(error))
-
-
 class Recorder:
     """Writes what the gate decides, and what came of it, into the log. One per gateway."""
 
@@ -206,20 +95,20 @@ class Recorder:
         request: Request,
         decision: PolicyDecision | None,
         client: Client,
+        refused: AccreditError | None = None,
         *,
-        token: Token | None = None,
-        token_argument: bool = False,
+        token: VerifiedToken | None = None,
         part: Part | None = None,
     ) -> OpenCall | None:
-        """Step 8. `decision` is None where proofs are off; the call is open then, as it is if it was allowed.
+        """Step 8, for a request without what carried its token. `decision` is None where no proof was judged; a call
+        that is not `refused` is open from now on.
 
-        `token` is what is known of the token that came with the call, `token_argument` that it came as `_token`. Raises
-        `ProofRefused`, or `RequestError` for params that no record can hold.
+        Raises `ProofRefused`, or `RequestError` for params that no record can hold.
         """
         received_ms = time.time_ns() // 1_000_000
         target = target_of(request)
         try:
-            params = recorded_params(request.params, token_argument=token_argument, full=self._settings.full)
+            params = recorded_params(request.params, token_argument=False, full=self._settings.full)
         except AttestationError:
             detail = "Invalid params: params hold what has no canonical form"
             raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200) from None
@@ -238,10 +127,10 @@ class Recorder:
                 round=part.round if part is not None else None,
             ),
             params=params,
-            decision=self._verdict(decision),
+            decision=self._verdict(refused),
             received_ms=received_ms,
             authority=_authority(decision, chain.sha256) if decision is not None and chain is not None else None,
-            token=token,
+            token=_token(token) if token is not None else None,
             certificates=chain.text if chain is not None else None,
         )
         try:
@@ -263,7 +152,7 @@ class Recorder:
         try:
             await self._records.finish(decided, outcome)
         except (StoreUnavailable, AttestationError):
-            refused = _withheld(decided)
+            refused = withheld(decided)
             self._tally.refused(refused, method=decided.call.method)
             return refusal(refused).frame(id)
         return None
@@ -306,10 +195,11 @@ class Recorder:
         drawn, self._random = self._random[:_ID_BYTES], self._random[_ID_BYTES:]
         return drawn.hex()
 
-    def _verdict(self, decision: PolicyDecision | None) -> Decision:
-        refused = decision.refusal if decision is not None else None
+    def _verdict(self, refused: AccreditError | None) -> Decision:
         if refused is None:
             return _ALLOWED
+        if not isinstance(refused, ProofRefused):
+            return Decision(verdict="deny", error=_word(refused))
         reason = refused.data.get("reason")
         text = reason if isinstance(reason, str) else None
         if text is not None and not self._settings.full and refused.data.get("identity_status") in CONSTRAINT_REFUSALS:
@@ -325,40 +215,6 @@ def recorder_of(settings: GatewaySettings, tally: Tally, records: Records | None
     if records is None:
         raise ConfigurationError("calls are to be recorded, and there is no log", "give create_app records")
     return Recorder(records, settings.records, tally)
-
-
-def outcome_of(response: Response) -> Outcome:
-    """What a response says of its call. Of an error its code alone: its text may quote arguments."""
-    if not isinstance(response, Success):
-        return Outcome(status="error", detail=f"JSON-RPC error {response.code}")
-    digest: dict[Any, str] = result_digest(response.result)
-    try:
-        found = members(response.result) if is_object(response.result) else {}
-    except FrameError:
-        found = {}
-    if as_string(found.get("resultType")) == "input_required":
-        return Outcome(status="input_required", result=digest)
-    is_error = found.get("isError")
-    return Outcome(status="tool_error" if is_error is not None and bytes(is_error) == b"true" else "ok", result=digest)
-
-
-def outcome_of_end(error: BaseException | None) -> Outcome:
-    """What became of a call whose exchange ended so, before it was answered."""
-    match error:
-        case ClientGone():
-            return Outcome(status="cancelled", detail="the client has gone")
-        case AnswerError():
-            return Outcome(status="upstream_invalid", detail=error.detail)
-        case UpstreamTimeout():
-            return Outcome(status="timeout", detail=error.detail)
-        case UpstreamError():
-            return Outcome(status="unknown", detail=error.detail)
-        case RequestError():
-            return Outcome(status="error", detail=f"JSON-RPC error {error.code}")
-        case None:
-            return Outcome(status="unknown", detail="the exchange ended without a response")
-        case _:
-            return Outcome(status="unknown", detail="the gateway ended the exchange")
 
 
 def target_of(request: Request) -> str:
@@ -382,5 +238,20 @@ def _authority(decision: PolicyDecision, chain_sha256: str) -> Authority | None:
     )
 
 
-def _withheld(decided: Decided) -> ProofRefused:
-    return refusals.record_unavailable(decided.call.method, decided.call.target or "", forwarded=True)
+def _token(token: VerifiedToken) -> Token:
+    return Token(issuer=token.issuer, subject=token.subject, sha256=token.sha256, jti=token.jti, kid=token.kid)
+
+
+def _word(refused: AccreditError) -> str:
+    """The word for what refused a call that no proof was judged for, or whose proof was good."""
+    match refused:
+        case MissingToken():
+            return "missing_token"
+        case InsufficientScope():
+            return "insufficient_scope"
+        case TokenError():
+            return "invalid_token"
+        case KeysUnavailable():
+            return "keys_unavailable"
+        case _:
+            return "invalid_request_state"

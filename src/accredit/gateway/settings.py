@@ -1,11 +1,15 @@
-"""What the gateway is told, once, at the start: small frozen values. No I/O."""
+"""What the gateway is told, once, at the start: small frozen values. No I/O, but for keys that are drawn here."""
 
-from collections.abc import Mapping
+import secrets
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from accredit.errors import ConfigurationError
+from accredit.gateway.bootstrap import BootstrapSettings
 from accredit.policy import Policy
+from accredit.rounds.sealing import KEY_BYTES, KeyRing
+from accredit.tokens import Issuer, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,37 @@ class ProofSettings:
     filter_tools: bool = True
 
 
+def _key_of_this_process() -> KeyRing:
+    return KeyRing([secrets.token_bytes(KEY_BYTES)])
+
+
+@dataclass(frozen=True, slots=True)
+class RoundsSettings:
+    """The section `[rounds]`. Without a `ring` one is drawn: what it seals opens as long as these settings live."""
+
+    ring: KeyRing = field(default_factory=_key_of_this_process, compare=False)
+    state_seconds: int = 600
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSettings:
+    """The section `[tokens]`, and what tools ask of tokens.
+
+    `resource` is the URL of the MCP endpoint as clients know it, `tool_scopes` the scope that a token must have, by
+    tool, and `policy_digest` that of today's configuration. `session_key` is 32 random bytes that all who serve the
+    same sessions share.
+    """
+
+    issuers: tuple[Issuer, ...]
+    resource: str
+    required: bool = True
+    sources: Collection[Source] = ("header", "argument", "meta")
+    tool_scopes: Mapping[str, str] = field(default_factory=dict[str, str])
+    policy_digest: str = ""
+    bootstrap: BootstrapSettings | None = None
+    session_key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+
+
 @dataclass(frozen=True, slots=True)
 class RecordSettings:
     """The section `[attest]`, but for the log itself. `gateway_id` says in the records who made them; with `full` they
@@ -51,7 +86,10 @@ class RecordSettings:
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
-    """The sections `[gateway]`, `[upstream]` and `[validation]` of the configuration (contract, section 2)."""
+    """The sections `[gateway]`, `[upstream]` and `[validation]` of the configuration (contract, section 2).
+
+    Processes that are forked from one share its `rounds`, and so open each other's states.
+    """
 
     upstream: HttpUpstream | StdioUpstream
     path: str = "/mcp"
@@ -66,6 +104,8 @@ class GatewaySettings:
     """`[validation] responses`: True is "enforce", False is "observe" (log and count, forward as it is)."""
     proofs: ProofSettings | None = None
     records: RecordSettings | None = None
+    tokens: TokenSettings | None = None
+    rounds: RoundsSettings = field(default_factory=RoundsSettings)
     workers: int = 1
     """Processes that serve together. What lives in one process's memory is refused with more than one."""
 

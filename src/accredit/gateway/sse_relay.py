@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from accredit.errors import AccreditError, AnswerError, UpstreamError, UpstreamTimeout
 from accredit.gateway.headers import to_client
 from accredit.gateway.http import Exchange
-from accredit.gateway.recording import outcome_of_end
+from accredit.gateway.open_calls import outcome_of_end
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.tally import Tally

@@ -4,7 +4,15 @@ import logging
 from collections import Counter
 from typing import Any
 
-from accredit.errors import AccreditError, AnswerError, ProofRefused, RequestError, UpstreamError
+from accredit.errors import (
+    AccreditError,
+    AnswerError,
+    KeysUnavailable,
+    ProofRefused,
+    RequestError,
+    TokenError,
+    UpstreamError,
+)
 from accredit.gateway.logs import log_event
 from accredit.gateway.trace import trace_id
 
@@ -28,7 +36,8 @@ class Tally:
         self.counts[kind] += 1
         if not logged:
             return
-        facts = {"detail": getattr(error, "detail", str(error)), "method": method, "trace_id": trace_id()}
+        detail = error.reason if isinstance(error, TokenError) else getattr(error, "detail", str(error))
+        facts = {"detail": detail, "method": method, "trace_id": trace_id()}
         known: dict[str, Any] = {name: fact for name, fact in facts.items() if fact is not None}
         log_event(_log, logging.WARNING, kind, **known)
 
@@ -38,6 +47,10 @@ def _kind(error: AccreditError) -> str:
         return "request_refused"
     if isinstance(error, ProofRefused):
         return "call_denied"
+    if isinstance(error, TokenError):
+        return "token_refused"
+    if isinstance(error, KeysUnavailable):
+        return "keys_unavailable"
     if isinstance(error, AnswerError):
         return "answer_refused"
     return "upstream_failed" if isinstance(error, UpstreamError) else "refused"

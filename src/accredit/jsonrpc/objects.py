@@ -139,6 +139,12 @@ def split_batch(text: bytes) -> list[bytes]:
     return parts
 
 
+def may_name(raw: Raw | None, name: bytes) -> bool:
+    """Whether an object may have a member of this name, at whatever depth. Quick; where it is False there is none."""
+    text = bytes(raw) if raw is not None else b""
+    return name in text or b"\\" in text  # a name may be spelled with escapes
+
+
 def is_object(raw: Raw | None) -> bool:
     """Whether a value that is known to be valid JSON is an object."""
     return raw is not None and memoryview(raw)[0] == _BRACE

@@ -1,12 +1,14 @@
 """Key files and signers (contract, section 10): made, read and written here, and nowhere else.
 
 `formats` says what the files hold and does no I/O; `files` reads and writes any file of `accredit`; `load` joins them.
+`token_keys` are those of session tokens and issuers: PEM and JWK sets.
 """
 
 from accredit.keys.files import read_file, write_file
 from accredit.keys.formats import DelegationFile, KeyFile, KeyKind, PrivateKeyFile
 from accredit.keys.load import SigningKey, load_public_key, load_signing_key, make_key, public_path, read_key, write_key
 from accredit.keys.signers import load_log_signer, log_key, log_signer
+from accredit.keys.token_keys import load_key_set, load_token_key, make_token_key, write_token_key
 
 __all__ = [
     "DelegationFile",
@@ -14,15 +16,19 @@ __all__ = [
     "KeyKind",
     "PrivateKeyFile",
     "SigningKey",
+    "load_key_set",
     "load_log_signer",
     "load_public_key",
     "load_signing_key",
+    "load_token_key",
     "log_key",
     "log_signer",
     "make_key",
+    "make_token_key",
     "public_path",
     "read_file",
     "read_key",
     "write_file",
     "write_key",
+    "write_token_key",
 ]

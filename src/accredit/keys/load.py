@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from accredit.errors import ConfigurationError, WireError
-from accredit.keys.files import exists_already, read_file, write_file
+from accredit.keys.files import FileContent, exists_already, read_file, write_file
 from accredit.keys.formats import KEY_FILE_VERSION, KeyFile, KeyKind, PrivateKeyFile, Seeds, name_fault
 from accredit.limits import MAX_KEY_FILE_BYTES
 from accredit.ratify import HybridPrivateKey, HybridSigner
@@ -45,14 +45,18 @@ def make_key(kind: KeyKind, name: str, created_at: int) -> PrivateKeyFile:
 
 def write_key(path: Path, key: PrivateKeyFile, *, replace: bool = False) -> None:
     """Writes `path` (private) and `path.pub`. Raises `ConfigurationError`; where one exists, none is written."""
-    public = public_path(path)
+    write_pair(path, key.encode() + b"\n", key.public().encode() + b"\n", replace=replace)
+
+
+def write_pair(path: Path, private: bytes, public: bytes, *, replace: bool) -> None:
+    """Writes both halves of a key, whatever its format. Raises `ConfigurationError`; where one exists, neither is."""
     if not replace:
-        for each in (path, public):
+        for each in (path, public_path(path)):
             if os.path.lexists(each):
                 raise exists_already(each)
-    write_file(path, key.encode() + b"\n", private=True, replace=replace)
+    write_file(path, private, private=True, replace=replace)
     try:
-        write_file(public, key.public().encode() + b"\n", replace=replace)
+        write_file(public_path(path), public, replace=replace)
     except ConfigurationError:
         if not replace:
             path.unlink(missing_ok=True)
@@ -65,11 +69,8 @@ def read_key(path: Path) -> KeyFile | PrivateKeyFile:
     try:
         tree = parse(content.data, MAX_KEY_FILE_BYTES)
         private = isinstance(tree, dict) and "seed" in tree
-        if private and content.open_to_others:
-            raise ConfigurationError(
-                f"{path} is a private key that others can read (mode {content.mode:04o})",
-                f"chmod 600 {shlex.quote(str(path))}, and think of the key as known to whoever could read it",
-            )
+        if private:
+            check_private(path, content)
         return (PrivateKeyFile if private else KeyFile).decode(content.data)
     except WireError as error:
         where = error.path.partition(".")[2]
@@ -77,6 +78,15 @@ def read_key(path: Path) -> KeyFile | PrivateKeyFile:
             f"{path} is not a key file: {f'{where}: ' if where else ''}{error.reason}",
             "name a file that `accredit keys new` made",
         ) from None
+
+
+def check_private(path: Path, content: FileContent) -> None:
+    """Refuses a private key that others can read. Raises `ConfigurationError`."""
+    if content.open_to_others:
+        raise ConfigurationError(
+            f"{path} is a private key that others can read (mode {content.mode:04o})",
+            f"chmod 600 {shlex.quote(str(path))}, and think of the key as known to whoever could read it",
+        )
 
 
 def load_public_key(path: Path) -> KeyFile:

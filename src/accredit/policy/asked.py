@@ -92,6 +92,8 @@ def looks_guarded(method: str) -> bool:
 
 def read_freely(name: str) -> str:
     """A name as the freest reader could see it: one case, no compatibility forms, no blanks and nothing invisible."""
+    if name.isascii() and name.isprintable():
+        return name.replace(" ", "").lower()
     seen = (char for char in unicodedata.normalize("NFKC", name) if char.isprintable() and char != " ")
     return "".join(seen).casefold()
 

@@ -3,7 +3,8 @@
 `decide` is one generator: it yields needs (`needs`), is sent answers (`drive`), and ends in a `Decision`. In order:
 
 1. The message is valid, and the proof a raw slice of it (before: `jsonrpc`, `asked`).
-2. The token (not in this version).
+2. The token, where there is one, was verified before (`gateway.bearer`, `server`): what it lacks is a status of HTTP.
+   Here it may be tied to the proof: with `bind_agent` its subject is the agent.
 3. The target is in the catalog: its scope and sensitivity are known. A sensitive target takes only challenges that
    were issued here, for this very call (Option B); others take the client's own, while it is fresh (Option A).
 4. There is a proof, within its bounds and read strictly; its chain ends in a pinned root key; structure, session
@@ -61,10 +62,14 @@ from accredit.ratify import (
 from accredit.ratify import needs as proof_needs
 from accredit.ratify.constraints import MaxRate
 from accredit.ratify.verify import Terms, verification
+from accredit.tokens import VerifiedToken
 
 
 class Policy(Struct, frozen=True, kw_only=True):
-    """What a deployment decides by. `roots` are names by pinned key; times are in seconds."""
+    """What a deployment decides by. `roots` are names by pinned key; times are in seconds.
+
+    `bind_agent` asks for a token whose subject is the id of the proof's agent.
+    """
 
     verifier_id: str
     roots: Mapping[HybridPublicKey, str]
@@ -73,6 +78,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     binding_required: bool = False
     freshness_seconds: int = 30
     challenge_seconds: int = 60
+    bind_agent: bool = False
     cert_cache: CertificateCache
 
     @property
@@ -122,8 +128,8 @@ Steps = Generator[Need, object, Decision]
 _Asking = Generator[Need, object, VerifyResult]
 
 
-def decide(asked: Asked, policy: Policy, now: int) -> Steps:
-    """Decides one call. `now` is in unix seconds. It raises nothing that depends on the call."""
+def decide(asked: Asked, policy: Policy, now: int, token: VerifiedToken | None = None) -> Steps:
+    """Decides one call. `now` is in unix seconds, `token` the caller's. It raises nothing that depends on the call."""
     entry: Entry | None = None
     case: _Case | None = None
     try:
@@ -133,7 +139,7 @@ def decide(asked: Asked, policy: Policy, now: int) -> Steps:
                 raise refusals.unknown_target(asked)  # 3
         elif asked.proof is None:
             return Decision(asked, None)
-        case = _Case(asked, entry, policy, now)
+        case = _Case(asked, entry, policy, now, token)
         authority = yield from case.authority()
         return Decision(asked, entry, authority, proved=authority)  # 9
     except ProofRefused as refusal:
@@ -148,9 +154,12 @@ def decide(asked: Asked, policy: Policy, now: int) -> Steps:
 class _Case:
     """One proof before the decision, steps 4 to 7."""
 
-    def __init__(self, asked: Asked, entry: Entry | None, policy: Policy, now: int) -> None:
+    def __init__(
+        self, asked: Asked, entry: Entry | None, policy: Policy, now: int, token: VerifiedToken | None
+    ) -> None:
         self.proved: Authority | None = None
         self._asked = asked
+        self._token = token
         self._entry = entry
         self._policy = policy
         self._now = now
@@ -168,6 +177,7 @@ class _Case:
         name = self._policy.roots.get(root) if root is not None else None
         if name is None:
             raise refusals.untrusted_root(self._asked, self._entry)
+        self._tied(bundle)
         result = yield from self._verified(bundle)
         authority = Authority(
             principal_id=bundle.delegations[-1].issuer_id,
@@ -198,6 +208,13 @@ class _Case:
             return decode_proof_bundle(bytes(text))
         except WireError as error:
             raise self._invalid(str(error)) from None
+
+    def _tied(self, bundle: ProofBundle) -> None:
+        """Step 2. That the agent is who the proof says is shown by the signatures."""
+        if self._policy.bind_agent and (self._token is None or self._token.subject != bundle.agent_id):
+            reason = "token_mismatch: the token was not issued to the agent of the proof"
+            result = VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=reason)
+            raise refusals.denied(self._asked, self._entry, result)
 
     def _verified(self, bundle: ProofBundle) -> _Asking:
         """Runs the verifier, whose needs become ours."""

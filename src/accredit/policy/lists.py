@@ -1,7 +1,7 @@
 """What a client gets to see of a list of tools (contract, section 4). No I/O.
 
 1. A tool that no proof could allow is left out, where proofs are required.
-2. A tool that the proof which came with the list does not cover is left out; the result is then `private`.
+2. A tool that the proof or the token which came with the list does not cover is left out; the result is then `private`.
 3. What is left says which scope it needs, and how a proof is to be made; the catalog wins over the upstream's word.
 
 To see a tool is not to be allowed to call it, nor the other way round: `decide` does not look here.
@@ -18,6 +18,7 @@ from accredit.jsonrpc.frames import Success
 from accredit.jsonrpc.objects import Names, is_object, members, unambiguous_members
 from accredit.jsonrpc.scalars import as_string
 from accredit.policy.catalog import Catalog, Entry
+from accredit.tokens import VerifiedToken, may_use
 
 SCOPE = "ratify_scope"
 SENSITIVE = "ratify_sensitive"
@@ -30,7 +31,8 @@ _decode_list = msgspec.json.Decoder(list[Raw]).decode
 
 
 class ToolView(Struct, frozen=True, kw_only=True):
-    """How one client gets to see tools. `granted` is None where nothing is to be left out for want of a grant.
+    """How one client gets to see tools. `granted` is None where nothing is to be left out for want of a grant, and
+    `token` where nothing is for want of a token that may use it.
 
     `verifier_id` and `binding` are empty where proofs are not judged here.
     """
@@ -39,9 +41,24 @@ class ToolView(Struct, frozen=True, kw_only=True):
     verifier_id: str = ""
     binding: str = ""
     granted: Collection[str] | None = None
+    token: VerifiedToken | None = None
 
-    def shown(self, entry: Entry | None) -> bool:
+    @property
+    def private(self) -> bool:
+        """Whether others may get to see other tools."""
+        token = self.token
+        restricted = token is not None and (token.allowed_tools is not None or bool(token.denied_tools))
+        return self.granted is not None or restricted
+
+    @property
+    def edits(self) -> bool:
+        """Whether a list can look different from what the upstream says."""
+        return self.private or bool(self.verifier_id or self.catalog.tools or self.catalog.default_tool)
+
+    def shown(self, name: str, entry: Entry | None) -> bool:
         """Whether a tool is listed."""
+        if self.token is not None and not may_use(self.token, name):
+            return False
         if entry is None:
             return not self.verifier_id
         return self.granted is None or entry.allows(self.granted)
@@ -70,7 +87,7 @@ def listed(response: Success, view: ToolView) -> bytes:
     except (msgspec.MsgspecError, RecursionError):
         raise JsonError("not valid JSON") from None
     changes: dict[str, object] = {"tools": [shown for tool in tools if (shown := _tool(tool, view)) is not None]}
-    if view.granted is not None:
+    if view.private:
         changes["cacheScope"] = "private"
     new_result = Raw(with_members(result, changes))
     return with_members(members(response.text), {"result": new_result})
@@ -92,7 +109,7 @@ def _tool(text: Raw, view: ToolView) -> Raw | None:
     if name is None:
         raise FrameError("a tool without a name")
     entry = view.catalog.tool(name)
-    if not view.shown(entry):
+    if not view.shown(name, entry):
         return None
     annotations = view.annotations(entry)
     if not annotations:

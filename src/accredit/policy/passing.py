@@ -2,7 +2,8 @@
 
 1. `dev.accredit/authorization` of a client is always removed, however it is spelled: upstreams trust it.
 2. A proof is removed where proofs are judged here: it is a credential.
-3. An allowed call carries `dev.accredit/authorization`: on whose word it comes (contract, section 4).
+3. An allowed call carries `dev.accredit/authorization`: on whose word it comes (contract, section 4), and for whom its
+   token was issued.
 
 All else stays byte for byte.
 """
@@ -15,18 +16,23 @@ from msgspec.structs import replace
 from accredit.errors import FrameError
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import Notification, Request
-from accredit.jsonrpc.objects import members
+from accredit.jsonrpc.objects import may_name, members
 from accredit.jsonrpc.requests import meta_of
-from accredit.policy.asked import PROOF, read_freely
+from accredit.policy.asked import GUARDED, PROOF, read_freely
 from accredit.policy.decide import Authority
+from accredit.tokens import VerifiedToken
 
 AUTHORIZATION = "dev.accredit/authorization"
+_OF_PROOF = ("principal_id", "principal_name", "agent_id", "granted_scope", "cert_ids")
 
 C = TypeVar("C", bound=Request | Notification)
 
 
-def passed_on(call: C, *, judged: bool, authority: Authority | None = None) -> C:
-    """The call as the upstream gets it; `judged` says that proofs are judged here."""
+def passed_on(call: C, *, judged: bool, authority: Authority | None = None, token: VerifiedToken | None = None) -> C:
+    """The call as the upstream gets it; `judged` says that proofs are judged here. A list may come on nobody's word."""
+    told = authority is not None or (token is not None and call.method in GUARDED)
+    if not told and not may_name(call.params, b"_meta"):
+        return call
     try:
         meta = meta_of(call.params)
     except FrameError:
@@ -34,7 +40,7 @@ def passed_on(call: C, *, judged: bool, authority: Authority | None = None) -> C
     kept = {name: value for name, value in meta.items() if not is_authorization(name)}
     if judged:
         kept.pop(PROOF, None)
-    changes: dict[str, object] = {} if authority is None else {AUTHORIZATION: authorization(authority)}
+    changes: dict[str, object] = {AUTHORIZATION: authorization(authority, token)} if told else {}
     if len(kept) == len(meta) and not changes:
         return call
     params = members(call.params) if call.params is not None else {}
@@ -42,16 +48,10 @@ def passed_on(call: C, *, judged: bool, authority: Authority | None = None) -> C
     return replace(call, params=new_params, text=with_members(members(call.text), {"params": new_params}))
 
 
-def authorization(authority: Authority) -> dict[str, object]:
+def authorization(authority: Authority | None, token: VerifiedToken | None = None) -> dict[str, object]:
     """What an upstream is told of who authorized a call."""
-    return {
-        "principal_id": authority.principal_id,
-        "principal_name": authority.principal_name,
-        "agent_id": authority.agent_id,
-        "granted_scope": authority.granted_scope,
-        "cert_ids": authority.cert_ids,
-        "token_subject": None,
-    }
+    told: dict[str, object] = {name: getattr(authority, name, None) for name in _OF_PROOF}
+    return {**told, "token_subject": token.subject if token is not None else None}
 
 
 def is_authorization(name: str) -> bool:

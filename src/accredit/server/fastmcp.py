@@ -110,7 +110,7 @@ class ProofGuard(Guard, Middleware):
         shown: list[Tool] = []
         for tool in tools:
             entry = self._entry(tool)
-            if view.shown(entry):
+            if view.shown(tool.name, entry):
                 shown.append(tool.model_copy(update={"meta": annotated(tool.meta, entry, view)}))
         return shown
 

@@ -81,9 +81,9 @@ class Gate:
         shown: list[dict[str, Any]] = []
         for tool in cast("list[dict[str, Any]]", listed["tools"]):
             entry = await self._find(ctx, tool["name"])
-            if view.shown(entry):
+            if view.shown(tool["name"], entry):
                 shown.append({**tool, "_meta": annotated(tool.get("_meta"), entry, view)})
-        private = {"cacheScope": "private"} if view.granted is not None else {}
+        private = {"cacheScope": "private"} if view.private else {}
         return {**listed, "tools": shown, **private}
 
 

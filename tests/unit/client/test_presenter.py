@@ -177,7 +177,7 @@ def test_nothing_of_the_key_shows(trust: Trust) -> None:
 # --- challenges -------------------------------------------------------------------------------------
 
 
-def asking(challenge: bytes = bytes(32), expires_in: int = 60, verifier_id: object = GATEWAY) -> dict[str, object]:
+def asking(challenge: bytes = bytes(32), expires_in: int = 86_400, verifier_id: object = GATEWAY) -> dict[str, object]:
     """The data of a -31002."""
     asked = {
         "challenge": base64.b64encode(challenge).decode(),

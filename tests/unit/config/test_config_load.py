@@ -123,7 +123,8 @@ def test_tables_with_names_of_their_own_keep_them(file: Path) -> None:
     assert {prefix: found.scope for prefix, found in loaded.config.resources.by_prefix.items()} == {"file:///": "e:f"}
     assert loaded.config.resources.scope == "g:h"
     rows = {(row.section, row.key): row for row in shown(loaded)}
-    assert rows["tools", "a.b"].value == {"scope": "c:d", "accepts": [], "sensitive": False, "facts": {}}
+    told = {"scope": "c:d", "accepts": [], "sensitive": False, "facts": {}, "token_scope": ""}
+    assert rows["tools", "a.b"].value == told
     assert (rows["tools", "a.b"].origin, rows["resources", "scope"].origin) == ("file", "environment")
 
 

@@ -37,6 +37,9 @@ class Recorder:
     async def delete(self, exchange: Exchange) -> None:
         self.asked.append(("DELETE", None, None))
 
+    async def ask(self, exchange: Exchange, era: Era, request: Request) -> bytes | None:
+        return None
+
     def revision(self, session_id: str | None) -> str | None:
         return self._sessions.get(session_id or "")
 

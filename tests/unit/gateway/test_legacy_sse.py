@@ -95,7 +95,7 @@ def test_the_requests_that_a_session_holds_are_bounded__and_their_texts_are_not_
     monkeypatch.setattr(legacy_sse, "MAX_OPEN_REQUESTS", 2)
     sse, client = sse_to()
     expected = Expected(Era.LEGACY)
-    sse._sessions["s"] = legacy_sse._Session(b"/m", expected, Told("GET").exchange)
+    sse._sessions["s"] = legacy_sse._Session(b"/m", expected, Told("GET").exchange, ("", ""))
 
     async def call(id: int) -> int:
         body = compact({"jsonrpc": "2.0", "id": id, "method": "x", "params": {"a": "a" * 1000}})
@@ -114,7 +114,7 @@ def test_the_requests_that_a_session_holds_are_bounded__and_their_texts_are_not_
 def test_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(legacy_sse, "MAX_SSE_SESSIONS", 1)
     sse, client = sse_to()
-    sse._sessions["s"] = legacy_sse._Session(b"/m", Expected(Era.LEGACY), Told("GET").exchange)
+    sse._sessions["s"] = legacy_sse._Session(b"/m", Expected(Era.LEGACY), Told("GET").exchange, ("", ""))
     with pytest.raises(RequestError) as refused:
         asyncio.run(sse.stream(Told("GET").exchange, ""))
     assert refused.value.status == 503

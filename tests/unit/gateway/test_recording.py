@@ -16,7 +16,8 @@ from accredit.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from accredit.gateway.recording import Client, OpenCall, OpenCalls, Recorder, outcome_of, outcome_of_end
+from accredit.gateway.open_calls import OpenCall, OpenCalls, outcome_of, outcome_of_end
+from accredit.gateway.recording import Client, Recorder
 from accredit.gateway.settings import RecordSettings
 from accredit.gateway.tally import Tally
 from accredit.jsonrpc.frames import Failure, Request, Success, decode_frame

@@ -10,7 +10,7 @@
 import asyncio
 from collections.abc import Mapping
 
-from accredit.errors import MessageId, RequestError
+from accredit.errors import AccreditError, MessageId, RequestError
 from accredit.gateway.headers import SESSION_HEADER
 from accredit.gateway.http import Exchange
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
@@ -62,6 +62,16 @@ class StdioBackend:
         _check_revision(exchange)
         self._sessions.end(exchange)
         await exchange.reply(204)
+
+    async def ask(self, exchange: Exchange, era: Era, request: Request) -> bytes | None:
+        """Sends a request of the gateway's own, to the client's session or the shared child."""
+        try:
+            if era is Era.MODERN:
+                return await self._shared.ask(request)
+            with self._sessions.using(exchange) as session:
+                return await session.ask(request)
+        except AccreditError:
+            return None
 
     def revision(self, session_id: str | None) -> str | None:
         """The revision that a session negotiated."""

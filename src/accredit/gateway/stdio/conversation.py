@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from accredit.attest import Outcome
 from accredit.errors import AccreditError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from accredit.gateway.http import Exchange
-from accredit.gateway.recording import outcome_of_end
+from accredit.gateway.open_calls import outcome_of_end
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.stdio.child import Child
 from accredit.gateway.stdio.ledger import Call, Ledger, Verdict, cancellation

@@ -75,6 +75,7 @@ class _Helper:
             bufsize=0,
             start_new_session=True,
             cwd="/",
+            env={name: text for name, text in os.environ.items() if not name.startswith("ACCREDIT_")},
         )
         assert self._popen.stdin is not None  # noqa: S101 - asked for above
         self._pipe = self._popen.stdin

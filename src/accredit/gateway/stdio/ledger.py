@@ -21,7 +21,7 @@ from msgspec import Raw
 
 from accredit.attest import Outcome
 from accredit.errors import AnswerError, FrameError, MessageId, RequestError
-from accredit.gateway.recording import OpenCall, outcome_of, outcome_of_end
+from accredit.gateway.open_calls import OpenCall, outcome_of, outcome_of_end
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.stdio.deadline import Deadline
 from accredit.gateway.stdio.pace import Pace

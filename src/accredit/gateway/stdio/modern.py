@@ -41,6 +41,10 @@ class SharedUpstream:
             await self._schemas.check(request, exchange.headers, life.ask)
         await life.post(exchange, request, edit)
 
+    async def ask(self, request: Request) -> bytes | None:
+        """Sends a request of the gateway's own. Raises `AccreditError`."""
+        return await (await self._living()).ask(request)
+
     def resting(self) -> bool:
         """Whether the child died and is not to be started again yet."""
         return self._life is None and asyncio.get_running_loop().time() < self._not_before

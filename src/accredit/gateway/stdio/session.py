@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from accredit.attest import Outcome
-from accredit.errors import AnswerError, ClientGone, FrameError, MessageId, RequestError
+from accredit.errors import AccreditError, AnswerError, ClientGone, FrameError, MessageId, RequestError
 from accredit.gateway.http import Exchange, WhileConnected
 from accredit.gateway.logs import log_event
 from accredit.gateway.settings import GatewaySettings
@@ -110,6 +110,20 @@ class Session(Conversation[SessionCall]):
             raise
         finally:
             self._forget_streams(stream)
+
+    async def ask(self, request: Request) -> bytes | None:
+        """Sends a request of the gateway's own; gives the response's text, or None where there is none."""
+        call = SessionCall(request, Stream(due=1))
+        try:
+            self._begin(call)
+            await self._child.send(request.text, self._patience)
+            while not call.stream.ended:
+                await call.stream.changed(self._patience)
+        except AccreditError:
+            return None
+        finally:
+            self._cancel(call, "nobody waits for it")
+        return call.stream.whole() if call.stream.status == 200 else None
 
     async def get(self, exchange: Exchange, last_event_id: bytes | None) -> None:
         """Serves the standing stream, or resumes one. Raises `RequestError`."""

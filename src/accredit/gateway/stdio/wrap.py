@@ -1,7 +1,8 @@
 """`accredit wrap`: the gate as a stdio server around a stdio server. One host, one child, lines both ways.
 
 1. A line of the host is judged by `decode_request` and comes through the gate; a bad one gets an error line, as does
-   a call that is refused. Answers to requests that the child did not make are dropped.
+   a call that is refused. Where tokens are on, calls and lists need one: their own, or that of the environment. Answers
+   to requests that the child did not make are dropped.
 2. A line of the child is judged by `Ledger.judge`; a bad one becomes the error of the request that it answers, or
    is dropped.
 3. When the host closes its side, so does the child's stdin close, and what is open may finish. When the child ends
@@ -22,13 +23,17 @@ from accredit.attest import Outcome
 from accredit.errors import (
     ConfigurationError,
     FrameError,
+    KeysUnavailable,
     RequestError,
+    TokenError,
     UpstreamError,
     UpstreamTimeout,
 )
+from accredit.gateway.bearer import Bearer, bearer_for
 from accredit.gateway.gate import Gate, Passage
 from accredit.gateway.logs import log_event
-from accredit.gateway.recording import Client, OpenCalls, Recorder, outcome_of_end, recorder_of
+from accredit.gateway.open_calls import OpenCalls, outcome_of_end
+from accredit.gateway.recording import Client, Recorder, recorder_of
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.stdio.child import Child
@@ -58,7 +63,7 @@ from accredit.jsonrpc.objects import is_object, members
 from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.jsonrpc.scalars import as_string
 from accredit.limits import GRACE_SECONDS, STOP_GRACE_SECONDS
-from accredit.ports import ProofStore, Records, Revocations
+from accredit.ports import KeySets, ProofStore, Records, Revocations
 
 _log = logging.getLogger("accredit.gateway.stdio")
 
@@ -68,30 +73,35 @@ async def run(
     *,
     store: ProofStore | None = None,
     revocations: Revocations | None = None,
+    key_sets: KeySets | None = None,
     records: Records | None = None,
+    token: str | None = None,
 ) -> int:
     """Serves until the host or the child ends, or a signal comes; gives the exit code.
 
-    The store and the revocations are those that proofs are judged by, `records` is the log; the store and the log are
-    closed at the end.
+    The store and the revocations are those that proofs are judged by, the key sets those of tokens, `records` is the
+    log; all but the revocations are closed at the end. `token` is for what the host sends without one. Raises
+    `ConfigurationError`.
     """
     if not isinstance(settings.upstream, StdioUpstream):
         raise ConfigurationError("wrap stands around a stdio server", "name its command after --")
     tally = Tally()
     recorder = recorder_of(settings, tally, records)
-    gate = Gate(settings, tally, store, revocations, recorder)
+    bearer = bearer_for(settings, key_sets, token)
+    gate = Gate(settings, tally, store, revocations, bearer, recorder)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
     guard = OrphanGuard()
     try:
+        await _check_environment(bearer)
         if recorder is not None:
             await recorder.ready()  # calls that a dead process left open are closed now
         child = await Child.start(settings.upstream, guard, settings.max_event_bytes)
         try:
             host = Host()
-            code = await Wrap(settings, gate, child, host, tally, recorder).serve(stopping)
+            code = await Wrap(settings, gate, child, host, tally, bearer, recorder).serve(stopping)
             if recorder is not None:
                 await recorder.drain()
             with contextlib.suppress(TimeoutError):
@@ -109,6 +119,21 @@ async def run(
             await recorder.aclose()
         if store is not None:
             await store.aclose()
+        if key_sets is not None:
+            await key_sets.aclose()
+
+
+async def _check_environment(bearer: Bearer | None) -> None:
+    """A token that can't be good is told at the start; keys that can't be had may be there later."""
+    try:
+        if bearer is not None:
+            await bearer.of_environment()
+    except TokenError as error:
+        raise ConfigurationError(
+            f"the token of the environment is refused: {error.reason}", "set ACCREDIT_TOKEN to one that is good here"
+        ) from None
+    except KeysUnavailable as error:
+        log_event(_log, logging.WARNING, "keys_unavailable", detail=str(error))
 
 
 class Wrap:
@@ -121,8 +146,10 @@ class Wrap:
         child: Child,
         host: Host,
         tally: Tally,
+        bearer: Bearer | None = None,
         recorder: Recorder | None = None,
     ) -> None:
+        self._bearer = bearer
         self._recorder = recorder
         self._settings = settings
         self._gate = gate
@@ -173,7 +200,12 @@ class Wrap:
             raise RequestError(INVALID_REQUEST, f"Invalid Request: {line.detail}")
         message = decode_request(line, batch_allowed=self._revision == BATCH_REVISION)
         set_current(message)
-        passage = await self._gate.admit(message, Client(revision=_modern_revision(message) or self._revision))
+        callers = None
+        if self._bearer is not None:
+            frames = message.frames if isinstance(message, Batch) else (message,)
+            callers = [await self._bearer.of_line(frame) for frame in frames]
+        client = Client(revision=_modern_revision(message) or self._revision)
+        passage = await self._gate.admit(message, client, callers)
         if passage.replies:
             self._host.send(encode_line(passage.answer))
         if passage.message is not None:

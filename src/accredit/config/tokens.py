@@ -1,0 +1,165 @@
+"""From `[tokens]` to whose tokens count. Reads key files; fetches nothing.
+
+In this order; each failure is a `ConfigurationError` that names its key:
+
+1. issuers without a mode: nobody should take a gateway for one that asks for tokens; nor what depends on tokens
+   (`bind_agent`, a tool's `token_scope`);
+2. the issuers: at least one, none twice, each with its keys from one place;
+3. `bind_agent` needs a token and a proof with each call;
+4. the bootstrap: one process, a key that the issuer's public keys know, and an issuer that is configured.
+
+Not checked: whether an issuer can be reached, nor whether a tool of that name exists.
+"""
+
+import contextlib
+import secrets
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+from accredit.config.load import Loaded
+from accredit.config.problems import one_line
+from accredit.config.proofs import folder_of
+from accredit.config.schema import Bootstrap, TokenIssuer
+from accredit.errors import ConfigurationError, TokenError
+from accredit.gateway.bootstrap import BootstrapSettings
+from accredit.gateway.settings import TokenSettings
+from accredit.keys import load_key_set, load_token_key
+from accredit.ratify.needs import clock
+from accredit.tokens import Issuer, KeySet, SessionGrant, TokenVerifier, issue_session_token, policy_digest
+
+_SECRET_BYTES = 32
+
+
+def build_tokens(loaded: Loaded, *, workers: int = 1) -> TokenSettings | None:
+    """Whose tokens count, or None where tokens are off. Raises `ConfigurationError`."""
+    tokens, tools = loaded.config.tokens, loaded.config.tools.by_name
+    scopes = {name: tool.token_scope for name, tool in tools.items() if tool.token_scope}
+    if tokens.mode == "off":
+        _check_meant(loaded, scopes)
+        return None
+    if not tokens.issuers:
+        raise ConfigurationError(
+            f'tokens.mode is "{tokens.mode}" and there is no issuer: nobody\'s tokens would count',
+            "name whose tokens count: [[tokens.issuers]] issuer = ..., audience = ..., and its keys",
+        )
+    if tokens.bind_agent and (tokens.mode, loaded.config.proofs.mode) != ("required", "required"):
+        raise ConfigurationError(
+            "tokens.bind_agent ties each call's token to its proof, and a call may come without one of them",
+            'set tokens.mode and proofs.mode to "required", or remove tokens.bind_agent',
+        )
+    issuers = tuple(_issuer(index, issuer) for index, issuer in enumerate(tokens.issuers))
+    TokenVerifier(issuers)  # says whether one is named twice
+    digest = policy_digest(loaded.content)
+    return TokenSettings(
+        issuers=issuers,
+        resource=_resource(loaded, issuers),
+        required=tokens.mode == "required",
+        sources=tuple(tokens.sources),
+        tool_scopes=scopes,
+        policy_digest=digest,
+        bootstrap=_bootstrap(loaded, tokens.bootstrap, issuers, digest, workers) if tokens.bootstrap else None,
+    )
+
+
+def build_key_sources(loaded: Loaded) -> dict[str, KeySet | str]:
+    """By issuer, its keys, or the URL where they are. Raises `ConfigurationError`."""
+    folder = folder_of(loaded, ("tokens", "issuers"))
+    return {each.issuer: _keys(index, each, folder) for index, each in enumerate(loaded.config.tokens.issuers)}
+
+
+def _check_meant(loaded: Loaded, scopes: dict[str, str]) -> None:
+    """Rule 1."""
+    tokens = loaded.config.tokens
+    if ("tokens", "mode") in loaded.origins:
+        return
+    depends = "tokens.issuers" if tokens.issuers else "tokens.bind_agent" if tokens.bind_agent else ""
+    depends = depends or (f"tools.{next(iter(scopes))}.token_scope" if scopes else "")
+    if depends:
+        raise ConfigurationError(
+            one_line(f"{depends} is set and tokens.mode is not: no token would be asked for"),
+            'set tokens.mode to "required" or "optional", or to "off" if that is meant',
+        )
+
+
+def _issuer(index: int, found: TokenIssuer) -> Issuer:
+    named = [name for name in ("jwks_url", "jwks_file", "public_key_file") if getattr(found, name) is not None]
+    if len(named) != 1:
+        what = f"{named[0]} and {named[1]} exclude each other" if named else "no keys are named"
+        raise ConfigurationError(
+            f"tokens.issuers[{index}]: {what}", "name its keys with one of jwks_url, jwks_file and public_key_file"
+        )
+    return Issuer(found.issuer, found.audience, tuple(found.algorithms), tuple(found.required_scopes))
+
+
+def _keys(index: int, found: TokenIssuer, folder: Path) -> KeySet | str:
+    if found.jwks_url is not None:
+        return found.jwks_url
+    name = "jwks_file" if found.jwks_file is not None else "public_key_file"
+    try:
+        return load_key_set(folder / (found.jwks_file or found.public_key_file or ""))
+    except ConfigurationError as error:
+        what = f"tokens.issuers[{index}].{name}: {error.what}"
+        raise ConfigurationError(one_line(what), one_line(error.remedy)) from None
+
+
+def _resource(loaded: Loaded, issuers: tuple[Issuer, ...]) -> str:
+    """The endpoint's URL as clients know it: tokens are made out to it. Else the one that it listens on."""
+    urls = [issuer.audience for issuer in issuers if issuer.audience.startswith(("https://", "http://"))]
+    gateway = loaded.config.gateway
+    scheme = "https" if gateway.tls_cert_file is not None else "http"
+    return urls[0] if urls else f"{scheme}://{gateway.host}:{gateway.port}{gateway.path}"
+
+
+def _bootstrap(
+    loaded: Loaded, found: Bootstrap, issuers: tuple[Issuer, ...], digest: str, workers: int
+) -> BootstrapSettings:
+    """Rule 4."""
+    if workers > 1:
+        raise ConfigurationError(
+            f"tokens.bootstrap gives one token, and {workers} workers would give {workers}",
+            "leave out --workers, or remove tokens.bootstrap",
+        )
+    folder = folder_of(loaded, ("tokens", "bootstrap"))
+    key = load_token_key(folder / found.key_file)
+    issuer = next((each for each in issuers if each.issuer == found.issuer), None)
+    keys = build_key_sources(loaded).get(found.issuer)
+    if issuer is None or not isinstance(keys, KeySet) or not _is_good(key, issuer, keys):
+        raise ConfigurationError(
+            one_line(f"tokens.bootstrap: its tokens would not be good here: {found.issuer} is no issuer with its key"),
+            one_line(f'add [[tokens.issuers]] issuer = "{found.issuer}", public_key_file = "{found.key_file}.pub"'),
+        )
+    path = folder / found.secret_file
+
+    def used() -> None:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+    return BootstrapSettings(
+        secret=secrets.token_urlsafe(_SECRET_BYTES),
+        file=path,
+        key=key,
+        issuer=issuer.issuer,
+        audience=issuer.audience,
+        ttl_seconds=found.ttl_seconds,
+        policy_digest=digest,
+        used=used,
+    )
+
+
+def _is_good(key: EllipticCurvePrivateKey, issuer: Issuer, keys: KeySet) -> bool:
+    """Whether a token that is signed with this key would pass."""
+    now, verifier = clock(), TokenVerifier([issuer])
+    grant = SessionGrant(
+        issuer=issuer.issuer,
+        subject="-",
+        audience=issuer.audience,
+        issued_at=now,
+        expires_at=now + 1,
+        token_id="-",  # noqa: S106 - nobody gets it
+    )
+    try:
+        verifier.verify(verifier.read(issue_session_token(key, grant)), keys, now)
+    except TokenError:
+        return False
+    return True

@@ -1,0 +1,73 @@
+"""Who comes in over HTTP: the token of a request, and the session that it names. Changes the exchange's headers.
+
+1. The Authorization header is judged before the body is read; nothing behind this ever sees it.
+2. The members of a batch are of one subject.
+3. A session that is named is one of that subject's; its id is the upstream's own from here on, and the client's on the
+   way back (`session_tags`).
+"""
+
+from accredit.errors import RequestError
+from accredit.gateway.bearer import Bearer
+from accredit.gateway.headers import SESSION_HEADER
+from accredit.gateway.http import Exchange
+from accredit.gateway.session_tags import SessionTags, principal_of, without_tag
+from accredit.gateway.tool_lists import Ask
+from accredit.jsonrpc.encode import INVALID_REQUEST
+from accredit.jsonrpc.frames import Frame
+from accredit.jsonrpc.requests import Batch
+from accredit.tokens import VerifiedToken
+
+Tokens = tuple[VerifiedToken | None, ...]
+"""One for each message of a POST."""
+
+
+class Entrance:
+    """One per gateway where tokens are on."""
+
+    def __init__(self, bearer: Bearer, tags: SessionTags) -> None:
+        self._bearer = bearer
+        self._tags = tags
+
+    async def of_header(self, exchange: Exchange) -> VerifiedToken | None:
+        """The token in the header. Raises `TokenError` and `KeysUnavailable`."""
+        return await self._bearer.of_header(exchange.credentials)
+
+    async def of_request(self, exchange: Exchange) -> VerifiedToken | None:
+        """The token of a request without a body. Raises the same, and `RequestError`."""
+        token = await self.of_header(exchange)
+        self._bearer.require(token)
+        self._enter(exchange, token, exchange.headers.get(SESSION_HEADER))
+        return token
+
+    async def of_message(
+        self, exchange: Exchange, message: Frame | Batch, header: VerifiedToken | None, ask: Ask | None
+    ) -> Tokens:
+        """The tokens of a message. Raises the same.
+
+        What `ask` asks is asked in the session that is named, before it is known whose that is: the answer is shown to
+        nobody.
+        """
+        named = exchange.headers.get(SESSION_HEADER)
+        if named is not None:
+            exchange.name_session(without_tag(named))
+        frames = message.frames if isinstance(message, Batch) else (message,)
+        tokens = tuple([await self._bearer.of_frame(frame, header, ask) for frame in frames])
+        if len({principal_of(token) for token in tokens}) > 1:
+            raise RequestError(INVALID_REQUEST, "Invalid Request: the tokens of a batch are of several subjects")
+        self._enter(exchange, tokens[0], named)
+        return tokens
+
+    def _enter(self, exchange: Exchange, token: VerifiedToken | None, named: bytes | None) -> None:
+        """Rule 3."""
+        principal = principal_of(token)
+        if named is not None:
+            exchange.name_session(self._tags.untagged(named, principal))
+        exchange.session_shown = lambda id: self._tags.tagged(id, principal)
+
+
+def session_of(exchange: Exchange, entrance: Entrance | None) -> str | None:
+    """The session that a request names, as the upstream knows it: unchecked, to learn its revision by."""
+    named = exchange.headers.get(SESSION_HEADER)
+    if named is None:
+        return None
+    return (without_tag(named) if entrance is not None else named).decode("latin-1")

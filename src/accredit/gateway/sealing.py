@@ -1,0 +1,154 @@
+"""`requestState` on its way through the gateway: sealed when the upstream gives it, opened when it is brought back.
+
+So a server that trusts its state is not deceived (2026-07-28, basic/patterns/mrtr, "Server Requirements"; rounds brief,
+"In the gateway"). Reads the clock and randomness; logs.
+
+1. A request of a guarded method that brings a state goes on with the upstream's own in its place, byte for byte, or
+   without one where the upstream gave none. A state that does not open here is refused, with one text for all causes.
+2. An `input_required` in answer to a modern request is given a sealed state, also where the upstream gave none: the
+   flow's name and the round's number are in it, and the answers stay with who was asked.
+
+A state is bound to the principal, the method, the target and the other params. In the legacy era nothing is sealed, so
+nothing opens: a server that reads a state there all the same would otherwise get a forged one.
+
+Not checked: whether a state was brought back before. Each leg is authorized anew.
+"""
+
+import hashlib
+import logging
+import secrets
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from accredit.errors import FrameError, RequestError, SealError
+from accredit.gateway.logs import log_event
+from accredit.gateway.settings import RoundsSettings
+from accredit.gateway.trace import trace_id
+from accredit.jsonrpc.encode import INVALID_PARAMS, with_members
+from accredit.jsonrpc.era import era_of
+from accredit.jsonrpc.frames import Notification, Request, Success
+from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, TARGET_MEMBER, Era
+from accredit.jsonrpc.objects import is_object, may_name, members
+from accredit.jsonrpc.responses import Edit
+from accredit.jsonrpc.scalars import as_string
+from accredit.policy import Authority, looks_guarded, payload_digest
+from accredit.ratify.needs import clock
+from accredit.rounds.sealing import NONCE_BYTES, FlowState, state_binding
+
+_STATE = "requestState"
+_NOT_BOUND = frozenset({"_meta", "inputResponses", _STATE})
+_FLOW_BYTES = 16
+
+_log = logging.getLogger("accredit.gateway.sealing")
+
+
+class Leg(Struct, frozen=True):
+    """One leg of a call, which may be its only one: `request` is what goes on, `edit` what becomes of its response.
+
+    `flow` names the call over all its legs ("" where there can be but one), and `round` counts them from 0.
+    """
+
+    request: Request
+    edit: Edit | None = None
+    flow: str = ""
+    round: int = 0
+
+
+class Seals:
+    """One per gateway. Those that share the ring of their settings open each other's states."""
+
+    def __init__(self, settings: RoundsSettings) -> None:
+        self._ring = settings.ring
+        self._seconds = settings.state_seconds
+
+    def leg(self, request: Request, principal: Sequence[str] = ()) -> Leg:
+        """A client's request as it goes on (rule 1), on behalf of `principal` (`principal_of`).
+
+        Raises `RequestError` (-32602) for a state that does not open.
+        """
+        if brings_state(request):
+            state = self._opened(request, principal)
+            request, flow, round = _with_state(request, state.state), state.flow, state.round
+        elif request.method in INPUT_REQUIRED_METHODS and era_of(request, {}) is Era.MODERN:
+            flow, round = secrets.token_hex(_FLOW_BYTES), 0
+        else:
+            return Leg(request)
+        if era_of(request, {}) is not Era.MODERN:
+            return Leg(request, None, flow, round)
+        edit = partial(self._sealed, request=request, principal=principal, flow=flow, round=round + 1)
+        return Leg(request, edit, flow, round)
+
+    def _opened(self, request: Request, principal: Sequence[str]) -> FlowState:
+        try:
+            text = as_string(_params(request)[_STATE])
+            if text is None:
+                raise SealError("no string")
+            if request.method not in INPUT_REQUIRED_METHODS:
+                raise SealError("for another method")
+            return self._ring.open(text, _binding(request, principal), clock())
+        except SealError as error:
+            log_event(
+                _log,
+                logging.WARNING,
+                "state_refused",
+                reason=error.reason,
+                method=request.method,
+                trace_id=trace_id(),
+            )
+            raise RequestError(INVALID_PARAMS, str(error), id=request.id, status=200) from None
+
+    def _sealed(self, response: Success, *, request: Request, principal: Sequence[str], flow: str, round: int) -> bytes:
+        """Rule 2, for the response to `request`. Raises `FrameError` for a state that can't be sealed."""
+        result = members(response.result) if is_object(response.result) else {}
+        if as_string(result.get("resultType")) != "input_required":
+            return response.text
+        state = FlowState(as_string(result.get(_STATE)), flow, round, clock() + self._seconds)
+        try:
+            text = self._ring.seal(state, _binding(request, principal), secrets.token_bytes(NONCE_BYTES))
+        except SealError as error:
+            raise FrameError(f"requestState: {error.reason}", bound=True) from None
+        new_result = Raw(with_members(result, {_STATE: text}))
+        return with_members(members(response.text), {"result": new_result})
+
+
+def principal_of(authority: Authority | None, token: tuple[str, str] | None = None) -> tuple[str, ...]:
+    """Whom a state is given to: the `token`'s issuer and subject, else the proof's principal and agent, else nobody."""
+    if token is not None:
+        return ("token", *token)
+    return ("proof", authority.principal_id, authority.agent_id) if authority is not None else ()
+
+
+def brings_state(call: Request | Notification) -> bool:
+    """Whether a call that a server could take for a guarded one brings a state, of whatever type."""
+    return may_name(call.params, b"requestState") and _STATE in _params(call) and looks_guarded(call.method)
+
+
+def _params(call: Request | Notification) -> dict[str, Raw]:
+    return members(call.params) if call.params is not None else {}
+
+
+def _with_state(request: Request, state: str | None) -> Request:
+    params = _params(request)
+    if state is None:
+        del params[_STATE]
+    new_params = Raw(with_members(params, {} if state is None else {_STATE: state}))
+    return replace(request, params=new_params, text=with_members(members(request.text), {"params": new_params}))
+
+
+def _binding(request: Request, principal: Sequence[str]) -> bytes:
+    params = _params(request)
+    target = as_string(params.get(TARGET_MEMBER[request.method])) or ""
+    return state_binding(principal, request.method, target, _digest(params))
+
+
+def _digest(params: dict[str, Raw]) -> bytes:
+    bound = {name: value for name, value in params.items() if name not in _NOT_BOUND}
+    try:
+        return payload_digest({name: msgspec.json.decode(value) for name, value in bound.items()})
+    except (FrameError, msgspec.MsgspecError, RecursionError):
+        # What has no RFC 8785 form (an integer beyond 2^53-1) is bound as it is spelled. No such form begins so.
+        return hashlib.sha256(b"spelled " + msgspec.json.encode(bound, order="sorted")).digest()

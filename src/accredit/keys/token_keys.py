@@ -1,0 +1,63 @@
+"""Keys of bearer tokens in files: the P-256 key that signs session tokens, and the public keys of issuers.
+
+They are in the formats that the world of JWT uses, so that other tools can make and read them: PEM (PKCS #8 and
+SubjectPublicKeyInfo), and JWK sets. Reads the operating system's randomness.
+"""
+
+from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey, generate_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+
+from accredit.errors import ConfigurationError, KeySetError
+from accredit.keys.files import read_file
+from accredit.keys.load import check_private, write_pair
+from accredit.limits import MAX_KEY_SET_BYTES, MAX_PEM_BYTES
+from accredit.tokens import KeySet, read_key_set, read_public_key
+
+
+def make_token_key() -> EllipticCurvePrivateKey:
+    """A new key to sign session tokens with."""
+    return generate_private_key(SECP256R1())
+
+
+def write_token_key(path: Path, key: EllipticCurvePrivateKey, *, replace: bool = False) -> None:
+    """Writes `path` (private) and `path.pub`. Raises `ConfigurationError`; where one exists, none is written."""
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    write_pair(path, private, public, replace=replace)
+
+
+def load_token_key(path: Path) -> EllipticCurvePrivateKey:
+    """A private P-256 key in PEM, without a password. Raises `ConfigurationError`."""
+    content = read_file(path, MAX_PEM_BYTES)
+    try:
+        key = load_pem_private_key(content.data, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):  # TypeError: it has a password
+        key = None
+    if not isinstance(key, EllipticCurvePrivateKey) or not isinstance(key.curve, SECP256R1):
+        raise ConfigurationError(
+            f"{path} is not a private P-256 key in PEM without a password",
+            "name a file that `accredit token keygen` made",
+        )
+    check_private(path, content)
+    return key
+
+
+def load_key_set(path: Path) -> KeySet:
+    """The public keys of an issuer: one in PEM, or a JWK set. Raises `ConfigurationError`."""
+    data = read_file(path, MAX_KEY_SET_BYTES).data
+    try:
+        found = read_key_set(data) if data.lstrip().startswith(b"{") else read_public_key(data)
+    except KeySetError as error:
+        raise ConfigurationError(f"{path}: {error}", "name a public key in PEM, or a JWK set") from None
+    if not found.keys:
+        raise ConfigurationError(f"{path}: no key in it can be used", "name a set with public keys for signatures")
+    return found

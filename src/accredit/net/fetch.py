@@ -1,0 +1,92 @@
+"""Fetches a key set over HTTP, bounded. I/O: the network.
+
+Where it comes from is configured; nothing on the way there may change that, or cost more than is meant:
+
+1. https, or http to loopback, where nobody listens in;
+2. no proxy, credential or certificate from the environment;
+3. redirects within the same origin only, and few;
+4. status 200, no content coding, at most `max_bytes`, all within one time limit.
+
+What it says is its reader's business.
+"""
+
+import asyncio
+import ipaddress
+import ssl
+from functools import cache
+
+import httpx2
+
+from accredit.errors import ConfigurationError, KeySetError
+from accredit.limits import MAX_KEYS_REDIRECTS, MAX_QUOTED
+
+_HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "accredit"}
+
+
+async def fetch(url: str, *, max_bytes: int, timeout: float) -> bytes:
+    """The body at `url`, which `check_url` has passed; `timeout` is in seconds. Raises `KeySetError`."""
+    try:
+        client = httpx2.AsyncClient(verify=_trust(), trust_env=False, follow_redirects=False, headers=_HEADERS)
+        async with asyncio.timeout(timeout), client:
+            return await _get(client, httpx2.URL(url), max_bytes)
+    except TimeoutError:
+        raise KeySetError(f"no answer within {timeout:g} s") from None
+    except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError) as error:
+        said = ascii(str(error))[:MAX_QUOTED]  # it may quote the other side
+        raise KeySetError(f"{type(error).__name__}: {said}") from None
+
+
+def check_url(key: str, url: str) -> None:
+    """Rule 1, for the URL that the configuration has under `key`. Raises `ConfigurationError`."""
+    try:
+        parsed = httpx2.URL(url)
+    except httpx2.InvalidURL:
+        raise ConfigurationError(f"{key}: not a URL", "name one that begins with https://") from None
+    if not parsed.host or parsed.userinfo:
+        raise ConfigurationError(f"{key}: not a URL of a host without a password", "name one like https://host/path")
+    if parsed.scheme != "https" and not (parsed.scheme == "http" and _is_loopback(parsed.host)):
+        raise ConfigurationError(f"{key}: keys that come in the clear can be anybody's", "use https")
+
+
+async def _get(client: httpx2.AsyncClient, url: httpx2.URL, max_bytes: int) -> bytes:
+    for _ in range(MAX_KEYS_REDIRECTS + 1):
+        async with client.stream("GET", url) as response:
+            if not response.has_redirect_location:
+                return await _body(response, max_bytes)
+            target = url.join(response.headers["location"])
+        if _origin(target) != _origin(url):
+            raise KeySetError("redirected to another origin")
+        url = target
+    raise KeySetError("too many redirects")
+
+
+async def _body(response: httpx2.Response, max_bytes: int) -> bytes:
+    if response.status_code != 200:
+        raise KeySetError(f"status {response.status_code}")
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise KeySetError("a Content-Encoding that was not asked for")
+    body = bytearray()
+    async for chunk in response.aiter_raw():
+        body += chunk
+        if len(body) > max_bytes:
+            raise KeySetError(f"more than {max_bytes} bytes")
+    return bytes(body)
+
+
+def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
+
+
+@cache
+def _trust() -> ssl.SSLContext:
+    """The certificates that this machine trusts: reading them takes some 20 ms."""
+    return httpx2.create_ssl_context(trust_env=False)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,133 @@
+"""The public keys of all issuers, fetched when they are needed (contract, section 5). I/O: the network.
+
+For an issuer whose keys are at a URL, in this order:
+
+1. a set that is fresh and has the key that is asked for is given at once;
+2. otherwise a fetch begins, at most once a minute (every few seconds while no set is known), and only one at a time;
+3. a set that has the key, but is no longer fresh, is given at once, up to a day old: nobody waits for its successor;
+4. a set without the key is given when the fetch is over, whatever came of it: the key may be an invented one;
+5. where there is no set, or only one of more than a day, that is `KeysUnavailable`.
+
+What can't be fetched or read leaves the last good set in force.
+"""
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+
+from accredit.errors import KeySetError, KeysUnavailable
+from accredit.limits import (
+    KEYS_FETCH_SECONDS,
+    KEYS_FRESH_SECONDS,
+    KEYS_REFETCH_SECONDS,
+    KEYS_RETRY_SECONDS,
+    KEYS_STALE_SECONDS,
+    MAX_KEY_SET_BYTES,
+)
+from accredit.net.fetch import check_url, fetch
+from accredit.tokens import KeySet, read_key_set
+
+_log = logging.getLogger("accredit.net")
+_NEVER = -math.inf
+
+
+class IssuerKeys:
+    """The key sets of all issuers: those that were read from files, and those that are at URLs."""
+
+    def __init__(
+        self,
+        sources: Mapping[str, KeySet | str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`sources`: by issuer, its keys, or their URL. `clock` gives seconds. Raises `ConfigurationError`."""
+        urls = {issuer: source for issuer, source in sources.items() if isinstance(source, str)}
+        for url in urls.values():
+            check_url("tokens.issuers.jwks_url", url)
+        self._fixed = {issuer: source for issuer, source in sources.items() if isinstance(source, KeySet)}
+        self._remote = {issuer: _Remote(issuer, url, clock) for issuer, url in urls.items()}
+
+    async def keys(self, issuer: str, kid: str | None) -> KeySet:
+        """The keys of a configured issuer (`ports.KeySets`). Raises `KeysUnavailable`."""
+        fixed = self._fixed.get(issuer)
+        if fixed is not None:
+            return fixed
+        return await self._remote[issuer].keys(kid)
+
+    def problem(self) -> str | None:
+        """Why the keys of some issuer may be out of date, or None."""
+        problems = [f"keys of {issuer}: {remote.fault}" for issuer, remote in self._remote.items() if remote.fault]
+        return "; ".join(problems) or None
+
+    async def aclose(self) -> None:
+        """Ends what is being fetched."""
+        for remote in self._remote.values():
+            await remote.aclose()
+
+
+class _Remote:
+    """The key set at one URL."""
+
+    def __init__(self, issuer: str, url: str, clock: Callable[[], float]) -> None:
+        self._issuer = issuer
+        self._url = url
+        self._clock = clock
+        self._set: KeySet | None = None
+        self._loaded_at = _NEVER
+        self._tried_at = _NEVER
+        self._fetch: asyncio.Task[None] | None = None
+        self.fault = ""
+
+    async def keys(self, kid: str | None) -> KeySet:
+        """Rules 1 to 5."""
+        known = self._usable()
+        if known is None or not known.knows(kid):
+            await self._refetched()
+            known = self._usable()
+        elif self._age() >= KEYS_FRESH_SECONDS:
+            self._begin()
+        if known is None:
+            raise KeysUnavailable(f"no keys of {self._issuer}: {self.fault}", self._retry_after())
+        return known
+
+    async def aclose(self) -> None:
+        """Ends a fetch under way."""
+        if self._fetch is not None:
+            self._fetch.cancel()
+            await asyncio.wait([self._fetch])
+
+    def _usable(self) -> KeySet | None:
+        return self._set if self._age() < KEYS_STALE_SECONDS else None
+
+    def _age(self) -> float:
+        return self._clock() - self._loaded_at
+
+    def _pause(self) -> float:
+        return KEYS_RETRY_SECONDS if self._usable() is None else KEYS_REFETCH_SECONDS
+
+    def _retry_after(self) -> int:
+        return max(1, math.ceil(self._tried_at + self._pause() - self._clock()))
+
+    async def _refetched(self) -> None:
+        self._begin()
+        if self._fetch is not None:
+            await asyncio.wait([self._fetch])  # a caller who goes away takes no one else's fetch along
+
+    def _begin(self) -> None:
+        """Begins a fetch, if none is under way and enough time has passed since the last."""
+        if self._fetch is None and self._clock() - self._tried_at >= self._pause():
+            self._tried_at = self._clock()
+            self._fetch = asyncio.create_task(self._load())
+
+    async def _load(self) -> None:
+        try:
+            data = await fetch(self._url, max_bytes=MAX_KEY_SET_BYTES, timeout=KEYS_FETCH_SECONDS)
+            self._set = read_key_set(data)
+            self._loaded_at = self._clock()
+            self.fault = ""
+        except KeySetError as error:
+            self.fault = str(error)
+            _log.warning("no keys of %s: %s", self._issuer, error)
+        finally:
+            self._fetch = None

@@ -1,0 +1,42 @@
+"""Bearer tokens: where they travel, whether they are good, what they may do, and what a client is told. No I/O.
+
+`carried` finding them and taking them off a request · `compact`, `claims` reading them · `key_sets` the keys of issuers
+· `verify`, `cache` the verifier and its memory · `rules` what a good one may do · `challenges` the headers and the
+metadata document · `session` tokens of our own.
+"""
+
+from accredit.tokens.carried import Carried, Source, carried, declares_token, without_authorization, without_tokens
+from accredit.tokens.challenges import challenge, metadata, metadata_paths, metadata_url
+from accredit.tokens.claims import VerifiedToken
+from accredit.tokens.key_sets import ALGORITHMS, KeySet, read_key_set, read_public_key
+from accredit.tokens.rules import check_policy, check_tool, may_use, policy_digest
+from accredit.tokens.session import SessionGrant, issue_session_token, public_jwk
+from accredit.tokens.verify import Issuer, Presented, TokenVerifier
+
+__all__ = [
+    "ALGORITHMS",
+    "Carried",
+    "Issuer",
+    "KeySet",
+    "Presented",
+    "SessionGrant",
+    "Source",
+    "TokenVerifier",
+    "VerifiedToken",
+    "carried",
+    "challenge",
+    "check_policy",
+    "check_tool",
+    "declares_token",
+    "issue_session_token",
+    "may_use",
+    "metadata",
+    "metadata_paths",
+    "metadata_url",
+    "policy_digest",
+    "public_jwk",
+    "read_key_set",
+    "read_public_key",
+    "without_authorization",
+    "without_tokens",
+]

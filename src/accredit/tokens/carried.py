@@ -1,0 +1,116 @@
+"""Where bearer tokens travel, and how they are taken off a request (contract, section 5). No I/O.
+
+They are looked for in three places:
+
+1. the `Authorization: Bearer` header (RFC 6750 section 2.1); one of another scheme counts as absent;
+2. `params.arguments._token`, unless the tool's own `inputSchema` declares it: then it is the tool's;
+3. `params._meta.token`.
+
+The first place that counts and holds anything decides, also when what it holds can't be a token. All are emptied,
+those that did not decide and those that do not count as well. Not checked here: whether a token is good.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Raw, Struct
+
+from accredit.errors import AmbiguousToken
+from accredit.tokens.compact import NOT_JSON
+
+Source = Literal["header", "argument", "meta"]
+"""A place, as `[tokens] sources` names it."""
+
+ARGUMENT = "_token"
+META = "token"
+
+_BEARER = re.compile(rb"(?i:bearer)(?:[ \t]+(.*))?", re.DOTALL)
+
+
+class Carried(Struct, frozen=True):
+    """What a request carries in each place: None where there is nothing, "" where it can't be a token.
+
+    It never shows itself.
+    """
+
+    header: str | None = None
+    argument: str | None = None
+    meta: str | None = None
+
+    def __repr__(self) -> str:
+        return "<Carried>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
+
+    def deciding(self, sources: Collection[Source], *, argument_is_the_tools: bool = False) -> str | None:
+        """The token that decides, or None where there is none.
+
+        `argument_is_the_tools` says that the tool declares `_token` (`declares_token`). It matters only where
+        `argument` is not None.
+        """
+        argument = None if argument_is_the_tools else self.argument
+        found = {"header": self.header, "argument": argument, "meta": self.meta}
+        return next((text for place, text in found.items() if place in sources and text is not None), None)
+
+
+def carried(headers: Iterable[tuple[bytes, bytes]], params: Mapping[str, Raw]) -> Carried:
+    """What a request carries. `headers` may be those of no HTTP request at all: (). Raises `AmbiguousToken`."""
+    return Carried(_in_header(headers), _in_object(params, "arguments", ARGUMENT), _in_object(params, "_meta", META))
+
+
+def without_tokens(params: dict[str, Raw], *, argument_is_the_tools: bool = False) -> dict[str, Raw]:
+    """The params without what carries a token; the text of all else stays as it was.
+
+    The same object comes back where there is nothing to take off.
+    """
+    changed: dict[str, Raw] = {}
+    for holder, name in (("arguments", ARGUMENT), ("_meta", META)):
+        if holder == "arguments" and argument_is_the_tools:
+            continue
+        members = _members(params.get(holder))
+        if members is not None and members.pop(name, None) is not None:
+            changed[holder] = Raw(msgspec.json.encode(members))
+    return {**params, **changed} if changed else params
+
+
+def without_authorization(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """The header fields but for Authorization, whatever its scheme."""
+    return [pair for pair in headers if pair[0].lower() != b"authorization"]
+
+
+def declares_token(input_schema: Raw | bytes | None) -> bool:
+    """Whether a tool's `inputSchema` has a property `_token` of the tool's own."""
+    schema = _members(input_schema)
+    properties = _members(schema.get("properties")) if schema is not None else None
+    return properties is not None and ARGUMENT in properties
+
+
+def _in_header(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    values = [value for name, value in headers if name.lower() == b"authorization"]
+    if len(values) > 1:
+        raise AmbiguousToken(f"{len(values)} Authorization headers", "more than one Authorization header")
+    bearer = _BEARER.fullmatch(values[0].strip()) if values else None
+    return (bearer[1] or b"").decode("latin-1") if bearer else None
+
+
+def _in_object(params: Mapping[str, Raw], holder: str, name: str) -> str | None:
+    found = _members(params.get(holder))
+    if found is None or name not in found:
+        return None
+    try:
+        return msgspec.json.decode(found[name], type=str)
+    except NOT_JSON:
+        return ""
+
+
+def _members(text: Raw | bytes | None) -> dict[str, Raw] | None:
+    """The members of an object, or None for anything else, and for none."""
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text, type=dict[str, Raw])
+    except NOT_JSON:
+        return None

@@ -1,0 +1,58 @@
+"""What a client is told about tokens: the `WWW-Authenticate` header and the resource's metadata. No I/O.
+
+Source: RFC 6750 section 3, RFC 9728 sections 2, 3 and 5.1; 2025-11-25 and 2026-07-28, basic/authorization.
+"""
+
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from accredit.errors import InsufficientScope, MissingToken, TokenError
+from accredit.tokens.verify import Issuer
+
+WELL_KNOWN = "/.well-known/oauth-protected-resource"
+
+
+def challenge(error: TokenError, metadata_url: str) -> str:
+    """The value of `WWW-Authenticate`; without a token it says nothing of an error (RFC 6750 section 3.1)."""
+    parameters: dict[str, str] = {}
+    if not isinstance(error, MissingToken):
+        parameters |= {"error": error.error, "error_description": error.detail}
+    if isinstance(error, InsufficientScope) and error.scopes:
+        parameters["scope"] = " ".join(error.scopes)
+    parameters["resource_metadata"] = metadata_url
+    return "Bearer " + ", ".join(f"{name}={_quoted(value)}" for name, value in parameters.items())
+
+
+def metadata_url(resource: str) -> str:
+    """Where the metadata of a resource is: the well-known path, and then the resource's own (RFC 9728 section 3.1)."""
+    parts = urlsplit(resource)
+    return f"{parts.scheme}://{parts.netloc}{metadata_paths(parts.path)[-1]}"
+
+
+def metadata_paths(path: str) -> tuple[str, ...]:
+    """The paths at which an endpoint's metadata is served: at the root, and followed by the endpoint's own path."""
+    suffix = path.rstrip("/")
+    return (WELL_KNOWN, WELL_KNOWN + suffix) if suffix else (WELL_KNOWN,)
+
+
+def metadata(resource: str, issuers: Iterable[Issuer]) -> dict[str, object]:
+    """The document about a resource, `resource` being its URL as clients know it.
+
+    Authorization servers are the issuers that are URLs; whoever issues session tokens by hand need not be one.
+    """
+    known = [issuer for issuer in issuers if issuer.issuer.startswith(("https://", "http://"))]
+    scopes = dict.fromkeys(scope for issuer in known for scope in issuer.required_scopes)
+    document: dict[str, object] = {
+        "resource": resource,
+        "authorization_servers": [issuer.issuer for issuer in known],
+        "bearer_methods_supported": ["header"],
+    }
+    if scopes:
+        document["scopes_supported"] = list(scopes)
+    return document
+
+
+def _quoted(value: str) -> str:
+    """A quoted-string (RFC 9110 section 5.6.4); what no header can hold is a question mark."""
+    plain = "".join(char if " " <= char <= "~" else "?" for char in value)
+    return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'

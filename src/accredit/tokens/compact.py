@@ -1,0 +1,86 @@
+"""The compact form of a signed JSON Web Token (RFC 7515 section 7.1). No I/O.
+
+A text is taken apart only when, in this order:
+
+1. it has at most `MAX_TOKEN_BYTES` ASCII characters, before anything is decoded;
+2. it has three parts of base64url without padding, each spelled in the one canonical way;
+3. its header is an object whose `alg` is a text, and `kid` too where there is one;
+4. its header does not name or hold the key itself (`jku`, `x5u`, `jwk`): keys come from the configured issuer only;
+5. its header demands no extension (`crit`): none is understood here, so a token that demands one is not valid.
+
+Not checked here: the signature. Nothing that is read here may be relied on.
+"""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from accredit.errors import InvalidToken
+from accredit.limits import MAX_TOKEN_BYTES
+
+NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What `msgspec` raises for a text that it can't read."""
+
+_PARTS = 3
+
+
+class _Header(Struct, frozen=True):
+    alg: str
+    kid: str | None = None
+    jku: Raw = Raw()
+    x5u: Raw = Raw()
+    jwk: Raw = Raw()
+    crit: Raw = Raw()
+
+
+_read_header = msgspec.json.Decoder(_Header).decode
+
+
+class Compact(Struct, frozen=True):
+    """A token, taken apart and not verified. `claims` should be JSON text. It never shows itself."""
+
+    algorithm: str
+    kid: str | None
+    claims: bytes
+    signed: bytes
+    signature: bytes
+
+    def __repr__(self) -> str:
+        return "<Compact>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
+
+
+def take_apart(text: str) -> Compact:
+    """Rules 1 to 5. Raises `InvalidToken`."""
+    if len(text) > MAX_TOKEN_BYTES:
+        raise InvalidToken("more characters than a token may have")
+    if not text.isascii():
+        raise InvalidToken("not ASCII")
+    parts = text.encode("ascii").split(b".", _PARTS)
+    if len(parts) != _PARTS:
+        raise InvalidToken("not three parts")
+    header_text, claims, signature = map(_decoded, parts)
+    try:
+        header = _read_header(header_text)
+    except NOT_JSON:
+        raise InvalidToken("the header is not one of a signed token") from None
+    if header.jku or header.x5u or header.jwk:
+        raise InvalidToken("the header brings its own key")
+    if header.crit:
+        raise InvalidToken("the header demands an extension")
+    return Compact(header.alg, header.kid, claims, b".".join(parts[:2]), signature)
+
+
+def _decoded(part: bytes) -> bytes:
+    try:
+        decoded = urlsafe_b64decode(part + b"=" * (-len(part) % 4))
+    except ValueError:
+        decoded = b""
+    # Characters that the decoder passes over, padding and unused bits come out differently.
+    if not part or urlsafe_b64encode(decoded).rstrip(b"=") != part:
+        raise InvalidToken("a part is not base64url")
+    return decoded

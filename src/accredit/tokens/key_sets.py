@@ -1,0 +1,152 @@
+"""Public keys that tokens are verified with: JWK sets (RFC 7517) and PEM. No I/O.
+
+Of a set, these keys are used; the others are passed over, as RFC 7517 section 5 wants it:
+
+1. public keys (one with its private half in it is everybody's);
+2. keys for signatures (`use`, `key_ops`);
+3. RSA of 2,048 to 8,192 bits, the three NIST curves, Ed25519. Symmetric keys never are.
+
+A key is good for the algorithms of its own type alone, and of those for its `alg` alone where it names one: so no
+token's header can have a key used for something else.
+"""
+
+import hashlib
+from typing import Any
+
+import msgspec
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from jwt import PyJWTError
+from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
+from msgspec import Raw, Struct
+
+from accredit.errors import KeySetError
+from accredit.limits import MAX_CANDIDATE_KEYS, MAX_KEY_SET_BYTES, MAX_KEYS_IN_SET, MAX_RSA_BITS, MIN_RSA_BITS
+from accredit.tokens.compact import NOT_JSON
+
+PublicKey = EllipticCurvePublicKey | Ed25519PublicKey | RSAPublicKey
+
+_CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
+_RSA = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
+ALGORITHMS = frozenset({*_CURVES.values(), *_RSA, "EdDSA"})
+"""What an issuer may be configured to sign with (RFC 7518 section 3.1, RFC 8037): nothing symmetric, and not none."""
+
+_MAX_MODULUS_CHARS = MAX_RSA_BITS * 4 // 24 + 2
+_MAX_EXPONENT_CHARS = 8
+_LOADERS = {"EC": ECAlgorithm, "OKP": OKPAlgorithm, "RSA": RSAAlgorithm}
+
+
+class VerificationKey(Struct, frozen=True):
+    """A public key, its id where it has one, and the algorithms that it is good for."""
+
+    kid: str | None
+    algorithms: frozenset[str]
+    key: PublicKey
+
+
+class KeySet(Struct, frozen=True):
+    """The keys of an issuer. `digest` is that of the text which they were read from: another text, another set."""
+
+    keys: tuple[VerificationKey, ...]
+    digest: bytes
+
+    def candidates(self, algorithm: str, kid: str | None) -> tuple[VerificationKey, ...]:
+        """The keys that a token may have been signed with: by its `kid`, where both it and the key have one."""
+        fitting = [
+            key
+            for key in self.keys
+            if algorithm in key.algorithms and (kid is None or key.kid is None or key.kid == kid)
+        ]
+        return tuple(fitting[:MAX_CANDIDATE_KEYS])
+
+    def knows(self, kid: str | None) -> bool:
+        """Whether there is a key that a token with this `kid` may have been signed with; if not, a newer set may."""
+        return any(kid is None or key.kid is None or key.kid == kid for key in self.keys)
+
+
+class _Jwk(Struct, frozen=True):
+    kty: str
+    kid: str | None = None
+    use: str = "sig"
+    key_ops: list[str] = msgspec.field(default_factory=lambda: ["verify"])
+    alg: str | None = None
+    crv: str = ""
+    x: str = ""
+    y: str = ""
+    n: str = ""
+    e: str = ""
+    d: Raw = Raw()
+
+
+class _Set(Struct, frozen=True):
+    keys: list[Raw]
+
+
+_read_set = msgspec.json.Decoder(_Set).decode
+_read_jwk = msgspec.json.Decoder(_Jwk).decode
+
+
+def read_key_set(data: bytes) -> KeySet:
+    """A JWK set's JSON text. One without a usable key is one too: its issuer took all back. Raises `KeySetError`."""
+    if len(data) > MAX_KEY_SET_BYTES:
+        raise KeySetError(f"a key set has at most {MAX_KEY_SET_BYTES} bytes")
+    try:
+        found = _read_set(data).keys
+    except NOT_JSON:
+        raise KeySetError('not a JWK set: JSON like {"keys": [...]}') from None
+    if len(found) > MAX_KEYS_IN_SET:
+        raise KeySetError(f"a key set has at most {MAX_KEYS_IN_SET} keys")
+    keys = [key for raw in found if (key := _key_of(raw)) is not None]
+    return KeySet(tuple(keys), hashlib.sha256(data).digest())
+
+
+def read_public_key(pem: bytes) -> KeySet:
+    """One public key in PEM, as a set: it has no id, and is good whatever a token's `kid` is. Raises `KeySetError`."""
+    try:
+        loaded: Any = load_pem_public_key(pem)
+    except (ValueError, UnsupportedAlgorithm):
+        raise KeySetError("not a public key in PEM") from None
+    algorithms = _algorithms_of(loaded)
+    if not algorithms:
+        raise KeySetError(
+            "not a key that tokens are signed with: P-256, P-384, P-521, Ed25519, or RSA of "
+            f"{MIN_RSA_BITS} to {MAX_RSA_BITS} bits"
+        )
+    return KeySet((VerificationKey(None, algorithms, loaded),), hashlib.sha256(pem).digest())
+
+
+def _key_of(raw: Raw) -> VerificationKey | None:
+    """A key that can be used, or None."""
+    try:
+        jwk = _read_jwk(raw)
+    except NOT_JSON:
+        return None
+    if jwk.d or jwk.use != "sig" or "verify" not in jwk.key_ops or jwk.kty not in _LOADERS:
+        return None
+    if len(jwk.n) > _MAX_MODULUS_CHARS or len(jwk.e) > _MAX_EXPONENT_CHARS:
+        return None
+    members = {name: value for name in ("kty", "crv", "x", "y", "n", "e") if (value := getattr(jwk, name))}
+    try:
+        loaded: Any = _LOADERS[jwk.kty].from_jwk(members)
+    except (PyJWTError, ValueError, KeyError, TypeError):
+        return None
+    algorithms = _algorithms_of(loaded)
+    if jwk.alg is not None:
+        algorithms &= {jwk.alg}
+    return VerificationKey(jwk.kid, algorithms, loaded) if algorithms else None
+
+
+def _algorithms_of(key: object) -> frozenset[str]:
+    match key:
+        case EllipticCurvePublicKey():
+            name = _CURVES.get(key.curve.name)
+            return frozenset({name} if name else ())
+        case Ed25519PublicKey():
+            return frozenset({"EdDSA"})
+        case RSAPublicKey() if MIN_RSA_BITS <= key.key_size <= MAX_RSA_BITS:
+            return _RSA
+        case _:
+            return frozenset()

@@ -1,0 +1,103 @@
+"""Session tokens that accredit issues itself (contract, section 5): ES256, over a P-256 key. No I/O.
+
+They are verified as any other token is: `Issuer(issuer, audience)` with the key set of the public key.
+"""
+
+import hashlib
+from base64 import urlsafe_b64encode
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ec import (
+    SECP256R1,
+    EllipticCurvePrivateKey,
+    EllipticCurvePublicKey,
+)
+from jwt import get_algorithm_by_name
+from jwt.algorithms import ECAlgorithm
+from msgspec import UNSET, Struct, UnsetType
+
+from accredit.errors import ConfigurationError
+from accredit.limits import MAX_TOKEN_BYTES
+
+ALGORITHM = "ES256"
+ISSUER = "accredit"
+"""Who issues session tokens, where nobody says otherwise."""
+
+
+class SessionGrant(Struct, frozen=True, kw_only=True):
+    """What a session token is to say; times in unix seconds. `allowed_tools` None: all but the denied ones."""
+
+    issuer: str = ISSUER
+    subject: str
+    audience: str
+    issued_at: int
+    expires_at: int
+    token_id: str
+    allowed_tools: tuple[str, ...] | None = None
+    denied_tools: tuple[str, ...] = ()
+    policy_digest: str | None = None
+
+
+class _Header(Struct, frozen=True):
+    alg: str
+    kid: str
+    typ: str = "JWT"
+
+
+class _Claims(Struct, frozen=True):
+    iss: str
+    sub: str
+    aud: str
+    iat: int
+    exp: int
+    jti: str
+    allowed_tools: tuple[str, ...] | UnsetType
+    denied_tools: tuple[str, ...] | UnsetType
+    policy_digest: str | UnsetType
+
+
+def issue_session_token(key: EllipticCurvePrivateKey, grant: SessionGrant) -> str:
+    """Signs a token. Raises `ConfigurationError` for one that nobody could use, or a key of another curve."""
+    if not isinstance(key.curve, SECP256R1):
+        raise ConfigurationError("a session token is signed with a P-256 key", "use a key of that curve")
+    if not (grant.issuer and grant.subject and grant.audience and grant.token_id):
+        raise ConfigurationError("a session token names its issuer, agent, audience and id", "leave none of them empty")
+    if grant.expires_at <= grant.issued_at:
+        raise ConfigurationError("a session token ends after it begins", "let it live for a second at least")
+    header = _Header(ALGORITHM, thumbprint(key.public_key()))
+    claims = _Claims(
+        iss=grant.issuer,
+        sub=grant.subject,
+        aud=grant.audience,
+        iat=grant.issued_at,
+        exp=grant.expires_at,
+        jti=grant.token_id,
+        allowed_tools=UNSET if grant.allowed_tools is None else grant.allowed_tools,
+        denied_tools=grant.denied_tools or UNSET,
+        policy_digest=UNSET if grant.policy_digest is None else grant.policy_digest,
+    )
+    signed = b".".join(_base64url(msgspec.json.encode(part)) for part in (header, claims))
+    signature = get_algorithm_by_name(ALGORITHM).sign(signed, key)
+    token = b".".join((signed, _base64url(signature))).decode("ascii")
+    if len(token) > MAX_TOKEN_BYTES:
+        raise ConfigurationError(f"a token has at most {MAX_TOKEN_BYTES} characters", "name fewer tools")
+    return token
+
+
+def public_jwk(key: EllipticCurvePublicKey) -> dict[str, str]:
+    """The key as a member of a JWK set, with its id."""
+    return {**_members(key), "use": "sig", "alg": ALGORITHM, "kid": thumbprint(key)}
+
+
+def thumbprint(key: EllipticCurvePublicKey) -> str:
+    """The id of a key: the SHA-256 of its JWK (RFC 7638), in base64url."""
+    canonical = msgspec.json.encode(_members(key), order="sorted")
+    return _base64url(hashlib.sha256(canonical).digest()).decode("ascii")
+
+
+def _members(key: EllipticCurvePublicKey) -> dict[str, str]:
+    return ECAlgorithm.to_jwk(key, as_dict=True)
+
+
+def _base64url(data: bytes) -> bytes:
+    return urlsafe_b64encode(data).rstrip(b"=")

@@ -1,0 +1,161 @@
+"""Verifies bearer tokens. No I/O: the keys and the time are passed in.
+
+In this order; the first that fails decides, and each failure is an `InvalidToken` but the last:
+
+1. the text is a signed token in compact form, within its bounds (`compact`);
+2. its `iss` is a configured issuer; only that issuer's keys, audience and algorithms count from here on;
+3. its `alg` is one that this issuer may use: never none, never symmetric;
+4. a key of the issuer, by `kid`, is good for that algorithm, and made the signature;
+5. the claims, read from what was signed: `iss`, `sub`, `aud` and `exp` are there, all types are right (`claims`);
+6. `aud` names this audience; `nbf` and `iat` are not in the future, `exp` not in the past (30 s of leeway);
+7. the scopes that the issuer's tokens must have: `InsufficientScope`.
+
+`read` does 1 to 3, so that its caller can find the keys; `verify` does the rest. Steps 4 to 6, but for `exp`, are not
+repeated for a text that passed them with the same keys.
+
+Not checked: whether the token was revoked, its `typ`, and what it may do with a tool (`rules`).
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from jwt import PyJWTError, get_algorithm_by_name
+from msgspec import Struct
+
+from accredit.errors import ConfigurationError, InsufficientScope, InvalidToken
+from accredit.limits import MAX_CACHED_TOKENS, MAX_QUOTED, MAX_TOKEN_BYTES, TOKEN_LEEWAY_SECONDS
+from accredit.tokens.cache import VerifiedTokens
+from accredit.tokens.claims import Claims, VerifiedToken, claimed_issuer, read_claims
+from accredit.tokens.compact import Compact, take_apart
+from accredit.tokens.key_sets import ALGORITHMS, KeySet
+
+
+class Issuer(Struct, frozen=True):
+    """Whose tokens count, and which of them: `[[tokens.issuers]]`. Raises `ConfigurationError`."""
+
+    issuer: str
+    audience: str
+    algorithms: tuple[str, ...] = ("ES256",)
+    required_scopes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.issuer or not self.audience:
+            raise ConfigurationError(
+                "tokens.issuers: issuer and audience can't be empty",
+                "name whose tokens count, and the audience that they must be for",
+            )
+        unknown = sorted(set(self.algorithms) - ALGORITHMS)
+        if unknown or not self.algorithms:
+            raise ConfigurationError(
+                f"tokens.issuers: algorithms of {self.issuer}: {unknown[0] if unknown else 'none are named'}",
+                f"name some of {', '.join(sorted(ALGORITHMS))}",
+            )
+
+
+class Presented(Struct, frozen=True):
+    """A token that was read and not verified: it says which keys to ask for, and nothing else may be relied on.
+
+    It never shows the token.
+    """
+
+    issuer: Issuer
+    kid: str | None
+    text: str
+
+    def __repr__(self) -> str:
+        return f"<Presented of {self.issuer.issuer!a}>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("issuer", self.issuer.issuer)]
+
+
+class TokenVerifier:
+    """Verifies the tokens of some issuers, and remembers those that were good."""
+
+    __slots__ = ("_cache", "_issuers")
+
+    def __init__(self, issuers: Sequence[Issuer], max_cached: int = MAX_CACHED_TOKENS) -> None:
+        """Raises `ConfigurationError` where two have the same name: `iss` could not tell them apart."""
+        self._issuers = {issuer.issuer: issuer for issuer in issuers}
+        if len(self._issuers) < len(issuers):
+            raise ConfigurationError("tokens.issuers: one issuer is named twice", "give each issuer one table")
+        self._cache = VerifiedTokens(max_cached)
+
+    def read(self, text: str) -> Presented:
+        """Steps 1 to 3. Raises `InvalidToken`."""
+        known = self._cache.peek(_sha256(text))
+        if known is not None:
+            return Presented(self._issuers[known.issuer], known.kid, text)
+        compact = take_apart(text)
+        issuer = self._issuers.get(claimed_issuer(compact.claims))
+        if issuer is None:
+            raise InvalidToken("an issuer that is not configured")
+        if compact.algorithm not in issuer.algorithms:
+            raise InvalidToken(f"an algorithm that is not allowed: {_quoted(compact.algorithm)}")
+        return Presented(issuer, compact.kid, text)
+
+    def verify(self, presented: Presented, keys: KeySet, now: int) -> VerifiedToken:
+        """Steps 4 to 7, with the keys of `presented.issuer`. Raises `InvalidToken` or `InsufficientScope`."""
+        sha256 = _sha256(presented.text)
+        token = self._cache.get(sha256, keys.digest)
+        if token is None:
+            token = _verified(presented, keys, sha256, now)
+            self._cache.put(sha256, keys.digest, token)
+        if token.expires_at + TOKEN_LEEWAY_SECONDS <= now:
+            raise InvalidToken("expired", "the token has expired")
+        missing = tuple(scope for scope in presented.issuer.required_scopes if scope not in token.scopes)
+        if missing:
+            raise InsufficientScope(
+                f"lacks {_quoted(' '.join(missing))}",
+                "the token lacks a scope that this server requires",
+                presented.issuer.required_scopes,
+            )
+        return token
+
+
+def _verified(presented: Presented, keys: KeySet, sha256: bytes, now: int) -> VerifiedToken:
+    """Steps 4 to 6."""
+    compact = take_apart(presented.text)
+    candidates = keys.candidates(compact.algorithm, compact.kid)
+    if not candidates:
+        raise InvalidToken(f"no key of the issuer fits: kid {_quoted(compact.kid or '(none)')}")
+    if not any(_signed_by(key.key, compact) for key in candidates):
+        raise InvalidToken("the signature is not good")
+    claims = read_claims(compact.claims)
+    _check_claims(claims, presented.issuer, now)
+    return VerifiedToken(
+        issuer=claims.iss,
+        subject=claims.sub,
+        expires_at=int(claims.exp),
+        sha256=sha256.hex(),
+        jti=claims.jti,
+        kid=compact.kid,
+        scopes=claims.scopes,
+        allowed_tools=None if claims.allowed_tools is None else frozenset(claims.allowed_tools),
+        denied_tools=frozenset(claims.denied_tools),
+        policy_digest=claims.policy_digest,
+    )
+
+
+def _signed_by(key: object, compact: Compact) -> bool:
+    try:
+        return get_algorithm_by_name(compact.algorithm).verify(compact.signed, key, compact.signature)
+    except (PyJWTError, ValueError, TypeError):
+        return False
+
+
+def _check_claims(claims: Claims, issuer: Issuer, now: int) -> None:
+    """Step 6, but for `exp`: it is looked at on every use."""
+    if issuer.audience not in claims.audiences:
+        raise InvalidToken("for another audience", "the token is not for this server")
+    if max(claims.nbf, claims.iat) > now + TOKEN_LEEWAY_SECONDS:
+        raise InvalidToken("not valid yet", "the token is not valid yet")
+
+
+def _sha256(text: str) -> bytes:
+    return hashlib.sha256(text[: MAX_TOKEN_BYTES + 1].encode("utf-8", "surrogatepass")).digest()
+
+
+def _quoted(text: str) -> str:
+    return ascii(text[:MAX_QUOTED])[:MAX_QUOTED]

@@ -1,0 +1,402 @@
+"""Key sets over real sockets: when they are fetched, when not, and what is used meanwhile."""
+
+import asyncio
+import contextlib
+import ssl
+import time
+from pathlib import Path
+
+import pytest
+from tests.world.certificates import write_certificate
+from tests.world.issuer import IssuerKey, RunningIssuer, answer, key_set_text
+from tests.world.raw_server import Connection, Handler, RawServer, until
+from tests.world.running import run
+
+from accredit.errors import ConfigurationError, KeySetError, KeysUnavailable
+from accredit.limits import (
+    KEYS_FRESH_SECONDS,
+    KEYS_REFETCH_SECONDS,
+    KEYS_RETRY_SECONDS,
+    KEYS_STALE_SECONDS,
+    MAX_KEYS_REDIRECTS,
+)
+from accredit.net import IssuerKeys
+from accredit.net.fetch import check_url, fetch
+from accredit.tokens import Issuer, TokenVerifier, VerifiedToken, read_key_set
+
+NAME = "https://issuer.example"
+
+
+class Clock:
+    """A clock that is set by hand, in seconds."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Running:
+    """An issuer, its keys as the gateway sees them, and the gateway's clock."""
+
+    def __init__(self, issuer: RunningIssuer) -> None:
+        self.issuer = issuer
+        self.clock = Clock()
+        self.keys = IssuerKeys({NAME: issuer.jwks_url}, self.clock)
+
+    async def kids(self, kid: str | None = "key-1") -> list[str | None]:
+        """The ids of the keys that are given to whoever asks for this one."""
+        return [key.kid for key in (await self.keys.keys(NAME, kid)).keys]
+
+    async def refused(self) -> KeysUnavailable:
+        """The refusal of whoever asks."""
+        with pytest.raises(KeysUnavailable) as refused:
+            await self.kids()
+        return refused.value
+
+
+@contextlib.asynccontextmanager
+async def running():
+    async with RunningIssuer() as issuer:
+        found = Running(issuer)
+        yield found
+        await found.keys.aclose()
+
+
+async def reset(connection: Connection) -> None:
+    """An issuer that is down."""
+    await connection.head()
+    connection.reset()
+
+
+def test_a_token_of_a_running_issuer_is_verified_end_to_end() -> None:
+    async def main() -> VerifiedToken:
+        async with RunningIssuer() as issuer:
+            keys = IssuerKeys({issuer.url: issuer.jwks_url})
+            verifier = TokenVerifier([Issuer(issuer.url, "gateway")])
+            presented = verifier.read(issuer.token(aud="gateway"))
+            found = await keys.keys(presented.issuer.issuer, presented.kid)
+            token = verifier.verify(presented, found, int(time.time()))
+            await keys.aclose()
+            return token
+
+    assert run(main()).subject == "agent-7"
+
+
+def test_keys_are_fetched_once_and_used_while_they_are_fresh() -> None:
+    async def main() -> None:
+        async with running() as world:
+            for _ in range(3):
+                assert await world.kids() == ["key-1"]
+            world.clock.now += KEYS_FRESH_SECONDS - 1
+            assert await world.kids() == ["key-1"]
+            assert world.issuer.fetches == 1
+            assert world.keys.problem() is None
+
+    run(main())
+
+
+def test_no_more_than_one_fetch_at_a_time__a_crowd_must_not_fall_upon_the_issuer() -> None:
+    async def main() -> None:
+        async with running() as world:
+            assert await asyncio.gather(*[world.kids() for _ in range(20)]) == [["key-1"]] * 20
+            assert world.issuer.fetches == 1
+
+    run(main())
+
+
+def test_a_new_key_is_known_at_once__and_invented_ones_ask_once_a_minute() -> None:
+    async def main() -> None:
+        async with running() as world:
+            await world.kids()
+            world.issuer.rotate()
+            assert await world.kids("key-2") == ["key-1"]  # a fetch was just now
+            world.clock.now += KEYS_REFETCH_SECONDS
+            assert await world.kids("key-2") == ["key-1", "key-2"]
+            for number in range(20):
+                assert await world.kids(f"invented-{number}") == ["key-1", "key-2"]
+            assert world.issuer.fetches == 2
+            world.clock.now += KEYS_REFETCH_SECONDS
+            await asyncio.gather(*[world.kids(f"invented-{number}") for number in range(20)])
+            assert world.issuer.fetches == 3
+
+    run(main())
+
+
+def test_a_key_that_was_taken_back_is_gone_when_the_set_is_no_longer_fresh() -> None:
+    async def main() -> None:
+        async with running() as world:
+            await world.kids()
+            world.issuer.published = [IssuerKey("key-9")]
+            world.clock.now += KEYS_FRESH_SECONDS
+            assert await world.kids() == ["key-1"]  # nobody waits for the new set
+            await until(lambda: world.issuer.fetches == 2)
+            async with asyncio.timeout(10):
+                while await world.kids("key-9") != ["key-9"]:
+                    await asyncio.sleep(0.002)
+
+    run(main())
+
+
+def test_an_issuer_that_is_down_from_the_start_is_a_503_and_tried_again_soon() -> None:
+    async def main() -> None:
+        async with running() as world:
+            world.issuer.jwks = reset
+            refused = await world.refused()
+            assert refused.retry_after == KEYS_RETRY_SECONDS
+            assert world.issuer.jwks_url not in f"{refused} {world.keys.problem()}"
+            world.clock.now += KEYS_RETRY_SECONDS - 1.5
+            assert (await world.refused()).retry_after == 2
+            assert world.issuer.fetches == 1
+            assert NAME in (world.keys.problem() or "")
+            world.issuer.jwks = None
+            world.clock.now += 1.5
+            assert await world.kids() == ["key-1"]
+            assert world.keys.problem() is None
+
+    run(main())
+
+
+def test_the_last_good_set_serves_for_a_day_while_its_issuer_is_down() -> None:
+    async def main() -> None:
+        async with running() as world:
+            await world.kids()
+            world.issuer.jwks = reset
+            world.clock.now += KEYS_STALE_SECONDS - 1
+            assert await world.kids() == ["key-1"]
+            assert await world.kids("new") == ["key-1"]  # this one waits for the fetch that fails
+            assert world.keys.problem() is not None
+            assert world.issuer.fetches == 2
+            world.clock.now += 1
+            refused = await world.refused()
+            assert refused.retry_after >= 1
+            world.issuer.jwks = None
+            world.clock.now += KEYS_RETRY_SECONDS
+            assert await world.kids() == ["key-1"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("jwks", [answer(b"<html>"), answer(b"{}"), answer(b"", "500 Internal Server Error")])
+def test_an_answer_that_is_no_set_leaves_the_last_good_one_in_force(jwks: Handler) -> None:
+    async def main() -> None:
+        async with running() as world:
+            await world.kids()
+            world.issuer.jwks = jwks
+            world.clock.now += KEYS_FRESH_SECONDS
+            assert await world.kids("new") == ["key-1"]
+            assert world.keys.problem() is not None
+
+    run(main())
+
+
+def test_a_caller_who_goes_away_does_not_end_the_fetch_of_others() -> None:
+    async def main() -> None:
+        async with running() as world:
+            go_on = asyncio.Event()
+
+            async def slow(connection: Connection) -> None:
+                await connection.request()
+                await go_on.wait()
+                body = key_set_text(world.issuer.key)
+                await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body), body)
+
+            world.issuer.jwks = slow
+            callers = [asyncio.create_task(world.kids()) for _ in range(2)]
+            await until(lambda: len(world.issuer.requests) == 1)
+            callers[0].cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await callers[0]
+            go_on.set()
+            assert await callers[1] == ["key-1"]
+            assert world.issuer.fetches == 1
+
+    run(main())
+
+
+def test_closing_ends_a_fetch_under_way() -> None:
+    async def main() -> None:
+        async with running() as world:
+
+            async def silent(connection: Connection) -> None:
+                await connection.request()
+                await connection.peer_closed()
+
+            world.issuer.jwks = silent
+            caller = asyncio.create_task(world.kids())
+            await until(lambda: len(world.issuer.requests) == 1)
+            await world.keys.aclose()
+            with pytest.raises(KeysUnavailable):
+                await caller
+
+    run(main())
+
+
+def test_keys_from_a_file_are_given_as_they_are() -> None:
+    found = read_key_set(key_set_text(IssuerKey("file")))
+
+    async def main() -> None:
+        keys = IssuerKeys({NAME: found})
+        assert await keys.keys(NAME, "other") is found
+        assert keys.problem() is None
+        await keys.aclose()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://issuer.example/jwks.json",
+        "http://127.0.0.1.example/jwks.json",
+        "http://10.0.0.1/jwks.json",
+        "ftp://127.0.0.1/jwks.json",
+        "https://user:password@issuer.example/jwks.json",
+        "https:///jwks.json",
+        "/jwks.json",
+        "https://[::1/jwks.json",
+        "",
+    ],
+)
+def test_keys_do_not_come_in_the_clear(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="jwks_url"):
+        IssuerKeys({NAME: url})
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://issuer.example/jwks.json", "http://127.0.0.1:9/a", "http://localhost:9/a", "http://[::1]:9/a"],
+)
+def test_loopback_is_not_the_network(url: str) -> None:
+    check_url("key", url)
+
+
+def fetched(handler: Handler, *, timeout: float = 5.0, max_bytes: int = 1_000) -> bytes:
+    async def main() -> bytes:
+        async with RawServer(handler) as server:
+            return await fetch(server.url, max_bytes=max_bytes, timeout=timeout)
+
+    return run(main())
+
+
+def fault_of(handler: Handler, *, timeout: float = 5.0) -> str:
+    with pytest.raises(KeySetError) as refused:
+        fetched(handler, timeout=timeout)
+    return str(refused.value)
+
+
+def test_a_document_is_asked_for_plainly() -> None:
+    async def serve(connection: Connection) -> None:
+        request = await connection.request()
+        assert request is not None
+        assert request.method == "GET"
+        assert request.header("accept-encoding") == "identity"
+        assert request.header("authorization") is None
+        assert request.header("cookie") is None
+        await connection.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n")
+
+    assert fetched(serve) == b"{}"
+
+
+@pytest.mark.parametrize("size", [1_000, 1_001])
+def test_a_document_has_a_bound(size: int) -> None:
+    handler = answer(b"x" * size)
+    if size == 1_000:
+        assert len(fetched(handler)) == size
+    else:
+        assert fault_of(handler) == "more than 1000 bytes"
+
+
+def test_a_document_without_an_end_is_cut_off() -> None:
+    async def serve(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while True:
+            await connection.send(b"100\r\n" + b"x" * 256 + b"\r\n")
+
+    assert fault_of(serve) == "more than 1000 bytes"
+
+
+def test_a_document_that_comes_too_slowly_is_given_up() -> None:
+    async def serve(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            while not connection.reader.at_eof():
+                await connection.send(b" ")
+                await asyncio.sleep(0.02)
+
+    assert fault_of(serve, timeout=0.2) == "no answer within 0.2 s"
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "fault"),
+    [
+        ("404 Not Found", (), "status 404"),
+        ("204 No Content", (), "status 204"),
+        ("302 Found", (), "status 302"),
+        ("200 OK", ("Content-Encoding: gzip",), "a Content-Encoding that was not asked for"),
+        ("302 Found", ("Location: http://127.0.0.1:1/jwks.json",), "redirected to another origin"),
+        ("302 Found", ("Location: https://evil.example/",), "redirected to another origin"),
+        ("302 Found", ("Location: //evil.example/",), "redirected to another origin"),
+        ("302 Found", ("Location: file:///etc/passwd",), "redirected to another origin"),
+        ("302 Found", ("Location: /again",), "too many redirects"),
+    ],
+)
+def test_what_is_no_plain_answer_is_refused(status: str, headers: tuple[str, ...], fault: str) -> None:
+    assert fault_of(answer(b"", status, *headers)) == fault
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"garbage\r\n\r\n",
+        b"\x1b[31m\xff" * 1_000 + b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+        b"HTTP/1.1 302 Found\r\nLocation: http://[::1\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 302 Found\r\nLocation: http://\xff\xfe:99999/\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"A: " + b"a" * 200_000,
+        b"",
+    ],
+)
+def test_garbage_is_a_fault_and_nothing_else(sent: bytes) -> None:
+    async def serve(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(sent)
+
+    fault = fault_of(serve)
+    assert fault.isascii()
+    assert len(fault) < 150
+
+
+def test_a_redirect_within_the_origin_is_followed() -> None:
+    async def serve(connection: Connection) -> None:
+        while (request := await connection.request()) is not None:
+            step = int(request.target.rpartition("/")[2] or 0) if request.target != "/mcp" else 0
+            if step < MAX_KEYS_REDIRECTS:
+                await connection.send(f"HTTP/1.1 302 F\r\nLocation: /{step + 1}\r\nContent-Length: 0\r\n\r\n".encode())
+            else:
+                await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+    assert fetched(serve) == b"{}"
+
+
+def test_a_certificate_that_nobody_trusts_is_refused(tmp_path: Path) -> None:
+    write_certificate(tmp_path)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+
+    async def main() -> None:
+        async with RawServer(answer(b"{}"), tls=tls) as server:
+            with pytest.raises(KeySetError, match="ConnectError"):
+                await fetch(server.url, max_bytes=1_000, timeout=5.0)
+
+    run(main())
+
+
+def test_the_environment_does_not_lead_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    assert fetched(answer(b"{}")) == b"{}"

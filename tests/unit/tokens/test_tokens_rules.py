@@ -1,0 +1,130 @@
+"""What a good token may do, and what a client is told."""
+
+import pytest
+from tests.world.issuer import AUDIENCE
+
+from accredit.errors import AmbiguousToken, InsufficientScope, InvalidToken, MissingToken
+from accredit.tokens import (
+    Issuer,
+    VerifiedToken,
+    challenge,
+    check_policy,
+    check_tool,
+    may_use,
+    metadata,
+    metadata_paths,
+    metadata_url,
+)
+
+URL = "http://127.0.0.1:8484/.well-known/oauth-protected-resource/mcp"
+
+
+def token(
+    allowed: frozenset[str] | None = None,
+    denied: frozenset[str] = frozenset(),
+    scopes: frozenset[str] = frozenset(),
+    policy: str | None = None,
+) -> VerifiedToken:
+    return VerifiedToken(
+        "i", "s", 7, "ab", allowed_tools=allowed, denied_tools=denied, scopes=scopes, policy_digest=policy
+    )
+
+
+@pytest.mark.parametrize(
+    ("allowed", "denied", "may"),
+    [
+        (None, (), True),
+        (None, ("send",), False),
+        (None, ("list",), True),
+        (("send",), (), True),
+        (("list",), (), False),
+        ((), (), False),
+        (("send",), ("send",), False),
+        (("SEND", "send ", "*"), (), False),
+    ],
+)
+def test_lists_and_calls_agree_on_the_tools_of_a_token(
+    allowed: tuple[str, ...] | None, denied: tuple[str, ...], may: bool
+) -> None:
+    found = token(None if allowed is None else frozenset(allowed), frozenset(denied))
+    assert may_use(found, "send") is may
+    if may:
+        check_tool(found, "send")
+        return
+    with pytest.raises(InsufficientScope, match="the token may not use this tool") as refused:
+        check_tool(found, "send")
+    assert (refused.value.status, refused.value.scopes) == (403, ())
+
+
+def test_a_tool_may_ask_for_a_scope_of_the_token() -> None:
+    check_tool(token(scopes=frozenset({"mail:send"})), "send", "mail:send")
+    with pytest.raises(InsufficientScope) as refused:
+        check_tool(token(scopes=frozenset({"mail:read"})), "send", "mail:send")
+    assert refused.value.scopes == ("mail:send",)
+    assert may_use(token(), "send")  # it is listed, or nobody would learn which scope to ask for
+
+
+def test_a_token_outlives_no_change_of_its_policy() -> None:
+    check_policy(token(policy="ab"), "ab")
+    check_policy(token(), "cd")
+    with pytest.raises(InvalidToken, match="another configuration"):
+        check_policy(token(policy="ab"), "cd")
+
+
+def test_without_a_token_nothing_is_said_of_an_error() -> None:
+    assert challenge(MissingToken("none"), URL) == f'Bearer resource_metadata="{URL}"'
+
+
+def test_a_bad_token_is_called_so() -> None:
+    assert challenge(InvalidToken("SECRET", "the token has expired"), URL) == (
+        f'Bearer error="invalid_token", error_description="the token has expired", resource_metadata="{URL}"'
+    )
+
+
+def test_a_client_learns_which_scopes_it_lacks() -> None:
+    value = challenge(InsufficientScope("r", "lacks", ("a", "b")), URL)
+    assert (
+        value == f'Bearer error="insufficient_scope", error_description="lacks", scope="a b", resource_metadata="{URL}"'
+    )
+    assert "scope=" not in challenge(InsufficientScope("r", "tool"), URL).replace("insufficient_scope", "")
+
+
+def test_what_is_in_a_challenge_can_not_leave_its_quotes() -> None:
+    value = challenge(InvalidToken("r", 'a" b\\c\r\nd\xe9'), URL)
+    assert 'error_description="a\\" b\\\\c??d?"' in value
+
+
+def test_each_error_has_its_status_and_code() -> None:
+    found = [(kind.status, kind.code, kind.error) for kind in (AmbiguousToken, MissingToken, InvalidToken)]
+    assert found == [
+        (400, -31010, "invalid_request"),
+        (401, -31011, "missing_token"),
+        (401, -31010, "invalid_token"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "paths"),
+    [
+        ("/mcp", ("/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp")),
+        ("/a/b/", ("/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/a/b")),
+        ("/", ("/.well-known/oauth-protected-resource",)),
+        ("", ("/.well-known/oauth-protected-resource",)),
+    ],
+)
+def test_the_metadata_has_two_places(path: str, paths: tuple[str, ...]) -> None:
+    assert metadata_paths(path) == paths
+    assert metadata_url(f"https://gate.example:8443{path}") == f"https://gate.example:8443{paths[-1]}"
+
+
+def test_the_metadata_names_the_authorization_servers_and_their_scopes() -> None:
+    own = Issuer("accredit", "mail-gateway")
+    one = Issuer("https://one.example", AUDIENCE, required_scopes=("a", "b"))
+    two = Issuer("http://127.0.0.1:9000", AUDIENCE, required_scopes=("b", "c"))
+    assert metadata(AUDIENCE, [own, one, two]) == {
+        "resource": AUDIENCE,
+        "authorization_servers": ["https://one.example", "http://127.0.0.1:9000"],
+        "bearer_methods_supported": ["header"],
+        "scopes_supported": ["a", "b", "c"],
+    }
+    assert "scopes_supported" not in metadata(AUDIENCE, [own])
