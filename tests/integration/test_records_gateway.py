@@ -1,5 +1,6 @@
 """Records through the gateway, on every way: the decision before the call, the outcome before the answer."""
 
+import hashlib
 import json
 import sqlite3
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.world.raw_server import until
 from tests.world.recorded import FailingRecords, calls_of, outcomes, records_at, records_of, verified
 from tests.world.routes import ROUTES, Route, messages_of
 from tests.world.running import run
+from tests.world.tokened import Tokened
 
 from accredit.errors import ConfigurationError
 from accredit.gateway import create_app
@@ -234,6 +236,49 @@ def test_a_digest_record_holds_no_argument_not_even_in_a_reason(full: bool, trus
         stored = b"".join(path.read_bytes() for path in tmp_path.glob("log.db*") if path.is_file())
         assert (b"87654321" in stored) is full
         assert SECRET.encode() not in stored
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", ["http-modern", "sse-modern", "stdio-modern"])
+def test_the_legs_of_a_multi_round_call_have_one_flow_and_a_forged_state_is_a_refusal(
+    name: str, trust: Trust, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with recorded(name, trust, tmp_path) as route:
+            asked = messages_of(await call(route, "ask"))[-1]["result"]
+            answers = {"r": {"roots": []}}
+            await call(route, "ask", requestState=asked["requestState"], inputResponses=answers)
+            await call(route, "ask", requestState="forged", inputResponses=answers)
+            first, second, forged = calls_of(route.log)
+            assert (first["record"].call.round, second["record"].call.round) == (1, 2)
+            assert first["record"].call.flow == second["record"].call.flow
+            assert first["status"] == second["status"] == "input_required"
+            assert (forged["verdict"], forged["error"]) == ("deny", "invalid_request_state")
+            assert len(noted(route.notes)) == 2
+
+    run(main())
+
+
+@everywhere
+def test_a_record_says_whose_token_came_and_never_the_token(name: str, trust: Trust, tmp_path: Path) -> None:
+    world = Tokened()
+    token = world.token(sub="agent-7")
+
+    async def main() -> None:
+        given = {"tokens": world.settings(), "key_sets": world.key_sets, "token": token, "full": True}
+        async with recorded(name, trust, tmp_path, **given) as route:
+            for arguments, meta in (({"_token": token}, {}), ({}, {"token": token})):
+                sent = {"name": "ok", "arguments": {"kept": 1, **arguments}, "_meta": meta}
+                answer = await route.send(post(route.era, "tools/call", sent))
+                assert answer.status == 200, answer
+            for found in calls_of(route.log):
+                said = found["record"].token
+                assert (said.subject, said.sha256) == ("agent-7", hashlib.sha256(token.encode()).hexdigest())
+                assert json.loads(bytes(found["record"].call.params)) == {"name": "ok", "arguments": {"kept": 1}}
+            assert outcomes(route.log) == [("ok", "ok"), ("ok", "ok")]
+        stored = b"".join(path.read_bytes() for path in tmp_path.glob("log.db*") if path.is_file())
+        assert world.mark(token) not in stored
 
     run(main())
 
