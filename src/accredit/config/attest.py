@@ -7,6 +7,7 @@ In this order; each failure is a `ConfigurationError` that names its key:
 3. the gateway's id: `[gateway] id`, else that of its key, which is `attest.key_file` or `gateway.key` beside the file.
 """
 
+import shlex
 from pathlib import Path
 
 from accredit.config.load import Loaded
@@ -34,12 +35,17 @@ def build_records(loaded: Loaded) -> RecordSettings | None:
 
 
 def log_key_file(loaded: Loaded) -> Path:
-    """The key that signs the log. Raises `ConfigurationError` where none is named."""
+    """The key that signs the log. Raises `ConfigurationError` where none is named, or there."""
     name = loaded.config.attest.key_file
     if name is None:
         raise ConfigurationError(
             f'attest.mode is "{loaded.config.attest.mode}" and attest.key_file is not set: who signs the records?',
             f'accredit keys new {GATEWAY_KEY_FILE} --kind gateway, and set attest.key_file = "{GATEWAY_KEY_FILE}"',
+        )
+    if not Path(name).exists():
+        raise ConfigurationError(
+            one_line(f"attest.key_file: there is no {name}"),
+            one_line(f"accredit keys new {shlex.quote(name)} --kind gateway makes it"),
         )
     return Path(name)
 
