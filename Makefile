@@ -30,6 +30,8 @@ bench: $(READY)
 	$(BIN)/python -m bench $(ARGS)
 	$(BIN)/python -m bench.proofs $(filter --quick,$(ARGS))
 	$(BIN)/python -m bench.authorization $(filter --quick,$(ARGS))
+	$(BIN)/python -m bench.records $(filter --quick,$(ARGS))
+	$(BIN)/python -m bench.recording $(filter --quick,$(ARGS))
 	$(BIN)/python -m bench.tokens $(filter --quick,$(ARGS))
 	$(BIN)/python -m bench.token_gateway $(filter --quick,$(ARGS))
 

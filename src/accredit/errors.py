@@ -9,6 +9,7 @@
     ├── UpstreamError             no frame to judge
     │   ├── UpstreamUnavailable   unreachable or cut off
     │   └── UpstreamTimeout       too late
+    ├── ClientGone                nobody is left to answer
     ├── StoreUnavailable          the store can't answer: what depends on it is denied
     ├── AttestationError          an envelope, a statement or a record that can't be read, or does not verify
     ├── ProofRefused              a call that was not authorized (contract, section 4)
@@ -118,6 +119,10 @@ class UpstreamUnavailable(UpstreamError):
 
 class UpstreamTimeout(UpstreamError):
     """The upstream did not answer in time."""
+
+
+class ClientGone(AccreditError):
+    """The client closed its connection, or does not read any more; there is nobody to answer."""
 
 
 class StoreUnavailable(AccreditError):

@@ -463,6 +463,10 @@ CHECKPOINT_RECORDS = 1_000
 CHECKPOINT_SECONDS = 10.0
 """From a record to the checkpoint that covers it, at most: what is cut off within it can't be noticed."""
 
+MAX_RECORDED_TARGET = 2_048
+"""Characters of a call's target that its record keeps; the digest of its params covers all of it. Nobody who is refused
+is to fill the disk with a name."""
+
 MAX_QUEUED_RECORDS = 10_000
 """Records that wait to be written in mode `record`, some 2 KiB each without arguments; when there are as many, calls
 are refused."""

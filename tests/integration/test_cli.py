@@ -128,6 +128,13 @@ def test_wrong_use_is_two_lines_and_exit_code_2(arguments: tuple[str, ...], word
         (URL + '[gateway]\ntls_cert_file = "c.pem"\n', "tls_key_file", "tls_key_file"),
         (URL + '[gateway]\ntls_cert_file = "c.pem"\ntls_key_file = "k.pem"\n', "c.pem", "tls_cert_file"),
         (URL + '[gateway]\nhost = "0.0.0.0"\n', "0.0.0.0", "--insecure"),
+        (URL + '[attest]\nmode = "durable"\n', "attest.key_file is not set", "accredit keys new"),
+        (
+            URL + '[attest]\nmode = "durable"\nkey_file = "no.key"\n',
+            "attest.key_file: there is no ",
+            "accredit keys new",
+        ),
+        ('[attest]\nmode = "on"\n', "attest.mode", '"durable"'),
         (URL + '[tokens]\nmode = "required"\n', "tokens.mode", "[[tokens.issuers]]"),
         (URL + '[[tokens.issuers]]\nissuer = "a"\naudience = "b"\n', "tokens.mode is not", '"required"'),
         (URL + '[tools.a]\nscope = "a:b"\ntoken_scope = "c"\n', "tools.a.token_scope", '"required"'),
@@ -138,7 +145,6 @@ def test_wrong_use_is_two_lines_and_exit_code_2(arguments: tuple[str, ...], word
         (TOKENS + 'jwks_url = "https://a.example/k"\nalgorithms = ["HS256"]\n', "HS256", "ES256"),
         (TOKENS + 'jwk_url = "https://a.example/k"\n', "tokens.issuers[0].jwk_url ", "tokens.issuers[0].jwks_url"),
         (URL + '[tokens]\nmode = "optional"\nbind_agent = "sub"\n' + ISSUER, "tokens.bind_agent", '"required"'),
-        ('[attest]\nmode = "durable"\n', "[attest]", 'mode = "off"'),
         ("[rounds]\nstate_seconds = 86401\n", "rounds.state_seconds", "seconds"),
         (URL + '[rounds]\nkeys_file = "no.keys"\n', "no.keys", "openssl rand -base64 32"),
         (URL + '[proofs]\nmode = "required"\n', "proofs.mode", "[[proofs.roots]]"),
@@ -176,7 +182,7 @@ def test_a_wrong_configuration_stops_the_start(text: str, what_word: str, remedy
         ("ACCREDIT_UPSTREAM__ENV__A", "1", "ACCREDIT_UPSTREAM__ENV__A", "ACCREDIT_UPSTREAM__ENV"),
         ("ACCREDIT_GATEWAY__MAX_EVENT_BYTES", "many", "ACCREDIT_GATEWAY__MAX_EVENT_BYTES", "gateway.max_event"),
         ("ACCREDIT_GATEWAY__ALLOWED_HOSTS", "a,b", "ACCREDIT_GATEWAY__ALLOWED_HOSTS", "list"),
-        ("ACCREDIT_ATTEST__MODE", "durable", "ACCREDIT_ATTEST__MODE", 'mode = "off"'),
+        ("ACCREDIT_ATTEST__MODE", "durable", "attest.key_file", "accredit keys new"),
         ("ACCREDIT_PROOFS__MODE", "on", "ACCREDIT_PROOFS__MODE", '"required"'),
         ("ACCREDIT_PROOFS__MODE", "required", "proofs.mode", "[[proofs.roots]]"),
         ("ACCREDIT_TOOLS__PAY", '{"scope": "a:b"}', "ACCREDIT_TOOLS__PAY", "[tools.NAME]"),
@@ -256,6 +262,7 @@ def test_check_says_what_is_well(tmp_path: Path) -> None:
         "ok: the upstream is a URL",
         "ok: tokens are off",
         "ok: proofs are off",
+        "ok: records are off",
         "ok: TLS is off",
     ]
 

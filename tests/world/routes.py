@@ -6,18 +6,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.world.authorization import Trust
+from tests.world.authorization import GATEWAY, Trust
 from tests.world.calls import ERAS, Posted, compact, initialize, post
 from tests.world.honest_server import HonestServer
+from tests.world.outcome_server import OutcomeServer
 from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.raw_server import RawServer
 from tests.world.running import RunningGateway
 
 from accredit.gateway import create_app
-from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstream
+from accredit.gateway.settings import GatewaySettings, HttpUpstream, RecordSettings, StdioUpstream
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.sse import SseParser
-from accredit.ports import KeySets, ProofStore
+from accredit.ports import KeySets, ProofStore, Records
 from accredit.stores import MemoryStore, RevocationLists
 
 ROUTES = [f"{kind}-{era.value}" for kind in ("http", "sse", "stdio") for era in ERAS]
@@ -26,7 +27,10 @@ ROUTES = [f"{kind}-{era.value}" for kind in ("http", "sse", "stdio") for era in 
 
 class Route:
     """`async with Route(name, trust, folder) as route`. `session` is what a legacy client is known by,
-    and `token` what it opens it with."""
+    and `token` what it opens it with.
+
+    With `records` the server is an `OutcomeServer`, its notes are in `notes`, and the log that it looks into in `log`.
+    """
 
     def __init__(
         self,
@@ -36,6 +40,8 @@ class Route:
         *,
         store: ProofStore | None = None,
         revocations: RevocationLists | None = None,
+        records: Records | None = None,
+        full: bool = False,
         key_sets: KeySets | None = None,
         token: str | None = None,
         **settings: Any,
@@ -49,23 +55,38 @@ class Route:
         self._key_sets = key_sets
         self._opened_with = token
         self._revocations = revocations
+        self._records = records
+        if records is not None:
+            self._settings["records"] = RecordSettings(GATEWAY, full)
+        self.log, self.notes = folder / "log.db", folder / "notes.jsonl"
         self._log = folder / "received.jsonl"
         self._server = HonestServer(sse=kind == "sse")
-        self._raw = RawServer(self._server)
+        self._raw = RawServer(
+            self._server if records is None else OutcomeServer(self.log, self.notes, sse=kind == "sse")
+        )
         self._ids = 0
         self.session = ""
 
     async def __aenter__(self) -> Self:
         upstream: HttpUpstream | StdioUpstream
         if self._kind == "stdio":
-            command = (sys.executable, "-m", "tests.world.honest_server", str(self._log))
+            module, files = "honest_server", [str(self._log)]
+            if self._records is not None:
+                module, files = "outcome_server", [str(self.log), str(self.notes)]
+            command = (sys.executable, "-m", f"tests.world.{module}", *files)
             upstream = StdioUpstream(command, cwd=str(Path(__file__).parents[2]))
         else:
             await self._raw.__aenter__()
             upstream = HttpUpstream(self._raw.url)
         settings: GatewaySettings = self._trust.settings(upstream, **self._settings)
         lists = self._revocations or RevocationLists((), {})
-        self.app = create_app(settings, store=self._store or MemoryStore(), revocations=lists, key_sets=self._key_sets)
+        self.app = create_app(
+            settings,
+            store=self._store or MemoryStore(),
+            revocations=lists,
+            key_sets=self._key_sets,
+            records=self._records,
+        )
         self._gateway = RunningGateway(self.app)
         await self._gateway.__aenter__()
         self.port = self._gateway.port

@@ -8,32 +8,51 @@ import logging
 from pathlib import Path
 from typing import NamedTuple
 
-from accredit.config import Loaded, build_key_sources, folder_of, read_public_key
+from accredit.config import Loaded, build_key_sources, folder_of, log_key_file, read_public_key
+from accredit.errors import ConfigurationError
 from accredit.gateway.logs import log_event
 from accredit.gateway.settings import ProofSettings
+from accredit.keys import load_log_signer
 from accredit.net import IssuerKeys
-from accredit.ports import KeySets, ProofStore, Revocations
+from accredit.ports import KeySets, ProofStore, Records, Revocations
 from accredit.stores import RevocationLists, open_store, store_file
+from accredit.stores.log import SqliteRecords
 
 _logger = logging.getLogger("accredit.app")
 
 
 class Ports(NamedTuple):
-    """Who answers; None where nothing is asked. Whoever serves with them closes the store and the key sets."""
+    """Who answers; None where nothing is asked. Whoever serves with them closes all but the revocations."""
 
     store: ProofStore | None = None
     revocations: Revocations | None = None
     key_sets: KeySets | None = None
+    records: Records | None = None
 
 
 def assemble(loaded: Loaded, proofs: ProofSettings | None) -> Ports:
-    """The store, the revocation lists and the key sets that a configuration names. Raises `ConfigurationError`."""
+    """The store, the revocation lists, the key sets and the log that a configuration names.
+
+    Raises `ConfigurationError`.
+    """
     key_sets = IssuerKeys(build_key_sources(loaded)) if loaded.config.tokens.mode != "off" else None
+    records = _records(loaded)
     if proofs is None or not proofs.required:
-        return Ports(key_sets=key_sets)
+        return Ports(key_sets=key_sets, records=records)
     url, folder = loaded.config.store.url, folder_of(loaded, ("store", "url"))
     store = open_store(url, folder)
-    return Ports(store, _revocations(loaded, proofs, store_file(url, folder)), key_sets)
+    return Ports(store, _revocations(loaded, proofs, store_file(url, folder)), key_sets, records)
+
+
+def _records(loaded: Loaded) -> Records | None:
+    mode = loaded.config.attest.mode
+    if mode == "off":
+        return None
+    path = store_file(loaded.config.store.url, folder_of(loaded, ("store", "url")))
+    if path is None:
+        raise ConfigurationError("a store in memory has no log", 'set store.url = "sqlite:///accredit.db"')
+    signer = load_log_signer(log_key_file(loaded))
+    return SqliteRecords(path, signer, durable=mode == "durable", on_problem=_report_unwritten)
 
 
 def _revocations(loaded: Loaded, proofs: ProofSettings, store: Path | None) -> Revocations:
@@ -46,6 +65,10 @@ def _revocations(loaded: Loaded, proofs: ProofSettings, store: Path | None) -> R
     lists = RevocationLists((folder / file for file in named.files), keys, store=store, on_problem=_report)
     lists.load()
     return lists
+
+
+def _report_unwritten(problem: str) -> None:
+    log_event(_logger, logging.ERROR, "records can't be written", detail=problem)
 
 
 def _report(problem: str) -> None:

@@ -25,6 +25,7 @@ def check(config: ConfigOption = None) -> None:
     from accredit.app import assemble
     from accredit.config import (
         build_proofs,
+        build_records,
         build_rounds,
         build_settings,
         build_tokens,
@@ -41,6 +42,7 @@ def check(config: ConfigOption = None) -> None:
     upstream = loaded.config.upstream
     named = bool(upstream.url or upstream.command)
     proofs = build_settings(loaded, os.environ).proofs if named else build_proofs(loaded)
+    build_records(loaded)
     build_tokens(loaded)
     build_rounds(loaded)
     assemble(loaded, proofs)
@@ -52,6 +54,7 @@ def check(config: ConfigOption = None) -> None:
         typer.echo("ok: it names no upstream, so `accredit serve` needs a URL or a command")
     typer.echo(f"ok: tokens are {loaded.config.tokens.mode}")
     typer.echo(f"ok: proofs are {loaded.config.proofs.mode}")
+    typer.echo(f"ok: records are {loaded.config.attest.mode}")
     typer.echo("ok: TLS is on" if tls else "ok: TLS is off")
     try:
         check_exposure(loaded.config.gateway)

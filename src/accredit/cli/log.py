@@ -99,7 +99,8 @@ def verify(
 ) -> int:
     """Verifies signatures, sequence, chain and checkpoints: exit code 0 if all hold, 1 with the first bad record.
 
-    That records are missing at the end can only be seen with a checkpoint that was kept elsewhere.
+    That records are missing at the end can only be seen with a checkpoint that was kept elsewhere. Without --key the
+    configuration's own key is trusted, attest.key_file.
 
     Examples:
 
@@ -110,10 +111,10 @@ def verify(
     from accredit.cli.records.verifying import verify_file, verify_store
 
     if file is not None:
-        return verify_file(file, key or (), since or (), as_json=as_json)
+        return verify_file(file, key or (), since or (), config=config, as_json=as_json)
     from accredit.cli.records.place import log_file
 
-    return verify_store(log_file(store, config), key or (), since or (), as_json=as_json)
+    return verify_store(log_file(store, config), key or (), since or (), config=config, as_json=as_json)
 
 
 @log_app.command()

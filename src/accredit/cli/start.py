@@ -74,7 +74,7 @@ def _tell_what_runs(loaded: Loaded, settings: GatewaySettings) -> None:
     proofs = settings.proofs is not None and settings.proofs.required
     upstream = "-- COMMAND" if isinstance(settings.upstream, StdioUpstream) else "URL"
     # Nobody should take a validating proxy for more than it is.
-    if loaded.file is None and not proofs and settings.tokens is None:
+    if loaded.file is None and not proofs and settings.tokens is None and settings.records is None:
         _say(f"tokens, proofs and records are off (no accredit.toml; `accredit init {upstream}` writes one)")
     log_event(
         _logger,
@@ -86,6 +86,7 @@ def _tell_what_runs(loaded: Loaded, settings: GatewaySettings) -> None:
         responses="enforce" if settings.enforce else "observe",
         tokens=loaded.config.tokens.mode,
         proofs="required" if proofs else "off",
+        records=loaded.config.attest.mode,
     )
     if settings.workers > 1 and loaded.config.rounds.keys_file is None:
         log_event(

@@ -1,11 +1,12 @@
 """The configuration: `accredit.toml`, the environment and the command line, parsed once into frozen values.
 
 `load` finds and validates; `build_settings` checks what it says against this machine, and `build_upstream`,
-`build_catalog`, `build_proofs`, `build_rounds`, `build_tokens` and `build_key_sources` parts of it; `tls_context` the
-certificate; `shown` prints it. Every failure is an `accredit.errors.ConfigurationError`: one line what is wrong, one
-line what to do.
+`build_catalog`, `build_proofs`, `build_records`, `build_rounds`, `build_tokens` and `build_key_sources` parts of it;
+`tls_context` the certificate; `shown` prints it. Every failure is an `accredit.errors.ConfigurationError`: one line
+what is wrong, one line what to do.
 """
 
+from accredit.config.attest import build_records, log_key_file
 from accredit.config.build import build_settings, build_upstream
 from accredit.config.listen import check_exposure, tls_context
 from accredit.config.load import Loaded, Origin, Values, load, load_command_line
@@ -23,6 +24,7 @@ __all__ = [
     "build_catalog",
     "build_key_sources",
     "build_proofs",
+    "build_records",
     "build_rounds",
     "build_settings",
     "build_tokens",
@@ -31,6 +33,7 @@ __all__ = [
     "folder_of",
     "load",
     "load_command_line",
+    "log_key_file",
     "read_public_key",
     "shown",
     "tls_context",

@@ -1,14 +1,15 @@
 """From a configuration that is valid by itself to what the data plane is told. Reads the PATH for programs.
 
 In this order: exactly one of `url` and `command`; nothing that belongs to the other one; then the headers' values
-are taken from the environment, or the program is looked for; then what `proofs`, `tokens` and `rounds` build. Every
-failure is a `ConfigurationError`.
+are taken from the environment, or the program is looked for; then what `proofs`, `tokens`, `rounds` and `attest` build.
+Every failure is a `ConfigurationError`.
 """
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from accredit.config.attest import build_records
 from accredit.config.load import Loaded
 from accredit.config.problems import one_line
 from accredit.config.proofs import build_proofs
@@ -42,6 +43,7 @@ def build_settings(loaded: Loaded, environ: Mapping[str, str], *, workers: int =
         upstream_timeout_seconds=gateway.upstream_timeout_seconds,
         enforce=loaded.config.validation.responses == "enforce",
         proofs=build_proofs(loaded, workers=workers),
+        records=build_records(loaded),
         tokens=build_tokens(loaded, workers=workers),
         rounds=build_rounds(loaded),
         workers=workers,

@@ -8,8 +8,7 @@ from difflib import SequenceMatcher
 
 from pydantic import ValidationError
 
-from accredit import __version__
-from accredit.config.schema import ENTRIES, LATER_SECTIONS, NESTED, SECTIONS, WORKING_SECTIONS, Section
+from accredit.config.schema import ENTRIES, NESTED, SECTIONS, Section
 from accredit.config.values import NO_SUCH_KEY
 from accredit.errors import ConfigurationError
 
@@ -31,8 +30,6 @@ def problem(error: ValidationError, origin_of: Callable[[str, str], str]) -> Con
     section, key = str(place[0]), str(place[1]) if len(place) > 1 else ""
     name = _dotted(place)
     where = f"{name} ({origin_of(section, key)})"
-    if section in LATER_SECTIONS:
-        return _unsupported(section, f"[{section}] ({origin_of(section, key)})")
     if found["type"] == NO_SUCH_KEY:
         return ConfigurationError(one_line(f"{where}: no such key"), _did_you_mean(place))
     if found["type"] in _NOT_A_TABLE:
@@ -51,8 +48,6 @@ def check_environment_name(name: str) -> tuple[str, str]:
     if name in known:
         section, _, key = known[name].partition(".")
         return section, key
-    if section.lower() in LATER_SECTIONS:
-        raise _unsupported(section.lower(), f"{name} (environment)")
     if section.lower() in ENTRIES:
         raise ConfigurationError(
             one_line(f"{name} (environment): names with their own spelling can't come from the environment"),
@@ -72,22 +67,13 @@ def _environment_name(dotted: str) -> str:
     return PREFIX + dotted.replace(".", "__").upper()
 
 
-def _unsupported(section: str, where: str) -> ConfigurationError:
-    off = ', or say mode = "off"' if section in SECTIONS else ""
-    working = ", ".join(f"[{name}]" for name in WORKING_SECTIONS)
-    return ConfigurationError(
-        f"{where}: not supported by accredit {__version__} yet",
-        f"remove it{off}; the sections that work are {working}",
-    )
-
-
 def _did_you_mean(place: _Place) -> str:
     name, model = _dotted(place), _table_around(place)
     if model is not None and len(place) > 2:
         around = _dotted(place[:-1])
         return one_line(f"did you mean {_nearest(name, [f'{around}.{key}' for key in model.model_fields])}?")
     if len(place) == 1:
-        return f"did you mean {_nearest(name, [f'[{section}]' for section in WORKING_SECTIONS] + list(_KEYS))}?"
+        return f"did you mean {_nearest(name, [f'[{section}]' for section in SECTIONS] + list(_KEYS))}?"
     return f"did you mean {_nearest(name, _KEYS)}?"
 
 

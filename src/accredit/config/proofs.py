@@ -6,7 +6,7 @@ In this order; each failure is a `ConfigurationError` that names its key:
 2. roots without a mode: nobody should take a gateway for one that asks for proofs; then, with proofs required, the
    data of time zones, which constraints need;
 3. the roots: at least one, each a human's public key, none twice;
-4. the gateway's id: `[gateway] id`, else that of the key in `gateway.key` beside the file;
+4. the gateway's id: `[gateway] id`, else that of its key (`attest`);
 5. a store that all workers share, if there is more than one.
 
 Not checked: whether a tool of that name exists (`accredit check`), nor whether anybody can grant a scope.
@@ -15,17 +15,15 @@ Not checked: whether a tool of that name exists (`accredit check`), nor whether 
 import shlex
 from pathlib import Path
 
+from accredit.config.attest import gateway_id
 from accredit.config.load import Key, Loaded
 from accredit.config.problems import one_line
 from accredit.config.schema import Config, Resource, Tool
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import ProofSettings
-from accredit.keys import KeyFile, load_public_key, load_signing_key
+from accredit.keys import KeyFile, load_public_key
 from accredit.policy import Catalog, Entry, Facts, Policy
 from accredit.ratify import CertificateCache, HybridPublicKey, zone_names
-
-GATEWAY_KEY_FILE = "gateway.key"
-"""The gateway's own key, in the configuration's folder (contract, section 10)."""
 
 
 def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
@@ -43,14 +41,13 @@ def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
     if required:
         zone_names()
     roots = _roots(loaded) if required else {}
-    gateway_id = _gateway_id(loaded) if required else ""
     if required and workers > 1 and loaded.config.store.url == "memory:":
         raise ConfigurationError(
             f"store.url is memory:, and {workers} workers with one each would accept a proof {workers} times",
             'set store.url = "sqlite:///accredit.db", or leave out --workers',
         )
     policy = Policy(
-        verifier_id=gateway_id,
+        verifier_id=gateway_id(loaded) if required else "",
         roots=roots,
         catalog=catalog,
         vocabulary=catalog.vocabulary(),
@@ -123,21 +120,3 @@ def _roots(loaded: Loaded) -> dict[HybridPublicKey, str]:
             )
         found[key.public_key] = root.name
     return found
-
-
-def _gateway_id(loaded: Loaded) -> str:
-    if loaded.config.gateway.id is not None:
-        return loaded.config.gateway.id
-    path = (loaded.file.parent if loaded.file else Path.cwd()) / GATEWAY_KEY_FILE
-    if not path.exists():
-        raise ConfigurationError(
-            one_line(f"gateway.id is not set, and there is no {path} to take it from: proofs are made out to it"),
-            f"accredit keys new {GATEWAY_KEY_FILE} --kind gateway, or set gateway.id to a name that is used once",
-        )
-    key = load_signing_key(path).about
-    if key.kind != "gateway":
-        raise ConfigurationError(
-            one_line(f"{path} is the key of {key.name}, which is of kind {key.kind}"),
-            f"move it away, and make the gateway's: accredit keys new {GATEWAY_KEY_FILE} --kind gateway",
-        )
-    return key.id

@@ -82,12 +82,6 @@ class Validation(Section):
     )
 
 
-class Off(Section):
-    """A part that this version does not have: it can only be named to say that it is off."""
-
-    mode: Literal["off"] = Field(default="off", description='"off"')
-
-
 class TokenIssuer(Section):
     """A table of `[[tokens.issuers]]`: whose tokens count. Its keys come from one of three places."""
 
@@ -221,6 +215,22 @@ class Prompts(Section):
     scope: Scope = Field(default="mcp:prompt", description="the scope of all prompts")
 
 
+class Attest(Section):
+    """`[attest]`: whether guarded calls are recorded, and how."""
+
+    mode: Literal["off", "record", "durable"] = Field(
+        default="off",
+        description='"off", "record", or "durable": on the disk before the call or its answer goes on',
+    )
+    key_file: Name | None = Field(
+        default=None,
+        description="the gateway's private key, made by `accredit keys new --kind gateway`",
+    )
+    arguments: Literal["digest", "full"] = Field(
+        default="digest", description='"digest", or "full": records hold the arguments of calls, without tokens'
+    )
+
+
 class Rounds(Section):
     """`[rounds]`: what `requestState` is sealed with on its way to the client."""
 
@@ -233,7 +243,7 @@ class Rounds(Section):
 
 
 class Store(Section):
-    """`[store]`: where challenges that were spent are remembered."""
+    """`[store]`: where challenges that were spent are remembered, and where the log is."""
 
     url: StoreUrl = Field(
         default="memory:", description='"memory:", for one process, or "sqlite:///FILE", for all of this machine'
@@ -253,25 +263,10 @@ class Config(BaseModel):
     tools: Tools = Tools()
     resources: Resources = Resources()
     prompts: Prompts = Prompts()
-    attest: Off = Off()
+    attest: Attest = Attest()
     rounds: Rounds = Rounds()
     store: Store = Store()
 
-
-WORKING_SECTIONS = (
-    "gateway",
-    "upstream",
-    "validation",
-    "tokens",
-    "proofs",
-    "tools",
-    "resources",
-    "prompts",
-    "rounds",
-    "store",
-)
-LATER_SECTIONS = ("attest",)
-"""Sections of the contract whose parts come with later versions: refused, so that nobody trusts in them."""
 
 SECTIONS: dict[str, type[Section]] = {name: type(section) for name, section in Config()}
 NESTED: Mapping[tuple[str, str], type[Section]] = {
@@ -285,5 +280,10 @@ ENTRIES: Mapping[str, type[Section]] = {"tools": Tool, "resources": Resource}
 """Sections with a table for each name that is no key of theirs."""
 SECRETS = (("upstream", "env"), ("upstream", "headers"))
 """Tables whose values are never shown."""
-FILES = (("gateway", "tls_cert_file"), ("gateway", "tls_key_file"), ("rounds", "keys_file"))
+FILES = (
+    ("gateway", "tls_cert_file"),
+    ("gateway", "tls_key_file"),
+    ("attest", "key_file"),
+    ("rounds", "keys_file"),
+)
 """Keys whose values are paths of files."""

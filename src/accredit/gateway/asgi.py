@@ -8,16 +8,17 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-from accredit.errors import AccreditError, TokenError
+from accredit.errors import AccreditError, ClientGone, TokenError
 from accredit.gateway.backend import Backend
 from accredit.gateway.bearer import bearer_for
 from accredit.gateway.endpoint import Endpoint
 from accredit.gateway.entrance import Entrance
 from accredit.gateway.gate import Gate
-from accredit.gateway.http import JSON, ClientGone, Exchange, Receive, Scope, Send
+from accredit.gateway.http import JSON, Exchange, Receive, Scope, Send
 from accredit.gateway.http_relay import HttpRelay
 from accredit.gateway.legacy_sse import MESSAGES_PATH, SSE_PATH, LegacySse
 from accredit.gateway.passthrough import forward, named, refuse
+from accredit.gateway.recording import recorder_of
 from accredit.gateway.replies import refusal
 from accredit.gateway.resource import Resource
 from accredit.gateway.session_tags import SessionTags
@@ -26,7 +27,7 @@ from accredit.gateway.stdio.backend import StdioBackend
 from accredit.gateway.tally import Tally
 from accredit.gateway.trace import set_current
 from accredit.jsonrpc.encode import to_json
-from accredit.ports import KeySets, ProofStore, Revocations
+from accredit.ports import KeySets, ProofStore, Records, Revocations
 
 
 def create_app(
@@ -34,19 +35,21 @@ def create_app(
     *,
     store: ProofStore | None = None,
     revocations: Revocations | None = None,
+    records: Records | None = None,
     key_sets: KeySets | None = None,
 ) -> "Gateway":
     """An ASGI application in front of one upstream.
 
     `upstream` is a URL, a command (a list of strings), or complete settings. Where these require proofs, `store`
-    and `revocations` are who is asked about them, and where they take tokens, `key_sets` has the issuers' keys; the
-    application closes the store and the key sets at its end. Raises `ConfigurationError`.
+    and `revocations` are who is asked about them; where they take tokens, `key_sets` has the issuers' keys; where they
+    say that calls are recorded, `records` is the log. The application closes all but the revocations at its end. Raises
+    `ConfigurationError`.
     """
     if isinstance(upstream, str):
         upstream = GatewaySettings(HttpUpstream(upstream))
     elif not isinstance(upstream, GatewaySettings):
         upstream = GatewaySettings(StdioUpstream(tuple(upstream)))
-    return Gateway(upstream, store, revocations, key_sets)
+    return Gateway(upstream, store, revocations, key_sets, records)
 
 
 class Gateway:
@@ -58,17 +61,19 @@ class Gateway:
         store: ProofStore | None = None,
         revocations: Revocations | None = None,
         key_sets: KeySets | None = None,
+        records: Records | None = None,
     ) -> None:
         self._settings = settings
         self._store = store
         self._revocations = revocations
         self._tally = Tally()
+        self._recorder = recorder_of(settings, self._tally, records)
         self._key_sets = key_sets
         bearer = bearer_for(settings, key_sets)
         tokens = settings.tokens
         self._resource = Resource(tokens, settings.path) if tokens is not None else None
         entrance = Entrance(bearer, SessionTags(tokens.session_key)) if tokens is not None and bearer else None
-        gate = Gate(settings, self._tally, store, revocations, bearer)
+        gate = Gate(settings, self._tally, store, revocations, bearer, self._recorder)
         self._backend: Backend
         self._http: HttpRelay | None = None
         if isinstance(settings.upstream, HttpUpstream):
@@ -94,6 +99,8 @@ class Gateway:
     async def aclose(self) -> None:
         """Gives everything back."""
         await self._backend.aclose()
+        if self._recorder is not None:
+            await self._recorder.aclose()
         if self._store is not None:
             await self._store.aclose()
         if self._key_sets is not None:
@@ -103,6 +110,8 @@ class Gateway:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
+                if self._recorder is not None:
+                    await self._recorder.ready()  # calls that a dead process left open are closed now
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
                 await self.aclose()
@@ -143,8 +152,12 @@ class Gateway:
         answering = {"upstream": await self._backend.ready()}
         if self._store is not None:
             answering["store"] = await self._store.ready()
+        if self._recorder is not None:
+            answering["records"] = await self._recorder.ready()
         ready = all(answering.values())
         told: dict[str, Any] = {"status": "ready" if ready else "unavailable", **answering}
+        if self._recorder is not None and (problem := self._recorder.problem()) is not None:
+            told["records_problem"] = problem
         if self._revocations is not None:
             with contextlib.suppress(AccreditError):
                 await self._revocations.is_revoked("")  # so that it looks

@@ -20,6 +20,7 @@ from accredit.gateway.entrance import Entrance, session_of
 from accredit.gateway.gate import Gate
 from accredit.gateway.headers import SESSION_HEADER, host_allowed, is_json, origin_allowed
 from accredit.gateway.http import JSON, Exchange
+from accredit.gateway.recording import Client
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import set_current
 from accredit.jsonrpc.encode import INVALID_REQUEST
@@ -74,7 +75,8 @@ class Endpoint:
         if session is not None and DUPLICATED in session:
             raise RequestError(INVALID_REQUEST, "Invalid Request: Mcp-Session-Id occurs twice")
         text = await exchange.body(self._settings.max_request_bytes)
-        message = decode_request(text, batch_allowed=self._revision(exchange) == BATCH_REVISION)
+        revision = self._revision(exchange)
+        message = decode_request(text, batch_allowed=revision == BATCH_REVISION)
         set_current(message)
         exchange.asked = message.id if isinstance(message, Request) else None
         era = era_of(message, headers)
@@ -85,12 +87,14 @@ class Endpoint:
         if entrance is not None:
             ask = partial(self._backend.ask, exchange, era)
             tokens = await entrance.of_message(exchange, message, token, ask)
-        passage = await self._gate.admit(message, in_session, tokens)
+        passage = await self._gate.admit(message, Client(in_session, revision), tokens)
         if passage.message is None:
             await exchange.reply(200, passage.answer, [JSON])
             return
         exchange.answer_also(passage.replies)
-        await self._backend.post(exchange, passage.message, era, passage.edits)
+        exchange.calls = passage.calls
+        async with exchange.calls:
+            await self._backend.post(exchange, passage.message, era, passage.edits)
 
     def _revision(self, exchange: Exchange) -> str:
         named = exchange.headers.get(VERSION_HEADER)

@@ -9,7 +9,10 @@ Every message of a client comes through `admit`, whatever its transport:
 5. on its way back, an answer that lists tools is edited (`policy.lists`), and one that asks for input has its state
    sealed (`sealing`).
 
-The members of a batch are decided one by one. Where proofs are off nothing is refused but for want of a token, and what
+Where calls are recorded, the decision on a guarded call (2 and 3) is in the log before anything else happens to it
+(`recording`).
+
+The members of a batch are decided one by one. Where proofs are off no call is refused but for want of a token, and what
 the client says of its own authorization is still removed. Who sent a message was found out before: each comes with its
 `Caller`.
 """
@@ -30,15 +33,18 @@ from accredit.errors import (
 )
 from accredit.gateway.bearer import Bearer, Caller
 from accredit.gateway.logs import log_event
+from accredit.gateway.open_calls import OpenCall, OpenCalls
+from accredit.gateway.recording import Client, Part, Recorder
 from accredit.gateway.replies import refusal
-from accredit.gateway.sealing import Seals, brings_state, principal_of
+from accredit.gateway.sealing import Leg, Seals, brings_state, principal_of
 from accredit.gateway.settings import GatewaySettings, ProofSettings
+from accredit.gateway.stdio.ledger import member_id
 from accredit.gateway.tally import Tally
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.frames import Frame, Notification, Request, Success
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
-from accredit.policy import Authority, Catalog, Decision, asked_of, decide, drive, looks_guarded
+from accredit.policy import Authority, Catalog, Decision, asked_of, decide, drive, is_guarded, looks_guarded
 from accredit.policy.lists import ToolView, holds_tools, listed
 from accredit.policy.passing import passed_on
 from accredit.ports import ProofStore, Revocations
@@ -52,13 +58,14 @@ _log = logging.getLogger("accredit.gateway.gate")
 class Passage:
     """What goes on (None: nothing does), and the responses that requests which do not have from here.
 
-    `edits` are what becomes of the upstream's responses, by the request's id.
+    `edits` are what becomes of the upstream's responses, by the request's id; `calls` are to be settled.
     """
 
     message: Frame | Batch | None
     replies: tuple[bytes, ...] = ()
     edits: Mapping[MessageId, Edit] = field(default_factory=dict[MessageId, Edit])
     batch: bool = False
+    calls: OpenCalls = field(default_factory=OpenCalls)
 
     @property
     def answer(self) -> bytes:
@@ -76,41 +83,44 @@ class Gate:
         store: ProofStore | None,
         revocations: Revocations | None,
         bearer: Bearer | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self._proofs = settings.proofs
         self._bearer = bearer
         self._seals = Seals(settings.rounds)
         self._tally = tally
+        self._recorder = recorder
         self._ports = (store, revocations) if store is not None and revocations is not None else None
         if self._judging is not None and self._ports is None:
             raise ConfigurationError("proofs are required, and there is no store", "give create_app a store")
 
-    async def admit(
-        self, message: Frame | Batch, session_id: str = "", callers: Sequence[Caller] | None = None
-    ) -> Passage:
+    async def admit(self, message: Frame | Batch, client: Client, callers: Sequence[Caller] | None = None) -> Passage:
         """Decides a message. Raises `RequestError` for one that can't be decided.
 
-        `session_id` is the MCP session's, as the client knows it; `callers` are one for each message of a batch.
+        `callers` are one for each message of a batch.
         """
         if isinstance(message, Batch):
-            return await self._batch(message, session_id, callers)
+            return await self._batch(message, client, callers)
         if self._bearer is not None:
             message = self._bearer.without(message)
         if isinstance(message, Notification):
-            return Passage(self._notification(message))
+            return Passage(self._notification(message, client))
         if not isinstance(message, Request):
             return Passage(message)
         try:
-            request, edit = await self._request(message, session_id, callers[0] if callers else None)
+            request, edit, call = await self._request(message, client, callers[0] if callers else None)
         except (ProofRefused, TokenError, KeysUnavailable, RequestError) as error:
             if isinstance(error, RequestError) and error.status != 200:
                 raise
             return Passage(None, (self._refused(message, error),))
-        return Passage(request, edits={} if edit is None else {request.id: edit})
+        calls = OpenCalls() if call is None else OpenCalls([call])
+        return Passage(request, edits={} if edit is None else {request.id: edit}, calls=calls)
 
-    def _notification(self, notification: Notification) -> Notification:
-        judging = self._judging is not None or self._bearer is not None
-        if brings_state(notification) or (judging and looks_guarded(notification.method)):
+    def _notification(self, notification: Notification, client: Client) -> Notification:
+        if self._recorder is not None and notification.method == "notifications/cancelled":
+            self._recorder.taken_back(client.session_id, member_id(notification, "requestId"))
+        guards = self._judging is not None or self._bearer is not None or self._recorder is not None
+        if brings_state(notification) or (guards and looks_guarded(notification.method)):
             # A server might do what it asks for, though nobody waits for an answer.
             raise RequestError(INVALID_REQUEST, "Invalid Request: a call needs an id")
         return passed_on(notification, judged=self._judging is not None)
@@ -122,44 +132,60 @@ class Gate:
             return None
         return lambda response: edit(response) if holds_tools(response) else response.text
 
-    async def _batch(self, batch: Batch, session_id: str, callers: Sequence[Caller] | None) -> Passage:
+    async def _batch(self, batch: Batch, client: Client, callers: Sequence[Caller] | None) -> Passage:
         kept: list[Frame] = []
         replies: list[bytes] = []
         edits: dict[MessageId, Edit] = {}
+        calls = OpenCalls()
         for frame, caller in zip(batch.frames, callers or repeat(None), strict=False):
             try:
-                passage = await self.admit(frame, session_id, (caller,))
+                passage = await self.admit(frame, client, (caller,))
             except RequestError as error:
                 self._tally.refused(error)
                 replies.append(refusal(error).frame())
                 continue
             replies += passage.replies
             edits |= passage.edits
+            calls.add_all(passage.calls)
             if passage.message is not None and not isinstance(passage.message, Batch):
                 kept.append(passage.message)
         if not replies and all(before is after for before, after in zip(batch.frames, kept, strict=True)):
-            return Passage(batch, edits=edits, batch=True)
+            return Passage(batch, edits=edits, batch=True, calls=calls)
         rest = Batch(tuple(kept), b"[" + b",".join(frame.text for frame in kept) + b"]") if kept else None
-        return Passage(rest, tuple(replies), edits, batch=True)
+        return Passage(rest, tuple(replies), edits, batch=True, calls=calls)
 
-    async def _request(self, request: Request, session_id: str, caller: Caller) -> tuple[Request, Edit | None]:
-        """What goes on of a request, and what becomes of its response.
+    async def _request(
+        self, request: Request, client: Client, caller: Caller
+    ) -> tuple[Request, Edit | None, OpenCall | None]:
+        """What goes on of a request, what becomes of its response, and the call that is to be settled.
 
         Raises `ProofRefused`, `RequestError`, and what its caller is, if that is an error.
         """
-        if isinstance(caller, Exception):
-            raise caller
-        authority = None
-        if self._judging is not None:
-            authority = await self._decide(request, self._judging, session_id, caller)
-        subject = (caller.issuer, caller.subject) if caller is not None else None
-        leg = self._seals.leg(request, principal_of(authority, subject))
-        edit = self._listed(authority, caller) if request.method == "tools/list" else leg.edit
-        return passed_on(leg.request, judged=self._judging is not None, authority=authority, token=caller), edit
+        token = caller if isinstance(caller, VerifiedToken) else None
+        refused = caller if isinstance(caller, Exception) else None
+        decision, leg = None, Leg(request)
+        if refused is None and self._judging is not None:
+            decision = await self._decide(request, self._judging, client.session_id, token)
+            refused = decision.refusal if decision is not None else None
+        authority = decision.authority if decision is not None else None
+        if refused is None:
+            try:
+                leg = self._seals.leg(request, principal_of(authority, _subject(token)))
+            except RequestError as error:
+                refused = error
+        call = None
+        if self._recorder is not None and is_guarded(request):
+            part = Part(leg.flow, leg.round + 1) if leg.flow else None
+            call = await self._recorder.begin(request, decision, client, refused, token=token, part=part)  # 8
+        if refused is not None:
+            raise refused
+        edit = self._listed(authority, token) if request.method == "tools/list" else leg.edit
+        judged = self._judging is not None
+        return passed_on(leg.request, judged=judged, authority=authority, token=token), edit, call
 
     async def _decide(
         self, request: Request, proofs: ProofSettings, session_id: str, token: VerifiedToken | None
-    ) -> Authority | None:
+    ) -> Decision | None:
         asked = asked_of(request, session_id)
         if asked is None or self._ports is None:
             return None
@@ -167,9 +193,7 @@ class Gate:
         decision = await drive(decide(asked, proofs.policy, now, token), *self._ports, now)
         if decision.fault is not None:
             _report(decision, decision.fault)
-        if decision.refusal is not None:
-            raise decision.refusal
-        return decision.authority
+        return decision
 
     def _refused(self, request: Request, error: AccreditError) -> bytes:
         self._tally.refused(error, method=request.method)
@@ -204,6 +228,10 @@ class Gate:
             granted=authority.granted_scope if authority is not None and proofs.filter_tools else None,
             token=token,
         )
+
+
+def _subject(token: VerifiedToken | None) -> tuple[str, str] | None:
+    return (token.issuer, token.subject) if token is not None else None
 
 
 def _report(decision: Decision, fault: Exception) -> None:

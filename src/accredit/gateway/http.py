@@ -5,9 +5,10 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from types import TracebackType
 from typing import Any
 
-from accredit.errors import AccreditError, MessageId, RequestError
+from accredit.errors import ClientGone, MessageId, RequestError
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders, fold
 from accredit.gateway.merging import merged
+from accredit.gateway.open_calls import OpenCalls
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.sse import encode_event
 from accredit.limits import CLIENT_STALL_SECONDS, DISCONNECT_WATCH_SECONDS, REQUEST_BODY_SECONDS
@@ -29,15 +30,12 @@ EVENT_STREAM: RawHeaders = [
 _PIECE_BYTES = 262_144
 
 
-class ClientGone(AccreditError):
-    """The client closed its connection, or does not read any more; there is nobody to answer."""
-
-
 class Exchange:
     """A client's HTTP request. `headers` are folded (`headers.fold`); `raw_headers` are as they came.
 
-    `credentials` are the Authorization fields, where they were taken off; `session_shown` makes of a session's id what
-    the client gets to see; `asked` is the id of the one request in the body, once it was read.
+    `calls` are those that its answer concerns and whose outcomes are not on record yet. `credentials` are the
+    Authorization fields, where they were taken off; `session_shown` makes of a session's id what the client gets to
+    see; `asked` is the id of the one request in the body, once it was read.
     """
 
     __slots__ = (
@@ -45,6 +43,7 @@ class Exchange:
         "_refused",
         "_send",
         "asked",
+        "calls",
         "credentials",
         "headers",
         "method",
@@ -67,6 +66,7 @@ class Exchange:
         self.credentials: RawHeaders = []
         self.session_shown: Callable[[bytes], bytes] | None = None
         self.started = False
+        self.calls = OpenCalls()
         self._refused: tuple[bytes, ...] = ()
 
     def take_credentials(self) -> None:

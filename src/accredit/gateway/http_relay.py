@@ -16,9 +16,11 @@ import contextlib
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from accredit.attest import Outcome
 from accredit.errors import AccreditError, AnswerError, FrameError, MessageId, UpstreamError
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders, is_json, media_type, to_client, to_upstream
 from accredit.gateway.http import JSON, Exchange, WhileConnected
+from accredit.gateway.open_calls import outcome_of_end
 from accredit.gateway.own_calls import own_call, whole_response
 from accredit.gateway.param_schemas import ParamSchemas
 from accredit.gateway.replies import refusal
@@ -158,21 +160,25 @@ class HttpRelay:
             plain = decode_body(raw, answer.header(b"content-encoding"), self._settings.max_response_bytes)
             judged = expected.body(plain) if expected.waiting else _nothing(plain)
             self._learn_body(answer, requests, judged)
+            judged = await exchange.calls.withhold(expected.answers) or judged
             if judged is not plain:
                 text, headers = judged, to_client(answer.headers, without=frozenset({b"content-encoding"}))
         except AnswerError as error:
             self._observe(error)
+            await exchange.calls.fail(outcome_of_end(error))
         await exchange.reply(answer.status, text, headers)
 
     async def error(self, exchange: Exchange, answer: Answer, expected: Expected, requests: list[Request]) -> None:
         """Passes an answer of status 400 and above on (rule 1)."""
         raw, headers = b"", to_client(answer.headers)
+        outcome = Outcome(status="error", detail=f"HTTP status {answer.status}")
         try:
             raw = await self._read(answer)
             if raw and is_json(answer.header(b"content-type")):
                 limit = self._settings.max_response_bytes
                 _check_error(decode_body(raw, answer.header(b"content-encoding"), limit), expected)
         except AnswerError as error:
+            outcome = outcome_of_end(error)
             if self._settings.enforce or error.bound:
                 self._tally.refused(error)
                 self._disown(exchange, answer, requests)
@@ -180,6 +186,7 @@ class HttpRelay:
                 headers = [JSON, *(pair for pair in headers if pair[0] == b"www-authenticate")]
             else:
                 self._tally.refused(error, observed=True)
+        await exchange.calls.fail(outcome)
         await exchange.reply(answer.status, raw, headers)
 
     async def _stream(self, exchange: Exchange, answer: Answer, expected: Expected, requests: list[Request]) -> None:

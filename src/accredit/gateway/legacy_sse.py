@@ -16,14 +16,16 @@ from accredit.gateway.gate import Gate
 from accredit.gateway.headers import is_json, media_type, to_upstream
 from accredit.gateway.http import Exchange, WhileConnected
 from accredit.gateway.http_relay import HttpRelay
+from accredit.gateway.recording import Client
 from accredit.gateway.session_tags import Principal, not_found, principal_of
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.sse_relay import EventRelay
+from accredit.gateway.stdio.ledger import member_id
 from accredit.gateway.tally import Tally
 from accredit.gateway.trace import set_current
 from accredit.gateway.upstream.client import Answer
 from accredit.jsonrpc.encode import INVALID_REQUEST
-from accredit.jsonrpc.frames import Frame, Request
+from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.jsonrpc.responses import Edit, Expected
@@ -32,6 +34,7 @@ from accredit.limits import MAX_OPEN_REQUESTS, MAX_SSE_SESSIONS
 
 SSE_PATH = "/sse"
 MESSAGES_PATH = "/messages"
+_REVISION = "2024-11-05"
 
 
 class _Session(NamedTuple):
@@ -78,7 +81,7 @@ class LegacySse:
             self._sessions[session] = _Session(self._target(data), expected, exchange, principal_of(token))
             return f"{root}{MESSAGES_PATH}?session_id={session}".encode()
 
-        async with WhileConnected(exchange):
+        async with exchange.calls, WhileConnected(exchange):
             answer = await self._send(exchange, b"", _target_of(self._url))
             try:
                 if answer.status >= 400:
@@ -117,22 +120,30 @@ class LegacySse:
             tokens = await self._entrance.of_message(exchange, message, token, None)
             if principal_of(tokens[0]) != session.principal:
                 raise not_found()
-        passage = await self._gate.admit(message, callers=tokens)
+        passage = await self._gate.admit(message, Client(revision=_REVISION), tokens)
         if passage.message is None:
             await session.stream.write(encode_event(passage.answer))
             await exchange.reply(202)
             return
         message = passage.message
-        if isinstance(message, Request):
-            _ask(session.expected, message, passage.edits.get(message.id))
-        await self._forward(exchange, message, session.target, session.expected)
+        exchange.calls = passage.calls
+        async with exchange.calls:
+            if isinstance(message, Request):
+                _ask(session.expected, message, passage.edits.get(message.id))
+                # The answer may be there before the upstream says that it has accepted the request.
+                session.stream.calls.add(exchange.calls.take(message.id))
+            elif isinstance(message, Notification):
+                _take_back(session.stream, message)
+            await self._forward(exchange, message, session)
 
-    async def _forward(self, exchange: Exchange, message: Frame | Batch, target: bytes, expected: Expected) -> None:
-        accepted = False
+    async def _forward(self, exchange: Exchange, message: Frame | Batch, session: _Session) -> None:
+        accepted, expected = False, session.expected
         try:
-            answer = await self._send(exchange, message.text, target)
+            answer = await self._send(exchange, message.text, session.target)
             try:
                 if answer.status >= 400:
+                    if isinstance(message, Request):
+                        exchange.calls.add(session.stream.calls.take(message.id))
                     await self._relay.error(exchange, answer, expected, [])
                 elif answer.status >= 300:
                     raise AnswerError(f"status {answer.status}")
@@ -145,6 +156,7 @@ class LegacySse:
             if not accepted and isinstance(message, Request):
                 expected.open.pop(message.id, None)
                 expected.edits.pop(message.id, None)
+                exchange.calls.add(session.stream.calls.take(message.id))
 
     async def _send(self, exchange: Exchange, body: bytes, target: bytes) -> Answer:
         headers = [*to_upstream(exchange.raw_headers), (b"accept-encoding", b"identity")]
@@ -180,6 +192,13 @@ def _ask(expected: Expected, request: Request, edit: Edit | None) -> None:
             expected.edits[request.id] = edit
     except FrameError as error:
         raise RequestError(INVALID_REQUEST, f"Invalid Request: {error.detail}", id=request.id) from None
+
+
+def _take_back(stream: Exchange, notification: Notification) -> None:
+    id = member_id(notification, "requestId") if notification.method == "notifications/cancelled" else None
+    call = stream.calls.get(id) if id is not None else None
+    if call is not None:
+        call.taken_back = True
 
 
 def _nothing_to_learn(frame: Frame) -> None:

@@ -76,6 +76,15 @@ class TokenSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordSettings:
+    """The section `[attest]`, but for the log itself. `gateway_id` says in the records who made them; with `full` they
+    hold the arguments, not only a digest of them."""
+
+    gateway_id: str
+    full: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class GatewaySettings:
     """The sections `[gateway]`, `[upstream]` and `[validation]` of the configuration (contract, section 2).
 
@@ -94,6 +103,7 @@ class GatewaySettings:
     enforce: bool = True
     """`[validation] responses`: True is "enforce", False is "observe" (log and count, forward as it is)."""
     proofs: ProofSettings | None = None
+    records: RecordSettings | None = None
     tokens: TokenSettings | None = None
     rounds: RoundsSettings = field(default_factory=RoundsSettings)
     workers: int = 1

@@ -5,7 +5,9 @@
 2. Any other event is one frame, judged by `Expected.event`. A bad one is not forwarded: an error response for
    each open request is, and the stream ends; the upstream connection is closed.
 3. The response ends a request's stream; what comes after it is dropped.
-4. A stream that ends without the response gets an error response, except in the legacy era after an event with
+4. Of a call that is recorded, the response waits until its outcome is on record; other events do not. What can't be
+   recorded is replaced by an error (`recording`).
+5. A stream that ends without the response gets an error response, except in the legacy era after an event with
    an id: the client may resume with `Last-Event-ID`.
 
 The stream's head is sent at once (but see `hold`); while the upstream is silent, comments keep the client's side open.
@@ -20,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from accredit.errors import AccreditError, AnswerError, UpstreamError, UpstreamTimeout
 from accredit.gateway.headers import to_client
 from accredit.gateway.http import Exchange
+from accredit.gateway.open_calls import outcome_of_end
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.tally import Tally
@@ -66,6 +69,7 @@ class EventRelay:
         self._held = bytearray() if hold else None
         self._endpoint = endpoint
         self._resumable = False
+        self._observed: AnswerError | None = None
         self._loop = asyncio.get_running_loop()
         self._last_event = self._last_write = self._loop.time()
 
@@ -113,7 +117,8 @@ class EventRelay:
         """Tells the client, for each request that is still open, why no response comes."""
         self._tally.refused(error)
         told = refusal(error)
-        frames = [encode_event(told.frame(id)) for id in self._expected.open]
+        instead = await self._exchange.calls.end(outcome_of_end(error))
+        frames = [encode_event(instead.get(id) or told.frame(id)) for id in self._expected.open]
         if frames:
             await self._exchange.write(b"".join(frames))
 
@@ -149,7 +154,14 @@ class EventRelay:
         judged: list[bytes] = []
         try:
             for event in events:
-                judged.append(self._judged(event))
+                self._observed = None
+                text = self._judged(event)
+                if self._exchange.calls and (self._expected.answers.members or self._observed):
+                    if judged:
+                        await self._write(b"".join(judged))
+                        judged.clear()
+                    text = await self._recorded(event, text)
+                judged.append(text)
                 if self._expected.done and self._enforce:
                     break
         finally:
@@ -157,6 +169,17 @@ class EventRelay:
             if judged:
                 self._last_event = self._loop.time()
                 await self._write(b"".join(judged))
+
+    async def _recorded(self, event: Event, text: bytes) -> bytes:
+        """Rule 4: the event, or what goes in its place."""
+        if self._observed is not None:
+            instead = await self._exchange.calls.end(outcome_of_end(self._observed))
+            return b"".join(map(encode_event, instead.values())) or text
+        withheld = await self._exchange.calls.withhold(self._expected.answers)
+        return text if withheld is None else self._encoded(event, withheld)
+
+    def _encoded(self, event: Event, text: bytes) -> bytes:
+        return encode_event(text, name=event.name, id=event.id if self._expected.era is Era.LEGACY else None)
 
     async def _write(self, text: bytes) -> None:
         self._last_write = self._loop.time()
@@ -189,12 +212,13 @@ class EventRelay:
             if self._enforce or error.bound:
                 raise
             self._tally.refused(error, observed=True)
+            self._observed = error
             return event.raw
         if frame is not None:
             self._learn(frame)
         if text is event.data and (legacy or event.id is None):
             return event.raw
-        return encode_event(text, name=event.name, id=event.id if legacy else None)
+        return self._encoded(event, text)
 
     async def _aftermath(self) -> None:
         """Waits a moment for the end of the upstream's body, so that its connection can serve again."""

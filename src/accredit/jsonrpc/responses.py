@@ -14,8 +14,10 @@ What it does not check: whether a result has the shape that its method defines.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from accredit.errors import AnswerError, FrameError, MessageId
 from accredit.jsonrpc.encode import with_members
@@ -40,15 +42,28 @@ Edit = Callable[[Success], bytes]
 """What a good response becomes before it is forwarded. May raise `FrameError`: then it was none."""
 
 
+class Answers(NamedTuple):
+    """The responses that one text held, each with what is forwarded of it. `array` says that they were a batch."""
+
+    members: list[tuple[Response, bytes]]
+    array: bool = False
+
+    def text(self, instead: Mapping[MessageId, bytes]) -> bytes:
+        """What is forwarded, with other responses in place of those to some ids."""
+        texts = [instead.get(response.id, text) if response.id is not None else text for response, text in self.members]
+        return b"[" + b",".join(texts) + b"]" if self.array else texts[0]
+
+
 class Expected:
     """What one exchange may still be answered with; it shrinks as answers come.
 
     `requests` are those of the client's POST, none for a standing stream. `batch` says that they were sent as an
     array. With `resumed` the stream goes on where another one ended, so that ids asked for elsewhere may be
     answered in it. `edits` are for the responses to the requests of these ids, `otherwise` for those to others.
+    `answers` are the responses in the text that was judged last.
     """
 
-    __slots__ = ("batch", "edits", "era", "open", "otherwise", "resumed", "waiting")
+    __slots__ = ("answers", "batch", "edits", "era", "open", "otherwise", "resumed", "waiting")
 
     def __init__(
         self,
@@ -67,6 +82,7 @@ class Expected:
         self.otherwise = otherwise
         self.open: dict[MessageId, Request] = {request.id: request for request in requests}
         self.waiting = bool(self.open)
+        self.answers = Answers([])
 
     @property
     def done(self) -> bool:
@@ -81,6 +97,7 @@ class Expected:
 
     def body(self, text: bytes) -> bytes:
         """Judges a JSON body, and gives the bytes to forward. Raises `AnswerError`."""
+        self.answers = Answers([])
         try:
             if self.batch and text.lstrip(b" \t\r\n").startswith(b"["):
                 check_text(text)
@@ -97,6 +114,7 @@ class Expected:
 
         The frame is None for a batch. Raises `AnswerError`.
         """
+        self.answers = Answers([])
         try:
             if self.batch and data.lstrip(b" \t\r\n").startswith(b"["):
                 check_text(data)
@@ -114,6 +132,7 @@ class Expected:
         before, edits = self.open.copy(), self.edits.copy()
         parts = split_batch(text)
         edited: list[bytes] = []
+        self.answers = Answers([], array=True)
         try:
             for part in parts:
                 frame = frame_of(unambiguous_members(part, MESSAGE), part)
@@ -121,7 +140,7 @@ class Expected:
                     raise FrameError("a batch with a member that answers no request")
                 edited.append(self._response(frame))
         except FrameError:
-            self.open, self.edits = before, edits
+            self.open, self.edits, self.answers = before, edits, Answers([])
             raise
         return text if edited == parts else b"[" + b",".join(edited) + b"]"
 
@@ -137,6 +156,7 @@ class Expected:
         text = edit(frame) if edit is not None and isinstance(frame, Success) else frame.text
         self.open.pop(frame.id, None)  # only now: a request whose answer is refused is still owed one
         self.edits.pop(frame.id, None)
+        self.answers.members.append((frame, text))
         return text
 
     def _nameless(self, frame: Response) -> bytes:
@@ -144,7 +164,9 @@ class Expected:
         if len(self.open) != 1:
             raise FrameError("an error without an id")
         id, _ = self.open.popitem()
-        return with_members(members(frame.text), {"id": id})
+        text = with_members(members(frame.text), {"id": id})
+        self.answers.members.append((replace(frame, id=id), text))
+        return text
 
 
 def check_modern_result(request: Request, result: Raw) -> None:

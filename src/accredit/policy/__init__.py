@@ -5,13 +5,24 @@ proof to it · `decide` the steps, in their order · `refusals` what a client is
 the world and who answers them · `passing` what is removed from and added to what passes · `lists` lists of tools.
 """
 
-from accredit.policy.asked import GUARDED, LISTS, PROOF, Asked, asked, asked_of, looks_guarded, payload_digest
+from accredit.policy.asked import (
+    GUARDED,
+    LISTS,
+    PROOF,
+    Asked,
+    asked,
+    asked_of,
+    is_guarded,
+    looks_guarded,
+    payload_digest,
+)
 from accredit.policy.catalog import MCP_SCOPES, OWN_SCOPE, Catalog, Entry, scope_fault
-from accredit.policy.decide import Authority, Decision, Policy, decide
+from accredit.policy.decide import CONSTRAINT_REFUSALS, Authority, Decision, Policy, decide
 from accredit.policy.drive import drive
 from accredit.policy.facts import Facts, facts_fault
 
 __all__ = [
+    "CONSTRAINT_REFUSALS",
     "GUARDED",
     "LISTS",
     "MCP_SCOPES",
@@ -29,6 +40,7 @@ __all__ = [
     "decide",
     "drive",
     "facts_fault",
+    "is_guarded",
     "looks_guarded",
     "payload_digest",
     "scope_fault",

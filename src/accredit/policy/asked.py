@@ -64,9 +64,7 @@ def asked_of(request: Request, session_id: str = "") -> Asked | None:
 
     The proof is the raw slice of the request: what was written is what is judged.
     """
-    if request.method not in GUARDED and request.method not in LISTS:
-        if looks_guarded(request.method):
-            raise RequestError(METHOD_NOT_FOUND, "Method not found", id=request.id, status=404)
+    if not is_guarded(request) and request.method not in LISTS:
         return None
     try:
         params = members(request.params) if request.params is not None else {}
@@ -76,6 +74,15 @@ def asked_of(request: Request, session_id: str = "") -> Asked | None:
     except (FrameError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         detail = error.detail if isinstance(error, FrameError) else "params can't be read"
         raise RequestError(INVALID_PARAMS, f"Invalid params: {detail}", id=request.id, status=200) from None
+
+
+def is_guarded(request: Request) -> bool:
+    """Whether a request is a guarded call. Raises `RequestError` (-32601) for one that a server could take for one."""
+    if request.method in GUARDED:
+        return True
+    if request.method not in LISTS and looks_guarded(request.method):
+        raise RequestError(METHOD_NOT_FOUND, "Method not found", id=request.id, status=404)
+    return False
 
 
 def looks_guarded(method: str) -> bool:

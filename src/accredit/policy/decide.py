@@ -14,7 +14,7 @@
 6. Only now the challenge is spent: a forged proof can't burn a real one.
 7. The constraints of every certificate hold for the facts of the call; what all certificates grant covers the
    target; a limited number of uses is taken, atomically. (A list does nothing that a constraint could be about.)
-8. The record (not in this version).
+8. The record: who asks writes it, before anything is forwarded or refused (`gateway.recording`).
 9. Allow.
 
 No answer is a no: whatever is raised in place of one ends in a refusal. What is not checked here: whether the person
@@ -88,7 +88,8 @@ class Policy(Struct, frozen=True, kw_only=True):
 
 
 class Authority(Struct, frozen=True, kw_only=True):
-    """On whose word a call is allowed. `granted_scope` is what all certificates of the chain grant."""
+    """On whose word a call is allowed. `granted_scope` is what all certificates of the chain grant; `chain` are these,
+    leaf first."""
 
     principal_id: str
     principal_name: str
@@ -96,12 +97,14 @@ class Authority(Struct, frozen=True, kw_only=True):
     granted_scope: tuple[str, ...]
     cert_ids: tuple[str, ...]
     bound: bool
+    chain: tuple[DelegationCert, ...] = ()
 
 
 class Decision(Struct, frozen=True):
     """The verdict. It is allowed when there is no `refusal`; a list without a proof has no `authority`.
 
-    `fault` is for the log only: what kept the decision from being made.
+    `proved` is who asked, where the proof's signatures are good: of a refused call, too. `fault` is for the log only:
+    what kept the decision from being made.
     """
 
     asked: Asked
@@ -109,7 +112,17 @@ class Decision(Struct, frozen=True):
     authority: Authority | None = None
     refusal: ProofRefused | None = None
     fault: Exception | None = None
+    proved: Authority | None = None
 
+
+CONSTRAINT_REFUSALS = frozenset(
+    {
+        IdentityStatus.CONSTRAINT_DENIED,
+        IdentityStatus.CONSTRAINT_UNVERIFIABLE,
+        IdentityStatus.CONSTRAINT_UNKNOWN,
+    }
+)
+"""Their reasons quote the call's arguments."""
 
 Steps = Generator[Need, object, Decision]
 _Asking = Generator[Need, object, VerifyResult]
@@ -118,6 +131,7 @@ _Asking = Generator[Need, object, VerifyResult]
 def decide(asked: Asked, policy: Policy, now: int, token: VerifiedToken | None = None) -> Steps:
     """Decides one call. `now` is in unix seconds, `token` the caller's. It raises nothing that depends on the call."""
     entry: Entry | None = None
+    case: _Case | None = None
     try:
         if asked.guarded:
             entry = policy.catalog.find(asked.method, asked.target)
@@ -125,10 +139,11 @@ def decide(asked: Asked, policy: Policy, now: int, token: VerifiedToken | None =
                 raise refusals.unknown_target(asked)  # 3
         elif asked.proof is None:
             return Decision(asked, None)
-        authority = yield from _Case(asked, entry, policy, now, token).authority()
-        return Decision(asked, entry, authority)  # 9
+        case = _Case(asked, entry, policy, now, token)
+        authority = yield from case.authority()
+        return Decision(asked, entry, authority, proved=authority)  # 9
     except ProofRefused as refusal:
-        return Decision(asked, entry, None, refusal)
+        return Decision(asked, entry, None, refusal, proved=case.proved if case is not None else None)
     except ChallengesFull as error:
         refusal = refusals.too_many_challenges(asked, entry, policy.challenge_seconds)
         return Decision(asked, entry, None, refusal, error)
@@ -142,6 +157,7 @@ class _Case:
     def __init__(
         self, asked: Asked, entry: Entry | None, policy: Policy, now: int, token: VerifiedToken | None
     ) -> None:
+        self.proved: Authority | None = None
         self._asked = asked
         self._token = token
         self._entry = entry
@@ -163,17 +179,20 @@ class _Case:
             raise refusals.untrusted_root(self._asked, self._entry)
         self._tied(bundle)
         result = yield from self._verified(bundle)
-        if not result.valid:
-            yield from self._refuse(result)
-        yield from self._covered(bundle, result)
-        return Authority(
-            principal_id=result.principal_id,
+        authority = Authority(
+            principal_id=bundle.delegations[-1].issuer_id,
             principal_name=name,
-            agent_id=result.agent_id,
+            agent_id=bundle.agent_id,
             granted_scope=tuple(result.granted_scope),
             cert_ids=tuple(cert.cert_id for cert in bundle.delegations),
             bound=bool(bundle.session_context),
+            chain=tuple(bundle.delegations),
         )
+        self.proved = authority if result.valid or result.identity_status in _PROVED else None
+        if not result.valid:
+            yield from self._refuse(result)
+        yield from self._covered(bundle, result)
+        return authority
 
     def _read(self) -> Generator[Need, object, ProofBundle]:
         proof = self._asked.proof
@@ -316,6 +335,9 @@ class _Case:
         result = VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=f"invalid: {text}")
         return refusals.denied(self._asked, self._entry, result)
 
+
+_PROVED = CONSTRAINT_REFUSALS | {IdentityStatus.SCOPE_DENIED}
+"""What is refused for only after all signatures were found good."""
 
 _CONTEXT_NAMES = {
     "amount": "requested_amount",

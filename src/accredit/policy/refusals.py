@@ -20,6 +20,7 @@ CHALLENGE_REQUIRED = -31002
 DENIED = -31003
 UNTRUSTED_ROOT = -31004
 REPLAYED = -31005
+RECORD_UNAVAILABLE = -31006
 TOO_MANY_CHALLENGES = -31007
 
 UNKNOWN_ERRORS = {"tools/call": "unknown_tool", "resources/read": "unknown_resource", "prompts/get": "unknown_prompt"}
@@ -93,6 +94,15 @@ def replayed(asked: Asked, entry: Entry | None) -> ProofRefused:
     """-31005: the challenge was spent already."""
     text = "this proof was used before; each call needs a fresh one"
     return _refused(REPLAYED, "ratify_replayed", text, asked, entry, identity_status="invalid")
+
+
+def record_unavailable(method: str, target: str, *, forwarded: bool) -> ProofRefused:
+    """-31006: no record, no call; or, where it was `forwarded`, no result."""
+    what = "what came of the call" if forwarded else "the call"
+    then = "its result is withheld" if forwarded else "nothing was forwarded"
+    asked = Asked(method, target, "", b"", None, None)
+    text = f"{what} could not be recorded, so {then}"
+    return _refused(RECORD_UNAVAILABLE, "record_unavailable", text, asked, None, forwarded=forwarded)
 
 
 def too_many_challenges(asked: Asked, entry: Entry | None, retry_after: int) -> ProofRefused:

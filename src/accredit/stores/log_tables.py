@@ -30,6 +30,11 @@ CUT_OFF = "the process that forwarded this call ended before its outcome was rec
 """The detail of an outcome `unknown`."""
 
 
+_HEAD = (
+    "SELECT writer, records, head, checkpointed, (SELECT key FROM log_keys WHERE id = ?)"
+    " FROM log_writers WHERE name = ?"
+)
+
 Append = Callable[[sqlite3.Connection], None]
 """One more record."""
 
@@ -39,6 +44,7 @@ class _Head(NamedTuple):
     records: int
     sha256: str
     checkpointed: int
+    key: int  # the number of the key that signs
 
 
 class Chain(NamedTuple):
@@ -86,7 +92,7 @@ class Chain(NamedTuple):
 
     def checkpoint(self, connection: sqlite3.Connection, name: str, now_ms: int) -> None:
         """Appends a checkpoint of a writer's chain, its own or another's, unless there is one of its head."""
-        head = _head(connection, name)
+        head = self._head(connection, name)
         if head.records > head.checkpointed:
             self._checkpoint(connection, name, head, now_ms)
 
@@ -103,10 +109,10 @@ class Chain(NamedTuple):
     def _append(
         self, connection: sqlite3.Connection, payload_of: Callable[[Place], bytes], now_ms: int
     ) -> tuple[int, int]:
-        head = _head(connection, self.name)
+        head = self._head(connection, self.name)
         place = Place(writer=self.name, sequence=head.records + 1, previous=head.sha256)
         payload = payload_of(place)
-        entry = self._insert(connection, head.writer, place.sequence, self.signer.record(payload))
+        entry = self._insert(connection, head, place.sequence, self.signer.record(payload))
         head = head._replace(records=place.sequence, sha256=sha256_hex(payload))
         connection.execute(
             "UPDATE log_writers SET records = ?, head = ? WHERE writer = ?", (head.records, head.sha256, head.writer)
@@ -117,17 +123,27 @@ class Chain(NamedTuple):
 
     def _checkpoint(self, connection: sqlite3.Connection, name: str, head: _Head, now_ms: int) -> None:
         payload = checkpoint_payload(name, head.records, head.sha256, now_ms)
-        self._insert(connection, head.writer, head.records, self.signer.summary(payload))
+        self._insert(connection, head, head.records, self.signer.summary(payload))
         connection.execute("UPDATE log_writers SET checkpointed = records WHERE writer = ?", (head.writer,))
 
-    def _insert(self, connection: sqlite3.Connection, writer: int, number: int, envelope: Envelope) -> int:
+    def _head(self, connection: sqlite3.Connection, name: str) -> _Head:
+        row = connection.execute(_HEAD, (self.signer.id, name)).fetchone()
+        if row is None:  # the file was put in place of another one while it was open
+            add_writer(connection, name)
+        elif row[-1] is None:  # the first record that this key signs
+            key_number(connection, self.signer.id)
+        else:
+            return _Head(*row)
+        return self._head(connection, name)
+
+    def _insert(self, connection: sqlite3.Connection, head: _Head, number: int, envelope: Envelope) -> int:
         signatures = [signature.data for signature in envelope.signatures]
         cursor = connection.execute(
             "INSERT INTO log_entries (writer, number, key, payload, ed25519, ml_dsa_65) VALUES (?, ?, ?, ?, ?, ?)",
             (
-                writer,
+                head.writer,
                 number,
-                key_number(connection, self.signer.id),
+                head.key,
                 envelope.payload,
                 signatures[0],
                 signatures[1] if len(signatures) > 1 else None,
@@ -166,13 +182,3 @@ def end_writer(connection: sqlite3.Connection, name: str) -> None:
     """A writer has ended: nobody needs to look after it any more. One without records is forgotten."""
     connection.execute("UPDATE log_writers SET over = 1 WHERE name = ?", (name,))
     connection.execute("DELETE FROM log_writers WHERE name = ? AND records = 0", (name,))
-
-
-def _head(connection: sqlite3.Connection, name: str) -> _Head:
-    row = connection.execute(
-        "SELECT writer, records, head, checkpointed FROM log_writers WHERE name = ?", (name,)
-    ).fetchone()
-    if row is None:  # the file was put in place of another one while it was open
-        add_writer(connection, name)
-        return _head(connection, name)
-    return _Head(*row)

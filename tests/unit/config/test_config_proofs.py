@@ -7,7 +7,7 @@ import pytest
 from tests.world.delegations import NOW
 
 from accredit.config import Config, build_catalog, build_proofs, load
-from accredit.config.proofs import GATEWAY_KEY_FILE
+from accredit.config.attest import GATEWAY_KEY_FILE
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import ProofSettings
 from accredit.keys import KeyKind, PrivateKeyFile, make_key, write_key

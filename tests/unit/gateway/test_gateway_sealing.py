@@ -13,6 +13,7 @@ from tests.world.sealed import SealedCall, again
 
 from accredit.errors import FrameError, RequestError
 from accredit.gateway.gate import Gate
+from accredit.gateway.recording import Client
 from accredit.gateway.sealing import Leg, Seals, principal_of
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RoundsSettings
 from accredit.gateway.tally import Tally
@@ -203,11 +204,11 @@ def test_a_refused_state_is_answered_like_a_call_without_a_proof__so_where_its_t
     """Over HTTP+SSE of 2024-11-05 that is the stream, and not the POST."""
     tally = Tally()
     gate = Gate(GatewaySettings(HttpUpstream("http://u/")), tally, None, None)
-    passage = asyncio.run(gate.admit(request(again(CALL, "mine"))))
+    passage = asyncio.run(gate.admit(request(again(CALL, "mine")), Client()))
     assert passage.message is None
     error = {"code": -32602, "message": "Invalid or expired requestState"}
     assert json.loads(passage.answer) == {"jsonrpc": "2.0", "id": 7, "error": error}
     assert tally.counts == {"request_refused": 1}
     with pytest.raises(RequestError) as refused:
-        asyncio.run(gate.admit(Notification("tools/call", request(again(CALL, "mine")).params, b"")))
+        asyncio.run(gate.admit(Notification("tools/call", request(again(CALL, "mine")).params, b""), Client()))
     assert refused.value.status == 400

@@ -7,9 +7,9 @@ import pytest
 from tests.world.asgi import Told
 from tests.world.raw_server import until
 
-from accredit.errors import RequestError
+from accredit.errors import ClientGone, RequestError
 from accredit.gateway import http
-from accredit.gateway.http import ClientGone, WhileConnected
+from accredit.gateway.http import WhileConnected
 
 
 def body_of(told: Told, limit: int = 100) -> bytes:

@@ -7,12 +7,12 @@ import pytest
 from accredit.errors import (
     AccreditError,
     AnswerError,
+    ClientGone,
     FrameError,
     RequestError,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from accredit.gateway.http import ClientGone
 from accredit.gateway.replies import refusal
 from accredit.jsonrpc.frames import Failure, decode_frame
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from accredit.attest import Envelope, LogKey, decode_envelope, timestamp
 from accredit.config import folder_of, load
 from accredit.errors import AttestationError, ConfigurationError
-from accredit.keys import load_public_key, log_key
+from accredit.keys import load_public_key, log_key, public_path
 from accredit.limits import MAX_ATTESTATION_BYTES
 from accredit.stores import store_file
 from accredit.stores.log import clock_ms
@@ -31,12 +31,19 @@ def log_file(store: str | None, config: Path | None) -> Path:
     return path
 
 
-def public_keys(paths: Iterable[Path]) -> list[LogKey]:
-    """The keys that a log is verified with. Raises `ConfigurationError`, also for none."""
+def public_keys(paths: Iterable[Path], config: Path | None = None) -> list[LogKey]:
+    """The keys that a log is verified with: those that are named, else the configuration's own.
+
+    Raises `ConfigurationError`, also for none.
+    """
     keys = [log_key(load_public_key(path)) for path in paths]
     if not keys:
+        own = load(config, os.environ, {}).config.attest.key_file
+        keys = [log_key(load_public_key(public_path(Path(own))))] if own is not None else []
+    if not keys:
         raise ConfigurationError(
-            "nothing verifies without a key", "name the gateway's public key with --key gateway.key.pub"
+            "nothing verifies without a key",
+            "name the gateway's public key with --key gateway.key.pub, or set attest.key_file",
         )
     return keys
 

@@ -29,9 +29,9 @@ _NEGATIVE = 1
 _BUNDLE = b'{"envelopes"'
 
 
-def verify_store(path: Path, keys: Sequence[Path], since: Sequence[Path], *, as_json: bool) -> int:
+def verify_store(path: Path, keys: Sequence[Path], since: Sequence[Path], *, config: Path | None, as_json: bool) -> int:
     """Verifies a store's log; returns the exit code. Raises `ConfigurationError`."""
-    trusted, kept = public_keys(keys), checkpoints(since)
+    trusted, kept = public_keys(keys, config), checkpoints(since)
     try:
         with LogFile(path) as log:
             report = log.verify(trusted, kept, partial(_watched, total=_count(log)))
@@ -40,9 +40,9 @@ def verify_store(path: Path, keys: Sequence[Path], since: Sequence[Path], *, as_
     return _tell(report, kept, as_json=as_json)
 
 
-def verify_file(path: Path, keys: Sequence[Path], since: Sequence[Path], *, as_json: bool) -> int:
+def verify_file(path: Path, keys: Sequence[Path], since: Sequence[Path], *, config: Path | None, as_json: bool) -> int:
     """Verifies what was exported; returns the exit code. Raises `ConfigurationError`."""
-    trusted, kept = public_keys(keys), checkpoints(since)
+    trusted, kept = public_keys(keys, config), checkpoints(since)
     first = next(lines(path), b"")
     if b"".join(first[:100].split()).startswith(_BUNDLE) or first.strip() == b"{":
         return _verify_bundle(path, trusted, as_json=as_json)

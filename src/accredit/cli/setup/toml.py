@@ -41,8 +41,13 @@ default_tool_scope = ""    # "": tools without a table below are refused; or a s
 name = "Owner"
 public_key_file = "owner.key.pub"
 
+[attest]
+mode = "durable"           # each call is on record before it goes on, and so is its outcome; "off": none is
+key_file = "gateway.key"   # signs the records
+arguments = "digest"       # "full": records hold the arguments of calls
+
 [store]
-url = "sqlite:///accredit.db"    # remembers which proofs were used, for all workers and over restarts
+url = "sqlite:///accredit.db"    # which proofs were used, for all workers and over restarts; and the records
 
 [resources]
 scope = "mcp:resource"

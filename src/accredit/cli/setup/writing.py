@@ -19,8 +19,8 @@ from accredit.cli.setup.asking import ask_upstream
 from accredit.cli.setup.suggesting import READING, Suggestion, suggestion
 from accredit.cli.setup.toml import configuration
 from accredit.cli.text import one_line
+from accredit.config.attest import GATEWAY_KEY_FILE
 from accredit.config.load import DEFAULT_FILE
-from accredit.config.proofs import GATEWAY_KEY_FILE
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream, StdioUpstream
 from accredit.keys import make_key, public_path, write_file, write_key

@@ -1,14 +1,19 @@
 """A child and the calls of HTTP clients that are open with it: what sessions and the shared child have in common.
 
 The child's lines are taken one by one; who gets them is the subclass's to say. When the child ends, whatever ended
-it, each open call gets an error response, and nothing of the child is left.
+it, each open call gets an error response, and nothing of the child is left. Whatever a call gets, it gets once its
+outcome is on record, if it is recorded; the child's next lines are taken meanwhile.
 """
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from accredit.errors import UpstreamError, UpstreamTimeout, UpstreamUnavailable
+from accredit.attest import Outcome
+from accredit.errors import AccreditError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
+from accredit.gateway.http import Exchange
+from accredit.gateway.open_calls import outcome_of_end
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.stdio.child import Child
 from accredit.gateway.stdio.ledger import Call, Ledger, Verdict, cancellation
@@ -54,20 +59,42 @@ class Conversation(ABC, Generic[S]):
             raise UpstreamUnavailable("the upstream has ended")
         self._ledger.open(call)
 
-    def _cancel(self, call: S, reason: str) -> None:
-        """Tells the child that nobody waits for an answer any more, if it owes one still."""
-        if self._ledger.calls.get(call.id) is call:
-            self._child.send_now(cancellation(call.id, reason))
-            self._ledger.give_up(call)
+    def _cancel(self, call: S, reason: str) -> bool:
+        """Tells the child that nobody waits for an answer any more, if it owes one still; says whether it did."""
+        if self._ledger.calls.get(call.id) is not call:
+            return False
+        self._child.send_now(cancellation(call.id, reason))
+        self._ledger.give_up(call)
+        return True
+
+    def _leave(self, exchange: Exchange, call: S) -> None:
+        """The exchange of a call is over; if the call is still open, what became of it is the exchange's to say."""
+        if self._cancel(call, "the client has gone"):
+            exchange.calls.add(call.record)
 
     def _late(self, call: S) -> None:
         self._cancel(call, "timed out")
         self._fail(call, UpstreamTimeout("the upstream did not answer in time"))
 
-    def _fail(self, call: S, error: UpstreamError) -> None:
+    def _fail(self, call: S, error: AccreditError) -> None:
         set_current(call.request)
-        self._tally.refused(error, method=call.request.method)
-        call.stream.fail(call.request.id, error)
+        if isinstance(error, UpstreamError):
+            self._tally.refused(error, method=call.request.method)
+        self._settled(call, outcome_of_end(error), lambda: call.stream.fail(call.request.id, error))
+
+    def _settled(self, call: S, outcome: Outcome, then: Callable[[], None]) -> None:
+        """Does what brings a call its answer, once its outcome is on record; else it gets the refusal for that."""
+        if call.record is None:
+            then()
+            return
+
+        def answer(instead: bytes | None) -> None:
+            if instead is None:
+                then()
+            else:
+                call.stream.answer(instead)
+
+        call.record.settle_later(outcome, answer)
 
     async def _run(self) -> None:
         error = UpstreamUnavailable("the session was ended")

@@ -14,12 +14,14 @@ import asyncio
 import codecs
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar, cast
 
 from msgspec import Raw
 
+from accredit.attest import Outcome
 from accredit.errors import AnswerError, FrameError, MessageId, RequestError
+from accredit.gateway.open_calls import OpenCall, outcome_of, outcome_of_end
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.stdio.deadline import Deadline
 from accredit.gateway.stdio.pace import Pace
@@ -29,7 +31,7 @@ from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Succe
 from accredit.jsonrpc.methods import META_PROGRESS, Era
 from accredit.jsonrpc.objects import members, split_batch
 from accredit.jsonrpc.requests import meta_of
-from accredit.jsonrpc.responses import Edit, Expected
+from accredit.jsonrpc.responses import Answers, Edit, Expected
 from accredit.limits import MAX_ENVELOPE_BYTES, MAX_OPEN_REQUESTS, REFUSED_LINES_PER_SECOND
 
 _lenient = json.JSONDecoder()
@@ -38,7 +40,7 @@ _lenient = json.JSONDecoder()
 class Call:
     """A client's request that the child owes an answer. `id` and `token` are what the child knows it by.
 
-    `edit` is what becomes of its response.
+    `edit` is what becomes of its response; `record` is to be settled before its client sees an answer.
     """
 
     def __init__(self, request: Request, id: MessageId, token: MessageId | None) -> None:
@@ -47,6 +49,7 @@ class Call:
         self.token = token
         self.deadline: Deadline | None = None
         self.edit: Edit | None = None
+        self.record: OpenCall | None = None
 
 
 C = TypeVar("C", bound=Call)
@@ -54,11 +57,21 @@ C = TypeVar("C", bound=Call)
 
 @dataclass(frozen=True, slots=True)
 class Answered(Generic[C]):
-    """`text` is the answer to `calls`: to one, or to the members of a batch."""
+    """`text` is the answer to `calls`: to one, or to the members of a batch. `answers` are the responses in it; where
+    it is not valid, but only observed, there is none, and `observed` says why."""
 
     calls: list[C]
     text: bytes
     frame: Frame | None = None
+    answers: Answers = field(default_factory=lambda: Answers([]))
+    observed: AnswerError | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        """What came of the one call that is answered."""
+        if self.answers.members:
+            return outcome_of(self.answers.members[0][0])
+        return outcome_of_end(self.observed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +185,7 @@ class Ledger(Generic[C]):
             case Notification():
                 return Told(frame, self._subject(frame))
             case _:
-                return Answered(self._taken(frame), text, frame)
+                return Answered(self._taken(frame), text, frame, self._expected.answers)
 
     def _ask(self, request: Request) -> None:
         if request.id in self._asked:
@@ -217,7 +230,7 @@ class Ledger(Generic[C]):
         logged = bool(calls) or self._pace.admits(asyncio.get_running_loop().time())
         self._tally.refused(error, method=method, observed=observed, logged=logged)
         if isinstance(line, bytes) and observed:
-            return Answered(calls, line) if calls else Stray(line)
+            return Answered(calls, line, observed=error) if calls else Stray(line)
         return Failed(calls, error) if calls else None
 
     def _only_call(self, line: bytes | FrameError, error: AnswerError) -> list[C]:

@@ -13,9 +13,11 @@ import logging
 import re
 import secrets
 from collections.abc import Mapping
+from functools import partial
 
-from accredit.errors import AccreditError, AnswerError, FrameError, MessageId, RequestError
-from accredit.gateway.http import ClientGone, Exchange, WhileConnected
+from accredit.attest import Outcome
+from accredit.errors import AccreditError, AnswerError, ClientGone, FrameError, MessageId, RequestError
+from accredit.gateway.http import Exchange, WhileConnected
 from accredit.gateway.logs import log_event
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.stdio.answers import answer, stand
@@ -95,7 +97,7 @@ class Session(Conversation[SessionCall]):
         stream = Stream(self._made, due=len(requests), batch=isinstance(message, Batch))
         calls = [SessionCall(request, stream, edits.get(request.id)) for request in requests]
         try:
-            self._open(calls)
+            self._open(calls, exchange)
             self._posts[self._made] = stream
             async with WhileConnected(exchange):
                 for frame in frames:
@@ -104,7 +106,7 @@ class Session(Conversation[SessionCall]):
         except BaseException as error:
             if not (isinstance(error, ClientGone) and exchange.started):
                 for call in calls:
-                    self._cancel(call, "the client has gone")
+                    self._leave(exchange, call)
             raise
         finally:
             self._forget_streams(stream)
@@ -142,12 +144,13 @@ class Session(Conversation[SessionCall]):
     def _primed(self) -> bool:
         return (self.revision or "") >= _PRIMED_SINCE
 
-    def _open(self, calls: list[SessionCall]) -> None:
+    def _open(self, calls: list[SessionCall], exchange: Exchange) -> None:
         for call in calls:
             if call.request.method == "initialize":
                 detail = "Invalid Request: this session is initialized already"
                 raise RequestError(INVALID_REQUEST, detail, id=call.id)
             self._begin(call)
+            call.record = exchange.calls.take(call.id)
 
     async def _forward(self, frame: Frame) -> None:
         if isinstance(frame, Notification):
@@ -165,7 +168,8 @@ class Session(Conversation[SessionCall]):
         call = self._ledger.calls.get(id) if id is not None else None
         if call is not None:
             self._ledger.give_up(call)
-            call.stream.answer(error_frame(call.id, _REQUEST_CANCELLED, "Request cancelled"))
+            told = error_frame(call.id, _REQUEST_CANCELLED, "Request cancelled")
+            self._settled(call, Outcome(status="cancelled"), lambda: call.stream.answer(told))
 
     def _forget_streams(self, answered: Stream) -> None:
         if answered.plain:
@@ -189,11 +193,11 @@ class Session(Conversation[SessionCall]):
         match verdict:
             case Answered():
                 for call in verdict.calls:
-                    call.stream.answer(verdict.text)
+                    self._settled(call, verdict.outcome, partial(call.stream.answer, verdict.text))
                 return
             case Failed():
                 for call in verdict.calls:
-                    call.stream.fail(call.id, verdict.error)
+                    self._fail(call, verdict.error)
                 return
             case Told():
                 stream = verdict.call.stream if verdict.call is not None else self._elsewhere()

@@ -14,9 +14,11 @@ is cut off: the others do not wait for it.
 import itertools
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from msgspec import Raw
 
+from accredit.attest import Outcome
 from accredit.errors import AccreditError, AnswerError, FrameError
 from accredit.gateway.http import Exchange, WhileConnected
 from accredit.gateway.logs import log_event
@@ -35,7 +37,7 @@ from accredit.jsonrpc.encode import (
     METHOD_NOT_FOUND,
     PARSE_ERROR,
 )
-from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success, message_id
+from accredit.jsonrpc.frames import Failure, Notification, Request, Success, message_id
 from accredit.jsonrpc.methods import META_LOG_LEVEL, Era
 from accredit.jsonrpc.responses import Edit
 from accredit.limits import SHARED_UNSENT_BYTES
@@ -90,12 +92,13 @@ class SharedChild(Conversation[SharedCall]):
         call = SharedCall(request, next(self._numbers))
         call.edit = edit
         self._begin(call)
+        call.record = exchange.calls.take(request.id)
         try:
             async with WhileConnected(exchange):
                 await self._send_call(call)
                 await answer(exchange, call.stream)
         finally:
-            self._cancel(call, "the client has gone")
+            self._leave(exchange, call)
 
     async def ask(self, request: Request) -> bytes | None:
         """Sends a request of the gateway's own; gives the response's text, or None where there is none."""
@@ -128,28 +131,29 @@ class SharedChild(Conversation[SharedCall]):
         match verdict:
             case Answered():
                 for call in verdict.calls:
-                    self._answer(call, verdict.text, verdict.frame)
+                    self._answer(call, verdict)
             case Failed():
                 for call in verdict.calls:
-                    call.stream.fail(call.request.id, verdict.error)
+                    self._fail(call, verdict.error)
             case Told():
                 self._tell(verdict.notification, verdict.call)
             case _:
                 pass
 
-    def _answer(self, call: SharedCall, text: bytes, frame: Frame | None) -> None:
+    def _answer(self, call: SharedCall, answered: Answered[SharedCall]) -> None:
+        frame = answered.frame
         try:
-            restored = rewriting.answered(text, call.request.id, subscription=call.listens)
+            restored = rewriting.answered(answered.text, call.request.id, subscription=call.listens)
         except FrameError as error:
             problem = AnswerError(error.detail)  # only observed, but it can't be brought under the client's id
             self._tally.refused(problem, method=call.request.method)
-            call.stream.fail(call.request.id, problem)
+            self._fail(call, problem)
             return
         self.proved = self.proved or frame is not None
         if call.request.method == "tools/list" and isinstance(frame, Success):
             self._learn(frame.result)
         status = _STATUS.get(frame.code, 200) if isinstance(frame, Failure) else 200
-        call.stream.answer(restored, status=status)
+        self._settled(call, answered.outcome, partial(call.stream.answer, restored, status=status))
 
     def _tell(self, notification: Notification, call: SharedCall | None) -> None:
         """Rules 1 to 3."""
@@ -197,7 +201,7 @@ class SharedChild(Conversation[SharedCall]):
             return
         log_event(_log, logging.WARNING, "client_cut_off", method=call.request.method)
         self._cancel(call, "the client does not read")
-        call.stream.release()
+        self._settled(call, Outcome(status="cancelled", detail="the client does not read"), call.stream.release)
 
     def _drop(self, notification: Notification) -> None:
         self._tally.counts["notifications_dropped"] += 1

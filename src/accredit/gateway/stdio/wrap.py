@@ -8,6 +8,8 @@
 3. When the host closes its side, so does the child's stdin close, and what is open may finish. When the child ends
    first, each open request gets an error line, and the exit code is 1.
 
+A call that is recorded gets its answer once its outcome is on record; other lines pass meanwhile.
+
 A good line is passed on as it is, byte for byte, but for what the gate takes out or puts in. Nothing but messages is
 ever written to stdout.
 """
@@ -16,21 +18,22 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Mapping
 
+from accredit.attest import Outcome
 from accredit.errors import (
     ConfigurationError,
     FrameError,
     KeysUnavailable,
-    MessageId,
     RequestError,
     TokenError,
     UpstreamError,
     UpstreamTimeout,
 )
 from accredit.gateway.bearer import Bearer, bearer_for
-from accredit.gateway.gate import Gate
+from accredit.gateway.gate import Gate, Passage
 from accredit.gateway.logs import log_event
+from accredit.gateway.open_calls import OpenCalls, outcome_of_end
+from accredit.gateway.recording import Client, Recorder, recorder_of
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.stdio.child import Child
@@ -47,6 +50,7 @@ from accredit.gateway.stdio.ledger import (
     cancellation,
     member_id,
     progress_token,
+    request_meta,
 )
 from accredit.gateway.tally import Tally
 from accredit.gateway.trace import set_current
@@ -54,13 +58,12 @@ from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.era import era_of, required_version
 from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success
 from accredit.jsonrpc.lines import LineSplitter, encode_line
-from accredit.jsonrpc.methods import BATCH_REVISION, Era
+from accredit.jsonrpc.methods import BATCH_REVISION, META_VERSION, Era
 from accredit.jsonrpc.objects import is_object, members
 from accredit.jsonrpc.requests import Batch, decode_request
-from accredit.jsonrpc.responses import Edit
 from accredit.jsonrpc.scalars import as_string
 from accredit.limits import GRACE_SECONDS, STOP_GRACE_SECONDS
-from accredit.ports import KeySets, ProofStore, Revocations
+from accredit.ports import KeySets, ProofStore, Records, Revocations
 
 _log = logging.getLogger("accredit.gateway.stdio")
 
@@ -71,18 +74,21 @@ async def run(
     store: ProofStore | None = None,
     revocations: Revocations | None = None,
     key_sets: KeySets | None = None,
+    records: Records | None = None,
     token: str | None = None,
 ) -> int:
     """Serves until the host or the child ends, or a signal comes; gives the exit code.
 
-    The store and the revocations are those that proofs are judged by, and the key sets those of tokens; the store and
-    the key sets are closed at the end. `token` is for what the host sends without one. Raises `ConfigurationError`.
+    The store and the revocations are those that proofs are judged by, the key sets those of tokens, `records` is the
+    log; all but the revocations are closed at the end. `token` is for what the host sends without one. Raises
+    `ConfigurationError`.
     """
     if not isinstance(settings.upstream, StdioUpstream):
         raise ConfigurationError("wrap stands around a stdio server", "name its command after --")
     tally = Tally()
+    recorder = recorder_of(settings, tally, records)
     bearer = bearer_for(settings, key_sets, token)
-    gate = Gate(settings, tally, store, revocations, bearer)
+    gate = Gate(settings, tally, store, revocations, bearer, recorder)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -90,10 +96,14 @@ async def run(
     guard = OrphanGuard()
     try:
         await _check_environment(bearer)
+        if recorder is not None:
+            await recorder.ready()  # calls that a dead process left open are closed now
         child = await Child.start(settings.upstream, guard, settings.max_event_bytes)
         try:
             host = Host()
-            code = await Wrap(settings, gate, child, host, tally, bearer).serve(stopping)
+            code = await Wrap(settings, gate, child, host, tally, bearer, recorder).serve(stopping)
+            if recorder is not None:
+                await recorder.drain()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(STOP_GRACE_SECONDS):
                     await host.drained(0)
@@ -105,6 +115,8 @@ async def run(
         return 1
     finally:
         await guard.aclose()
+        if recorder is not None:
+            await recorder.aclose()
         if store is not None:
             await store.aclose()
         if key_sets is not None:
@@ -135,8 +147,10 @@ class Wrap:
         host: Host,
         tally: Tally,
         bearer: Bearer | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self._bearer = bearer
+        self._recorder = recorder
         self._settings = settings
         self._gate = gate
         self._child = child
@@ -190,13 +204,15 @@ class Wrap:
         if self._bearer is not None:
             frames = message.frames if isinstance(message, Batch) else (message,)
             callers = [await self._bearer.of_line(frame) for frame in frames]
-        passage = await self._gate.admit(message, callers=callers)
+        client = Client(revision=_modern_revision(message) or self._revision)
+        passage = await self._gate.admit(message, client, callers)
         if passage.replies:
             self._host.send(encode_line(passage.answer))
         if passage.message is not None:
-            await self._pass_on(passage.message, passage.edits)
+            async with passage.calls:
+                await self._pass_on(passage.message, passage)
 
-    async def _pass_on(self, message: Frame | Batch, edits: Mapping[MessageId, Edit]) -> None:
+    async def _pass_on(self, message: Frame | Batch, passage: Passage) -> None:
         frames = message.frames if isinstance(message, Batch) else (message,)
         answers = [frame for frame in frames if isinstance(frame, Success | Failure)]
         if not all(self._ledger.settles(frame) for frame in answers):
@@ -205,7 +221,7 @@ class Wrap:
                 raise RequestError(INVALID_REQUEST, f"Invalid Request: {detail}")
             log_event(_log, logging.WARNING, "response_dropped", detail=detail)
             return
-        calls = self._open([frame for frame in frames if isinstance(frame, Request)], edits)
+        calls = self._open([frame for frame in frames if isinstance(frame, Request)], passage)
         if isinstance(message, Batch):
             self._ledger.allow_batches()
         try:
@@ -217,7 +233,7 @@ class Wrap:
             if isinstance(frame, Notification):
                 self._notified(frame)
 
-    def _open(self, requests: list[Request], edits: Mapping[MessageId, Edit]) -> list[Call]:
+    def _open(self, requests: list[Request], passage: Passage) -> list[Call]:
         calls: list[Call] = []
         try:
             for request in requests:
@@ -226,13 +242,15 @@ class Wrap:
                     required_version(request)
                 self._ledger.expect(era)
                 call = Call(request, request.id, progress_token(request))
-                call.edit = edits.get(request.id)
+                call.edit = passage.edits.get(request.id)
                 self._ledger.open(call)
                 calls.append(call)
         except RequestError:
             for call in calls:
                 self._ledger.close(call)
             raise
+        for call in calls:
+            call.record = passage.calls.take(call.id)
         return calls
 
     def _notified(self, notification: Notification) -> None:
@@ -241,6 +259,8 @@ class Wrap:
             call = self._ledger.calls.get(id) if id is not None else None
             if call is not None:
                 self._ledger.give_up(call)
+                if call.record is not None:
+                    call.record.settle_later(Outcome(status="cancelled"))
 
     async def _from_child(self) -> None:
         """Rule 2. Ends with the child, or when the host is gone and nothing is open any more."""
@@ -257,16 +277,39 @@ class Wrap:
             case Answered():
                 for call in verdict.calls:
                     self._learn(call, verdict.frame)
-                self._host.send(encode_line(verdict.text))
+                self._answer(verdict)
             case Failed():
                 for call in verdict.calls:
-                    self._host.send(encode_line(refusal(verdict.error).frame(call.id)))
+                    self._settled(call, outcome_of_end(verdict.error), refusal(verdict.error).frame(call.id))
             case Told():
                 self._host.send(encode_line(verdict.notification.text))
             case Request() | Stray():
                 self._host.send(encode_line(verdict.text))
             case None:
                 pass
+
+    def _answer(self, verdict: Answered[Call]) -> None:
+        open_calls = OpenCalls(call.record for call in verdict.calls if call.record is not None)
+        if open_calls and self._recorder is not None:
+            self._recorder.start(self._answer_recorded(verdict, open_calls))
+        else:
+            self._host.send(encode_line(verdict.text))
+
+    async def _answer_recorded(self, verdict: Answered[Call], open_calls: OpenCalls) -> None:
+        if verdict.observed is not None:
+            instead = await open_calls.end(outcome_of_end(verdict.observed))
+            texts = list(instead.values()) or [verdict.text]
+        else:
+            texts = [await open_calls.withhold(verdict.answers) or verdict.text]
+        for text in texts:
+            self._host.send(encode_line(text))
+
+    def _settled(self, call: Call, outcome: Outcome, text: bytes) -> None:
+        """Sends the answer to a call, once its outcome is on record; else the refusal for that."""
+        if call.record is None:
+            self._host.send(encode_line(text))
+        else:
+            call.record.settle_later(outcome, lambda instead: self._host.send(encode_line(instead or text)))
 
     def _learn(self, call: Call, frame: Frame | None) -> None:
         if call.request.method == "initialize" and isinstance(frame, Success) and is_object(frame.result):
@@ -282,4 +325,11 @@ class Wrap:
         set_current(call.request)
         self._ledger.close(call)
         self._tally.refused(error, method=call.request.method)
-        self._host.send(encode_line(refusal(error).frame(call.id)))
+        self._settled(call, outcome_of_end(error), refusal(error).frame(call.id))
+
+
+def _modern_revision(message: Frame | Batch) -> str | None:
+    """The revision that a modern request names."""
+    if not isinstance(message, Request):
+        return None
+    return as_string(request_meta(message).get(META_VERSION))

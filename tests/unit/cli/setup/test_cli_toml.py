@@ -39,13 +39,14 @@ def test_what_is_written_asks_for_proofs() -> None:
     assert tables["proofs"]["mode"] == "required"
     assert tables["proofs"]["roots"] == [{"name": "Owner", "public_key_file": "owner.key.pub"}]
     assert tables["store"]["url"] == "sqlite:///accredit.db"
+    assert tables["attest"] == {"mode": "durable", "key_file": "gateway.key", "arguments": "digest"}
     assert tables["upstream"] == {"url": "http://127.0.0.1:9/mcp"}
 
 
 @pytest.mark.parametrize("text", HOSTILE_TEXTS)
 def test_a_servers_words_stay_in_their_comment(text: str) -> None:
     tables = read(written(text, tool("send", description=text)))
-    assert tables.keys() == {"gateway", "upstream", "proofs", "store", "resources", "prompts", "tools"}
+    assert tables.keys() == {"gateway", "upstream", "proofs", "attest", "store", "resources", "prompts", "tools"}
     assert tables["tools"].keys() == {"send"}
 
 

@@ -1,0 +1,179 @@
+"""Calls whose decision is on record and whose outcome is not yet, and what their ends are called. No I/O of its own.
+
+A call is settled once: by its response, by what went wrong, or by the end of the exchange that it belongs to, whichever
+comes first. That goes on when whoever asked is cancelled. `recording` says who writes it.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from accredit.attest import Decided, Outcome, result_digest
+from accredit.errors import (
+    AnswerError,
+    ClientGone,
+    FrameError,
+    MessageId,
+    ProofRefused,
+    RequestError,
+    UpstreamError,
+    UpstreamTimeout,
+)
+from accredit.jsonrpc.frames import Response, Success
+from accredit.jsonrpc.objects import is_object, members
+from accredit.jsonrpc.responses import Answers
+from accredit.jsonrpc.scalars import as_string
+from accredit.policy import refusals
+
+if TYPE_CHECKING:  # who opens calls imports this module
+    from accredit.gateway.recording import Recorder
+
+
+class OpenCall:
+    """A call whose decision is on record, and whose outcome is not yet. `id` is its request's."""
+
+    def __init__(self, recorder: "Recorder", decided: Decided, id: MessageId) -> None:
+        self.id = id
+        self.taken_back = False
+        """Whether the client has said that it does not wait any more."""
+        self._recorder = recorder
+        self._decided = decided
+        self._settling: asyncio.Task[bytes | None] | None = None
+
+    async def settle(self, outcome: Outcome) -> bytes | None:
+        """Records what came of it, unless that was done. None when it is on record; else the response that its client
+        gets in place of any other."""
+        return await asyncio.shield(self._settle(outcome))
+
+    def settle_later(self, outcome: Outcome, then: Callable[[bytes | None], None] | None = None) -> None:
+        """The same without waiting; `then` is told."""
+        settling = self._settle(outcome)
+        if then is not None:
+            self._recorder.start(_then(settling, then))
+
+    def withheld(self) -> RequestError:
+        """The error that its client gets in place of another one, which is not on record."""
+        refused = withheld(self._decided)
+        return RequestError(refused.code, refused.message, id=self.id, status=200, data=refused.data)
+
+    def _settle(self, outcome: Outcome) -> "asyncio.Task[bytes | None]":
+        if self._settling is None:
+            if self.taken_back and outcome.status in ("unknown", "upstream_invalid"):
+                outcome = Outcome(status="cancelled")
+            self._settling = self._recorder.start(self._recorder.finish(self._decided, outcome, self.id))
+        return self._settling
+
+
+async def _then(settling: "asyncio.Task[bytes | None]", then: Callable[[bytes | None], None]) -> None:
+    then(await settling)
+
+
+class OpenCalls:
+    """Calls that one exchange answers, by their requests' ids.
+
+    As a context it settles, at the end, what nobody has settled or taken. Where that can't be recorded, the client
+    gets another error (`RequestError`).
+    """
+
+    __slots__ = ("_calls",)
+
+    def __init__(self, calls: Iterable[OpenCall] = ()) -> None:
+        self._calls = {call.id: call for call in calls}
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    def add(self, call: OpenCall | None) -> None:
+        """Makes a call one of these."""
+        if call is not None:
+            self._calls[call.id] = call
+
+    def add_all(self, others: "OpenCalls") -> None:
+        """Makes the calls of others these."""
+        self._calls |= others._calls
+
+    def take(self, id: MessageId) -> OpenCall | None:
+        """A call, if it is one of these, which it is not any more: whoever takes it settles it."""
+        return self._calls.pop(id, None)
+
+    def get(self, id: MessageId) -> OpenCall | None:
+        """A call, if it is one of these."""
+        return self._calls.get(id)
+
+    async def withhold(self, answers: Answers) -> bytes | None:
+        """Settles the calls that were answered. None when the answers may be forwarded, else what goes instead."""
+        found = {
+            response.id: outcome_of(response)
+            for response, _ in answers.members
+            if response.id is not None and response.id in self._calls
+        }
+        instead = await self._settle(found)
+        return answers.text(instead) if instead else None
+
+    async def end(self, outcome: Outcome) -> Mapping[MessageId, bytes]:
+        """Settles all in one way; gives the responses to those of which that can't be recorded."""
+        return await self._settle(dict.fromkeys(self._calls, outcome))
+
+    async def fail(self, outcome: Outcome) -> None:
+        """Settles all in one way. Raises `RequestError` where that can't be recorded."""
+        calls = dict(self._calls)
+        for id in await self.end(outcome):
+            raise calls[id].withheld()
+
+    async def _settle(self, outcomes: Mapping[MessageId, Outcome]) -> dict[MessageId, bytes]:
+        settling = [self._calls.pop(id).settle(outcome) for id, outcome in outcomes.items()]
+        done = await asyncio.gather(*settling) if len(settling) > 1 else [await each for each in settling]
+        return {id: text for id, text in zip(outcomes, done, strict=True) if text is not None}
+
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._calls:
+            return
+        if error is None or isinstance(error, ClientGone | asyncio.CancelledError):
+            await self.end(outcome_of_end(error))  # there is nobody, or nothing, to withhold an answer from
+        else:
+            await self.fail(outcome_of_end(error))
+
+
+def outcome_of(response: Response) -> Outcome:
+    """What a response says of its call. Of an error its code alone: its text may quote arguments."""
+    if not isinstance(response, Success):
+        return Outcome(status="error", detail=f"JSON-RPC error {response.code}")
+    digest: dict[Any, str] = result_digest(response.result)
+    try:
+        found = members(response.result) if is_object(response.result) else {}
+    except FrameError:
+        found = {}
+    if as_string(found.get("resultType")) == "input_required":
+        return Outcome(status="input_required", result=digest)
+    is_error = found.get("isError")
+    return Outcome(status="tool_error" if is_error is not None and bytes(is_error) == b"true" else "ok", result=digest)
+
+
+def outcome_of_end(error: BaseException | None) -> Outcome:
+    """What became of a call whose exchange ended so, before it was answered."""
+    match error:
+        case ClientGone():
+            return Outcome(status="cancelled", detail="the client has gone")
+        case AnswerError():
+            return Outcome(status="upstream_invalid", detail=error.detail)
+        case UpstreamTimeout():
+            return Outcome(status="timeout", detail=error.detail)
+        case UpstreamError():
+            return Outcome(status="unknown", detail=error.detail)
+        case RequestError():
+            return Outcome(status="error", detail=f"JSON-RPC error {error.code}")
+        case None:
+            return Outcome(status="unknown", detail="the exchange ended without a response")
+        case _:
+            return Outcome(status="unknown", detail="the gateway ended the exchange")
+
+
+def withheld(decided: Decided) -> ProofRefused:
+    """What the client of a call gets whose outcome is not on record."""
+    return refusals.record_unavailable(decided.call.method, decided.call.target or "", forwarded=True)

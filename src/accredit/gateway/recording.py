@@ -1,0 +1,257 @@
+"""Records of guarded calls: the decision before anything is forwarded, the outcome before the client sees the answer.
+
+Asks the log (`ports.Records`). A call's life, in this order:
+
+1. `Recorder.begin` puts the decision into the log (step 8 of the decision); where that fails, nothing is forwarded;
+2. an allowed call is open until it is settled: by its response, by what went wrong, or by the end of the exchange
+   that it belongs to, whichever comes first. To settle it is done once, and goes on when whoever asked is cancelled;
+3. where the outcome can't be recorded, the client gets a refusal in place of the answer.
+
+Lists are not recorded. What is recorded of params has neither `_meta` nor tokens, and, unless records are full, none of
+the arguments: so a constraint's reason, which quotes them, is cut. The target is recorded as it is, up to a bound.
+"""
+
+import asyncio
+import re
+import secrets
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+from msgspec import Struct
+
+from accredit.attest import (
+    Authority,
+    Call,
+    Decided,
+    Decision,
+    Outcome,
+    Token,
+    recorded_chain,
+    recorded_params,
+)
+from accredit.errors import (
+    AccreditError,
+    AttestationError,
+    ConfigurationError,
+    InsufficientScope,
+    KeysUnavailable,
+    MessageId,
+    MissingToken,
+    ProofRefused,
+    RequestError,
+    StoreUnavailable,
+    TokenError,
+)
+from accredit.gateway.open_calls import OpenCall, withheld
+from accredit.gateway.replies import refusal
+from accredit.gateway.settings import GatewaySettings, RecordSettings
+from accredit.gateway.tally import Tally
+from accredit.jsonrpc.encode import INVALID_PARAMS
+from accredit.jsonrpc.frames import Request
+from accredit.jsonrpc.methods import TARGET_MEMBER
+from accredit.jsonrpc.objects import members
+from accredit.jsonrpc.scalars import as_string
+from accredit.limits import MAX_RECORDED_TARGET
+from accredit.policy import CONSTRAINT_REFUSALS, refusals
+from accredit.policy import Decision as PolicyDecision
+from accredit.ports import Records
+from accredit.ratify import encode_delegation_cert
+from accredit.tokens import VerifiedToken
+
+_CONSTRAINT = re.compile(r"constraint_\w+: cert \d+: constraint\[\d+\] \(\w+\)")
+_ALLOWED = Decision(verdict="allow")
+_ID_BYTES = 16
+_IDS_AT_ONCE = 64
+
+
+class Client(Struct, frozen=True):
+    """Where a call came from: the MCP session's id, or "", and the protocol's revision, where it is known."""
+
+    session_id: str = ""
+    revision: str | None = None
+
+
+class Part(Struct, frozen=True):
+    """Which multi-round-trip request a call is part of, and which round it is, from 1."""
+
+    flow: str
+    round: int
+
+
+class Recorder:
+    """Writes what the gate decides, and what came of it, into the log. One per gateway."""
+
+    def __init__(self, records: Records, settings: RecordSettings, tally: Tally) -> None:
+        self._records = records
+        self._settings = settings
+        self._tally = tally
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._in_sessions: dict[tuple[str, MessageId], OpenCall] = {}
+        self._random = b""
+
+    async def begin(
+        self,
+        request: Request,
+        decision: PolicyDecision | None,
+        client: Client,
+        refused: AccreditError | None = None,
+        *,
+        token: VerifiedToken | None = None,
+        part: Part | None = None,
+    ) -> OpenCall | None:
+        """Step 8, for a request without what carried its token. `decision` is None where no proof was judged; a call
+        that is not `refused` is open from now on.
+
+        Raises `ProofRefused`, or `RequestError` for params that no record can hold.
+        """
+        received_ms = time.time_ns() // 1_000_000
+        target = target_of(request)
+        try:
+            params = recorded_params(request.params, token_argument=False, full=self._settings.full)
+        except AttestationError:
+            detail = "Invalid params: params hold what has no canonical form"
+            raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200) from None
+        chain = None
+        if decision is not None and decision.proved is not None:
+            chain = recorded_chain(encode_delegation_cert(cert) for cert in decision.proved.chain)
+        decided = Decided(
+            gateway=self._settings.gateway_id,
+            call=Call(
+                id=self._draw_id(),
+                method=request.method,
+                target=target[:MAX_RECORDED_TARGET],
+                session=client.session_id or None,
+                revision=client.revision,
+                flow=part.flow if part is not None else None,
+                round=part.round if part is not None else None,
+            ),
+            params=params,
+            decision=self._verdict(refused),
+            received_ms=received_ms,
+            authority=_authority(decision, chain.sha256) if decision is not None and chain is not None else None,
+            token=_token(token) if token is not None else None,
+            certificates=chain.text if chain is not None else None,
+        )
+        try:
+            await self._records.begin(decided)
+        except (StoreUnavailable, AttestationError):
+            raise refusals.record_unavailable(request.method, target, forwarded=False) from None
+        if decided.decision.verdict == "deny":
+            return None
+        call = OpenCall(self, decided, request.id)
+        if client.session_id:
+            self._in_sessions[client.session_id, request.id] = call
+        return call
+
+    async def finish(self, decided: Decided, outcome: Outcome, id: MessageId) -> bytes | None:
+        """Records an outcome; gives the response to the client where that fails."""
+        session = decided.call.session
+        if session is not None:
+            self._in_sessions.pop((session, id), None)
+        try:
+            await self._records.finish(decided, outcome)
+        except (StoreUnavailable, AttestationError):
+            refused = withheld(decided)
+            self._tally.refused(refused, method=decided.call.method)
+            return refusal(refused).frame(id)
+        return None
+
+    def taken_back(self, session_id: str, id: MessageId | None) -> None:
+        """The client of a session has cancelled a request: if no answer comes, that is why."""
+        call = self._in_sessions.get((session_id, id)) if id is not None else None
+        if call is not None:
+            call.taken_back = True
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        """Does something in a task that `drain` waits for."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def problem(self) -> str | None:
+        """What keeps records from being written, or None."""
+        return self._records.problem()
+
+    async def ready(self) -> bool:
+        """Whether a decision could be recorded now. The first time, the log is opened."""
+        return await self._records.ready()
+
+    async def drain(self) -> None:
+        """Waits for the outcomes that are being recorded."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def aclose(self) -> None:
+        """The same, and gives the log back."""
+        await self.drain()
+        await self._records.aclose()
+
+    def _draw_id(self) -> str:
+        # Each time that the system is asked, the thread that signs takes the interpreter: so it is asked for many.
+        if len(self._random) < _ID_BYTES:
+            self._random = secrets.token_bytes(_ID_BYTES * _IDS_AT_ONCE)
+        drawn, self._random = self._random[:_ID_BYTES], self._random[_ID_BYTES:]
+        return drawn.hex()
+
+    def _verdict(self, refused: AccreditError | None) -> Decision:
+        if refused is None:
+            return _ALLOWED
+        if not isinstance(refused, ProofRefused):
+            return Decision(verdict="deny", error=_word(refused))
+        reason = refused.data.get("reason")
+        text = reason if isinstance(reason, str) else None
+        if text is not None and not self._settings.full and refused.data.get("identity_status") in CONSTRAINT_REFUSALS:
+            found = _CONSTRAINT.match(text)
+            text = found[0] if found else None
+        return Decision(verdict="deny", error=refused.error, reason=text)
+
+
+def recorder_of(settings: GatewaySettings, tally: Tally, records: Records | None) -> Recorder | None:
+    """Who records calls, if they are recorded. Raises `ConfigurationError` where there is no log for that."""
+    if settings.records is None:
+        return None
+    if records is None:
+        raise ConfigurationError("calls are to be recorded, and there is no log", "give create_app records")
+    return Recorder(records, settings.records, tally)
+
+
+def target_of(request: Request) -> str:
+    """What a guarded request is about, or "" where it does not say so with a string."""
+    found = members(request.params) if request.params is not None else {}
+    return as_string(found.get(TARGET_MEMBER[request.method])) or ""
+
+
+def _authority(decision: PolicyDecision, chain_sha256: str) -> Authority | None:
+    proved, entry = decision.proved, decision.entry
+    if proved is None or entry is None:
+        return None
+    return Authority(
+        principal_id=proved.principal_id,
+        principal_name=proved.principal_name,
+        agent_id=proved.agent_id,
+        cert_ids=proved.cert_ids,
+        chain_sha256=chain_sha256,
+        scope=entry.scope,
+        bound=proved.bound,
+    )
+
+
+def _token(token: VerifiedToken) -> Token:
+    return Token(issuer=token.issuer, subject=token.subject, sha256=token.sha256, jti=token.jti, kid=token.kid)
+
+
+def _word(refused: AccreditError) -> str:
+    """The word for what refused a call that no proof was judged for, or whose proof was good."""
+    match refused:
+        case MissingToken():
+            return "missing_token"
+        case InsufficientScope():
+            return "insufficient_scope"
+        case TokenError():
+            return "invalid_token"
+        case KeysUnavailable():
+            return "keys_unavailable"
+        case _:
+            return "invalid_request_state"

@@ -1,0 +1,270 @@
+"""Records of the real commands: workers, kills, a full disk, `wrap`; and over HTTP+SSE of 2024."""
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.world.calls import STREAM_HEAD, chunk, compact, event, http, post, response
+from tests.world.command import COMMAND, Serving, accredit, environment
+from tests.world.outcome_server import noted
+from tests.world.raw_client import CutOff, RawClient
+from tests.world.raw_server import Connection, RawServer, until
+from tests.world.recorded import calls_of, open_targets, outcomes, records_at, records_of
+from tests.world.running import RunningGateway, run
+
+from accredit.gateway import GatewaySettings, HttpUpstream, create_app
+from accredit.gateway.settings import RecordSettings
+from accredit.jsonrpc.methods import Era
+
+ROUNDS = 20
+CLIENTS = 16
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    assert accredit("keys", "new", "gateway.key", "--kind", "gateway", folder=tmp_path).returncode == 0
+    return tmp_path
+
+
+def configure(folder: Path, upstream: str, mode: str = "durable") -> Path:
+    (folder / "accredit.toml").write_text(
+        f'[upstream]\n{upstream}\n[attest]\nmode = "{mode}"\nkey_file = "gateway.key"\n'
+        '[store]\nurl = "sqlite:///accredit.db"\n'
+    )
+    return folder / "accredit.db"
+
+
+def verify(folder: Path) -> dict[str, Any]:
+    """What `accredit log verify` says, with the configuration's key."""
+    done = accredit("log", "verify", "--json", folder=folder)
+    found = json.loads(done.stdout)
+    assert done.returncode == 0, found
+    return found
+
+
+class Upstream:
+    """Answers calls, and notes their targets."""
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+
+    async def __call__(self, connection: Connection) -> None:
+        while (request := await connection.request()) is not None:
+            message = json.loads(request.body)
+            self.called.append(message["params"]["name"])
+            await connection.send(http(response(message["id"])))
+
+
+async def ask(client: RawClient, tool: str) -> Any:
+    posted = post(Era.MODERN, "tools/call", {"name": tool, "arguments": {}})
+    await client.ask("POST", "/mcp", posted.headers, posted.body)
+    return json.loads((await client.answer()).body)
+
+
+async def work(port: int, prefix: str, answered: list[str]) -> None:
+    """Calls until the gateway is gone; each call's target is its own."""
+    with contextlib.suppress(OSError, CutOff):
+        async with RawClient(port) as client:
+            for number in range(1_000_000):
+                target = f"{prefix}-{number}"
+                if "result" in await ask(client, target):
+                    answered.append(target)
+
+
+@pytest.mark.slow
+def test_after_kills_every_answer_has_its_record_and_nothing_else_was_forwarded(folder: Path) -> None:
+    async def main() -> None:
+        upstream, answered = Upstream(), list[str]()
+        dice = random.Random(7)
+        async with RawServer(upstream) as server:
+            configure(folder, f'url = "{server.url}"')
+            for number in range(ROUNDS):
+                before = len(answered) + dice.randrange(50)
+                with await asyncio.to_thread(Serving(folder=folder).__enter__) as gateway:
+                    work_of = [work(gateway.port, f"r{number}-c{each}", answered) for each in range(CLIENTS)]
+                    working = asyncio.gather(*work_of)
+                    await until(lambda before=before: len(answered) > before)
+                    gateway.process.kill()
+                    await working
+            with await asyncio.to_thread(Serving(folder=folder).__enter__) as gateway:
+                gateway.stop()
+                await asyncio.to_thread(gateway.wait)
+        found = {call["target"]: call for call in calls_of(folder / "accredit.db")}
+        assert len(answered) > ROUNDS
+        assert [target for target in upstream.called if target not in found] == []
+        assert [target for target in answered if found[target]["status"] != "ok"] == []
+        assert {call["status"] for call in found.values()} == {"ok", "unknown"}
+        assert verify(folder)["valid"]
+
+    run(main())
+
+
+def test_each_worker_has_a_chain_and_one_verification_covers_all(folder: Path) -> None:
+    async def main() -> None:
+        upstream = Upstream()
+        async with RawServer(upstream) as server:
+            db = configure(folder, f'url = "{server.url}"')
+            with await asyncio.to_thread(Serving("--workers", "4", folder=folder).__enter__) as gateway:
+                writers = set[str]()
+                for number in range(500):
+                    async with RawClient(gateway.port) as client:
+                        assert "result" in await ask(client, f"call-{number}")
+                    writers = {record.log.writer for record in records_of(db)}
+                    if len(writers) == 4:
+                        break
+                assert len(writers) == 4
+                gateway.stop()
+                await asyncio.to_thread(gateway.wait)
+        assert {status for _, status in outcomes(db)} == {"ok"}
+        assert {each["writer"] for each in verify(folder)["writers"]} == writers
+
+    run(main())
+
+
+def test_on_a_full_disk_nothing_is_forwarded_and_readyz_says_so(folder: Path) -> None:
+    async def main() -> None:
+        upstream = Upstream()
+        async with RawServer(upstream) as server:
+            db = configure(folder, f'url = "{server.url}"')
+            with await asyncio.to_thread(Serving(folder=folder).__enter__) as gateway:
+                async with RawClient(gateway.port) as client:
+                    assert "result" in await ask(client, "before")
+                    hard = resource.prlimit(gateway.process.pid, resource.RLIMIT_FSIZE)[1]
+                    resource.prlimit(gateway.process.pid, resource.RLIMIT_FSIZE, (4_096, hard))  # enough for stderr
+                    refused = await ask(client, "full")
+                    assert refused["error"]["code"] == -31006
+                    assert refused["error"]["data"]["forwarded"] is False
+                    await client.ask("GET", "/readyz")
+                    ready = await client.answer()
+                    assert (ready.status, json.loads(ready.body)["records"]) == (503, False)
+                    resource.prlimit(gateway.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+                    assert "result" in await ask(client, "after")
+                    await client.ask("GET", "/readyz")
+                    assert (await client.answer()).status == 200
+                assert '"records can\'t be written"' in gateway.stderr
+                gateway.stop()
+                await asyncio.to_thread(gateway.wait)
+        assert upstream.called == ["before", "after"]
+        assert outcomes(db) == [("before", "ok"), ("after", "ok")]
+        assert verify(folder)["valid"]
+
+    run(main())
+
+
+# --- wrap -------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def wrapped(folder: Path) -> Generator["subprocess.Popen[bytes]"]:
+    command = [sys.executable, "-m", "tests.world.outcome_server", "accredit.db", "notes.jsonl"]
+    configure(folder, f"command = {json.dumps(command)}")
+    root = str(Path(__file__).parents[2])
+    env = environment({"PYTHONPATH": os.pathsep.join([os.environ.get("PYTHONPATH", ""), root])})
+    with subprocess.Popen(
+        [*COMMAND, "wrap"], cwd=folder, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        yield process
+
+
+def say(process: "subprocess.Popen[bytes]", message: object) -> None:
+    assert process.stdin is not None
+    process.stdin.write(compact(message) + b"\n")
+    process.stdin.flush()
+
+
+def line_of(process: "subprocess.Popen[bytes]") -> Any:
+    assert process.stdout is not None
+    return json.loads(process.stdout.readline())
+
+
+def tool_call(tool: str, id: int) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": {}}}
+
+
+def test_wrap_records_before_it_passes_a_line_on(folder: Path) -> None:
+    db = folder / "accredit.db"
+    with wrapped(folder) as process:
+        for id, (tool, status) in enumerate((("ok", "ok"), ("fail", "tool_error"), ("bad", "upstream_invalid"))):
+            say(process, tool_call(tool, id))
+            assert line_of(process)["id"] == id
+            assert outcomes(db)[id] == (tool, status)
+        say(process, tool_call("hang", 8))
+        say(process, {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 8}})
+        say(process, tool_call("die", 9))
+        assert line_of(process)["error"]["message"] == "Upstream unavailable"
+        assert process.wait(30) == 1
+    assert outcomes(db)[3:] == [("hang", "cancelled"), ("die", "unknown")]
+    seen = [note["open"][-1:] for note in noted(folder / "notes.jsonl")]
+    assert seen == [[tool] for tool in ("ok", "fail", "bad", "hang", "die")]
+    assert verify(folder)["valid"]
+
+
+def test_wrap_leaves_no_call_open_when_its_host_is_gone(folder: Path) -> None:
+    with wrapped(folder) as process:
+        say(process, tool_call("ok", 1))
+        line_of(process)
+        say(process, tool_call("hang", 2))
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+    assert outcomes(folder / "accredit.db")[0] == ("ok", "ok")
+    assert open_targets(folder / "accredit.db") == []
+
+
+# --- HTTP+SSE of 2024 -------------------------------------------------------------------------------
+
+
+def test_in_a_session_of_2024_the_event_waits_for_the_record(tmp_path: Path) -> None:
+    log = tmp_path / "log.db"
+    streams: list[Connection] = []
+    seen: list[list[str]] = []
+
+    async def upstream(connection: Connection) -> None:
+        while (request := await connection.request()) is not None:
+            if request.method == "GET":
+                streams.append(connection)
+                await connection.send(STREAM_HEAD, chunk(b"event: endpoint\ndata: /messages?sid=abc\n\n"))
+                await connection.peer_closed()
+                return
+            message = json.loads(request.body)
+            seen.append(open_targets(log))
+            if message["params"]["name"] == "refuse":
+                await connection.send(http(b"", None, status="500 Internal Server Error"))
+                continue
+            if message["params"]["name"] != "hang":
+                await streams[0].send(chunk(event(response(message["id"]))))
+            await connection.send(http(b"Accepted", "text/plain", status="202 Accepted"))
+
+    async def main() -> None:
+        async with RawServer(upstream) as server:
+            settings = GatewaySettings(HttpUpstream(server.url.replace("/mcp", "/sse")), records=RecordSettings("gate"))
+            async with RunningGateway(create_app(settings, records=records_at(log))) as gateway:
+                async with RawClient(gateway.port) as stream:
+                    await stream.ask("GET", "/sse", [("Accept", "text/event-stream")])
+                    await stream.head()
+                    named = await stream.event()
+                    assert named is not None
+                    target = (named.data or b"").decode()
+                    for id, tool in enumerate(("ok", "refuse", "hang")):
+                        async with RawClient(gateway.port) as client:
+                            json_type = [("Content-Type", "application/json")]
+                            await client.ask("POST", target, json_type, compact(tool_call(tool, id)))
+                            await client.answer()
+                        if tool == "ok":
+                            got = await stream.event()
+                            assert got is not None
+                            assert outcomes(log) == [("ok", "ok")]
+                    assert outcomes(log) == [("ok", "ok"), ("refuse", "error"), ("hang", None)]
+                await until(lambda: outcomes(log)[-1] == ("hang", "cancelled"))
+            assert seen == [["ok"], ["refuse"], ["hang"]]
+
+    run(main())

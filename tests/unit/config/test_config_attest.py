@@ -1,0 +1,75 @@
+"""`[attest]`: what is recorded, and with whose key; what can't work stops the start."""
+
+from pathlib import Path
+
+import pytest
+from tests.world.running import run
+
+from accredit.app import assemble
+from accredit.config import build_records, load
+from accredit.errors import ConfigurationError
+from accredit.gateway.settings import RecordSettings
+from accredit.keys import make_key, write_key
+
+STORE = '[store]\nurl = "sqlite:///accredit.db"\n'
+
+
+def built(folder: Path, text: str) -> RecordSettings | None:
+    (folder / "accredit.toml").write_text(text, "utf-8")
+    return build_records(load(folder / "accredit.toml", {}, {}))
+
+
+def attest(mode: str = "durable", key: str = "gateway.key", more: str = "") -> str:
+    return f'[attest]\nmode = "{mode}"\nkey_file = "{key}"\n{more}'
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for kind in ("gateway", "human"):
+        write_key(tmp_path / f"{kind}.key", make_key(kind, kind, 0))  # type: ignore[arg-type]
+    monkeypatch.chdir("/")
+    return tmp_path
+
+
+def test_records_bear_the_id_of_the_key_or_the_gateways_own(folder: Path) -> None:
+    found = built(folder, attest() + STORE)
+    assert found is not None
+    assert (len(found.gateway_id), found.full) == (32, False)
+    assert built(folder, '[gateway]\nid = "gate"\n' + attest(more='arguments = "full"\n') + STORE) == RecordSettings(
+        "gate", full=True
+    )
+    assert built(folder, "") is None
+    assert built(folder, attest(mode="off", key="none.key")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        (attest(key="none.key") + STORE, "none.key"),
+        (attest(key="human.key") + STORE, "a human"),
+        (attest(key="gateway.key.pub") + STORE, "public key"),
+        (attest(), "memory:"),
+        ('[attest]\nmode = "record"\n' + STORE, "attest.key_file is not set"),
+    ],
+)
+def test_a_log_that_nobody_could_sign_or_keep_stops_the_start(folder: Path, text: str, word: str) -> None:
+    with pytest.raises(ConfigurationError, match=word) as refused:
+        built(folder, text)
+    assert refused.value.remedy
+
+
+def test_a_key_that_others_can_read_stops_the_start(folder: Path) -> None:
+    (folder / "gateway.key").chmod(0o644)
+    with pytest.raises(ConfigurationError, match="others can read"):
+        built(folder, attest() + STORE)
+
+
+@pytest.mark.parametrize("mode", ["record", "durable"])
+def test_nothing_is_open_before_the_first_record(folder: Path, mode: str) -> None:
+    (folder / "accredit.toml").write_text(attest(mode) + STORE, "utf-8")
+    ports = assemble(load(folder / "accredit.toml", {}, {}), None)
+    assert ports.records is not None
+    assert ports.store is None
+    assert sorted(path.name for path in folder.iterdir() if "accredit.db" in path.name) == []
+    run(ports.records.aclose())
+    assert not (folder / "accredit.db").exists()

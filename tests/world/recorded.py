@@ -1,0 +1,87 @@
+"""What a log says of calls, read as anybody would: for tests. Also a log that fails on demand. I/O: the log's file."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from tests.world.records import gateway
+
+from accredit.attest import CallRecord, Decided, LogReport, Outcome
+from accredit.errors import StoreUnavailable
+from accredit.stores.log import SqliteRecords
+from accredit.stores.log_file import LogFile
+
+
+def records_at(path: Path, *, durable: bool = True) -> SqliteRecords:
+    """The log in a file, signed by the gateway of `tests.world.records`."""
+    return SqliteRecords(path, gateway()[0], durable=durable, on_problem=lambda _: None)
+
+
+def records_of(path: Path) -> list[CallRecord]:
+    """All records of calls, in their order."""
+    if not path.exists():
+        return []
+    try:
+        with LogFile(path) as log:
+            return [record for each in log.entries() if (record := each.record()) is not None]
+    except StoreUnavailable:  # nothing was written yet
+        return []
+
+
+def calls_of(path: Path) -> list[dict[str, Any]]:
+    """Each call with what was decided and what came of it, in the order of the decisions."""
+    found: dict[str, dict[str, Any]] = {}
+    for record in records_of(path):
+        if record.decision is not None:
+            plain = msgspec.to_builtins(record.decision)
+            found[record.call.id] = {"target": record.call.target, "status": None, **plain, "record": record}
+        elif record.outcome is not None:
+            call = found[record.call.id]
+            assert call["status"] is None, "two outcomes"
+            assert call["verdict"] == "allow", "an outcome of a call that was refused"
+            call.update(msgspec.to_builtins(record.outcome))
+    return list(found.values())
+
+
+def outcomes(path: Path) -> list[tuple[str, str | None]]:
+    """Target and status of each call, None for one that is open."""
+    return [(call["target"], call["status"]) for call in calls_of(path)]
+
+
+def open_targets(path: Path) -> list[str]:
+    """The targets of allowed calls that have no outcome yet."""
+    return [call["target"] for call in calls_of(path) if call["status"] is None and call["verdict"] == "allow"]
+
+
+def verified(path: Path) -> LogReport:
+    """The verdict on a log."""
+    with LogFile(path) as log:
+        return log.verify([gateway()[1]])
+
+
+class FailingRecords:
+    """A log in memory that takes no outcomes, or no decisions either."""
+
+    def __init__(self, *, decisions: bool = True) -> None:
+        self._decisions = decisions
+        self.begun: list[Decided] = []
+        self.outcomes: list[Outcome] = []
+
+    async def begin(self, decided: Decided) -> None:
+        if not self._decisions:
+            raise StoreUnavailable("/var/lib/secret-place.db is full")
+        self.begun.append(decided)
+
+    async def finish(self, decided: Decided, outcome: Outcome) -> None:
+        assert decided in self.begun
+        self.outcomes.append(outcome)
+        raise StoreUnavailable("/var/lib/secret-place.db is full")
+
+    def problem(self) -> str | None:
+        return "the disk is full"
+
+    async def ready(self) -> bool:
+        return False
+
+    async def aclose(self) -> None:
+        pass
