@@ -56,14 +56,15 @@ def gateway(*options: str) -> contextlib.AbstractAsyncContextManager[str]:
     return running(*ACCREDIT, "serve", *options, "--port", "0")
 
 
-async def accredit(folder: Path, *words: str) -> None:
-    """Runs a command of `accredit` in a folder, and shows it."""
+async def accredit(folder: Path, *words: str) -> str:
+    """Runs a command of `accredit` in a folder, and shows it; gives what it printed."""
     say(f"  $ accredit {' '.join(words)}")
     pipe = asyncio.subprocess.PIPE
     child = await asyncio.create_subprocess_exec(*ACCREDIT, *words, cwd=folder, stdout=pipe, stderr=pipe)
-    _, errors = await child.communicate()
+    printed, errors = await child.communicate()
     if child.returncode:
         raise SystemExit(errors.decode("utf-8", "replace"))
+    return printed.decode("utf-8", "replace")
 
 
 def raw_call(url: str, tool: str, arguments: dict[str, Any] | None = None, proof: object = None) -> tuple[int, str]:

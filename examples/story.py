@@ -15,7 +15,7 @@ from pathlib import Path
 
 from mcp import Client
 
-from stage import YES, gateway, say, server
+from stage import YES, accredit, gateway, say, server
 from story_frames import nothing_malformed_passes
 from story_proofs import only_who_may, presenter, sign
 from story_rounds import a_tool_asks_first
@@ -60,6 +60,11 @@ async def tell(folder: Path, once: bool) -> int:
             authorized = await only_who_may(guarded, folder, brief)
             say("\n5. A tool that asks a person before it acts; the state of its rounds is sealed by the gateway")
             asked = await a_tool_asks_first()
+            say("\n6. Every call has left a record, which anyone can verify offline")
+            shown = await accredit(folder, "log", "list", "--config", "accredit.toml")
+            say("".join(f"    {line}\n" for line in shown.splitlines()[:12]).rstrip())
+            verified = await accredit(folder, "log", "verify", "--config", "accredit.toml")
+            say("".join(f"    {line}\n" for line in verified.splitlines()).rstrip())
             say()
             if not (stopped and authorized and asked):
                 say("Something went through that should not have, or the other way round.")

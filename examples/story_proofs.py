@@ -32,6 +32,9 @@ scope = "email:read"
 [tools.send_email]
 scope = "email:send"
 sensitive = true
+[attest]
+mode = "durable"
+key_file = "gateway.key"
 [store]
 url = "sqlite:///accredit.db"
 """
@@ -39,7 +42,7 @@ url = "sqlite:///accredit.db"
 
 async def sign(folder: Path, upstream: str) -> None:
     """Makes the keys, and signs what each agent may do."""
-    for name, kind in (("owner", "human"), ("agent", "agent"), ("helper", "agent")):
+    for name, kind in (("owner", "human"), ("agent", "agent"), ("helper", "agent"), ("gateway", "gateway")):
         await accredit(folder, "keys", "new", f"{name}.key", "--kind", kind, "--name", name.capitalize())
     grant = ("grant", "--issuer", "owner.key", "--agent", "agent.key.pub", "--scope", "email:read")
     rest = ("--scope", "email:send", "--scope", "identity:delegate", "--expires", "7d", "--yes", "--out", "agent.json")

@@ -129,3 +129,4 @@ def test_the_demo_tells_its_story_and_stops() -> None:
     assert "revision 2025-11-25" in done.stdout
     assert "revision 2026-07-28" in done.stdout
     assert "Nothing malformed got through, and nobody did what no human has allowed." in done.stdout
+    assert "1 writer verify" in done.stdout

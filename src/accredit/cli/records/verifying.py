@@ -90,7 +90,8 @@ def _tell(report: LogReport, kept: Sequence[Envelope], *, as_json: bool) -> int:
         say(f"BAD: {report.fault.place}: {report.fault.reason}", BAD)
         say(f"{report.records} records before it are good")
     else:
-        say(f"ok: {report.records} records of {len(report.writers)} writers verify", GOOD)
+        writers = len(report.writers)
+        say(f"ok: {report.records} records of {writers} writer{'' if writers == 1 else 's'} verify", GOOD)
         print_facts(
             [
                 ("pruned", str(pruned)),
