@@ -88,7 +88,10 @@ class Policy(Struct, frozen=True, kw_only=True):
 
 
 class Authority(Struct, frozen=True, kw_only=True):
-    """On whose word a call is allowed. `granted_scope` is what all certificates of the chain grant."""
+    """On whose word a call is allowed. `granted_scope` is what all certificates of the chain grant.
+
+    `token_subject` is whom the token that came with the call was issued for.
+    """
 
     principal_id: str
     principal_name: str
@@ -96,6 +99,7 @@ class Authority(Struct, frozen=True, kw_only=True):
     granted_scope: tuple[str, ...]
     cert_ids: tuple[str, ...]
     bound: bool
+    token_subject: str | None = None
 
 
 class Decision(Struct, frozen=True):
@@ -173,6 +177,7 @@ class _Case:
             granted_scope=tuple(result.granted_scope),
             cert_ids=tuple(cert.cert_id for cert in bundle.delegations),
             bound=bool(bundle.session_context),
+            token_subject=self._token.subject if self._token is not None else None,
         )
 
     def _read(self) -> Generator[Need, object, ProofBundle]:
