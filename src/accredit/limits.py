@@ -220,6 +220,10 @@ RESTART_SECONDS = 1
 MAX_KNOWN_TOOLS = 4_096
 """Tools whose declared headers are remembered; the one named longest ago is forgotten first."""
 
+MAX_KNOWN_TOOL_NAME_CHARS = 1_024
+"""Characters of a tool's name that is remembered for its own `_token`. The specification asks for names of at most 128;
+without a bound the names of a hostile server could fill gigabytes."""
+
 MAX_LIST_PAGES = 50
 """Pages of a tool list that are asked for: a server whose cursors never end must not hold a call."""
 

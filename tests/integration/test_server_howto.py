@@ -36,7 +36,7 @@ def test_the_how_to_does_what_it_says(tmp_path: Path) -> None:
         else:
             assert body in printed
             promises += 1
-    assert promises == 3
+    assert promises == 4
 
 
 def test_the_server_of_the_how_to_is_the_example() -> None:

@@ -28,7 +28,13 @@ class Guarded:
     """A server of either kind; `ran` has what was run, in order. Further arguments are the guard's."""
 
     def __init__(
-        self, kind: str, roots: list[Any], *, gateway_id: str = GATEWAY, ran: list[str] | None = None, **guard: Any
+        self,
+        kind: str,
+        roots: list[Any] | None,
+        *,
+        gateway_id: str = GATEWAY,
+        ran: list[str] | None = None,
+        **guard: Any,
     ) -> None:
         self.ran = [] if ran is None else ran
         self.kind = kind

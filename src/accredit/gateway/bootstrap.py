@@ -19,6 +19,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -51,8 +52,16 @@ class BootstrapSettings:
 
 
 class _Asked(Struct, forbid_unknown_fields=True):
+    """It never shows itself."""
+
     secret: str
     agent: str
+
+    def __repr__(self) -> str:
+        return "<asked>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
 
 
 _read = msgspec.json.Decoder(_Asked).decode

@@ -71,7 +71,7 @@ class Exchange:
 
     def take_credentials(self) -> None:
         """Takes the Authorization fields off: nothing forwards them from here on."""
-        self.credentials = [pair for pair in self.raw_headers if pair[0] == b"authorization"]
+        self.credentials = [pair for pair in self.raw_headers if pair[0].lower() == b"authorization"]
         self.raw_headers = without_authorization(self.raw_headers)
         self.headers.pop(b"authorization", None)
 

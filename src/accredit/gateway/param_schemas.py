@@ -16,7 +16,7 @@ from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.objects import members
 from accredit.jsonrpc.param_headers import DeclaredHeader, check_param_headers, listed_headers
 from accredit.jsonrpc.scalars import as_string
-from accredit.limits import MAX_KNOWN_TOOLS
+from accredit.limits import MAX_KNOWN_TOOL_NAME_CHARS, MAX_KNOWN_TOOLS
 
 _PREFIX = b"mcp-param-"
 
@@ -31,8 +31,9 @@ class ParamSchemas:
     def learn(self, result: Raw) -> None:
         """Takes in the result of a `tools/list` that passes by."""
         for name, declared in listed_headers(result).items():
-            self._tools[name] = declared
-            self._tools.move_to_end(name)
+            if len(name) <= MAX_KNOWN_TOOL_NAME_CHARS:
+                self._tools[name] = declared
+                self._tools.move_to_end(name)
         while len(self._tools) > MAX_KNOWN_TOOLS:
             self._tools.popitem(last=False)
 

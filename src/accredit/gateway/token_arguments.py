@@ -11,7 +11,7 @@ from msgspec import Raw, Struct
 
 from accredit.gateway.tool_lists import Ask, ToolLists
 from accredit.jsonrpc.frames import Request
-from accredit.limits import MAX_KNOWN_TOOLS, MAX_TOOL_LIST_BYTES
+from accredit.limits import MAX_KNOWN_TOOL_NAME_CHARS, MAX_KNOWN_TOOLS, MAX_TOOL_LIST_BYTES
 from accredit.tokens import declares_token
 
 
@@ -43,6 +43,8 @@ class TokenArguments:
         except (msgspec.MsgspecError, ValueError, RecursionError):
             return
         for tool in page.tools:
+            if len(tool.name) > MAX_KNOWN_TOOL_NAME_CHARS:
+                continue
             self._tools[tool.name] = declares_token(tool.input_schema)
             self._tools.move_to_end(tool.name)
         while len(self._tools) > MAX_KNOWN_TOOLS:

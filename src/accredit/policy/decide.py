@@ -88,8 +88,10 @@ class Policy(Struct, frozen=True, kw_only=True):
 
 
 class Authority(Struct, frozen=True, kw_only=True):
-    """On whose word a call is allowed. `granted_scope` is what all certificates of the chain grant; `chain` are these,
-    leaf first."""
+    """On whose word a call is allowed. `granted_scope` is what all certificates of the chain grant.
+
+    `chain` are these, leaf first. `token_subject` is whom the token that came with the call was issued for.
+    """
 
     principal_id: str
     principal_name: str
@@ -98,6 +100,7 @@ class Authority(Struct, frozen=True, kw_only=True):
     cert_ids: tuple[str, ...]
     bound: bool
     chain: tuple[DelegationCert, ...] = ()
+    token_subject: str | None = None
 
 
 class Decision(Struct, frozen=True):
@@ -187,6 +190,7 @@ class _Case:
             cert_ids=tuple(cert.cert_id for cert in bundle.delegations),
             bound=bool(bundle.session_context),
             chain=tuple(bundle.delegations),
+            token_subject=self._token.subject if self._token is not None else None,
         )
         self.proved = authority if result.valid or result.identity_status in _PROVED else None
         if not result.valid:

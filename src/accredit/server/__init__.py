@@ -1,12 +1,13 @@
 """For a server's author: `require` beside a tool, `ProofGuard` before the server. Such a server needs no gateway.
 
-`requirements` what tools ask for · `assemble` from arguments to a `judge`, which decides · `gate` what stands before a
-server · `sdk` the guard for the official SDK · `fastmcp` the guard for FastMCP, with the same names (import it by
-itself: it needs the optional dependency).
+`requirements` what tools ask for · `tokens` whose bearer tokens count · `assemble` from arguments to a `judge`, which
+decides · `gate` what stands before a server · `sdk` the guard for the official SDK · `fastmcp` the guard for FastMCP,
+with the same names (import it by itself: it needs the optional dependency).
 """
 
-from accredit.server.judge import current_authority
+from accredit.server.judge import current_authority, current_token
 from accredit.server.requirements import require
 from accredit.server.sdk import ProofGuard
+from accredit.server.tokens import TokenRules, TrustedIssuer
 
-__all__ = ["ProofGuard", "current_authority", "require"]
+__all__ = ["ProofGuard", "TokenRules", "TrustedIssuer", "current_authority", "current_token", "require"]

@@ -1,23 +1,30 @@
 """From what a server's author writes to a `Judge`. Reads key files and revocation lists.
 
-This is the one module of `server` that chooses adapters (`keys`, `stores`): a guard is made by a server's author, in a
-line, and there is no `app` above it that could hand them over.
+This is the one module of `server` that chooses adapters (`keys`, `net`, `stores`): a guard is made by a server's
+author, in a line, and there is no `app` above it that could hand them over.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from accredit.errors import ConfigurationError
-from accredit.keys import load_public_key
+from accredit.keys import load_key_set, load_public_key
 from accredit.limits import CHALLENGE_WINDOW_SECONDS
+from accredit.net import IssuerKeys
 from accredit.policy import MCP_SCOPES, Catalog, Entry, Policy, scope_fault
 from accredit.ports import ProofStore
 from accredit.ratify import CertificateCache, HybridPublicKey, derive_id, zone_names
 from accredit.ratify.needs import clock
-from accredit.server.judge import Judge
+from accredit.server.gate import Found
+from accredit.server.judge import Judge, Proofs
 from accredit.server.requirements import entry_of
+from accredit.server.tokens import TokenRules, Tokens, TrustedIssuer
 from accredit.stores import RevocationLists, open_store, store_file
+from accredit.tokens import Issuer, KeySet, declares_token
 
 _log = logging.getLogger("accredit.server")
 _BINDINGS = ("optional", "required")
@@ -31,7 +38,7 @@ class Guard:
 
     def __init__(
         self,
-        roots: Iterable[Root],
+        roots: Iterable[Root] | None,
         gateway_id: str,
         *,
         default_tool_scope: str = "",
@@ -41,20 +48,30 @@ class Guard:
         revocation_files: Iterable[str | Path] = (),
         store: str | ProofStore = "memory:",
         filter_tools: bool = True,
+        tokens: TokenRules | None = None,
         clock: Callable[[], int] = clock,
     ) -> None:
         """Reads the keys and lists. Raises `ConfigurationError`.
 
         The arguments are the settings of the same names in `[proofs]` and `[gateway]` (contract, section 2); paths are
-        relative to the working directory. `store` is a URL, or a store that somebody else closes. `clock` gives the
-        time in unix seconds.
+        relative to the working directory. `roots` None: proofs are not judged, only `tokens`. `store` is a URL, or a
+        store that somebody else closes. `clock` gives the time in unix seconds.
         """
         _check(gateway_id, default_tool_scope, binding)
         _check_seconds("freshness_seconds", freshness_seconds)
         _check_seconds("challenge_seconds", challenge_seconds)
         zone_names()
-        pinned = _pinned(roots)
         self._default_tool = Entry(scope=default_tool_scope) if default_tool_scope else None
+        self._tokens = _tokens(tokens, clock, proofs=roots is not None) if tokens is not None else None
+        if roots is None:
+            if self._tokens is None:
+                raise ConfigurationError(
+                    "nothing would be judged: neither proofs nor tokens", 'write roots=["owner.key.pub"]'
+                )
+            self._owned_store = None
+            self._judge = Judge(None, self._tokens, clock)
+            return
+        pinned = _pinned(roots)
         policy = Policy(
             verifier_id=gateway_id,
             roots=pinned,
@@ -63,6 +80,7 @@ class Guard:
             binding_required=binding == "required",
             freshness_seconds=freshness_seconds,
             challenge_seconds=challenge_seconds,
+            bind_agent=tokens is not None and tokens.bind_agent,
             cert_cache=CertificateCache(),
         )
         lists = RevocationLists(
@@ -72,18 +90,44 @@ class Guard:
             on_problem=lambda problem: _log.warning("revocation lists: %s", problem),
         )
         lists.load()
-        self._owns_store = isinstance(store, str)
-        self._store = open_store(store, Path()) if isinstance(store, str) else store
-        self._judge = Judge(policy, self._store, lists, filter_tools=filter_tools, clock=clock)
+        opened = open_store(store, Path()) if isinstance(store, str) else store
+        self._owned_store = opened if isinstance(store, str) else None
+        self._judge = Judge(Proofs(policy, opened, lists, filter_tools), self._tokens, clock)
 
-    def entry(self, function: object) -> Entry | None:
-        """What a tool that is made of this function asks for."""
-        return entry_of(function) or self._default_tool
+    def found(self, function: object, input_schema: Mapping[str, Any]) -> Found:
+        """What a tool that is made of this function (None: of something else) asks for."""
+        entry = entry_of(function) or self._default_tool if function is not None else None
+        return Found(entry, declares_token(msgspec.json.encode(input_schema)) if self._tokens is not None else False)
 
     async def aclose(self) -> None:
-        """Closes the store, where a URL named it."""
-        if self._owns_store:
-            await self._store.aclose()
+        """Closes the store, where a URL named it, and ends what is being fetched."""
+        if self._owned_store is not None:
+            await self._owned_store.aclose()
+        if self._tokens is not None:
+            await self._tokens.aclose()
+
+
+def _tokens(rules: TokenRules, clock: Callable[[], int], *, proofs: bool) -> Tokens:
+    if not rules.issuers:
+        raise ConfigurationError("tokens names no issuer: nobody's tokens would count", "name one: TrustedIssuer(...)")
+    if rules.bind_agent and not (rules.required and proofs):
+        raise ConfigurationError(
+            "bind_agent ties each call's token to its proof, and a call may come without one of them",
+            "give roots and leave required, or leave out bind_agent",
+        )
+    issuers = [
+        Issuer(each.issuer, each.audience, tuple(each.algorithms), tuple(each.required_scopes))
+        for each in rules.issuers
+    ]
+    return Tokens(rules, issuers, IssuerKeys({each.issuer: _keys(each) for each in rules.issuers}), clock)
+
+
+def _keys(issuer: TrustedIssuer) -> KeySet | str:
+    if issuer.jwks_url is not None and issuer.key_file is None:
+        return issuer.jwks_url
+    if issuer.key_file is not None and issuer.jwks_url is None:
+        return load_key_set(Path(issuer.key_file))
+    raise ConfigurationError(f"the keys of {issuer.issuer} are in one place", "give one of jwks_url and key_file")
 
 
 def _pinned(roots: Iterable[Root]) -> dict[HybridPublicKey, str]:

@@ -10,7 +10,7 @@ it that nothing runs undecided. In this order, for a request that reaches a tool
 3. What came before the gate stood (the first message of a process may be a call) is decided here.
 
 Only tools that are made of a function can be called. One that stands for another (of a mounted or remote server, or
-transformed) could hide what that one asks for, so it is refused, `default_tool_scope` or not.
+transformed) could hide what that one asks for, so it is refused where proofs are judged, `default_tool_scope` or not.
 
 Not checked: what the server's own code does outside of any request.
 """
@@ -18,12 +18,13 @@ Not checked: what the server's own code does outside of any request.
 from collections.abc import Sequence
 from typing import Any, cast
 
-from accredit.errors import ProofRefused
-from accredit.policy import GUARDED, Asked, Decision, Entry
+from accredit.errors import ProofRefused, TokenError
+from accredit.policy import GUARDED, Asked
 from accredit.server.assemble import Guard
-from accredit.server.gate import Context, Gate, annotated, is_judged, passed, refused, undecided
-from accredit.server.judge import current_authority
+from accredit.server.gate import Found, Gate, annotated, is_judged, refused, undecided
+from accredit.server.judge import Allowed, current_authority, current_token
 from accredit.server.requirements import require
+from accredit.server.tokens import Context, TokenRules, TrustedIssuer
 
 try:
     from fastmcp import FastMCP
@@ -35,11 +36,11 @@ try:
 except ImportError as error:
     raise ImportError("accredit.server.fastmcp needs FastMCP 4: pip install 'accredit[fastmcp]'") from error
 
-__all__ = ["ProofGuard", "current_authority", "require"]
+__all__ = ["ProofGuard", "TokenRules", "TrustedIssuer", "current_authority", "current_token", "require"]
 
 
 class ProofGuard(Guard, Middleware):
-    """Lets a call through that carries a proof, and refuses all others: `FastMCP("mail", middleware=[guard])`."""
+    """Lets a call through that carries what is asked for, and no other: `FastMCP("mail", middleware=[guard])`."""
 
     async def __call__(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
         """One message. Raises `MCPError` for a refusal."""
@@ -48,10 +49,10 @@ class ProofGuard(Guard, Middleware):
         if here is None or request is None:
             return await call_next(context)
         gate = self._gate(here.fastmcp)
-        decision = self._judge.decided()
-        if decision is None:
+        allowed = self._judge.decided()
+        if allowed is None:
             return await self._undecided(gate, request, context, call_next)
-        await self._check(decision, context)
+        await self._check(allowed, context)
         return await call_next(context)
 
     def _gate(self, server: FastMCP[Any]) -> Gate:
@@ -62,19 +63,19 @@ class ProofGuard(Guard, Middleware):
             if isinstance(each, Gate) and each.judge is self._judge:
                 return each
 
-        async def find(ctx: Context, name: str) -> Entry | None:
+        async def find(ctx: Context, name: str) -> Found:
             # Which tools there are may depend on the session and on who is logged in.
             async with FastMCPContext(fastmcp=server, session=ctx.session):
                 with bind_request_context(ctx) as request:
                     version = extract_version_spec(request.meta)
                     tool = await server.get_tool(name, VersionSpec(eq=version) if version else None)
-            return self._entry(tool)
+            return self._found(tool)
 
         gate = Gate(self._judge, find)
         middleware.insert(0, gate)
         return gate
 
-    async def _check(self, decision: Decision, context: MiddlewareContext[Any]) -> None:
+    async def _check(self, allowed: Allowed, context: MiddlewareContext[Any]) -> None:
         """Rules 1 and 2."""
         method, here = context.method, context.fastmcp_context
         if method not in GUARDED or here is None:
@@ -82,9 +83,9 @@ class ProofGuard(Guard, Middleware):
         target = str(context.message.uri if method == "resources/read" else context.message.name)
         tool = await here.fastmcp.get_tool(target) if method == "tools/call" else None
         try:
-            self._judge.check_within(decision, Asked(method, target, "", b"", None, None), self._entry(tool))
-        except ProofRefused as refusal:
-            raise refused(refusal) from None
+            self._judge.check_within(allowed, Asked(method, target, "", b"", None, None), self._found(tool).entry)
+        except (ProofRefused, TokenError) as error:
+            raise refused(error) from None
 
     async def _undecided(
         self,
@@ -99,20 +100,25 @@ class ProofGuard(Guard, Middleware):
             if context.method in GUARDED:  # what another request asked for has no proof
                 raise undecided()
             return await call_next(context)
-        decision = await gate.decision(ctx)
-        with self._judge.standing(decision), bind_request_context(passed(ctx, decision.authority)):
-            await self._check(decision, context)
+        allowed, admitted = await gate.admit(ctx)
+        if context.method == "tools/call" and (admitted.params or {}).get("arguments") != context.message.arguments:
+            bare = context.message.model_copy(update={"arguments": (admitted.params or {}).get("arguments")})
+            context = context.copy(message=bare)  # it carried a token
+        with self._judge.standing(allowed), bind_request_context(admitted):
+            await self._check(allowed, context)
             result = await call_next(context)
-        return self._shown(result, decision) if context.method == "tools/list" else result
+        return self._shown(result, allowed) if context.method == "tools/list" else result
 
-    def _shown(self, tools: Sequence[Tool], decision: Decision) -> Sequence[Tool]:
-        view = self._judge.view(decision)
+    def _shown(self, tools: Sequence[Tool], allowed: Allowed) -> Sequence[Tool]:
+        view = self._judge.view(allowed)
         shown: list[Tool] = []
         for tool in tools:
-            entry = self._entry(tool)
+            entry = self._found(tool).entry
             if view.shown(tool.name, entry):
                 shown.append(tool.model_copy(update={"meta": annotated(tool.meta, entry, view)}))
         return shown
 
-    def _entry(self, tool: Tool | None) -> Entry | None:
-        return self.entry(tool.fn) if isinstance(tool, FunctionTool) else None
+    def _found(self, tool: Tool | None) -> Found:
+        if tool is None:
+            return Found()
+        return self.found(tool.fn if isinstance(tool, FunctionTool) else None, tool.parameters)

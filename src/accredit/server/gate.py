@@ -5,40 +5,57 @@ client sent them, and the result is as the client gets it. The SDK's own hook fo
 this order:
 
 1. What the client says in `_meta["dev.accredit/authorization"]` is removed, however it is spelled, from any message.
-2. `tools/call`, `resources/read`, `prompts/get` and the lists are decided (`policy.decide`); a refusal is a JSON-RPC
-   error. All else passes.
-3. The proof is removed; an allowed call carries the authorization in its `_meta`, as behind the gateway.
+2. `tools/call`, `resources/read`, `prompts/get` and the lists are decided: first the token (`tokens`), then the proof
+   (`policy.decide`), if they are judged here. A refusal is a JSON-RPC error. All else passes.
+3. Proof and token are removed, the token from any message; an allowed call carries the authorization in its `_meta`, as
+   behind the gateway.
 4. A list of tools says what each of them asks for; tools that could not be called are left out.
 
 The SDK has parsed the message by then. So a proof is judged in the compact form of what was parsed: of members that
 came twice the last one counts, and numbers have lost their spelling. Neither changes what was signed: the signatures
-are over the values. The digest that binds a proof to its call is over the parsed `params` without `_meta`: exactly the
-members that the client sent, `"arguments": null` among them.
+are over the values. The digest that binds a proof to its call is over the parsed `params` without `_meta`, and
+without a `_token` that is taken off: else exactly the members that the client sent, `"arguments": null` among them.
 
 Not checked here: messages that the server's own code sends itself.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import Raw
 from pydantic import BaseModel
 
-from accredit.errors import FrameError, ProofRefused
+from accredit.errors import AccreditError, FrameError, KeysUnavailable, ProofRefused, TokenError
 from accredit.jsonrpc.encode import INTERNAL_ERROR, INVALID_PARAMS
-from accredit.policy import GUARDED, LISTS, PROOF, Asked, Authority, Decision, Entry, asked, refusals
+from accredit.policy import GUARDED, LISTS, PROOF, Asked, Entry, asked, refusals
 from accredit.policy.lists import SCOPE, SENSITIVE, ToolView
 from accredit.policy.passing import AUTHORIZATION, authorization, is_authorization
-from accredit.server.judge import Judge
+from accredit.server.judge import Allowed, Judge
+from accredit.server.tokens import Context, without_tokens
+from accredit.tokens import VerifiedToken
 
-Context = ServerRequestContext[Any, Any]
-Find = Callable[[Context, str], Awaitable[Entry | None]]
-"""What the tool of this name asks for, or None where no proof could allow it."""
+
+class Found(NamedTuple):
+    """What a tool asks for (None where no proof could allow it), and whether it declares `_token` itself."""
+
+    entry: Entry | None = None
+    takes_token: bool = False
+
+
+class Admitted(NamedTuple):
+    """What may be done, and the message as the server gets it."""
+
+    allowed: Allowed
+    ctx: Context
+
+
+Find = Callable[[Context, str], Awaitable[Found]]
+"""The tool of this name."""
 
 _NO_PROOF = Raw(b"")
 
@@ -53,25 +70,40 @@ class Gate:
     async def __call__(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Rules 1 to 4 for one message. Raises `MCPError`."""
         if not is_judged(ctx):
-            return await call_next(passed(ctx, None))
-        decision = await self.decision(ctx)
-        with self.judge.standing(decision):
-            result = await call_next(passed(ctx, decision.authority))
-        return await self._shown(ctx, result, self.judge.view(decision)) if ctx.method == "tools/list" else result
+            return await call_next(passed(self._without_tokens(ctx, Found()), None))
+        admitted = await self.admit(ctx)
+        with self.judge.standing(admitted.allowed):
+            result = await call_next(admitted.ctx)
+        view = self.judge.view(admitted.allowed)
+        return await self._shown(ctx, result, view) if ctx.method == "tools/list" else result
 
-    async def decision(self, ctx: Context) -> Decision:
-        """Rule 2. Raises `MCPError` for a refusal."""
+    async def admit(self, ctx: Context) -> Admitted:
+        """Rules 2 and 3. Raises `MCPError` for a refusal."""
         question = _asked(ctx)
-        entry = None
-        if ctx.method == "tools/call":
-            try:
-                entry = await self._find(ctx, question.target)
-            except Exception as error:  # a provider of tools that fails: fail closed
-                raise refused(refusals.undecided(question, None)) from error
-        decision = await self.judge.decide(question, entry)
-        if decision.refusal is not None:
-            raise refused(decision.refusal)
-        return decision
+        try:
+            tool = await self._tool(ctx, question)
+            token = await self._token(ctx, tool)
+            bare = self._without_tokens(ctx, tool)
+            allowed = await self.judge.decide(question if bare is ctx else _asked(bare), tool.entry, token)
+        except (ProofRefused, TokenError, KeysUnavailable) as error:
+            raise refused(error) from error.__cause__
+        return Admitted(allowed, passed(bare, allowed))
+
+    async def _tool(self, ctx: Context, question: Asked) -> Found:
+        if ctx.method != "tools/call":
+            return Found()
+        try:
+            return await self._find(ctx, question.target)
+        except Exception as error:  # a provider of tools that fails: fail closed
+            raise refusals.undecided(question, None) from error
+
+    async def _token(self, ctx: Context, tool: Found) -> VerifiedToken | None:
+        tokens = self.judge.tokens
+        return await tokens.of(ctx, argument_is_the_tools=tool.takes_token) if tokens is not None else None
+
+    def _without_tokens(self, ctx: Context, tool: Found) -> Context:
+        # Where tokens are not judged, they are the server's own.
+        return without_tokens(ctx, argument_is_the_tools=tool.takes_token) if self.judge.tokens is not None else ctx
 
     async def _shown(self, ctx: Context, result: HandlerResult, view: ToolView) -> HandlerResult:
         dumped = isinstance(result, BaseModel)
@@ -80,7 +112,7 @@ class Gate:
             return result
         shown: list[dict[str, Any]] = []
         for tool in cast("list[dict[str, Any]]", listed["tools"]):
-            entry = await self._find(ctx, tool["name"])
+            entry = (await self._find(ctx, tool["name"])).entry
             if view.shown(tool["name"], entry):
                 shown.append({**tool, "_meta": annotated(tool.get("_meta"), entry, view)})
         private = {"cacheScope": "private"} if view.private else {}
@@ -98,21 +130,30 @@ def is_judged(ctx: Context) -> bool:
     return ctx.request_id is not None and (ctx.method in GUARDED or ctx.method in LISTS)
 
 
-def passed(ctx: Context, authority: Authority | None) -> Context:
-    """The message as the server gets it: rules 1 and 3."""
+def passed(ctx: Context, allowed: Allowed | None) -> Context:
+    """The message as the server gets it, but for tokens: rules 1 and 3."""
     params = ctx.params or {}
     meta = _meta(ctx)
     kept = {name: value for name, value in meta.items() if name != PROOF and not is_authorization(name)}
-    if authority is None and len(kept) == len(meta):
+    told = _told(ctx.method, allowed)
+    if not told and len(kept) == len(meta):
         return ctx
-    told: dict[str, object] = {} if authority is None else {AUTHORIZATION: _plain(authorization(authority))}
     known = {name: value for name, value in (ctx.meta or {}).items() if name != PROOF and not is_authorization(name)}
     return replace(ctx, params={**params, "_meta": {**kept, **told}}, meta=cast("Any", {**known, **told}))
 
 
-def refused(refusal: ProofRefused) -> MCPError:
-    """The JSON-RPC error of a refusal (contract, section 4)."""
-    return MCPError(refusal.code, refusal.message, dict(refusal.data))
+def refused(error: AccreditError) -> MCPError:
+    """The JSON-RPC error of a refusal (contract, sections 4 and 5)."""
+    match error:
+        case ProofRefused():
+            return MCPError(error.code, error.message, dict(error.data))
+        case TokenError():
+            return MCPError(error.code, f"{error.error}: {error.detail}", {"error": error.error})
+        case KeysUnavailable():
+            retry = {"retry_after_seconds": error.retry_after}
+            return MCPError(INTERNAL_ERROR, "Tokens can't be verified for now", retry)
+        case _:
+            return undecided()
 
 
 def undecided() -> MCPError:
@@ -120,9 +161,13 @@ def undecided() -> MCPError:
     return MCPError(INTERNAL_ERROR, "the call was not decided")
 
 
-def _plain(told: Mapping[str, object]) -> dict[str, object]:
+def _told(method: str, allowed: Allowed | None) -> dict[str, object]:
+    """Who authorized a call; a list may come on nobody's word."""
+    if allowed is None or (allowed.authority is None and (allowed.token is None or method not in GUARDED)):
+        return {}
+    told = msgspec.json.encode(authorization(allowed.authority, allowed.token))
     # As it looks behind the gateway, where it comes as JSON.
-    return msgspec.json.decode(msgspec.json.encode(told), type=dict[str, object])
+    return {AUTHORIZATION: msgspec.json.decode(told)}
 
 
 def _asked(ctx: Context) -> Asked:

@@ -1,6 +1,7 @@
 """One server's decisions: `policy.decide` for what comes to it, and on whose word the running call is allowed.
 
-It waits for the store and for the revocation lists; no I/O of its own.
+It waits for the store and for the revocation lists; no I/O of its own. Where proofs are not judged, a token decides by
+itself, and was looked at before (`tokens`).
 """
 
 import contextlib
@@ -12,59 +13,74 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from accredit.errors import AccreditError
-from accredit.policy import Asked, Authority, Catalog, Decision, Entry, Policy, decide, drive, refusals
+from accredit.policy import Asked, Authority, Catalog, Entry, Policy, decide, drive, refusals
 from accredit.policy.lists import ToolView
 from accredit.ports import ProofStore, Revocations
 from accredit.ratify import IdentityStatus, VerifyResult
 from accredit.server.requirements import named_scopes
+from accredit.server.tokens import Tokens
+from accredit.tokens import VerifiedToken
 
 _log = logging.getLogger("accredit.server")
 
 
+class Proofs(NamedTuple):
+    """How proofs are judged. The policy's catalog holds no tools: what a tool asks for is found where the tool is."""
+
+    policy: Policy
+    store: ProofStore
+    revocations: Revocations
+    filter_tools: bool
+
+
+class Allowed(NamedTuple):
+    """What may be done: on whose word, which is None for a list without a proof, and with which token."""
+
+    asked: Asked
+    authority: Authority | None = None
+    token: VerifiedToken | None = None
+
+
 class Judge:
-    """What a guard was given, put together. `clock` is in unix seconds.
+    """What a guard was given, put together. None stands for what is not judged. `clock` is in unix seconds."""
 
-    The policy's catalog holds no tools: what a tool asks for is found where the tool is.
-    """
-
-    def __init__(
-        self,
-        policy: Policy,
-        store: ProofStore,
-        revocations: Revocations,
-        *,
-        filter_tools: bool,
-        clock: Callable[[], int],
-    ) -> None:
-        self._policy = policy
-        self._store = store
-        self._revocations = revocations
-        self._filter_tools = filter_tools
+    def __init__(self, proofs: Proofs | None, tokens: Tokens | None, clock: Callable[[], int]) -> None:
+        self._proofs = proofs
+        self.tokens = tokens
         self._clock = clock
 
-    async def decide(self, asked: Asked, entry: Entry | None) -> Decision:
-        """The decision of one call; `entry` is what the tool that is called asks for."""
+    async def decide(self, asked: Asked, entry: Entry | None, token: VerifiedToken | None) -> Allowed:
+        """The decision of one call; `entry` is what the tool that is called asks for. Raises its refusal."""
+        self._check_tool(asked, token)
+        if self._proofs is None:
+            return Allowed(asked, None, token)
         now = self._clock()
-        vocabulary = named_scopes().union(self._policy.vocabulary)
-        policy = replace(self._policy, catalog=self._catalog(asked, entry), vocabulary=vocabulary)
-        decision = await drive(decide(asked, policy, now), self._store, self._revocations, now)
+        policy, store, revocations, _ = self._proofs
+        vocabulary = named_scopes().union(policy.vocabulary)
+        policy = replace(policy, catalog=_catalog(policy, asked, entry), vocabulary=vocabulary)
+        decision = await drive(decide(asked, policy, now, token), store, revocations, now)
         if decision.fault is not None:
             _log.warning("a call was refused: %s", _named(decision.fault))
-        return decision
+        if decision.refusal is not None:
+            raise decision.refusal
+        return Allowed(asked, decision.authority, token)
 
-    def check_within(self, decision: Decision, asked: Asked, entry: Entry | None) -> None:
-        """Whether a call that was decided may make another one by itself. Raises `ProofRefused`.
+    def check_within(self, allowed: Allowed, asked: Asked, entry: Entry | None) -> None:
+        """Whether a call that was allowed may make another one by itself. Raises `ProofRefused` and `TokenError`.
 
         It runs on the same word, whose constraints were held against the facts of the first call alone.
         """
-        if (asked.method, asked.target) == (decision.asked.method, decision.asked.target):
+        if (asked.method, asked.target) == (allowed.asked.method, allowed.asked.target):
             return
-        authority = decision.authority
-        wanted = self._catalog(asked, entry).find(asked.method, asked.target)
+        self._check_tool(asked, allowed.token)
+        if self._proofs is None:
+            return
+        authority, policy = allowed.authority, self._proofs.policy
+        wanted = _catalog(policy, asked, entry).find(asked.method, asked.target)
         if wanted is None:
             raise refusals.unknown_target(asked)
         if authority is None or wanted.sensitive:
-            raise refusals.missing_proof(asked, wanted, self._policy.verifier_id, self._policy.binding)
+            raise refusals.missing_proof(asked, wanted, policy.verifier_id, policy.binding)
         if not wanted.allows(authority.granted_scope):
             result = VerifyResult(
                 valid=False,
@@ -75,38 +91,41 @@ class Judge:
             )
             raise refusals.denied(asked, wanted, result, granted=authority.granted_scope)
 
-    def view(self, decision: Decision) -> ToolView:
+    def view(self, allowed: Allowed) -> ToolView:
         """How whoever sent a list request gets to see the tools."""
-        authority = decision.authority
+        if self._proofs is None:
+            return ToolView(catalog=Catalog(), token=allowed.token)
+        authority, policy = allowed.authority, self._proofs.policy
         return ToolView(
-            catalog=self._policy.catalog,
-            verifier_id=self._policy.verifier_id,
-            binding=self._policy.binding,
-            granted=authority.granted_scope if authority is not None and self._filter_tools else None,
+            catalog=policy.catalog,
+            verifier_id=policy.verifier_id,
+            binding=policy.binding,
+            granted=authority.granted_scope if authority is not None and self._proofs.filter_tools else None,
+            token=allowed.token,
         )
 
+    def _check_tool(self, asked: Asked, token: VerifiedToken | None) -> None:
+        if self.tokens is not None and asked.method == "tools/call":
+            self.tokens.check_tool(token, asked.target)
+
     @contextlib.contextmanager
-    def standing(self, decision: Decision) -> Generator[None]:
+    def standing(self, allowed: Allowed) -> Generator[None]:
         """The decision stands while the call runs."""
-        token = _standing.set(_Standing(self, decision))
+        before = _standing.set(_Standing(self, allowed))
         try:
             yield
         finally:
-            _standing.reset(token)
+            _standing.reset(before)
 
-    def decided(self) -> Decision | None:
-        """The decision of this judge under which the caller runs, or None."""
+    def decided(self) -> Allowed | None:
+        """What this judge has allowed the caller, or None."""
         standing = _standing.get()
-        return standing.decision if standing is not None and standing.judge is self else None
-
-    def _catalog(self, asked: Asked, entry: Entry | None) -> Catalog:
-        tools = {asked.target: entry} if entry is not None else {}
-        return replace(self._policy.catalog, tools=tools)
+        return standing.allowed if standing is not None and standing.judge is self else None
 
 
 class _Standing(NamedTuple):
     judge: Judge
-    decision: Decision
+    allowed: Allowed
 
 
 _standing: ContextVar[_Standing | None] = ContextVar("accredit_standing", default=None)
@@ -115,7 +134,18 @@ _standing: ContextVar[_Standing | None] = ContextVar("accredit_standing", defaul
 def current_authority() -> Authority | None:
     """On whose word the running tool, resource or prompt was called; None outside of a call."""
     standing = _standing.get()
-    return standing.decision.authority if standing is not None else None
+    return standing.allowed.authority if standing is not None else None
+
+
+def current_token() -> VerifiedToken | None:
+    """The token with which the running tool, resource or prompt was called: its issuer, subject and scopes. None
+    outside of a call, where the guard was given no `tokens`, and for a call that came without one."""
+    standing = _standing.get()
+    return standing.allowed.token if standing is not None else None
+
+
+def _catalog(policy: Policy, asked: Asked, entry: Entry | None) -> Catalog:
+    return replace(policy.catalog, tools={asked.target: entry} if entry is not None else {})
 
 
 def _named(fault: Exception) -> str:

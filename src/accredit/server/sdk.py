@@ -16,13 +16,13 @@ from mcp.server.mcpserver import MCPServer
 from mcp_types import CallToolRequestParams
 
 from accredit.errors import ConfigurationError
-from accredit.policy import Entry
 from accredit.server.assemble import Guard
-from accredit.server.gate import Context, Gate, undecided
+from accredit.server.gate import Found, Gate, undecided
+from accredit.server.tokens import Context
 
 
 class ProofGuard(Guard, Extension):
-    """Lets a call through that carries a proof, and refuses all others: `MCPServer("mail", extensions=[guard])`."""
+    """Lets a call through that carries what is asked for, and no other: `MCPServer("mail", extensions=[guard])`."""
 
     identifier = "dev.accredit/proofs"
 
@@ -37,10 +37,10 @@ class ProofGuard(Guard, Extension):
         if any(gate.judge is self._judge for gate in gates):
             return
 
-        async def find(_: Context, name: str) -> Entry | None:
+        async def find(_: Context, name: str) -> Found:
             # The SDK has no public way from a tool's name to its function.
             tool = server._tool_manager.get_tool(name)  # pyright: ignore[reportPrivateUsage]
-            return self.entry(tool.fn) if tool is not None else None
+            return self.found(tool.fn, tool.parameters) if tool is not None else Found()
 
         server.middleware.insert(0, Gate(self._judge, find))
 
@@ -48,8 +48,8 @@ class ProofGuard(Guard, Extension):
         self, params: CallToolRequestParams, ctx: ServerRequestContext[Any, Any], call_next: CallNext
     ) -> HandlerResult:
         """The last look before the tool: nothing runs that was not decided. Raises `MCPError`."""
-        decision = self._judge.decided()
-        if decision is None or decision.asked.target != params.name:
+        allowed = self._judge.decided()
+        if allowed is None or allowed.asked.target != params.name:
             raise undecided()
         return await call_next(ctx)
 

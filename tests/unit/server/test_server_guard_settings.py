@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from tests.world.delegations import NOW, World
 from accredit.errors import ConfigurationError
 from accredit.keys import PrivateKeyFile, write_file
 from accredit.ratify import issue_revocation_list
-from accredit.server import ProofGuard, fastmcp
+from accredit.server import ProofGuard, TokenRules, TrustedIssuer, fastmcp
 
 GUARDS = (ProofGuard, fastmcp.ProofGuard)
 
@@ -40,6 +41,38 @@ def saved(folder: Path, key: PrivateKeyFile, name: str = "owner.key.pub") -> Pat
     ],
 )
 def test_a_wrong_argument_is_refused(guard: Any, changes: dict[str, Any], what: str) -> None:
+    arguments: dict[str, Any] = {"roots": [World().owner.public_key], "gateway_id": "mail"}
+    with pytest.raises(ConfigurationError) as refused:
+        guard(**(arguments | changes))
+    assert what in refused.value.what
+    assert refused.value.remedy
+
+
+ISSUER = TrustedIssuer("https://issuer.example", "mail", jwks_url="https://issuer.example/jwks.json")
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"roots": None}, "nothing would be judged"),
+        ({"roots": [], "tokens": TokenRules([ISSUER])}, "roots names nobody"),
+        ({"tokens": TokenRules([])}, "names no issuer"),
+        ({"tokens": TokenRules([ISSUER, ISSUER])}, "one issuer is named twice"),
+        ({"tokens": TokenRules([replace(ISSUER, key_file="keys.json")])}, "are in one place"),
+        ({"tokens": TokenRules([replace(ISSUER, jwks_url=None)])}, "are in one place"),
+        ({"tokens": TokenRules([replace(ISSUER, jwks_url=None, key_file="missing.json")])}, "missing.json"),
+        (
+            {"tokens": TokenRules([replace(ISSUER, jwks_url="http://issuer.example/keys")])},
+            "keys that come in the clear",
+        ),
+        ({"tokens": TokenRules([replace(ISSUER, algorithms=["HS256"])])}, "HS256"),
+        ({"tokens": TokenRules([replace(ISSUER, audience="")])}, "issuer and audience can't be empty"),
+        ({"tokens": TokenRules([ISSUER], required=False, bind_agent=True)}, "bind_agent"),
+        ({"roots": None, "tokens": TokenRules([ISSUER], bind_agent=True)}, "bind_agent"),
+    ],
+)
+def test_rules_for_tokens_that_would_not_hold_stop_the_server(guard: Any, changes: dict[str, Any], what: str) -> None:
     arguments: dict[str, Any] = {"roots": [World().owner.public_key], "gateway_id": "mail"}
     with pytest.raises(ConfigurationError) as refused:
         guard(**(arguments | changes))

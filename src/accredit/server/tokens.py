@@ -1,0 +1,162 @@
+"""Bearer tokens of a guarded server's clients: found, verified, taken off. Waits for key sets (contract, section 5).
+
+1. The token is in the Authorization header (over HTTP), in `arguments._token`, unless the tool declares that itself, or
+   in `_meta.token`: the first that is there decides (`tokens.carried`).
+2. It is verified (`tokens.verify`). One that names the configuration of a gateway is not good here.
+3. A tool that is called is one of the token's, which has the scope that the tool asks for.
+4. Whatever carried a token is taken off, those as well that did not decide.
+
+A server's middleware answers with JSON-RPC errors alone: statuses 401 and 403 with `WWW-Authenticate` are the
+gateway's, or those of the SDK's own authorization. Not checked here: that a session is the subject's who opened it;
+each message is judged by its own token.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from mcp.server.context import ServerRequestContext
+from starlette.requests import Request
+
+from accredit.errors import MissingToken, TokenError
+from accredit.ports import KeySets
+from accredit.tokens import (
+    Carried,
+    Issuer,
+    TokenVerifier,
+    VerifiedToken,
+    carried,
+    check_policy,
+    check_tool,
+    without_authorization,
+)
+from accredit.tokens.carried import ARGUMENT, META
+
+_log = logging.getLogger("accredit.server")
+_SOURCES = ("header", "argument", "meta")
+
+Context = ServerRequestContext[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedIssuer:
+    """Whose tokens count: `issuer` as in their `iss`, for this `audience`, signed with an algorithm of `algorithms`.
+
+    The keys are at `jwks_url` (https, or http on loopback), or in `key_file`: a JWK set, or a public key in PEM.
+    `required_scopes` are what all its tokens have to have.
+    """
+
+    issuer: str
+    audience: str
+    jwks_url: str | None = None
+    key_file: str | Path | None = None
+    algorithms: Sequence[str] = ("ES256",)
+    required_scopes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRules:
+    """Which bearer tokens a guard takes, in the words of `[tokens]` (contract, section 2).
+
+    With `required` calls and lists need one; without, one that is there has to be good. `bind_agent` wants its subject
+    to be the id of the proof's agent. `tool_scopes` is the scope that a token needs for a tool, by the tool's name.
+    """
+
+    issuers: Sequence[TrustedIssuer]
+    required: bool = True
+    bind_agent: bool = False
+    tool_scopes: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+class Tokens:
+    """Judges the tokens of one server's clients. `clock` is in unix seconds."""
+
+    def __init__(self, rules: TokenRules, issuers: Sequence[Issuer], keys: KeySets, clock: Callable[[], int]) -> None:
+        """Raises `ConfigurationError` where an issuer is named twice."""
+        self._rules = rules
+        self._verifier = TokenVerifier(issuers)
+        self._keys = keys
+        self._clock = clock
+
+    async def of(self, ctx: Context, *, argument_is_the_tools: bool) -> VerifiedToken | None:
+        """Rules 1 and 2. Raises `TokenError` and `KeysUnavailable`."""
+        try:
+            text = _carried(ctx).deciding(_SOURCES, argument_is_the_tools=argument_is_the_tools)
+            if text is not None:
+                return await self._verified(text)
+            if self._rules.required:
+                raise MissingToken("no token", "a bearer token is required")
+        except TokenError as error:
+            _log.info("a token was refused: %s", error.reason)
+            raise
+        return None
+
+    def check_tool(self, token: VerifiedToken | None, tool: str) -> None:
+        """Rule 3. Raises `InsufficientScope`, or `MissingToken` where the tool asks for a scope."""
+        scope = self._rules.tool_scopes.get(tool, "")
+        if token is not None:
+            check_tool(token, tool, scope)
+        elif scope:
+            raise MissingToken("no token for a tool that asks for its scope", "this tool needs a bearer token")
+
+    async def aclose(self) -> None:
+        """Ends what is being fetched."""
+        await self._keys.aclose()
+
+    async def _verified(self, text: str) -> VerifiedToken:
+        presented = self._verifier.read(text)
+        keys = await self._keys.keys(presented.issuer.issuer, presented.kid)
+        token = self._verifier.verify(presented, keys, self._clock())
+        check_policy(token, "")
+        return token
+
+
+def without_tokens(ctx: Context, *, argument_is_the_tools: bool) -> Context:
+    """Rule 4. The same object comes back where there is nothing to take off."""
+    changes: dict[str, Any] = {}
+    params = dict(ctx.params or {})
+    for holder, name in (("arguments", ARGUMENT), ("_meta", META)):
+        found = _members(params, holder)
+        if name in found and not (holder == "arguments" and argument_is_the_tools):
+            params[holder] = _without(found, name)
+            changes["params"] = params
+    if META in (ctx.meta or {}):
+        changes["meta"] = _without(cast("Mapping[str, object]", ctx.meta), META)
+    request = _request(ctx)
+    if request is not None:
+        scope = {**request.scope, "headers": without_authorization(request.scope["headers"])}
+        changes["request"] = Request(scope, request.receive)
+    return replace(ctx, **changes) if changes else ctx
+
+
+def _carried(ctx: Context) -> Carried:
+    request = _request(ctx)
+    # The fields as they came: a mapping of them would hide that there are two.
+    header = carried(request.scope["headers"], {}).header if request is not None else None
+    return Carried(header, _text(ctx, "arguments", ARGUMENT), _text(ctx, "_meta", META))
+
+
+def _request(ctx: Context) -> Request | None:
+    """The HTTP request, if it has an Authorization header."""
+    request = cast("Request", ctx.request) if isinstance(ctx.request, Request) else None
+    return request if request is not None and "authorization" in request.headers else None
+
+
+def _text(ctx: Context, holder: str, name: str) -> str | None:
+    """None where there is nothing, "" where it can't be a token."""
+    found = _members(ctx.params or {}, holder)
+    if name not in found:
+        return None
+    text = found[name]
+    return text if isinstance(text, str) else ""
+
+
+def _members(params: Mapping[str, object], holder: str) -> Mapping[str, object]:
+    found = params.get(holder)
+    return cast("Mapping[str, object]", found) if isinstance(found, Mapping) else {}
+
+
+def _without(found: Mapping[str, object], name: str) -> dict[str, object]:
+    return {member: value for member, value in found.items() if member != name}
