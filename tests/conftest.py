@@ -1,5 +1,6 @@
 """What all tests share: properties without deadlines, and nothing left behind by a test."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Generator
@@ -17,8 +18,11 @@ _GRACE_SECONDS = 5.0
 
 def _children() -> set[str]:
     """Ids of the processes that this one has started and not waited for (Linux; empty elsewhere)."""
-    lists = [path.read_text() for path in Path("/proc/self/task").glob("*/children")]
-    return {child for text in lists for child in text.split()}
+    found: set[str] = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+            found.update(path.read_text().split())
+    return found
 
 
 @pytest.fixture(autouse=True)
