@@ -12,7 +12,7 @@ from accredit.cli.options import JsonOption
 
 def inspect(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A delegation, proof, revocation list, attestation or key.")
+        Path, typer.Argument(metavar="FILE", help="A delegation, proof, token, revocation list, attestation or key.")
     ],
     key: Annotated[
         list[Path] | None,
@@ -31,6 +31,8 @@ def inspect(
     accredit inspect revoked.json --key owner.key.pub
 
     accredit inspect call.json --key gateway.key.pub
+
+    accredit inspect token.jwt --key token.pem.pub
     """
     from accredit.cli.delegations.inspecting import inspect_file
 

@@ -11,7 +11,9 @@ from accredit.cli.delegations.members import print_members
 from accredit.cli.delegations.paper import BAD, GOOD, QUIET, Words, print_facts, say
 from accredit.cli.delegations.showing import key_facts
 from accredit.cli.records.inspecting import print_bundle
-from accredit.keys import DelegationFile, KeyFile, load_public_key
+from accredit.cli.tokens.inspecting import inspect_token, is_token
+from accredit.keys import DelegationFile, KeyFile, load_public_key, read_file
+from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.ratify import DelegationCert, ProofBundle, RevocationList, revocation_list_fault
 from accredit.ratify.needs import clock
 
@@ -20,8 +22,12 @@ _NEGATIVE = 1
 
 def inspect_file(path: Path, keys: Sequence[Path], *, as_json: bool) -> int:
     """Says what a file holds; returns the exit code. Raises `ConfigurationError`."""
+    now = clock()
+    data = read_file(path, MAX_STATEMENT_BYTES).data
+    if is_token(data):
+        return _NEGATIVE if inspect_token(data, path, keys, now, as_json=as_json) else 0
     known = {key.id: key for key in map(load_public_key, keys)}
-    document, now = read_document(path), clock()
+    document = read_document(path)
     show = print_members if as_json else _print_words
     return _NEGATIVE if show(document, known, now) else 0
 
