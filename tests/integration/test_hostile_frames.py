@@ -1,5 +1,6 @@
 """Each kind of malformed frame from an upstream is a clean error to the client, in a body and in a stream."""
 
+import json
 from typing import Any
 
 import pytest
@@ -92,6 +93,8 @@ SOUND_MODERN = [
     response(),
     b'{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","content":[]}}',
     b'{"jsonrpc":"2.0","id":7,"result":{"resultType":"task","taskId":"1"}}',
+]
+ASKING = [
     input_required({"a": ask_for("elicitation/create", message="m")}),
     input_required({"a": ask_for("elicitation/create", mode="form", message="m")}, requestState="s"),
     input_required(requestState="s"),
@@ -110,6 +113,21 @@ SOUND = [
 @pytest.mark.parametrize("body", SOUND_MODERN + SOUND)
 def test_a_sound_modern_body_passes_byte_for_byte(body: bytes) -> None:
     run(passes(Era.MODERN, body))
+
+
+@pytest.mark.parametrize("body", ASKING)
+def test_one_that_asks_for_input_passes_with_its_state_sealed_and_nothing_else_changed(body: bytes) -> None:
+    async def case() -> None:
+        async with World(sends(http(body))) as world:
+            answer = await world.ask(post(Era.MODERN, capabilities={"elicitation": {}}))
+            assert answer.status == 200
+            result = json.loads(answer.body)["result"]
+            assert result.pop("requestState").startswith("s1.")
+            given = json.loads(body)["result"]
+            given.pop("requestState", None)
+            assert result == given
+
+    run(case())
 
 
 @pytest.mark.parametrize(
