@@ -96,7 +96,7 @@ def test_a_record_that_was_forged_is_shown_as_bad(run: Run, folder: Folder) -> N
 
 def test_a_good_log_verifies(run: Run) -> None:
     done = run(*WRITTEN)
-    assert (done.code, done.out.splitlines()[0]) == (0, "ok: 7 records of 1 writers verify")
+    assert (done.code, done.out.splitlines()[0]) == (0, "ok: 7 records of 1 writer verify")
     assert "a cut at the end would not be noticed" in done.out
     report = run(*WRITTEN, "--json").json
     assert (report["valid"], report["records"], report["not_in_a_checkpoint"]) == (True, 7, 0)
