@@ -12,6 +12,7 @@ from tests.world.calls import compact, notification, post
 from tests.world.outcome_server import noted
 from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.raw_server import until
+from tests.world.record_signers import Kms, key_pair, kms_registered
 from tests.world.recorded import FailingRecords, calls_of, outcomes, records_at, records_of, verified
 from tests.world.routes import ROUTES, Route, messages_of
 from tests.world.running import run
@@ -21,6 +22,7 @@ from accredit.errors import ConfigurationError
 from accredit.gateway import create_app
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RecordSettings
 from accredit.jsonrpc.methods import Era
+from accredit.keys.record_signers import load_record_key, load_record_signer
 from accredit.policy import Catalog, Entry, Facts
 from accredit.ratify.constraints import MaxAmount
 
@@ -156,6 +158,29 @@ def test_without_a_record_of_the_decision_nothing_is_forwarded(name: str, trust:
             assert "result" in await route.ask("tools/list", {})
 
     run(main())
+
+
+@everywhere
+def test_while_the_signer_of_records_fails_nothing_is_forwarded(name: str, trust: Trust, tmp_path: Path) -> None:
+    key_pair(tmp_path / "records.pem")
+
+    async def main(kms: Kms) -> None:
+        kms.add(tmp_path / "records.pem")
+        signer = load_record_signer("testkms:key", tmp_path / "records.pem.pub", tmp_path)
+        async with recorded(name, trust, tmp_path, records=records_at(tmp_path / "log.db", signer=signer)) as route:
+            assert "result" in messages_of(await call(route, "ok"))[-1]
+            kms.fault = "swordfish is not the PIN"
+            told = messages_of(await call(route, "ok"))[-1]
+            assert (told["error"]["code"], told["error"]["data"]["forwarded"]) == (-31006, False)
+            assert SECRET.partition("-")[0] not in json.dumps(told)
+            assert len(noted(route.notes)) == 1
+            kms.fault = None
+            assert "result" in messages_of(await call(route, "ok"))[-1]
+        found = verified(tmp_path / "log.db", load_record_key(tmp_path / "records.pem.pub"))
+        assert (found.valid, found.records) == (True, 4)
+
+    with kms_registered() as kms:
+        run(main(kms))
 
 
 def test_while_the_log_is_locked_nothing_is_forwarded(trust: Trust, tmp_path: Path) -> None:

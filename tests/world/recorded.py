@@ -4,17 +4,19 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 from tests.world.records import gateway
 
-from accredit.attest import CallRecord, Decided, LogReport, Outcome
+from accredit.attest import CallRecord, Decided, LogReport, Outcome, RecordKey, RecordSigner
 from accredit.errors import StoreUnavailable
 from accredit.stores.log import SqliteRecords
 from accredit.stores.log_file import LogFile
 
 
-def records_at(path: Path, *, durable: bool = True) -> SqliteRecords:
-    """The log in a file, signed by the gateway of `tests.world.records`."""
-    return SqliteRecords(path, gateway()[0], durable=durable, on_problem=lambda _: None)
+def records_at(path: Path, *, durable: bool = True, signer: RecordSigner | None = None) -> SqliteRecords:
+    """The log in a file, signed by the gateway of `tests.world.records`, or its records by another signer."""
+    signing = replace(gateway()[0], records=signer)
+    return SqliteRecords(path, signing, durable=durable, on_problem=lambda _: None)
 
 
 def records_of(path: Path) -> list[CallRecord]:
@@ -53,10 +55,10 @@ def open_targets(path: Path) -> list[str]:
     return [call["target"] for call in calls_of(path) if call["status"] is None and call["verdict"] == "allow"]
 
 
-def verified(path: Path) -> LogReport:
-    """The verdict on a log."""
+def verified(path: Path, *more: RecordKey) -> LogReport:
+    """The verdict on a log, where the gateway's key is trusted, and `more`."""
     with LogFile(path) as log:
-        return log.verify([gateway()[1]])
+        return log.verify([gateway()[1], *more])
 
 
 class FailingRecords:

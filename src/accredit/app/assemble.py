@@ -8,11 +8,10 @@ import logging
 from pathlib import Path
 from typing import NamedTuple
 
-from accredit.config import Loaded, build_key_sources, folder_of, log_key_file, read_public_key
+from accredit.config import Loaded, build_key_sources, build_log_signer, folder_of, read_public_key
 from accredit.errors import ConfigurationError
 from accredit.gateway.logs import log_event
 from accredit.gateway.settings import ProofSettings
-from accredit.keys import load_log_signer
 from accredit.net import IssuerKeys
 from accredit.ports import KeySets, ProofStore, Records, Revocations
 from accredit.stores import RevocationLists, open_store, store_file
@@ -51,8 +50,7 @@ def _records(loaded: Loaded) -> Records | None:
     path = store_file(loaded.config.store.url, folder_of(loaded, ("store", "url")))
     if path is None:
         raise ConfigurationError("a store in memory has no log", 'set store.url = "sqlite:///accredit.db"')
-    signer = load_log_signer(log_key_file(loaded))
-    return SqliteRecords(path, signer, durable=mode == "durable", on_problem=_report_unwritten)
+    return SqliteRecords(path, build_log_signer(loaded), durable=mode == "durable", on_problem=_report_unwritten)
 
 
 def _revocations(loaded: Loaded, proofs: ProofSettings, store: Path | None) -> Revocations:

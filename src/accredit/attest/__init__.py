@@ -19,7 +19,7 @@ from accredit.attest.records import (
     pruning_payload,
     unknown_payload,
 )
-from accredit.attest.signing import LogKey, LogSigner
+from accredit.attest.signing import LogKey, LogSigner, RecordKey, RecordSigner
 from accredit.attest.statements import (
     Authority,
     Call,
@@ -69,6 +69,8 @@ __all__ = [
     "OutcomeStatus",
     "Place",
     "Pruning",
+    "RecordKey",
+    "RecordSigner",
     "RecordedChain",
     "RecordedParams",
     "Signature",

@@ -19,7 +19,7 @@ from msgspec import Raw, Struct
 
 from accredit.attest.canonical import canonical, sha256_hex
 from accredit.attest.dsse import Envelope, decode_envelope, encode_envelope
-from accredit.attest.signing import LogKey
+from accredit.attest.signing import LogKey, RecordKey
 from accredit.attest.statements import CallRecord, Checkpoint, Statement
 from accredit.attest.verify import verify_envelope
 from accredit.errors import AttestationError
@@ -67,7 +67,7 @@ def decode_call_bundle(text: bytes) -> CallBundle:
     )
 
 
-def verify_call_bundle(bundle: CallBundle, keys: Iterable[LogKey]) -> tuple[CallRecord, ...]:
+def verify_call_bundle(bundle: CallBundle, keys: Iterable[LogKey | RecordKey]) -> tuple[CallRecord, ...]:
     """Rules 1 to 4; returns the call's records. Raises `AttestationError`."""
     keys = tuple(keys)
     statements = [verify_envelope(envelope, keys) for envelope in bundle.envelopes]

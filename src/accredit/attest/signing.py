@@ -1,7 +1,8 @@
 """Who signs the log, and with which keys it is verified (contract, section 6 and 10). No I/O.
 
-A record has one signature, Ed25519, with the gateway's id as its key id. Checkpoints and notes of pruning have a
-second one, ML-DSA-65, so that the log as a whole outlives Ed25519 at no cost to a call.
+A record has one signature, Ed25519, with the gateway's id as its key id, or that of another signer, with its own key
+id. Checkpoints and notes of pruning are always signed by the gateway's key, and have a second signature, ML-DSA-65, so
+that the log as a whole outlives Ed25519 at no cost to a call.
 """
 
 from collections.abc import Callable
@@ -19,19 +20,36 @@ ML_DSA_65_SUFFIX = "/ml-dsa-65"
 """What follows the gateway's id in the key id of the second signature."""
 
 
+class RecordSigner(Struct, frozen=True):
+    """Who signs records in place of the gateway's key. `sign` may block, and raises `StoreUnavailable`."""
+
+    id: str
+    sign: Callable[[bytes], bytes]
+
+    def __repr__(self) -> str:
+        return f"<RecordSigner {self.id}>"
+
+
 class LogSigner(Struct, frozen=True):
-    """A gateway's key: its id, and what signs with its two halves. It does not show itself."""
+    """A gateway's key: its id, and what signs with its two halves. It does not show itself.
+
+    `records` signs records, where it is not the gateway's key that does.
+    """
 
     id: str
     ed25519: Callable[[bytes], bytes]
     ml_dsa_65: Callable[[bytes], bytes]
+    records: RecordSigner | None = None
 
     def __repr__(self) -> str:
         return f"<LogSigner {self.id}>"
 
     def record(self, payload: bytes) -> Envelope:
-        """A record's envelope."""
-        return Envelope(payload, (Signature(self.id, self.ed25519(signed_bytes(payload))),))
+        """A record's envelope. Raises `StoreUnavailable` where another signer signs, and can't."""
+        message = signed_bytes(payload)
+        if self.records is not None:
+            return Envelope(payload, (Signature(self.records.id, self.records.sign(message)),))
+        return Envelope(payload, (Signature(self.id, self.ed25519(message)),))
 
     def summary(self, payload: bytes) -> Envelope:
         """A checkpoint's envelope, or that of a note of pruning."""
@@ -57,8 +75,7 @@ class LogKey(Struct, frozen=True, dict=True):
 
     def check_record(self, envelope: Envelope) -> None:
         """Exactly one signature, and it is this key's. Raises `AttestationError`."""
-        if len(envelope.signatures) != 1:
-            raise AttestationError("a record has one signature")
+        _check_single(envelope)
         self._check_first(envelope)
 
     def check_summary(self, envelope: Envelope) -> None:
@@ -79,3 +96,25 @@ class LogKey(Struct, frozen=True, dict=True):
             self._ed25519.verify(envelope.signatures[0].data, signed_bytes(envelope.payload))
         except (InvalidSignature, ValueError):
             raise AttestationError("the Ed25519 signature is not good") from None
+
+
+class RecordKey(Struct, frozen=True):
+    """The public key of another signer of records. `is_good` takes a signature and the bytes that were signed."""
+
+    id: str
+    is_good: Callable[[bytes, bytes], bool]
+
+    def check_record(self, envelope: Envelope) -> None:
+        """Exactly one signature, and it is this key's. Raises `AttestationError`."""
+        _check_single(envelope)
+        if not self.is_good(envelope.signatures[0].data, signed_bytes(envelope.payload)):
+            raise AttestationError("the signature is not good")
+
+    def check_summary(self, envelope: Envelope) -> None:
+        """Raises `AttestationError`: this key may sign records alone."""
+        raise AttestationError("a checkpoint or note is signed by a key that is for records alone")
+
+
+def _check_single(envelope: Envelope) -> None:
+    if len(envelope.signatures) != 1:
+        raise AttestationError("a record has one signature")

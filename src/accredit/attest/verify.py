@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from accredit.attest.chains import Chain
 from accredit.attest.dsse import Envelope, decode_envelope
-from accredit.attest.signing import LogKey
+from accredit.attest.signing import LogKey, RecordKey
 from accredit.attest.statements import CallRecord, Checkpoint, Pruning, Statement, decode_statement
 from accredit.errors import AttestationError
 
@@ -83,7 +83,7 @@ class LogReport(NamedTuple):
         return self.fault is None
 
 
-def verify_envelope(envelope: bytes | str | Envelope, keys: Iterable[LogKey]) -> Statement:
+def verify_envelope(envelope: bytes | str | Envelope, keys: Iterable[LogKey | RecordKey]) -> Statement:
     """Reads one envelope and verifies its signatures. Raises `AttestationError`. Its place in a log is not checked."""
     if isinstance(envelope, str):
         envelope = envelope.encode("utf-8", "surrogatepass")
@@ -92,7 +92,7 @@ def verify_envelope(envelope: bytes | str | Envelope, keys: Iterable[LogKey]) ->
 
 
 def verify_log(
-    entries: Iterable[Entry | bytes], keys: Iterable[LogKey], kept: Iterable[Envelope | Head] = ()
+    entries: Iterable[Entry | bytes], keys: Iterable[LogKey | RecordKey], kept: Iterable[Envelope | Head] = ()
 ) -> LogReport:
     """Verifies a log as it streams by: entries of a store, or the lines of an export. `kept` are checkpoints that
     were put aside before, and heads. It raises nothing that depends on the log; a bad `kept` is a fault as well."""
@@ -109,7 +109,7 @@ def verify_log(
 
 
 class _Log:
-    def __init__(self, keys: Mapping[str, LogKey]) -> None:
+    def __init__(self, keys: Mapping[str, LogKey | RecordKey]) -> None:
         self.place = "the first entry"
         self._keys = keys
         self._chains: dict[str, Chain] = {}
@@ -189,13 +189,13 @@ class _Log:
             del counts[count]
 
 
-def _verified(envelope: Envelope, keys: Mapping[str, LogKey]) -> Statement:
+def _verified(envelope: Envelope, keys: Mapping[str, LogKey | RecordKey]) -> Statement:
     statement = decode_statement(envelope.payload)
     _check_signatures(statement, envelope, keys)
     return statement
 
 
-def _check_signatures(statement: Statement, envelope: Envelope, keys: Mapping[str, LogKey]) -> None:
+def _check_signatures(statement: Statement, envelope: Envelope, keys: Mapping[str, LogKey | RecordKey]) -> None:
     key = keys.get(envelope.signatures[0].key_id) if envelope.signatures else None
     if key is None:
         raise AttestationError("it is signed by a key that is not known here")

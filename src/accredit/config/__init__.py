@@ -6,11 +6,11 @@
 what is wrong, one line what to do.
 """
 
-from accredit.config.attest import build_records, log_key_file
+from accredit.config.attest import build_log_signer, build_records
 from accredit.config.build import build_settings, build_upstream
 from accredit.config.listen import check_exposure, tls_context
-from accredit.config.load import Loaded, Origin, Values, load, load_command_line
-from accredit.config.proofs import build_catalog, build_proofs, folder_of, read_public_key
+from accredit.config.load import Loaded, Origin, Values, folder_of, load, load_command_line
+from accredit.config.proofs import build_catalog, build_proofs, read_public_key
 from accredit.config.rounds import build_rounds
 from accredit.config.schema import Config
 from accredit.config.show import shown
@@ -23,6 +23,7 @@ __all__ = [
     "Values",
     "build_catalog",
     "build_key_sources",
+    "build_log_signer",
     "build_proofs",
     "build_records",
     "build_rounds",
@@ -33,7 +34,6 @@ __all__ = [
     "folder_of",
     "load",
     "load_command_line",
-    "log_key_file",
     "read_public_key",
     "shown",
     "tls_context",

@@ -1,16 +1,20 @@
-"""From `[attest]` to what is recorded, and who the gateway is. Reads the gateway's key.
+"""From `[attest]` to what is recorded, and who the gateway is. Reads the keys.
 
 In this order; each failure is a `ConfigurationError` that names its key:
 
 1. a key that signs, of a gateway: where calls are recorded, `attest.key_file` names it;
-2. a store that is a file: a log in memory would show nothing later;
-3. the gateway's id: `[gateway] id`, else that of its key, which is `attest.key_file` or `gateway.key` beside the file.
+2. where `attest.signer` is given, the signer of records and its public key;
+3. a store that is a file: a log in memory would show nothing later;
+4. the gateway's id: `[gateway] id`, else that of its key, which is `attest.key_file` or `gateway.key` beside the file.
 """
 
 import shlex
 from pathlib import Path
 
-from accredit.config.load import Loaded
+from msgspec.structs import replace
+
+from accredit.attest import LogSigner, RecordSigner
+from accredit.config.load import Loaded, folder_of
 from accredit.config.problems import one_line
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import RecordSettings
@@ -25,13 +29,33 @@ def build_records(loaded: Loaded) -> RecordSettings | None:
     attest = loaded.config.attest
     if attest.mode == "off":
         return None
-    load_log_signer(log_key_file(loaded))
+    build_log_signer(loaded)
     if loaded.config.store.url == "memory:":
         raise ConfigurationError(
             f'attest.mode is "{attest.mode}" and store.url is memory:, where no record outlives the process',
             'set store.url = "sqlite:///accredit.db", or attest.mode = "off"',
         )
     return RecordSettings(gateway_id(loaded), full=attest.arguments == "full")
+
+
+def build_log_signer(loaded: Loaded) -> LogSigner:
+    """Rules 1 and 2. What it gives may be taken across a fork. Raises `ConfigurationError`."""
+    return replace(load_log_signer(log_key_file(loaded)), records=_record_signer(loaded))
+
+
+def _record_signer(loaded: Loaded) -> RecordSigner | None:
+    attest = loaded.config.attest
+    if attest.signer is None and attest.signer_public_key_file is None:
+        return None
+    if attest.signer is None or attest.signer_public_key_file is None:
+        raise ConfigurationError(
+            "attest.signer and attest.signer_public_key_file belong together, and one of them is not set",
+            'set both, such as signer = "file2:records.pem" and signer_public_key_file = "records.pem.pub"',
+        )
+    from accredit.keys.record_signers import load_record_signer  # noqa: PLC0415 - securesystemslib is slow to load
+
+    folder = folder_of(loaded, ("attest", "signer"))
+    return load_record_signer(attest.signer, Path(attest.signer_public_key_file), folder)
 
 
 def log_key_file(loaded: Loaded) -> Path:
@@ -51,7 +75,7 @@ def log_key_file(loaded: Loaded) -> Path:
 
 
 def gateway_id(loaded: Loaded) -> str:
-    """Rule 3. Raises `ConfigurationError`."""
+    """Rule 4. Raises `ConfigurationError`."""
     if loaded.config.gateway.id is not None:
         return loaded.config.gateway.id
     named = loaded.config.attest.key_file

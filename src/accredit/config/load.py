@@ -59,6 +59,12 @@ def load(file: Path | None, environ: Mapping[str, str], command_line: Values) ->
     return replace(_joined(file, from_file, _from_environment(environ), command_line), content=content)
 
 
+def folder_of(loaded: Loaded, key: Key) -> Path:
+    """What the relative paths of a key are relative to: its file's own folder, else the current one."""
+    origin = loaded.origins.get(key)
+    return loaded.file.parent if loaded.file and origin and origin.kind == "file" else Path.cwd()
+
+
 def load_command_line(command_line: Values) -> Loaded:
     """The same from the command line alone. Raises `ConfigurationError`."""
     return _joined(None, {}, {}, command_line)

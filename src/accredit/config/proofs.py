@@ -16,7 +16,7 @@ import shlex
 from pathlib import Path
 
 from accredit.config.attest import gateway_id
-from accredit.config.load import Key, Loaded
+from accredit.config.load import Loaded, folder_of
 from accredit.config.problems import one_line
 from accredit.config.schema import Config, Resource, Tool
 from accredit.errors import ConfigurationError
@@ -58,12 +58,6 @@ def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
         cert_cache=CertificateCache(),
     )
     return ProofSettings(policy, required=required, filter_tools=proofs.filter_tools)
-
-
-def folder_of(loaded: Loaded, key: Key) -> Path:
-    """What the relative paths of a key are relative to: its file's own folder, else the current one."""
-    origin = loaded.origins.get(key)
-    return loaded.file.parent if loaded.file and origin and origin.kind == "file" else Path.cwd()
 
 
 def read_public_key(path: Path, key: str) -> KeyFile:

@@ -226,6 +226,11 @@ class Attest(Section):
         default=None,
         description="the gateway's private key, made by `accredit keys new --kind gateway`",
     )
+    signer: Name | None = Field(
+        default=None,
+        description="who signs records in place of key_file: a URI of securesystemslib, such as file2:records.pem",
+    )
+    signer_public_key_file: Name | None = Field(default=None, description="a file with the signer's public key, in PEM")
     arguments: Literal["digest", "full"] = Field(
         default="digest", description='"digest", or "full": records hold the arguments of calls, without tokens'
     )
@@ -284,6 +289,7 @@ FILES = (
     ("gateway", "tls_cert_file"),
     ("gateway", "tls_key_file"),
     ("attest", "key_file"),
+    ("attest", "signer_public_key_file"),
     ("rounds", "keys_file"),
 )
 """Keys whose values are paths of files."""

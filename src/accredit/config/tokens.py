@@ -17,9 +17,8 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-from accredit.config.load import Loaded
+from accredit.config.load import Loaded, folder_of
 from accredit.config.problems import one_line
-from accredit.config.proofs import folder_of
 from accredit.config.schema import Bootstrap, TokenIssuer
 from accredit.errors import ConfigurationError, TokenError
 from accredit.gateway.bootstrap import BootstrapSettings

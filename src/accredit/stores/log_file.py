@@ -20,6 +20,7 @@ from accredit.attest import (
     Head,
     LogKey,
     LogReport,
+    RecordKey,
     Signature,
     Statement,
     Stored,
@@ -80,7 +81,7 @@ class LogFile:
 
     def verify(
         self,
-        keys: Iterable[LogKey],
+        keys: Iterable[LogKey | RecordKey],
         kept: Sequence[Envelope] = (),
         watch: Callable[[Iterator[Numbered]], Iterable[Numbered]] = iter,
     ) -> LogReport:

@@ -11,6 +11,7 @@ LOG_TABLES: tuple[str, ...] = (
     "CREATE TABLE log_keys (key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE)",
     # Records, checkpoints and notes of pruning in the order in which they were made. `number` is a record's sequence,
     # a checkpoint's count, the last record that a note covers. `digest` is all that is left of a pruned record.
+    # `ed25519` is the first signature, also where another signer's key (`key`) makes it with another algorithm.
     "CREATE TABLE log_entries (entry INTEGER PRIMARY KEY, writer INTEGER NOT NULL, number INTEGER NOT NULL,"
     " key INTEGER, payload BLOB, ed25519 BLOB, ml_dsa_65 BLOB, digest BLOB)",
     # Chains of certificates that calls were made on: JSON arrays, leaf first, by their SHA-256.

@@ -44,7 +44,7 @@ class _Head(NamedTuple):
     records: int
     sha256: str
     checkpointed: int
-    key: int  # the number of the key that signs
+    key: int  # the number of the gateway's key
 
 
 class Chain(NamedTuple):
@@ -138,12 +138,13 @@ class Chain(NamedTuple):
 
     def _insert(self, connection: sqlite3.Connection, head: _Head, number: int, envelope: Envelope) -> int:
         signatures = [signature.data for signature in envelope.signatures]
+        signer = envelope.signatures[0].key_id
         cursor = connection.execute(
             "INSERT INTO log_entries (writer, number, key, payload, ed25519, ml_dsa_65) VALUES (?, ?, ?, ?, ?, ?)",
             (
                 head.writer,
                 number,
-                head.key,
+                head.key if signer == self.signer.id else key_number(connection, signer),
                 envelope.payload,
                 signatures[0],
                 signatures[1] if len(signatures) > 1 else None,

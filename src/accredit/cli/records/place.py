@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from accredit.attest import Envelope, LogKey, decode_envelope, timestamp
+from accredit.attest import Envelope, LogKey, RecordKey, decode_envelope, timestamp
 from accredit.config import folder_of, load
 from accredit.errors import AttestationError, ConfigurationError
-from accredit.keys import load_public_key, log_key, public_path
-from accredit.limits import MAX_ATTESTATION_BYTES
+from accredit.keys import load_public_key, log_key, public_path, read_file
+from accredit.limits import MAX_ATTESTATION_BYTES, MAX_KEY_FILE_BYTES, MAX_PEM_BYTES
 from accredit.stores import store_file
 from accredit.stores.log import clock_ms
 
@@ -31,21 +31,32 @@ def log_file(store: str | None, config: Path | None) -> Path:
     return path
 
 
-def public_keys(paths: Iterable[Path], config: Path | None = None) -> list[LogKey]:
+def public_keys(paths: Iterable[Path], config: Path | None = None) -> list[LogKey | RecordKey]:
     """The keys that a log is verified with: those that are named, else the configuration's own.
 
     Raises `ConfigurationError`, also for none.
     """
-    keys = [log_key(load_public_key(path)) for path in paths]
+    keys = [_public_key(path) for path in paths]
     if not keys:
-        own = load(config, os.environ, {}).config.attest.key_file
-        keys = [log_key(load_public_key(public_path(Path(own))))] if own is not None else []
+        attest = load(config, os.environ, {}).config.attest
+        own = [public_path(Path(attest.key_file))] if attest.key_file is not None else []
+        other = [Path(attest.signer_public_key_file)] if attest.signer_public_key_file is not None else []
+        keys = [_public_key(path) for path in (*own, *other)]
     if not keys:
         raise ConfigurationError(
             "nothing verifies without a key",
             "name the gateway's public key with --key gateway.key.pub, or set attest.key_file",
         )
     return keys
+
+
+def _public_key(path: Path) -> LogKey | RecordKey:
+    """A gateway's key file, or another signer's key in PEM. Raises `ConfigurationError`."""
+    if not read_file(path, max(MAX_KEY_FILE_BYTES, MAX_PEM_BYTES)).data.startswith(b"-----BEGIN"):
+        return log_key(load_public_key(path))
+    from accredit.keys.record_signers import load_record_key  # noqa: PLC0415 - securesystemslib is slow to load
+
+    return load_record_key(path)
 
 
 def checkpoints(paths: Sequence[Path]) -> list[Envelope]:

@@ -7,7 +7,7 @@ from typing import cast
 import msgspec
 import typer
 
-from accredit.attest import CallRecord, Envelope, LogKey, Stored, verify_envelope
+from accredit.attest import CallRecord, Envelope, LogKey, RecordKey, Stored, verify_envelope
 from accredit.cli.delegations.paper import BAD, GOOD, QUIET, Words, print_facts, print_json, say
 from accredit.cli.records.place import public_keys
 from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable
@@ -65,7 +65,7 @@ def _facts(prefix: str, members: Mapping[str, object]) -> Iterator[tuple[str, st
             yield f"{prefix}{name}", value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _fault(envelope: Envelope, keys: Sequence[LogKey]) -> str | None:
+def _fault(envelope: Envelope, keys: Sequence[LogKey | RecordKey]) -> str | None:
     if not keys:
         return None
     try:
@@ -75,11 +75,11 @@ def _fault(envelope: Envelope, keys: Sequence[LogKey]) -> str | None:
     return None
 
 
-def _good(fault: str | None, keys: Sequence[LogKey]) -> bool | None:
+def _good(fault: str | None, keys: Sequence[LogKey | RecordKey]) -> bool | None:
     return fault is None if keys else None
 
 
-def _verdict(fault: str | None, keys: Sequence[LogKey]) -> Words:
+def _verdict(fault: str | None, keys: Sequence[LogKey | RecordKey]) -> Words:
     if not keys:
         return Words("not checked: name the gateway's public key with --key", QUIET)
     return Words(f"BAD: {fault}", BAD) if fault else Words("good", GOOD)

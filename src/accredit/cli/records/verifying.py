@@ -12,6 +12,7 @@ from accredit.attest import (
     Envelope,
     LogKey,
     LogReport,
+    RecordKey,
     decode_call_bundle,
     verify_call_bundle,
     verify_log,
@@ -50,7 +51,7 @@ def verify_file(path: Path, keys: Sequence[Path], since: Sequence[Path], *, conf
     return _tell(report, kept, as_json=as_json)
 
 
-def _verify_bundle(path: Path, keys: Sequence[LogKey], *, as_json: bool) -> int:
+def _verify_bundle(path: Path, keys: Sequence[LogKey | RecordKey], *, as_json: bool) -> int:
     try:
         bundle = decode_call_bundle(read_file(path, MAX_ATTESTATION_BYTES).data)
         records = verify_call_bundle(bundle, keys)

@@ -1,0 +1,204 @@
+"""Records are signed through securesystemslib, by key files and what stands for a KMS; no other key passes."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from securesystemslib.dsse import Envelope as PeerEnvelope
+from securesystemslib.signer import SSlibKey  # pyright: ignore[reportPrivateImportUsage]
+from tests.world.record_signers import KINDS, Kms, key_pair, kms_registered
+from tests.world.records import OK, decided
+from tests.world.running import run
+
+from accredit.app import assemble
+from accredit.attest import LogReport, Stored, encode_envelope, verify_log
+from accredit.cli.records.place import public_keys
+from accredit.config import build_records, load
+from accredit.errors import ConfigurationError, StoreUnavailable
+from accredit.keys import make_key, write_key
+from accredit.keys.record_signers import SECRET_VARIABLE, load_record_key, load_record_signer
+from accredit.stores.log_file import LogFile
+
+KEYS = ("gateway.key.pub", "records.pem.pub")
+
+
+@pytest.fixture
+def kms() -> Iterator[Kms]:
+    with kms_registered() as registered:
+        yield registered
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write_key(tmp_path / "gateway.key", make_key("gateway", "Gate", 0))
+    key_pair(tmp_path / "records.pem")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def configure(folder: Path, signer: str = "file2:records.pem", public: str = "records.pem.pub") -> Path:
+    path = folder / "accredit.toml"
+    lines = ("[attest]", 'mode = "durable"', 'key_file = "gateway.key"', f'signer = "{signer}"' if signer else "")
+    named = f'signer_public_key_file = "{public}"' if public else ""
+    path.write_text("\n".join((*lines, named, '[store]\nurl = "sqlite:///accredit.db"\n')), "utf-8")
+    return path
+
+
+def record(config: Path) -> None:
+    """One call into the log that the configuration names, as the gateway puts it there."""
+
+    async def main() -> None:
+        records = assemble(load(config, {}, {}), None).records
+        assert records is not None
+        try:
+            call = decided()
+            await records.begin(call)
+            await records.finish(call, OK)
+        finally:
+            await records.aclose()
+
+    run(main())
+
+
+def verified(folder: Path, *keys: str) -> LogReport:
+    with LogFile(folder / "accredit.db") as log:
+        return log.verify(public_keys([folder / key for key in keys]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_key_file_signs_verifies_here_and_with_a_stock_verifier(folder: Path, kind: str) -> None:
+    key_pair(folder / "other.pem", kind)
+    record(configure(folder, "file2:other.pem", "other.pem.pub"))
+    found = verified(folder, "gateway.key.pub", "other.pem.pub")
+    assert (found.valid, found.records) == (True, 2)
+    peer = SSlibKey.from_crypto(load_pem_public_key((folder / "other.pem.pub").read_bytes()))
+    with LogFile(folder / "accredit.db") as log:
+        signed = [each.entry.envelope for each in log.entries() if each.record() and isinstance(each.entry, Stored)]
+    for envelope in signed:
+        assert PeerEnvelope.from_dict(json.loads(encode_envelope(envelope))).verify([peer], threshold=1)
+    assert len(signed) == 2
+
+
+def test_the_configurations_own_keys_verify_its_log(folder: Path) -> None:
+    config = configure(folder)
+    record(config)
+    with LogFile(folder / "accredit.db") as log:
+        assert log.verify(public_keys([], config)).valid
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason"),
+    [
+        (("gateway.key.pub",), "not known here"),
+        (("records.pem.pub",), "not known here"),
+        (("gateway.key.pub", "other.pem.pub"), "not known here"),
+    ],
+)
+def test_a_log_does_not_verify_without_both_of_its_keys(folder: Path, keys: tuple[str, ...], reason: str) -> None:
+    key_pair(folder / "other.pem")
+    record(configure(folder))
+    fault = verified(folder, *keys).fault
+    assert fault is not None
+    assert reason in fault.reason
+
+
+def test_a_record_whose_signature_or_payload_was_changed_is_found(folder: Path) -> None:
+    signer = load_record_signer("file2:records.pem", folder / "records.pem.pub", folder)
+    key = load_record_key(folder / "records.pem.pub")
+    signature = signer.sign(b"said")
+    assert (signer.id, repr(signer)) == (key.id, f"<RecordSigner {key.id}>")
+    assert key.is_good(signature, b"said")
+    for bad in (b"", signature[:-1], bytes([signature[0] ^ 1]) + signature[1:]):
+        assert not key.is_good(bad, b"said")
+    assert not key.is_good(signature, b"unsaid")
+
+
+def test_the_signer_of_records_signs_no_checkpoint__it_would_not_outlive_its_algorithm(folder: Path) -> None:
+    record(configure(folder))
+    with LogFile(folder / "accredit.db") as log:
+        entries = [each.entry for each in log.entries()]
+    checkpoint = entries[-1]
+    assert isinstance(checkpoint, Stored)
+    forged = checkpoint.envelope.signatures[0]._replace(key_id=load_record_key(folder / "records.pem.pub").id)
+    entries[-1] = checkpoint._replace(envelope=checkpoint.envelope._replace(signatures=(forged,)))
+    fault = verify_log(entries, public_keys([folder / key for key in KEYS])).fault
+    assert fault is not None
+    assert "for records alone" in fault.reason
+
+
+@pytest.mark.parametrize(
+    ("signer", "public", "word"),
+    [
+        ("", "records.pem.pub", "belong together"),
+        ("file2:records.pem", "", "belong together"),
+        ("file2:none.pem", "records.pem.pub", "can't read"),
+        ("file2:records.pem.pub", "records.pem.pub", "others can read"),
+        ("file2:open.pem", "records.pem.pub", "others can read"),
+        ("file2:gateway.key", "records.pem.pub", "not a private key"),
+        ("file2:other.pem", "records.pem.pub", "is not the private key of"),
+        ("file2:records.pem", "gateway.key.pub", "not a public key in PEM"),
+        ("file2:records.pem", "records.pem", "not a public key in PEM"),
+        ("nowhere:1", "records.pem.pub", "scheme is not known"),
+        ("gnupg:", "records.pem.pub", "scheme is not known"),
+        ("testkms:broken", "records.pem.pub", "can't be opened"),
+    ],
+)
+@pytest.mark.usefixtures("kms")
+def test_a_signer_that_can_not_sign_stops_the_start(folder: Path, signer: str, public: str, word: str) -> None:
+    key_pair(folder / "other.pem")
+    key_pair(folder / "open.pem")
+    (folder / "open.pem").chmod(0o640)
+    with pytest.raises(ConfigurationError, match=word) as refused:
+        build_records(load(configure(folder, signer, public), {}, {}))
+    assert refused.value.remedy
+    assert "swordfish" not in str(refused.value)
+
+
+def test_what_a_signer_needs_and_is_not_installed_is_said(folder: Path) -> None:
+    with pytest.raises(ConfigurationError, match="is not installed"):
+        load_record_signer("gcpkms:projects/p", folder / "records.pem.pub", folder)
+
+
+def test_the_signers_secret_comes_from_the_environment(folder: Path, kms: Kms, monkeypatch: pytest.MonkeyPatch) -> None:
+    kms.add(folder / "records.pem")
+    with pytest.raises(ConfigurationError, match=SECRET_VARIABLE):
+        load_record_signer("testkms:pin", folder / "records.pem.pub", folder)
+    monkeypatch.setenv(SECRET_VARIABLE, "swordfish")
+    load_record_signer("testkms:pin", folder / "records.pem.pub", folder)
+    assert kms.secrets == ["swordfish"]
+
+
+def test_a_kms_signs_the_log(folder: Path, kms: Kms) -> None:
+    kms.add(folder / "records.pem")
+    record(configure(folder, "testkms:key"))
+    assert verified(folder, *KEYS).valid
+    assert kms.signed == 2
+
+
+def test_a_signer_that_fails_leaves_no_record_and_says_nothing_of_its_secrets(folder: Path, kms: Kms) -> None:
+    kms.add(folder / "records.pem")
+    signer = load_record_signer("testkms:key", folder / "records.pem.pub", folder)
+    kms.fault = "swordfish is not the PIN"
+    with pytest.raises(StoreUnavailable, match="OSError") as failed:
+        signer.sign(b"said")
+    assert "swordfish" not in str(failed.value)
+    kms.fault = None
+    assert signer.sign(b"said")
+
+
+def test_a_signature_of_another_key_is_not_used__a_rotated_key_would_break_the_log(folder: Path, kms: Kms) -> None:
+    kms.add(folder / "records.pem")
+    signer = load_record_signer("testkms:key", folder / "records.pem.pub", folder)
+    kms.key = generate_private_key(SECP256R1())
+    with pytest.raises(StoreUnavailable, match="UnverifiedSignatureError"):
+        signer.sign(b"said")
+
+
+def test_without_such_a_signer_securesystemslib_is_not_loaded() -> None:
+    code = "import sys, accredit.app, accredit.cli.records.place; sys.exit('securesystemslib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=30).returncode == 0
