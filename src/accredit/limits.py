@@ -467,6 +467,9 @@ CHECKPOINT_RECORDS = 1_000
 CHECKPOINT_SECONDS = 10.0
 """From a record to the checkpoint that covers it, at most: what is cut off within it can't be noticed."""
 
+MAX_RECORDED_CHAINS = 64
+"""Chains of certificates whose recorded form is kept for the next call on them: 11 KB a certificate, eight at most."""
+
 MAX_RECORDED_TARGET = 2_048
 """Characters of a call's target that its record keeps; the digest of its params covers all of it. Nobody who is refused
 is to fill the disk with a name."""

@@ -20,7 +20,6 @@ the client says of its own authorization is still removed. Who sent a message wa
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
 
 from accredit.errors import (
     AccreditError,
@@ -44,7 +43,7 @@ from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.frames import Frame, Notification, Request, Success
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
-from accredit.policy import Authority, Catalog, Decision, asked_of, decide, drive, is_guarded, looks_guarded
+from accredit.policy import LISTS, Authority, Catalog, Decision, asked_of, decide, drive, is_guarded, looks_guarded
 from accredit.policy.lists import ToolView, holds_tools, listed
 from accredit.policy.passing import passed_on
 from accredit.ports import ProofStore, Revocations
@@ -137,7 +136,7 @@ class Gate:
         replies: list[bytes] = []
         edits: dict[MessageId, Edit] = {}
         calls = OpenCalls()
-        for frame, caller in zip(batch.frames, callers or repeat(None), strict=False):
+        for frame, caller in zip(batch.frames, callers or [None] * len(batch.frames), strict=True):
             try:
                 passage = await self.admit(frame, client, (caller,))
             except RequestError as error:
@@ -162,6 +161,8 @@ class Gate:
         Raises `ProofRefused`, `RequestError`, and what its caller is, if that is an error.
         """
         token = caller if isinstance(caller, VerifiedToken) else None
+        if caller is None and self._bearer is not None and (request.method in LISTS or is_guarded(request)):
+            self._bearer.require(None)  # whatever way led here without asking who sent it
         refused = caller if isinstance(caller, Exception) else None
         decision, leg = None, Leg(request)
         if refused is None and self._judging is not None:

@@ -26,6 +26,7 @@ from accredit.attest import (
     Decided,
     Decision,
     Outcome,
+    RecordedChain,
     Token,
     recorded_chain,
     recorded_params,
@@ -52,11 +53,12 @@ from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import TARGET_MEMBER
 from accredit.jsonrpc.objects import members
 from accredit.jsonrpc.scalars import as_string
-from accredit.limits import MAX_RECORDED_TARGET
+from accredit.limits import MAX_RECORDED_CHAINS, MAX_RECORDED_TARGET
 from accredit.policy import CONSTRAINT_REFUSALS, refusals
 from accredit.policy import Decision as PolicyDecision
 from accredit.ports import Records
-from accredit.ratify import encode_delegation_cert
+from accredit.ratify import DelegationCert, encode_delegation_cert
+from accredit.ratify.cache import RecentlyUsed
 from accredit.tokens import VerifiedToken
 
 _CONSTRAINT = re.compile(r"constraint_\w+: cert \d+: constraint\[\d+\] \(\w+\)")
@@ -88,6 +90,7 @@ class Recorder:
         self._tally = tally
         self._tasks: set[asyncio.Task[Any]] = set()
         self._in_sessions: dict[tuple[str, MessageId], OpenCall] = {}
+        self._chains = RecentlyUsed[bytes, RecordedChain](MAX_RECORDED_CHAINS)
         self._random = b""
 
     async def begin(
@@ -112,9 +115,7 @@ class Recorder:
         except AttestationError:
             detail = "Invalid params: params hold what has no canonical form"
             raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200) from None
-        chain = None
-        if decision is not None and decision.proved is not None:
-            chain = recorded_chain(encode_delegation_cert(cert) for cert in decision.proved.chain)
+        chain = self._chain(decision.proved.chain) if decision is not None and decision.proved is not None else None
         decided = Decided(
             gateway=self._settings.gateway_id,
             call=Call(
@@ -187,6 +188,15 @@ class Recorder:
         """The same, and gives the log back."""
         await self.drain()
         await self._records.aclose()
+
+    def _chain(self, chain: tuple[DelegationCert, ...]) -> RecordedChain:
+        # An agent calls again and again on the same chain, and its form takes as long as all of the rest.
+        name = b"".join(cert.digest for cert in chain)
+        recorded = self._chains.get(name)
+        if recorded is None:
+            recorded = recorded_chain(encode_delegation_cert(cert) for cert in chain)
+            self._chains.put(name, recorded)
+        return recorded
 
     def _draw_id(self) -> str:
         # Each time that the system is asked, the thread that signs takes the interpreter: so it is asked for many.
