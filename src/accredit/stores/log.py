@@ -74,7 +74,7 @@ class SqliteRecords:
         self.writer: str | None = None
         """This writer's id, once it has begun."""
         self._path = path
-        self._worker = Worker(path, "FULL" if durable else "NORMAL")
+        self._worker = Worker(path, "FULL" if durable else "NORMAL", awaited=durable)
         self._signer = signer
         self._durable = durable
         self._on_problem = on_problem

@@ -4,8 +4,8 @@ Jobs that wait are run in one transaction and answered after its commit, all of 
 which a job fails is undone and run again one by one, so that none spoils another. Nothing is opened before the first
 job: a process may fork until then.
 
-The thread runs on the core that the event loop runs on. They take turns with the interpreter anyway, and to hand it
-from core to core takes longer than most of what is done with it.
+Where callers wait for the thread, it runs on the core that the event loop runs on: they take turns with the interpreter
+anyway, and to hand it from core to core takes longer than most of what is done with it.
 
 A job that was given up may still be run later, and be committed: whoever gave up has been told no.
 """
@@ -44,8 +44,10 @@ class _Waiting(NamedTuple):
 class Worker:
     """Runs jobs on the file at `path`, one after the other, in a thread of its own."""
 
-    def __init__(self, path: Path, synchronous: Synchronous = "NORMAL") -> None:
+    def __init__(self, path: Path, synchronous: Synchronous = "NORMAL", *, awaited: bool = True) -> None:
+        """`awaited` says that calls wait for the answers; else the thread may as well run beside the event loop."""
         self._path = path
+        self._awaited = awaited
         self._database = Database(path, synchronous)
         self._waiting: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._starting = Lock()
@@ -92,7 +94,7 @@ class Worker:
         while going:
             first = self._waiting.get()
             batch = [] if first is None else [first]
-            if first is not None and first.core != core:
+            if self._awaited and first is not None and first.core != core:
                 core = first.core
                 move_to(core)
             going = first is not None
