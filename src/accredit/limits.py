@@ -475,14 +475,16 @@ MAX_RECORDED_TARGET = 2_048
 is to fill the disk with a name."""
 
 MAX_QUEUED_RECORDS = 10_000
-"""Records that wait to be written in mode `record`, some 2 KiB each without arguments; when there are as many, calls
-are refused."""
+"""Records that wait to be written, some 2 KiB each without arguments; when there are as many, calls are refused."""
 
 MAX_QUEUED_RECORD_BYTES = 67_108_864
 """Bytes of arguments and certificates of records that wait so."""
 
 RECORDS_A_TURN = 256
 """Records that are written in one turn of the store's thread (some 20 ms), before others have theirs."""
+
+ROWS_A_STATEMENT = 100
+"""Rows that one statement inserts: older SQLite (before 3.32) takes 999 values."""
 
 RECORD_RETRY_SECONDS = 1.0
 """Between two attempts to write what waits, in mode `record`, while the store can't take it."""

@@ -3,6 +3,7 @@
 Each method may raise `StoreUnavailable`; whoever asks takes that for a no. Times are unix seconds and are passed in.
 """
 
+from asyncio import Future
 from collections.abc import Sequence
 from enum import Enum
 from typing import Protocol
@@ -118,9 +119,9 @@ class Records(Protocol):
         """
         ...
 
-    async def finish(self, decided: Decided, outcome: Outcome) -> None:
-        """Records the outcome of a call that `begin` has recorded as allowed. Until it returns, the client sees no
-        answer. To be called whatever happens to the call, and not to be cancelled with it."""
+    def finish(self, decided: Decided, outcome: Outcome) -> Future[None]:
+        """Records the outcome of a call that `begin` has recorded as allowed. Until that is done, the client sees no
+        answer. To be called whatever happens to the call; it is recorded also when nobody waits for that."""
         ...
 
     def problem(self) -> str | None:

@@ -190,6 +190,53 @@ def test_an_outcome_is_recorded_once__and_only_of_a_call_that_is_open(path: Path
     assert len(records_in(path)) == 2
 
 
+def test_an_outcome_is_recorded_though_nobody_waits_for_it(path: Path) -> None:
+    async def main() -> None:
+        async with Log(path) as each:
+            call = await each.call(None)
+
+            async def wait() -> None:
+                await each.port.finish(call, OK)
+
+            waiting = asyncio.create_task(wait())
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            assert waiting.cancelled()
+
+    run(main())
+    assert [status for _, status in in_short(records_in(path))] == ["decision", "ok"]
+
+
+def test_one_record_that_cannot_be_written_does_not_keep_those_beside_it_from_being_written(path: Path) -> None:
+    async def main() -> list[BaseException | None]:
+        async with Log(path) as each:
+            bad = decided(call=Call(id="ab" * 16, method="tools/call", target="\ud800"))
+            beginning = [each.port.begin(call) for call in (decided(), bad, decided())]
+            return await asyncio.gather(*beginning, return_exceptions=True)
+
+    first, second, third = run(main())
+    assert (first, third) == (None, None)
+    assert isinstance(second, AttestationError)
+    report = verified(path)
+    assert (report.valid, report.records) == (True, 4)  # both were open at the end
+
+
+def test_all_who_wait_are_told_when_the_store_fails__and_the_chain_goes_on_after(path: Path) -> None:
+    async def main() -> None:
+        async with Log(path) as each:
+            await each.call()
+            with full_disk():
+                beginning = [each.port.begin(decided()) for _ in range(600)]
+                answers = await asyncio.gather(*beginning, return_exceptions=True)
+            assert all(isinstance(answer, StoreUnavailable) for answer in answers)
+            await each.call()
+
+    run(main())
+    report = verified(path)
+    assert (report.valid, report.records) == (True, 4)
+
+
 def test_calls_that_a_dead_writer_left_open_are_closed_as_unknown_by_a_later_one(path: Path) -> None:
     async def main() -> tuple[Decided, Decided]:
         dead = Log(path)

@@ -1,5 +1,6 @@
 """What a log says of calls, read as anybody would: for tests. Also a log that fails on demand. I/O: the log's file."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -74,9 +75,12 @@ class FailingRecords:
             raise StoreUnavailable("/var/lib/secret-place.db is full")
         self.begun.append(decided)
 
-    async def finish(self, decided: Decided, outcome: Outcome) -> None:
+    def finish(self, decided: Decided, outcome: Outcome) -> asyncio.Future[None]:
         assert decided in self.begun
         self.outcomes.append(outcome)
+        return asyncio.ensure_future(self.write())
+
+    async def write(self) -> None:
         raise StoreUnavailable("/var/lib/secret-place.db is full")
 
     def problem(self) -> str | None:

@@ -13,6 +13,7 @@ looked at here.
 """
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Annotated, Literal, TypeVar
 
 import msgspec
@@ -193,6 +194,7 @@ _DECODERS = {
 }
 
 
+@lru_cache(maxsize=64)  # the calls of one moment share their times
 def timestamp(at_ms: int) -> str:
     """Unix milliseconds as RFC 3339. A time that it can't write is the nearest one that it can."""
     at = _EPOCH + timedelta(milliseconds=min(max(at_ms, 0), _LATEST_MS))

@@ -5,18 +5,20 @@ comes first. That goes on when whoever asked is cancelled. `recording` says who 
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from accredit.attest import Decided, Outcome, result_digest
 from accredit.errors import (
     AnswerError,
+    AttestationError,
     ClientGone,
     FrameError,
     MessageId,
     ProofRefused,
     RequestError,
+    StoreUnavailable,
     UpstreamError,
     UpstreamTimeout,
 )
@@ -39,34 +41,38 @@ class OpenCall:
         """Whether the client has said that it does not wait any more."""
         self._recorder = recorder
         self._decided = decided
-        self._settling: asyncio.Task[bytes | None] | None = None
+        self._settling: asyncio.Future[None] | None = None
 
     async def settle(self, outcome: Outcome) -> bytes | None:
         """Records what came of it, unless that was done. None when it is on record; else the response that its client
         gets in place of any other."""
-        return await asyncio.shield(self._settle(outcome))
+        try:
+            await asyncio.shield(self._settle(outcome))
+        except (StoreUnavailable, AttestationError):
+            return self._recorder.withhold(self._decided, self.id)
+        return None
 
     def settle_later(self, outcome: Outcome, then: Callable[[bytes | None], None] | None = None) -> None:
         """The same without waiting; `then` is told."""
-        settling = self._settle(outcome)
-        if then is not None:
-            self._recorder.start(_then(settling, then))
+        self._recorder.start(_then(self.settle(outcome), then))
 
     def withheld(self) -> RequestError:
         """The error that its client gets in place of another one, which is not on record."""
         refused = withheld(self._decided)
         return RequestError(refused.code, refused.message, id=self.id, status=200, data=refused.data)
 
-    def _settle(self, outcome: Outcome) -> "asyncio.Task[bytes | None]":
+    def _settle(self, outcome: Outcome) -> asyncio.Future[None]:
         if self._settling is None:
             if self.taken_back and outcome.status in ("unknown", "upstream_invalid"):
                 outcome = Outcome(status="cancelled")
-            self._settling = self._recorder.start(self._recorder.finish(self._decided, outcome, self.id))
+            self._settling = self._recorder.finish(self._decided, outcome, self.id)
         return self._settling
 
 
-async def _then(settling: "asyncio.Task[bytes | None]", then: Callable[[bytes | None], None]) -> None:
-    then(await settling)
+async def _then(settling: Awaitable[bytes | None], then: Callable[[bytes | None], None] | None) -> None:
+    instead = await settling
+    if then is not None:
+        then(instead)
 
 
 class OpenCalls:

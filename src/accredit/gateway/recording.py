@@ -138,6 +138,12 @@ class Recorder:
             await self._records.begin(decided)
         except (StoreUnavailable, AttestationError):
             raise refusals.record_unavailable(request.method, target, forwarded=False) from None
+        except asyncio.CancelledError:
+            # The decision may be on record, and nothing will be forwarded.
+            OpenCall(self, decided, request.id).settle_later(
+                Outcome(status="cancelled", detail="before it was forwarded")
+            )
+            raise
         if decided.decision.verdict == "deny":
             return None
         call = OpenCall(self, decided, request.id)
@@ -145,18 +151,18 @@ class Recorder:
             self._in_sessions[client.session_id, request.id] = call
         return call
 
-    async def finish(self, decided: Decided, outcome: Outcome, id: MessageId) -> bytes | None:
-        """Records an outcome; gives the response to the client where that fails."""
+    def finish(self, decided: Decided, outcome: Outcome, id: MessageId) -> asyncio.Future[None]:
+        """Records an outcome, whether or not somebody waits for it. Raises `StoreUnavailable` or `AttestationError`."""
         session = decided.call.session
         if session is not None:
             self._in_sessions.pop((session, id), None)
-        try:
-            await self._records.finish(decided, outcome)
-        except (StoreUnavailable, AttestationError):
-            refused = withheld(decided)
-            self._tally.refused(refused, method=decided.call.method)
-            return refusal(refused).frame(id)
-        return None
+        return self._records.finish(decided, outcome)
+
+    def withhold(self, decided: Decided, id: MessageId) -> bytes:
+        """The response to the client of a call whose outcome could not be recorded."""
+        refused = withheld(decided)
+        self._tally.refused(refused, method=decided.call.method)
+        return refusal(refused).frame(id)
 
     def taken_back(self, session_id: str, id: MessageId | None) -> None:
         """The client of a session has cancelled a request: if no answer comes, that is why."""

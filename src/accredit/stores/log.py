@@ -18,7 +18,7 @@ import secrets
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -26,7 +26,7 @@ from typing import NamedTuple, TypeVar
 
 from accredit.attest import Decided, LogSigner, Outcome, Place, decision_payload
 from accredit.attest.statements import GENESIS
-from accredit.errors import StoreUnavailable
+from accredit.errors import AccreditError, AttestationError, StoreUnavailable
 from accredit.limits import (
     CHECKPOINT_SECONDS,
     CLOSE_RECORDS_SECONDS,
@@ -36,15 +36,16 @@ from accredit.limits import (
     RECORDS_A_TURN,
 )
 from accredit.stores.log_lives import Life, hold
-from accredit.stores.log_tables import Append, Chain, add_writer, end_writer, touch_writer
+from accredit.stores.log_tables import Chain, Event, add_and_list_writers, end_writer, touch_writer
 from accredit.stores.worker import Worker
 
 T = TypeVar("T")
 
 
 class _Waiting(NamedTuple):
-    append: Append
+    event: Event
     size: int  # bytes, beside what every record has
+    written: asyncio.Future[None]
 
 
 _ANYWHERE = Place(writer="0" * 32, sequence=1, previous=GENESIS)
@@ -73,7 +74,7 @@ class SqliteRecords:
         self.writer: str | None = None
         """This writer's id, once it has begun."""
         self._path = path
-        self._worker = Worker(path, "FULL" if durable else "NORMAL")
+        self._worker = Worker(path, "FULL" if durable else "NORMAL", awaited=durable)
         self._signer = signer
         self._durable = durable
         self._on_problem = on_problem
@@ -101,7 +102,7 @@ class SqliteRecords:
             if life is None:
                 raise StoreUnavailable(f"another process has locked writer {chain.name}")
             try:
-                for other in await self._run(partial(add_writer, name=chain.name)):
+                for other in await self._run(partial(add_and_list_writers, name=chain.name)):
                     await self._bury(other, chain)
             except BaseException:
                 life.end()
@@ -112,18 +113,19 @@ class SqliteRecords:
     async def begin(self, decided: Decided) -> None:
         """Records a decision. Raises `StoreUnavailable`, or `AttestationError` for texts that no record can hold: then
         the call is not to be forwarded."""
-        chain, now_ms = await self._begun(), self._clock()
+        now_ms = self._clock()
+        if self._is_full():
+            raise StoreUnavailable(f"{len(self._queue)} records wait to be written")
         if not self._durable:
-            if self._is_full():
-                raise StoreUnavailable(f"{len(self._queue)} records wait to be written")
+            await self._begun()
             decision_payload(decided, _ANYWHERE, now_ms)  # what waits must be something that can be written
         size = len(decided.params.text or b"") + len(decided.certificates or b"")
-        await self._add(chain, partial(chain.decision, decided=decided, now_ms=now_ms), size)
+        await self._add(Event(decided, now_ms), size)
 
-    async def finish(self, decided: Decided, outcome: Outcome) -> None:
-        """Records the outcome of a call that `begin` has recorded as allowed. Raises `StoreUnavailable`."""
-        chain = await self._begun()
-        await self._add(chain, partial(chain.outcome, decided=decided, outcome=outcome, now_ms=self._clock()), 0)
+    def finish(self, decided: Decided, outcome: Outcome) -> asyncio.Future[None]:
+        """Records the outcome of a call that `begin` has recorded as allowed, whether or not somebody waits for it.
+        Raises `StoreUnavailable`."""
+        return self._add(Event(decided, self._clock(), outcome), 0)
 
     def problem(self) -> str | None:
         """What keeps records from being written, or None."""
@@ -152,6 +154,7 @@ class SqliteRecords:
             self._writing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._writing
+            self._tell_waiting([StoreUnavailable("the log is closed")] * len(self._queue))
         if self._life is not None and self._chain is not None:
             with contextlib.suppress(StoreUnavailable):
                 await self._close_calls(self._chain.name, self._chain)
@@ -170,32 +173,55 @@ class SqliteRecords:
     def _is_full(self) -> bool:
         return len(self._queue) >= MAX_QUEUED_RECORDS or self._queued_bytes >= MAX_QUEUED_RECORD_BYTES
 
-    async def _add(self, chain: Chain, append: Append, size: int) -> None:
-        if self._durable:
-            await self._run(append)
-            self._checkpoint_later()
-        else:
-            self._queue.append(_Waiting(append, size))
-            self._queued_bytes += size
-            if self._writing is None or self._writing.done():
-                self._writing = asyncio.create_task(self._write(chain))
+    def _add(self, event: Event, size: int) -> asyncio.Future[None]:
+        """Queues what is to be recorded. The answer is there when it is written, or, if not `durable`, at once."""
+        written = asyncio.get_running_loop().create_future()
+        if self._closed:
+            written.set_exception(StoreUnavailable("the log is closed"))
+            return written
+        if not self._durable:
+            written.set_result(None)
+        self._queue.append(_Waiting(event, size, written))
+        self._queued_bytes += size
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._write())
+        return written
 
-    async def _write(self, chain: Chain) -> None:
+    async def _write(self) -> None:
         """Writes what waits, in its order, until nothing does."""
-        turn: list[Append] = []
+        turn: list[_Waiting] = []
         while self._queue:
             if not turn:
-                turn = [waiting.append for waiting in islice(self._queue, RECORDS_A_TURN)]
+                turn = list(islice(self._queue, RECORDS_A_TURN))
                 self._turn += 1
             try:
-                await self._run(partial(chain.turn, number=self._turn, appends=turn))
-            except StoreUnavailable:
-                await asyncio.sleep(RECORD_RETRY_SECONDS)
+                errors = await self._write_turn([waiting.event for waiting in turn])
+            except StoreUnavailable as error:
+                if self._durable:
+                    self._tell_waiting([error] * len(self._queue))
+                    turn = []
+                else:
+                    await asyncio.sleep(RECORD_RETRY_SECONDS)
                 continue
-            for _ in turn:
-                self._queued_bytes -= self._queue.popleft().size
+            self._tell_waiting(errors)
             turn = []
             self._checkpoint_later()
+
+    async def _write_turn(self, events: list[Event]) -> list[AttestationError | None]:
+        chain = self._chain or await self._begun()
+        return await self._run(partial(chain.turn, number=self._turn, events=events))
+
+    def _tell_waiting(self, errors: Sequence[AccreditError | None]) -> None:
+        """Takes the first ones out of the queue, and tells who waits for them."""
+        for error in errors:
+            waiting = self._queue.popleft()
+            self._queued_bytes -= waiting.size
+            if waiting.written.done():  # cancelled, or told at once
+                continue
+            if error is None:
+                waiting.written.set_result(None)
+            else:
+                waiting.written.set_exception(error)
 
     def _checkpoint_later(self) -> None:
         if self._timer is None and not self._closed:

@@ -29,7 +29,7 @@ from accredit.attest import (
 )
 from accredit.limits import PRUNE_ENTRIES
 from accredit.stores.database import Database
-from accredit.stores.log_tables import key_number
+from accredit.stores.log_tail import key_number
 
 
 class _Pruned(NamedTuple):

@@ -20,3 +20,6 @@ LOG_TABLES: tuple[str, ...] = (
     "CREATE TABLE log_open (call TEXT PRIMARY KEY, writer INTEGER NOT NULL, entry INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE INDEX log_open_writers ON log_open (writer)",
 )
+
+# There are never many open calls, and this was kept up for each of them.
+LOG_WITHOUT_INDEX: tuple[str, ...] = ("DROP INDEX log_open_writers",)

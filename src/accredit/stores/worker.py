@@ -4,6 +4,9 @@ Jobs that wait are run in one transaction and answered after its commit, all of 
 which a job fails is undone and run again one by one, so that none spoils another. Nothing is opened before the first
 job: a process may fork until then.
 
+Where callers wait for the thread, it runs on the core that the event loop runs on: they take turns with the interpreter
+anyway, and to hand it from core to core takes longer than most of what is done with it.
+
 A job that was given up may still be run later, and be committed: whoever gave up has been told no.
 """
 
@@ -24,6 +27,7 @@ from accredit.limits import (
     STORE_RETRY_SECONDS,
     STORE_WAIT_SECONDS,
 )
+from accredit.stores.cores import current_core, move_to
 from accredit.stores.database import Database, DatabaseLocked, Job, Synchronous
 
 T = TypeVar("T")
@@ -34,13 +38,16 @@ class _Waiting(NamedTuple):
     writes: bool
     answer: asyncio.Future[Any]
     deadline: float  # monotonic seconds
+    core: int  # of the loop that waits
 
 
 class Worker:
     """Runs jobs on the file at `path`, one after the other, in a thread of its own."""
 
-    def __init__(self, path: Path, synchronous: Synchronous = "NORMAL") -> None:
+    def __init__(self, path: Path, synchronous: Synchronous = "NORMAL", *, awaited: bool = True) -> None:
+        """`awaited` says that calls wait for the answers; else the thread may as well run beside the event loop."""
         self._path = path
+        self._awaited = awaited
         self._database = Database(path, synchronous)
         self._waiting: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._starting = Lock()
@@ -59,7 +66,8 @@ class Worker:
         if self._thread is None:
             self._start()
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.put(_Waiting(job, writes, answer, time.monotonic() + STORE_LOCK_SECONDS))
+        deadline = time.monotonic() + STORE_LOCK_SECONDS
+        self._waiting.put(_Waiting(job, writes, answer, deadline, current_core()))
         try:
             async with asyncio.timeout(STORE_WAIT_SECONDS):
                 return await answer
@@ -82,10 +90,13 @@ class Worker:
                 self._thread.start()
 
     def _work(self) -> None:
-        going = True
+        going, core = True, -1
         while going:
             first = self._waiting.get()
             batch = [] if first is None else [first]
+            if self._awaited and first is not None and first.core != core:
+                core = first.core
+                move_to(core)
             going = first is not None
             while going and len(batch) < STORE_BATCH_JOBS and not self._waiting.empty():
                 following = self._waiting.get()

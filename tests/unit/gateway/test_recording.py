@@ -36,9 +36,8 @@ class SlowRecords(FailingRecords):
         super().__init__()
         self.gate = asyncio.Event()
 
-    async def finish(self, decided: Decided, outcome: Outcome) -> None:
+    async def write(self) -> None:
         await self.gate.wait()
-        self.outcomes.append(outcome)
 
 
 def request() -> Request:
@@ -163,6 +162,29 @@ def test_a_refusal_is_not_open_and_without_a_record_there_is_no_call() -> None:
         with pytest.raises(ProofRefused) as raised:
             await recorder.begin(request(), None, Client())
         assert (raised.value.code, raised.value.data["forwarded"]) == (-31006, False)
+
+    run(main())
+
+
+def test_a_client_that_goes_while_its_decision_is_recorded_leaves_no_call_open() -> None:
+    class Slow(FailingRecords):
+        async def begin(self, decided: Decided) -> None:
+            await super().begin(decided)
+            await asyncio.Event().wait()
+
+        async def write(self) -> None:
+            pass
+
+    async def main() -> None:
+        records = Slow()
+        recorder = Recorder(records, RecordSettings("gate"), Tally())
+        beginning = asyncio.create_task(recorder.begin(request(), None, Client("session", "2025-11-25")))
+        await asyncio.sleep(0)
+        beginning.cancel()
+        await asyncio.wait([beginning])
+        await recorder.drain()
+        assert beginning.cancelled()
+        assert [outcome.status for outcome in records.outcomes] == ["cancelled"]
 
     run(main())
 
