@@ -1,4 +1,4 @@
-"""The tables of the log of attestations, a step of `schema.SCHEMA`. No I/O.
+"""The tables of the log of attestations, steps of `schema.SCHEMA`. No I/O.
 
 Only `log_entries` counts for verification: what the other tables say can be found from it.
 """
@@ -19,4 +19,9 @@ LOG_TABLES: tuple[str, ...] = (
     # Calls that were allowed and have no outcome yet.
     "CREATE TABLE log_open (call TEXT PRIMARY KEY, writer INTEGER NOT NULL, entry INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE INDEX log_open_writers ON log_open (writer)",
+)
+
+LOG_MEMBERS: tuple[str, ...] = (
+    # What another signer's signature holds beside its bytes (`log_members`); none for the gateway's own.
+    "ALTER TABLE log_entries ADD COLUMN members BLOB",
 )

@@ -25,6 +25,7 @@ from accredit.attest import (
 from accredit.attest.statements import GENESIS
 from accredit.errors import AttestationError
 from accredit.limits import CHECKPOINT_RECORDS, RECORDS_A_TURN
+from accredit.stores.log_members import kept
 
 CUT_OFF = "the process that forwarded this call ended before its outcome was recorded"
 """The detail of an outcome `unknown`."""
@@ -140,7 +141,8 @@ class Chain(NamedTuple):
         signatures = [signature.data for signature in envelope.signatures]
         signer = envelope.signatures[0].key_id
         cursor = connection.execute(
-            "INSERT INTO log_entries (writer, number, key, payload, ed25519, ml_dsa_65) VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO log_entries (writer, number, key, payload, ed25519, ml_dsa_65, members)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
             (
                 head.writer,
                 number,
@@ -148,6 +150,7 @@ class Chain(NamedTuple):
                 envelope.payload,
                 signatures[0],
                 signatures[1] if len(signatures) > 1 else None,
+                kept(envelope.signatures[0]),
             ),
         )
         assert cursor.lastrowid is not None  # noqa: S101 - sqlite3 has one after each INSERT
