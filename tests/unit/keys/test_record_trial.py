@@ -153,7 +153,11 @@ def test_config_check_has_a_trial_signed(
 
 @pytest.mark.parametrize("command", [("serve", "--port", "0"), ("wrap",)])
 def test_neither_serve_nor_wrap_starts(
-    folder: Path, kms: Kms, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+    folder: Path,
+    kms: Kms,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: tuple[str, ...],
 ) -> None:
     configure(folder, "testkms:key")
     kms.fault = "no permission"
