@@ -36,13 +36,14 @@ def key_pair(path: Path, kind: str = "ecdsa-p256") -> None:
 
 class Kms:
     """What is behind `testkms:` URIs: one P-256 key. While there is a `fault`, signing fails with it; a `deed` is done
-    before."""
+    before, and `members` go into each signature."""
 
     def __init__(self) -> None:
         self.key: EllipticCurvePrivateKey | None = None
         self.fault: str | None = None
         self.deed: Callable[[], None] | None = None
         self.messages: list[bytes] = []
+        self.members: dict[str, Any] = {}
         self.secrets: list[str] = []
 
     def add(self, path: Path) -> None:
@@ -65,7 +66,7 @@ class Kms:
         assert self.key is not None
         signature = CryptoSigner(self.key).sign(payload)
         self.messages.append(payload)
-        return Signature(public_key.keyid, signature.signature)
+        return Signature(public_key.keyid, signature.signature, self.members)
 
 
 @contextmanager

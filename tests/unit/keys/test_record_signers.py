@@ -157,6 +157,16 @@ def test_a_signer_that_fails_leaves_no_record_and_says_nothing_of_its_secrets(fo
     assert signer.sign(b"said")
 
 
+def test_what_a_kms_says_beside_its_signature_is_not_kept__its_key_does_not_verify_it(folder: Path, kms: Kms) -> None:
+    kms.add(folder / "records.pem")
+    kms.members = {"region": "north"}
+    record(configure(folder, "testkms:key"))
+    assert verified(folder, *KEYS).valid
+    with LogFile(folder / "accredit.db") as log:
+        entries = [each.entry for each in log.entries()]
+    assert not any(each.envelope.signatures[0].members for each in entries if isinstance(each, Stored))
+
+
 def test_a_signature_of_another_key_is_not_used__a_rotated_key_would_break_the_log(folder: Path, kms: Kms) -> None:
     kms.add(folder / "records.pem")
     signer = load_record_signer("testkms:key", folder / "records.pem.pub", folder)
