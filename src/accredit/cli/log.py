@@ -16,7 +16,7 @@ StoreOption = Annotated[
 ]
 KeysOption = Annotated[
     list[Path] | None,
-    typer.Option("--key", metavar="PUB", help="A gateway's public key that is trusted; may be repeated."),
+    typer.Option("--key", metavar="PUB", help="A trusted public key: the gateway's, or of attest.signer; repeatable."),
 ]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a new file, not to stdout.")]
 _Time = "2026-08-01T12:00:00Z, or 7d for so long ago"
