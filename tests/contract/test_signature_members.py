@@ -193,24 +193,35 @@ def test_what_was_pruned_takes_its_bundle_along(log: Path, monkeypatch: pytest.M
     assert not [bundle for bundle in bundles if bundle in left]
 
 
-def test_a_file_of_an_older_version_is_read_as_it_is__and_brought_up_by_who_writes(log: Path) -> None:
-    (log / "accredit.db").unlink()
-    with closing(sqlite3.connect(log / "accredit.db", isolation_level=None)) as connection:
-        for step in SCHEMA[:2]:
-            for statement in step:
-                connection.execute(statement)
+_OLD_COLUMNS = {
+    "log_writers": "writer, name, records, head, checkpointed, turn, over",
+    "log_keys": "key, id",
+    "log_entries": "entry, writer, number, key, payload, ed25519, ml_dsa_65, digest",
+}
+
+
+def as_it_was_before(path: Path) -> None:
+    """Makes of a log what an accredit without members would have made."""
+    new = path.with_name("new.db")
+    path.rename(new)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in (statement for step in SCHEMA[:2] for statement in step):
+            connection.execute(statement)
         connection.execute("PRAGMA user_version = 2")
-    key_pair(log / "records.pem")
-    assert verified(log, *KEYS).records == 0
-    record(configure(log))
-    with closing(sqlite3.connect(log / "accredit.db", isolation_level=None)) as connection:
-        connection.execute("ALTER TABLE log_entries DROP COLUMN members")
-        connection.execute("PRAGMA user_version = 2")
-    assert verified(log, "gateway.key.pub", "records.pem.pub").records == 2
-    record(configure(log, "testnotary:", "notary.json"))
-    found = verified(log, *KEYS, "records.pem.pub")
+        connection.execute("ATTACH ? AS new", (str(new),))
+        for table, columns in _OLD_COLUMNS.items():
+            connection.execute(f"INSERT INTO {table} ({columns}) SELECT {columns} FROM new.{table}")
+
+
+def test_a_file_of_an_older_version_is_read_as_it_is__and_brought_up_by_who_writes(folder: Path) -> None:
+    key_pair(folder / "records.pem")
+    record(configure(folder))
+    as_it_was_before(folder / "accredit.db")
+    assert verified(folder, "gateway.key.pub", "records.pem.pub").records == 2
+    record(configure(folder, "testnotary:", "notary.json"))
+    found = verified(folder, *KEYS, "records.pem.pub")
     assert (found.valid, found.records) == (True, 4)
-    with closing(sqlite3.connect(log / "accredit.db")) as connection:
+    with closing(sqlite3.connect(folder / "accredit.db")) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (len(SCHEMA),)
 
 
