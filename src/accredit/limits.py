@@ -341,7 +341,7 @@ MAX_POLICY_BYTES = 1_048_576
 """Bytes of a configuration whose digest a session token names. One with 500 tools has 60 KB."""
 
 MAX_PEM_BYTES = 16_384
-"""Bytes of a PEM file with one key. An RSA key of 8,192 bits has 6.4 KB."""
+"""Bytes of a file with one key, in PEM or as JSON of securesystemslib. An RSA key of 8,192 bits has 6.4 KB."""
 
 # --- the decision -----------------------------------------------------------------------------------
 
@@ -385,6 +385,10 @@ STORE_SWEEP_ROWS = 2_000
 
 STORE_WAIT_SECONDS = 2.0
 """For a store's answer, whatever holds it up; then the call is refused."""
+
+SIGNER_TRIAL_SECONDS = 30.0
+"""For another signer of records to sign for the first time, at the start: a service that is far away, reached anew,
+takes some seconds with all that it asks before."""
 
 STORE_LOCK_SECONDS = 1.5
 """For a lock that another process holds on an SQLite file: a commit holds it for less than a millisecond. Less than
@@ -453,6 +457,9 @@ MAX_SCOPE_WORD_CHARS = 48
 
 MAX_ATTESTATION_BYTES = 67_108_864
 """Bytes of one envelope that are read. A record with full arguments of 4 MiB has some 6 MB."""
+
+MAX_SIGNATURE_MEMBERS_BYTES = 65_536
+"""Bytes of what a signature holds beside its bytes, as canonical JSON. A bundle of sigstore has some 10 KB."""
 
 MAX_CANONICAL_RESULT_BYTES = 262_144
 """Bytes of a result that is brought into its canonical form for its digest (up to 0.1 s, if it is all fractions); of

@@ -9,7 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.world.records import Chained, gateway
 
-from accredit.attest import canonical, decode_statement, encode_envelope, verify_envelope, verify_log
+from accredit.attest import (
+    Envelope,
+    Signature,
+    canonical,
+    decode_envelope,
+    decode_statement,
+    encode_envelope,
+    signature_members,
+    verify_envelope,
+    verify_log,
+)
 from accredit.errors import AttestationError
 
 MAX_SAFE = 2**53 - 1
@@ -58,6 +68,31 @@ def test_only_the_log_itself_verifies__no_other_order_and_no_part_but_its_beginn
 ) -> None:
     chosen = order[:length]
     assert verify_log([LOG[number] for number in chosen], KEYS).valid == (chosen == list(range(length)))
+
+
+@settings(max_examples=200)
+@given(st.dictionaries(texts | odd_texts | st.sampled_from(["keyid", "sig"]), values, min_size=1), st.booleans())
+def test_what_a_signature_holds_survives_its_text__or_is_refused(members: dict[str, Any], indented: bool) -> None:
+    try:
+        kept = signature_members(members)
+    except AttestationError:
+        return
+    envelope = Envelope(b"said", (Signature("other", b"signed", kept),))
+    text = encode_envelope(envelope)
+    if indented:
+        text = json.dumps(json.loads(text), indent=2).encode()
+    assert decode_envelope(text) == envelope
+    assert {"keyid", "sig", *members} == json.loads(text)["signatures"][0].keys()
+
+
+@settings(max_examples=100)
+@given(st.lists(st.dictionaries(st.sampled_from(["keyid", "sig", "bundle", "ü"]), values | st.just("AAAA"))))
+def test_no_signature_escapes_the_error_tree(signatures: list[object]) -> None:
+    envelope = {"payload": "AAAA", "payloadType": "application/vnd.in-toto+json", "signatures": signatures}
+    with contextlib.suppress(AttestationError):
+        found = decode_envelope(json.dumps(envelope).encode())
+        assert decode_envelope(encode_envelope(found)) == found
+    assert not verify_log([json.dumps(envelope).encode()], KEYS).valid
 
 
 @settings(max_examples=100)

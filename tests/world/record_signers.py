@@ -35,12 +35,15 @@ def key_pair(path: Path, kind: str = "ecdsa-p256") -> None:
 
 
 class Kms:
-    """What is behind `testkms:` URIs: one P-256 key. While there is a `fault`, signing fails with it."""
+    """What is behind `testkms:` URIs: one P-256 key. While there is a `fault`, signing fails with it; a `deed` is done
+    before, and `members` go into each signature."""
 
     def __init__(self) -> None:
         self.key: EllipticCurvePrivateKey | None = None
         self.fault: str | None = None
-        self.signed = 0
+        self.deed: Callable[[], None] | None = None
+        self.messages: list[bytes] = []
+        self.members: dict[str, Any] = {}
         self.secrets: list[str] = []
 
     def add(self, path: Path) -> None:
@@ -50,13 +53,20 @@ class Kms:
         self.key = key
         path.unlink()
 
+    @property
+    def signed(self) -> int:
+        """How often it has signed in this process."""
+        return len(self.messages)
+
     def sign(self, public_key: Key, payload: bytes) -> Signature:
+        if self.deed is not None:
+            self.deed()
         if self.fault is not None:
             raise OSError(self.fault)
         assert self.key is not None
         signature = CryptoSigner(self.key).sign(payload)
-        self.signed += 1
-        return Signature(public_key.keyid, signature.signature)
+        self.messages.append(payload)
+        return Signature(public_key.keyid, signature.signature, self.members)
 
 
 @contextmanager

@@ -1,4 +1,5 @@
-"""Joins what a decision needs from outside with who answers it here. Reads revocation lists and key files.
+"""Joins what a decision needs from outside with who answers it here. Reads revocation lists and key files, and has a
+signer of records sign once, in a process of its own.
 
 Nothing that threads or processes can't share is open afterwards: what this gives may be taken across a fork, and each
 worker opens its own at first use.
@@ -8,7 +9,7 @@ import logging
 from pathlib import Path
 from typing import NamedTuple
 
-from accredit.config import Loaded, build_key_sources, build_log_signer, folder_of, read_public_key
+from accredit.config import Loaded, build_key_sources, build_log_signer, folder_of, read_public_key, try_record_signer
 from accredit.errors import ConfigurationError
 from accredit.gateway.logs import log_event
 from accredit.gateway.settings import ProofSettings
@@ -50,7 +51,9 @@ def _records(loaded: Loaded) -> Records | None:
     path = store_file(loaded.config.store.url, folder_of(loaded, ("store", "url")))
     if path is None:
         raise ConfigurationError("a store in memory has no log", 'set store.url = "sqlite:///accredit.db"')
-    return SqliteRecords(path, build_log_signer(loaded), durable=mode == "durable", on_problem=_report_unwritten)
+    signer = build_log_signer(loaded)
+    try_record_signer(loaded)
+    return SqliteRecords(path, signer, durable=mode == "durable", on_problem=_report_unwritten)
 
 
 def _revocations(loaded: Loaded, proofs: ProofSettings, store: Path | None) -> Revocations:

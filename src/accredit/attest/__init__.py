@@ -10,7 +10,14 @@ from accredit.attest.canonical import (
     result_digest,
     sha256_hex,
 )
-from accredit.attest.dsse import Envelope, Signature, decode_envelope, encode_envelope, signed_bytes
+from accredit.attest.dsse import (
+    Envelope,
+    Signature,
+    decode_envelope,
+    encode_envelope,
+    signature_members,
+    signed_bytes,
+)
 from accredit.attest.records import (
     Decided,
     checkpoint_payload,
@@ -94,6 +101,7 @@ __all__ = [
     "recorded_params",
     "result_digest",
     "sha256_hex",
+    "signature_members",
     "signed_bytes",
     "timestamp",
     "unknown_payload",

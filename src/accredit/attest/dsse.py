@@ -3,31 +3,37 @@
 What is signed is the pre-authentication encoding: lengths are decimal ASCII without leading zeros, and count bytes.
 An envelope is read only when:
 
-1. it is one JSON object with `payload`, `payloadType` and `signatures`, each of them with `keyid` and `sig`, and
-   nothing else;
-2. its base64 is standard, padded and canonical, so that no bit of it can change unnoticed;
-3. it has a signature.
+1. it is one JSON object with `payload`, `payloadType` and `signatures`, and nothing else;
+2. each signature is an object with `keyid` and `sig`; what else it holds is kept, in its canonical form and within
+   `MAX_SIGNATURE_MEMBERS_BYTES`;
+3. its base64 is standard, padded and canonical, so that no bit of it can change unnoticed;
+4. it has a signature.
 
-Who signed, and whether the signatures are good, is for `verify` to say.
+Who signed, whether the signatures are good, and whether they may hold more than their bytes, is for `signing` to say.
 """
 
 import binascii
 from typing import NamedTuple
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
+from accredit.attest.canonical import canonical
 from accredit.errors import AttestationError
-from accredit.limits import MAX_ATTESTATION_BYTES
+from accredit.limits import MAX_ATTESTATION_BYTES, MAX_SIGNATURE_MEMBERS_BYTES
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 
 
 class Signature(NamedTuple):
-    """The raw bytes of a signature, and which key is said to have made it."""
+    """The raw bytes of a signature, and which key is said to have made it.
+
+    `members` is what else it holds, such as a bundle of sigstore: a canonical JSON object, or nothing.
+    """
 
     key_id: str
     data: bytes
+    members: bytes = b""
 
 
 class Envelope(NamedTuple):
@@ -45,10 +51,14 @@ class _WireSignature(Struct, frozen=True, forbid_unknown_fields=True):
 class _WireEnvelope(Struct, frozen=True, forbid_unknown_fields=True):
     payload: str
     payloadType: str
-    signatures: tuple[_WireSignature, ...]
+    signatures: tuple[Raw, ...]
 
 
 _decode = msgspec.json.Decoder(_WireEnvelope).decode
+_decode_signature = msgspec.json.Decoder(_WireSignature).decode
+_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_KEPT = frozenset(("keyid", "sig"))
+_NOT_AN_ENVELOPE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _PREFIX = b"DSSEv1 %d %b " % (len(PAYLOAD_TYPE), PAYLOAD_TYPE.encode("ascii"))
 
 
@@ -63,24 +73,66 @@ def encode_envelope(envelope: Envelope) -> bytes:
         _WireEnvelope(
             _base64(envelope.payload),
             PAYLOAD_TYPE,
-            tuple(_WireSignature(each.key_id, _base64(each.data)) for each in envelope.signatures),
+            tuple(map(_signature_text, envelope.signatures)),
         )
     )
 
 
+def signature_members(members: object) -> bytes:
+    """What a signature holds beside its bytes (a mapping), as `Signature.members`. Raises `AttestationError`."""
+    if not members:
+        return b""
+    try:
+        text = msgspec.json.encode(members)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        raise AttestationError("a signature has members that are not JSON") from None
+    form = canonical(_bounded(text))
+    if not form.startswith(b"{") or _KEPT & _decode_members(form).keys():
+        raise AttestationError("what a signature holds beside its bytes is no object of other members")
+    return _bounded(form)  # numbers may have become longer
+
+
 def decode_envelope(text: bytes) -> Envelope:
-    """Rules 1 to 3. Raises `AttestationError`."""
+    """Rules 1 to 4. Raises `AttestationError`."""
     if len(text) > MAX_ATTESTATION_BYTES:
         raise AttestationError(f"an envelope of more than {MAX_ATTESTATION_BYTES} bytes")
     try:
         wire = _decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        signatures = tuple(map(_signature, wire.signatures))
+    except _NOT_AN_ENVELOPE:
         raise AttestationError("not a DSSE envelope") from None
     if wire.payloadType != PAYLOAD_TYPE:
         raise AttestationError(f"the payload is not of type {PAYLOAD_TYPE}")
     if not wire.signatures:
         raise AttestationError("the envelope has no signature")
-    return Envelope(_bytes(wire.payload), tuple(Signature(each.keyid, _bytes(each.sig)) for each in wire.signatures))
+    return Envelope(_bytes(wire.payload), signatures)
+
+
+def _signature_text(signature: Signature) -> Raw:
+    text = msgspec.json.encode(_WireSignature(signature.key_id, _base64(signature.data)))
+    return Raw(b"%b,%b" % (text[:-1], signature.members[1:]) if signature.members else text)
+
+
+def _signature(text: Raw) -> Signature:
+    try:
+        wire = _decode_signature(text)
+    except msgspec.ValidationError:
+        wire, members = _signature_with_members(text)
+    else:
+        members = b""
+    return Signature(wire.keyid, _bytes(wire.sig), members)
+
+
+def _signature_with_members(text: Raw) -> tuple[_WireSignature, bytes]:
+    found = _decode_members(text)
+    wire = msgspec.convert({name: msgspec.json.decode(found.pop(name, b"null")) for name in _KEPT}, _WireSignature)
+    return wire, signature_members(found)
+
+
+def _bounded(members: bytes) -> bytes:
+    if len(members) > MAX_SIGNATURE_MEMBERS_BYTES:
+        raise AttestationError(f"a signature with more than {MAX_SIGNATURE_MEMBERS_BYTES} bytes beside its own")
+    return members
 
 
 def _base64(data: bytes) -> str:

@@ -1,8 +1,9 @@
 """Who signs the log, and with which keys it is verified (contract, section 6 and 10). No I/O.
 
 A record has one signature, Ed25519, with the gateway's id as its key id, or that of another signer, with its own key
-id. Checkpoints and notes of pruning are always signed by the gateway's key, and have a second signature, ML-DSA-65, so
-that the log as a whole outlives Ed25519 at no cost to a call.
+id. Only another signer's may hold more than its bytes, and then it is for its key to verify that. Checkpoints and notes
+of pruning are always signed by the gateway's key, and have a second signature, ML-DSA-65, so that the log as a whole
+outlives Ed25519 at no cost to a call.
 """
 
 from collections.abc import Callable
@@ -24,7 +25,7 @@ class RecordSigner(Struct, frozen=True):
     """Who signs records in place of the gateway's key. `sign` may block, and raises `StoreUnavailable`."""
 
     id: str
-    sign: Callable[[bytes], bytes]
+    sign: Callable[[bytes], Signature]
 
     def __repr__(self) -> str:
         return f"<RecordSigner {self.id}>"
@@ -48,7 +49,7 @@ class LogSigner(Struct, frozen=True):
         """A record's envelope. Raises `StoreUnavailable` where another signer signs, and can't."""
         message = signed_bytes(payload)
         if self.records is not None:
-            return Envelope(payload, (Signature(self.records.id, self.records.sign(message)),))
+            return Envelope(payload, (self.records.sign(message),))
         return Envelope(payload, (Signature(self.id, self.ed25519(message)),))
 
     def summary(self, payload: bytes) -> Envelope:
@@ -92,6 +93,8 @@ class LogKey(Struct, frozen=True, dict=True):
             raise AttestationError("the ML-DSA-65 signature is not good") from None
 
     def _check_first(self, envelope: Envelope) -> None:
+        if any(signature.members for signature in envelope.signatures):
+            raise AttestationError("a signature of the gateway's key holds nothing but its bytes")
         try:
             self._ed25519.verify(envelope.signatures[0].data, signed_bytes(envelope.payload))
         except (InvalidSignature, ValueError):
@@ -99,16 +102,18 @@ class LogKey(Struct, frozen=True, dict=True):
 
 
 class RecordKey(Struct, frozen=True):
-    """The public key of another signer of records. `is_good` takes a signature and the bytes that were signed."""
+    """The public key of another signer of records.
+
+    `check` takes a signature, with all that it holds, and the bytes that were signed; it raises `AttestationError`.
+    """
 
     id: str
-    is_good: Callable[[bytes, bytes], bool]
+    check: Callable[[Signature, bytes], None]
 
     def check_record(self, envelope: Envelope) -> None:
         """Exactly one signature, and it is this key's. Raises `AttestationError`."""
         _check_single(envelope)
-        if not self.is_good(envelope.signatures[0].data, signed_bytes(envelope.payload)):
-            raise AttestationError("the signature is not good")
+        self.check(envelope.signatures[0], signed_bytes(envelope.payload))
 
     def check_summary(self, envelope: Envelope) -> None:
         """Raises `AttestationError`: this key may sign records alone."""

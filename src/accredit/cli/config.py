@@ -16,7 +16,7 @@ config_app = typer.Typer(help="Checks and prints the configuration.")
 
 @config_app.command()
 def check(config: ConfigOption = None) -> None:
-    """Validates the configuration and what it names on this machine; starts nothing.
+    """Validates the configuration and what it names on this machine; starts nothing. attest.signer signs a trial.
 
     Example:
 
@@ -55,6 +55,8 @@ def check(config: ConfigOption = None) -> None:
     typer.echo(f"ok: tokens are {loaded.config.tokens.mode}")
     typer.echo(f"ok: proofs are {loaded.config.proofs.mode}")
     typer.echo(f"ok: records are {loaded.config.attest.mode}")
+    if loaded.config.attest.mode != "off" and loaded.config.attest.signer is not None:
+        typer.echo("ok: attest.signer has signed a trial, and its public key verifies that")
     typer.echo("ok: TLS is on" if tls else "ok: TLS is off")
     try:
         check_exposure(loaded.config.gateway)

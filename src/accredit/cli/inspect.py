@@ -16,7 +16,9 @@ def inspect(
     ],
     key: Annotated[
         list[Path] | None,
-        typer.Option("--key", metavar="PUB", help="A public key to know ids by and check lists with; may be repeated."),
+        typer.Option(
+            "--key", metavar="PUB", help="To know ids by, and to check lists, attestations and tokens with; repeatable."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> int:

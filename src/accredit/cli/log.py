@@ -16,7 +16,9 @@ StoreOption = Annotated[
 ]
 KeysOption = Annotated[
     list[Path] | None,
-    typer.Option("--key", metavar="PUB", help="A gateway's public key that is trusted; may be repeated."),
+    typer.Option(
+        "--key", metavar="PUB", help="A public key that is trusted: the gateway's, attest.signer's; may be repeated."
+    ),
 ]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a new file, not to stdout.")]
 _Time = "2026-08-01T12:00:00Z, or 7d for so long ago"
@@ -100,7 +102,7 @@ def verify(
     """Verifies signatures, sequence, chain and checkpoints: exit code 0 if all hold, 1 with the first bad record.
 
     That records are missing at the end can only be seen with a checkpoint that was kept elsewhere. Without --key the
-    configuration's own key is trusted, attest.key_file.
+    configuration's own keys are trusted: those of attest.key_file and attest.signer.
 
     Examples:
 

@@ -2,11 +2,11 @@
 
 `load` finds and validates; `build_settings` checks what it says against this machine, and `build_upstream`,
 `build_catalog`, `build_proofs`, `build_records`, `build_rounds`, `build_tokens` and `build_key_sources` parts of it;
-`tls_context` the certificate; `shown` prints it. Every failure is an `accredit.errors.ConfigurationError`: one line
-what is wrong, one line what to do.
+`tls_context` the certificate; `try_record_signer` has the signer of records sign once; `shown` prints it. Every
+failure is an `accredit.errors.ConfigurationError`: one line what is wrong, one line what to do.
 """
 
-from accredit.config.attest import build_log_signer, build_records
+from accredit.config.attest import build_log_signer, build_records, try_record_signer
 from accredit.config.build import build_settings, build_upstream
 from accredit.config.listen import check_exposure, tls_context
 from accredit.config.load import Loaded, Origin, Values, folder_of, load, load_command_line
@@ -37,4 +37,5 @@ __all__ = [
     "read_public_key",
     "shown",
     "tls_context",
+    "try_record_signer",
 ]

@@ -3,7 +3,7 @@
 In this order; each failure is a `ConfigurationError` that names its key:
 
 1. a key that signs, of a gateway: where calls are recorded, `attest.key_file` names it;
-2. where `attest.signer` is given, the signer of records and its public key;
+2. where `attest.signer` is given, the signer of records and its public key, with an id of its own;
 3. a store that is a file: a log in memory would show nothing later;
 4. the gateway's id: `[gateway] id`, else that of its key, which is `attest.key_file` or `gateway.key` beside the file.
 """
@@ -40,10 +40,33 @@ def build_records(loaded: Loaded) -> RecordSettings | None:
 
 def build_log_signer(loaded: Loaded) -> LogSigner:
     """Rules 1 and 2. What it gives may be taken across a fork. Raises `ConfigurationError`."""
-    return replace(load_log_signer(log_key_file(loaded)), records=_record_signer(loaded))
+    signer, records = load_log_signer(log_key_file(loaded)), _record_signer(loaded)
+    if records is not None and records.id == signer.id:
+        raise ConfigurationError(
+            "attest.signer_public_key_file: its keyid is the gateway's own id", "give the key a keyid of its own"
+        )
+    return replace(signer, records=records)
+
+
+def try_record_signer(loaded: Loaded) -> None:
+    """Has the signer of records, where there is one, sign a trial. Forks. Raises `ConfigurationError`."""
+    named = _named_signer(loaded)
+    if named is not None:
+        from accredit.keys.record_trial import try_signer  # noqa: PLC0415 - securesystemslib is slow to load
+
+        try_signer(*named)
 
 
 def _record_signer(loaded: Loaded) -> RecordSigner | None:
+    named = _named_signer(loaded)
+    if named is None:
+        return None
+    from accredit.keys.record_signers import load_record_signer  # noqa: PLC0415 - securesystemslib is slow to load
+
+    return load_record_signer(*named)
+
+
+def _named_signer(loaded: Loaded) -> tuple[str, Path, Path] | None:
     attest = loaded.config.attest
     if attest.signer is None and attest.signer_public_key_file is None:
         return None
@@ -52,10 +75,7 @@ def _record_signer(loaded: Loaded) -> RecordSigner | None:
             "attest.signer and attest.signer_public_key_file belong together, and one of them is not set",
             'set both, such as signer = "file2:records.pem" and signer_public_key_file = "records.pem.pub"',
         )
-    from accredit.keys.record_signers import load_record_signer  # noqa: PLC0415 - securesystemslib is slow to load
-
-    folder = folder_of(loaded, ("attest", "signer"))
-    return load_record_signer(attest.signer, Path(attest.signer_public_key_file), folder)
+    return attest.signer, Path(attest.signer_public_key_file), folder_of(loaded, ("attest", "signer"))
 
 
 def log_key_file(loaded: Loaded) -> Path:

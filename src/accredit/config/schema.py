@@ -230,7 +230,9 @@ class Attest(Section):
         default=None,
         description="who signs records in place of key_file: a URI of securesystemslib, such as file2:records.pem",
     )
-    signer_public_key_file: Name | None = Field(default=None, description="a file with the signer's public key, in PEM")
+    signer_public_key_file: Name | None = Field(
+        default=None, description="a file with the signer's public key: PEM, or JSON of securesystemslib with a keyid"
+    )
     arguments: Literal["digest", "full"] = Field(
         default="digest", description='"digest", or "full": records hold the arguments of calls, without tokens'
     )

@@ -2,116 +2,144 @@
 
 It is imported only where such a signer is named, as securesystemslib takes a while to load. In this order:
 
-1. the public key is read: PEM; its key id is securesystemslib's own, so that stock verifiers find it;
+1. the public key is read (`record_keys`);
 2. a private key in a file (`file2:PATH`) is read by us: one that others can read is refused, and so is another key's;
-3. any other scheme is securesystemslib's to open, with what it needs installed; a PIN comes from the environment.
+3. any other scheme is securesystemslib's to open, with what it needs installed; a PIN comes from the environment. It is
+   opened where it first signs: neither a connection nor an HSM's module is taken across a fork. Before, a `trial` says
+   whether it signs at all (`record_trial`).
 
-Each signature is verified before it is used: a signer that was given another key breaks no log. Not supported are
-GnuPG and sigstore, whose signatures are more than bytes.
+Each signature is verified, as it will be kept, before it is used: a signer that was given another key breaks no log.
 """
 
+import binascii
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from importlib.metadata import metadata
 from pathlib import Path
+from typing import Protocol, cast
 
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
-from securesystemslib.exceptions import UnsupportedLibraryError, UnverifiedSignatureError
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from securesystemslib.exceptions import UnsupportedLibraryError
 from securesystemslib.signer import (
     SIGNER_FOR_URI_SCHEME,  # pyright: ignore[reportPrivateImportUsage]
     CryptoSigner,  # pyright: ignore[reportPrivateImportUsage]
-    GPGSigner,  # pyright: ignore[reportPrivateImportUsage]
-    Signature,  # pyright: ignore[reportPrivateImportUsage]
+    Key,  # pyright: ignore[reportPrivateImportUsage]
     Signer,  # pyright: ignore[reportPrivateImportUsage]
+    SigstoreSigner,  # pyright: ignore[reportPrivateImportUsage]
     SSlibKey,  # pyright: ignore[reportPrivateImportUsage]
 )
 
-from accredit.attest import RecordKey, RecordSigner
-from accredit.errors import ConfigurationError, StoreUnavailable
+from accredit.attest import RecordSigner, Signature, signature_members
+from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable
 from accredit.keys.files import read_file
 from accredit.keys.load import check_private
+from accredit.keys.record_keys import FOREIGN_KEY_ERRORS, check_signature, keeps_members, load_peer_key
 from accredit.limits import MAX_PEM_BYTES
 
 SECRET_VARIABLE = "ACCREDIT_SIGNER_SECRET"  # noqa: S105 - its name
 """The environment variable with the PIN or passphrase of a signer that asks for one."""
 
-_FOREIGN_KEY_ERRORS = (ValueError, TypeError, UnsupportedAlgorithm)  # TypeError: it has a password
+TRIAL = b"accredit: a trial of the signer of records, which says nothing else"
+"""What is signed to see whether a signer signs. It can't pass for a record: those begin with `DSSEv1`."""
 
 
-def load_record_key(path: Path) -> RecordKey:
-    """A signer's public key, PEM, to verify records with. Raises `ConfigurationError`."""
-    key = _public_key(path)
-    return RecordKey(key.keyid, partial(_is_good, key))
+class _Opens(Protocol):
+    def from_priv_key_uri(
+        self, priv_key_uri: str, public_key: Key, secrets_handler: Callable[[str], str] | None = None
+    ) -> Signer: ...
 
 
 def load_record_signer(uri: str, public_key_file: Path, folder: Path) -> RecordSigner:
     """The signer at a URI; a relative `file2:PATH` is in `folder`. Raises `ConfigurationError`.
 
-    It is opened once to see that it can be, and again where it first signs: no connection is taken across a fork.
+    A key file is read now. Any other signer is opened where it first signs.
     """
-    key = _public_key(public_key_file)
-    opened = partial(_open, uri, key, folder)
-    opened()
+    key, opened = _signer(uri, public_key_file, folder)
     return RecordSigner(key.keyid, _Signing(key, opened).sign)
+
+
+def sign_trial(uri: str, public_key_file: Path, folder: Path) -> None:
+    """Opens the signer and lets it sign `TRIAL`. Raises `ConfigurationError`, which says why it can't be used."""
+    key, opened = _signer(uri, public_key_file, folder)
+    scheme, signer = uri.partition(":")[0], opened()
+    try:
+        _signed(signer, key, TRIAL)
+    except AttestationError as error:
+        raise ConfigurationError(
+            f"attest.signer: what the {scheme}: signer signs does not verify: {error}",
+            "see that attest.signer_public_key_file is the public key of attest.signer",
+        ) from None
+    except Exception as error:  # a signer may raise anything, with anything in its text
+        raise ConfigurationError(
+            f"attest.signer: the {scheme}: signer can be opened and does not sign ({type(error).__name__})",
+            "see that the gateway is permitted to sign with this key, and that the service can be reached",
+        ) from None
 
 
 class _Signing:
     """Signs in one thread at a time. After a failure the signer is opened anew."""
 
-    def __init__(self, key: SSlibKey, opened: Callable[[], Signer]) -> None:
+    def __init__(self, key: Key, opened: Callable[[], Signer]) -> None:
         self._key = key
         self._opened = opened
         self._signer: Signer | None = None
 
-    def sign(self, message: bytes) -> bytes:
+    def sign(self, message: bytes) -> Signature:
         """A signature that verifies. Raises `StoreUnavailable`."""
         signer, self._signer = self._signer, None
         try:
             signer = self._opened() if signer is None else signer
-            signature = signer.sign(message)
-            self._key.verify_signature(signature, message)
-            data = bytes.fromhex(signature.signature)
+            signature = _signed(signer, self._key, message)
+        except AttestationError as error:
+            raise StoreUnavailable(f"the signer of records has failed: {error}") from None
         except Exception as error:  # a signer may raise anything, with anything in its text
             raise StoreUnavailable(f"the signer of records has failed ({type(error).__name__})") from None
         self._signer = signer
-        return data
+        return signature
 
 
-def _public_key(path: Path) -> SSlibKey:
+def _signed(signer: Signer, key: Key, message: bytes) -> Signature:
+    made = signer.sign(message)
+    members = signature_members(made.unrecognized_fields) if keeps_members(key) else b""
+    signature = Signature(key.keyid, _raw(made.signature), members)
+    check_signature(key, signature, message)
+    return signature
+
+
+def _raw(text: str) -> bytes:
     try:
-        return SSlibKey.from_crypto(load_pem_public_key(read_file(path, MAX_PEM_BYTES).data))
-    except _FOREIGN_KEY_ERRORS:
-        raise ConfigurationError(
-            f"{path} is not a public key in PEM that signs", "name one of Ed25519, ECDSA P-256 or the like"
-        ) from None
+        return bytes.fromhex(text)
+    except ValueError:  # sigstore's signer gives base64
+        return binascii.a2b_base64(text, strict_mode=True)
 
 
-def _is_good(key: SSlibKey, signature: bytes, message: bytes) -> bool:
-    try:
-        key.verify_signature(Signature(key.keyid, signature.hex()), message)
-    except UnverifiedSignatureError:
-        return False
-    return True
-
-
-def _open(uri: str, key: SSlibKey, folder: Path) -> Signer:
+def _signer(uri: str, public_key_file: Path, folder: Path) -> tuple[Key, Callable[[], Signer]]:
+    key = load_peer_key(public_key_file)
     scheme, _, place = uri.partition(":")
     if scheme == CryptoSigner.SCHEME:
-        return _open_file(folder / place, key)
-    known = SIGNER_FOR_URI_SCHEME.keys() - {GPGSigner.SCHEME}
+        signer = _open_file(folder / place, key)
+        return key, lambda: signer
+    # securesystemslib knows sigstore's signer only where somebody asks for it, as its format is new.
+    known = cast("Mapping[str, _Opens]", {SigstoreSigner.SCHEME: SigstoreSigner, **SIGNER_FOR_URI_SCHEME})
     if scheme not in known:
         raise ConfigurationError(
             "attest.signer: its scheme is not known", f"name a URI of one of these: {', '.join(sorted(known))}"
         )
+    return key, partial(_open, known[scheme], uri, key)
+
+
+def _open(kind: _Opens, uri: str, key: Key) -> Signer:
+    scheme = uri.partition(":")[0]
     try:
-        return Signer.from_priv_key_uri(uri, key, _secret)
+        return kind.from_priv_key_uri(uri, key, _secret)
     except ConfigurationError:
         raise
     except UnsupportedLibraryError:
+        extras = ", ".join(metadata("securesystemslib").get_all("Provides-Extra") or ())
         raise ConfigurationError(
             f"attest.signer: what {scheme}: needs is not installed",
-            "install the extra of securesystemslib that it belongs to, such as securesystemslib[hsm]",
+            f"install the extra of securesystemslib that it belongs to, such as securesystemslib[hsm]: {extras}",
         ) from None
     except Exception as error:  # a signer may raise anything, with anything in its text
         raise ConfigurationError(
@@ -120,21 +148,22 @@ def _open(uri: str, key: SSlibKey, folder: Path) -> Signer:
         ) from None
 
 
-def _open_file(path: Path, key: SSlibKey) -> Signer:
+def _open_file(path: Path, key: Key) -> Signer:
     content = read_file(path, MAX_PEM_BYTES)
     check_private(path, content)
     try:
         private = load_pem_private_key(content.data, password=None)
-        found = SSlibKey.from_crypto(private.public_key())
-        signer = CryptoSigner(private, found)
-    except _FOREIGN_KEY_ERRORS:
+    except FOREIGN_KEY_ERRORS:
         raise ConfigurationError(
             f"{path} is not a private key in PEM without a password", "name one of Ed25519 or ECDSA P-256"
         ) from None
-    if found.keyid != key.keyid:
+    try:
+        signer = CryptoSigner(private, key if isinstance(key, SSlibKey) else None)
+        _signed(signer, key, TRIAL)
+    except (AttestationError, *FOREIGN_KEY_ERRORS):
         raise ConfigurationError(
             f"{path} is not the private key of attest.signer_public_key_file", "name the two halves of one key"
-        )
+        ) from None
     return signer
 
 

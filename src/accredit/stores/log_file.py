@@ -29,11 +29,13 @@ from accredit.attest import (
 )
 from accredit.attest.signing import ML_DSA_65_SUFFIX
 from accredit.errors import AttestationError, StoreUnavailable
+from accredit.stores.log_members import restored
 
 _READ = (
-    "SELECT entry, name, number, id, payload, ed25519, ml_dsa_65, digest"
+    "SELECT entry, name, number, id, payload, ed25519, ml_dsa_65, digest, {members}"
     " FROM log_entries LEFT JOIN log_writers USING (writer) LEFT JOIN log_keys USING (key)"
 )
+_COLUMNS = "SELECT name FROM pragma_table_info('log_entries')"
 _NO_SUCH_TABLE = "no such table"
 _DAMAGED = (sqlite3.Error, UnicodeDecodeError)  # an error's own text may quote what is damaged
 
@@ -68,10 +70,13 @@ class LogFile:
             raise StoreUnavailable(f"can't open {self._path}: {error}") from None
         try:
             self._connection.execute("SELECT 1 FROM log_entries LIMIT 1").fetchone()
+            # A file of an older accredit has no such column before a gateway writes to it.
+            found = ("members",) in self._connection.execute(_COLUMNS).fetchall()
         except _DAMAGED as error:
             self._connection.close()
             why = "it holds no log" if _NO_SUCH_TABLE in str(error) else str(error)
             raise StoreUnavailable(f"can't read {self._path}: {why}") from None
+        self._read = _READ.format(members="members" if found else "NULL")
         return self
 
     def __exit__(
@@ -108,22 +113,22 @@ class LogFile:
 
     def entries(self, after: int = 0) -> Iterator[Numbered]:
         """Entries in their order, from the one after number `after` on. Raises `AttestationError`."""
-        for row in self._rows(f"{_READ} WHERE entry > ? ORDER BY entry", after):
+        for row in self._rows(f"{self._read} WHERE entry > ? ORDER BY entry", after):
             yield _numbered(row)
 
     def newest_first(self) -> Iterator[Numbered]:
         """All entries, in the opposite order. Raises `AttestationError`."""
-        for row in self._rows(f"{_READ} ORDER BY entry DESC"):
+        for row in self._rows(f"{self._read} ORDER BY entry DESC"):
             yield _numbered(row)
 
     def of_call(self, call_id: str) -> Iterator[Numbered]:
         """Entries that hold a call's id, in their order. Raises `AttestationError`."""
-        for row in self._rows(f"{_READ} WHERE instr(payload, CAST(? AS BLOB)) ORDER BY entry", call_id):
+        for row in self._rows(f"{self._read} WHERE instr(payload, CAST(? AS BLOB)) ORDER BY entry", call_id):
             yield _numbered(row)
 
     def summaries(self) -> Iterator[Numbered]:
         """Checkpoints and notes of pruning, in their order. Raises `AttestationError`."""
-        for row in self._rows(f"{_READ} WHERE ml_dsa_65 IS NOT NULL ORDER BY entry"):
+        for row in self._rows(f"{self._read} WHERE ml_dsa_65 IS NOT NULL ORDER BY entry"):
             yield _numbered(row)
 
     def certificates(self, sha256: str) -> bytes | None:
@@ -142,17 +147,19 @@ class LogFile:
 
 
 def _numbered(row: tuple[Any, ...]) -> Numbered:
-    entry, writer, number, key_id, payload, ed25519, ml_dsa_65, digest = row
+    entry, writer, number, key_id, payload, ed25519, ml_dsa_65, digest, members = row
     if not isinstance(writer, str) or not isinstance(number, int):
         raise AttestationError("the next entry has no writer or number")
     place = f"{writer}/{number}"
     signatures = (ed25519, ml_dsa_65)
     if payload is None:
-        if not isinstance(digest, bytes) or len(digest) != 32 or (key_id, *signatures) != (None, None, None):
+        if not isinstance(digest, bytes) or len(digest) != 32 or (key_id, *signatures, members) != (None,) * 4:
             raise AttestationError(f"{place} is damaged")
         return Numbered(entry, Digest(writer, number, digest))
     if not all(isinstance(each, bytes) for each in (payload, ed25519, ml_dsa_65 or b"")) or digest is not None:
         raise AttestationError(f"{place} is damaged")
-    first = Signature(key_id or "", ed25519)
+    first = restored(Signature(key_id or "", ed25519), members)
+    if first is None:
+        raise AttestationError(f"{place} is damaged")
     second = () if ml_dsa_65 is None else (Signature((key_id or "") + ML_DSA_65_SUFFIX, ml_dsa_65),)
     return Numbered(entry, Stored(Envelope(payload, (first, *second)), place))

@@ -21,5 +21,9 @@ LOG_TABLES: tuple[str, ...] = (
     "CREATE INDEX log_open_writers ON log_open (writer)",
 )
 
-# There are never many open calls, and this was kept up for each of them.
-LOG_WITHOUT_INDEX: tuple[str, ...] = ("DROP INDEX log_open_writers",)
+LOG_MEMBERS: tuple[str, ...] = (
+    # What another signer's signature holds beside its bytes (`log_members`); none for the gateway's own.
+    "ALTER TABLE log_entries ADD COLUMN members BLOB",
+    # There are never many open calls, and this was kept up for each of them.
+    "DROP INDEX log_open_writers",
+)

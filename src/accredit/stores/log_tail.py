@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from accredit.attest import Envelope, LogSigner, Place, checkpoint_payload, sha256_hex
 from accredit.attest.statements import GENESIS
 from accredit.limits import CHECKPOINT_RECORDS, ROWS_A_STATEMENT
+from accredit.stores.log_members import kept
 
 _HEAD = "SELECT writer, records, head, checkpointed, turn FROM log_writers WHERE name = ?"
 _LAST_ENTRY = "SELECT coalesce(max(entry), 0) FROM log_entries"
-_INSERT = "INSERT INTO log_entries (entry, writer, number, key, payload, ed25519, ml_dsa_65)"
+_INSERT = "INSERT INTO log_entries (entry, writer, number, key, payload, ed25519, ml_dsa_65, members)"
 _MOVE_ON = "UPDATE log_writers SET records = ?, head = ?, checkpointed = ?, turn = ? WHERE writer = ?"
 
 
@@ -64,7 +65,7 @@ class Tail:
             key = self._keys[first.key_id] = key_number(self._connection, first.key_id)
         self._entry += 1
         second = rest[0].data if rest else None
-        self._rows.append((self._entry, self.writer, number, key, envelope.payload, first.data, second))
+        self._rows.append((self._entry, self.writer, number, key, envelope.payload, first.data, second, kept(first)))
         return self._entry
 
 

@@ -3,7 +3,7 @@
 `SCHEMA` has a step for each version: a file of version n has had the first n. Steps are only ever added.
 """
 
-from accredit.stores.log_schema import LOG_TABLES, LOG_WITHOUT_INDEX
+from accredit.stores.log_schema import LOG_MEMBERS, LOG_TABLES
 
 SCHEMA: tuple[tuple[str, ...], ...] = (
     (
@@ -21,5 +21,5 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
         " WITHOUT ROWID",
     ),
     LOG_TABLES,
-    LOG_WITHOUT_INDEX,
+    LOG_MEMBERS,
 )

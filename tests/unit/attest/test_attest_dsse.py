@@ -7,7 +7,7 @@ from securesystemslib.dsse import Envelope as PeerEnvelope
 from securesystemslib.signer import SSlibKey  # pyright: ignore[reportPrivateImportUsage]
 from tests.world.records import Chained, decided, gateway
 
-from accredit.attest import LogKey, decode_envelope, encode_envelope, signed_bytes
+from accredit.attest import Envelope, LogKey, decode_envelope, encode_envelope, signed_bytes
 from accredit.attest.dsse import PAYLOAD_TYPE
 from accredit.errors import AttestationError
 
@@ -42,6 +42,14 @@ def test_whitespace_and_order_are_free__other_tools_write_envelopes_too() -> Non
     assert decode_envelope(json.dumps(dict(sorted(members.items())), indent=2).encode()) == envelope
 
 
+def test_what_else_a_signature_holds_is_kept_in_its_canonical_form() -> None:
+    first = {"keyid": "other", "sig": "AAAA", "bundle": {"b": [1.0, "\u00fc"], "a": None}}
+    (signature,) = decode_envelope(changed(signatures=[first])).signatures
+    assert signature == ("other", bytes(3), '{"bundle":{"a":null,"b":[1,"ü"]}}'.encode())
+    text = encode_envelope(Envelope(b"", (signature,)))
+    assert json.loads(text)["signatures"] == [{**first, "bundle": {"b": [1, "ü"], "a": None}}]
+
+
 def changed(**members: object) -> bytes:
     envelope = json.loads(encode_envelope(Chained().decision(decided())))
     return json.dumps({**envelope, **members}).encode()
@@ -58,6 +66,19 @@ def changed(**members: object) -> bytes:
         (changed(payloadType="text/plain"), "is not of type"),
         (changed(signatures=[]), "no signature"),
         (changed(signatures=[{"sig": "AAAA"}]), "not a DSSE envelope"),
+        (changed(signatures=[{"sig": "AAAA", "more": 1}]), "not a DSSE envelope"),
+        (changed(signatures=[{"keyid": 1, "sig": "AAAA", "more": 1}]), "not a DSSE envelope"),
+        (changed(signatures=[{"keyid": "a", "sig": "AB==", "more": 1}]), "base64 is not"),
+        (changed(signatures=[{"keyid": "a", "sig": "AAAA", "more": "x" * 65_536}]), "more than 65536 bytes"),
+        (
+            changed(signatures=[{"keyid": "a", "sig": "AAAA", "m": []}]).replace(b"[]", b"[" + b" " * 65_536 + b"]"),
+            "more than 65536 bytes",
+        ),
+        (changed(signatures=["AAAA"]), "not a DSSE envelope"),
+        (
+            changed(signatures=[{"keyid": "a", "sig": "AAAA"}]).replace(b'"AAAA"', b'"AAAA", "more": ' + b"[" * 9_000),
+            "not a DSSE envelope",
+        ),
         (changed(payload="AAA"), "base64 is not valid"),
         (changed(payload="A_=="), "base64 is not valid"),
         (changed(payload="AB=="), "base64 is not"),

@@ -11,7 +11,8 @@ from accredit.ratify import DelegationCert, ProofBundle, RevocationList
 from accredit.ratify.strict_json import parse
 from accredit.ratify.wire import WireObject
 
-Document = KeyFile | DelegationFile | ProofBundle | RevocationList | CallBundle
+DelegationDocument = KeyFile | DelegationFile | ProofBundle | RevocationList
+Document = DelegationDocument | CallBundle
 _Kind = TypeVar("_Kind", bound=WireObject)
 
 _NAMES: dict[type[WireObject], str] = {

@@ -6,11 +6,12 @@ from pathlib import Path
 from accredit.attest import CallBundle
 from accredit.cli.delegations import words
 from accredit.cli.delegations.chain import certificate_fault, challenge_fault, judged
-from accredit.cli.delegations.documents import Document, read_document
+from accredit.cli.delegations.documents import DelegationDocument, read_document
 from accredit.cli.delegations.members import print_members
 from accredit.cli.delegations.paper import BAD, GOOD, QUIET, Words, print_facts, say
 from accredit.cli.delegations.showing import key_facts
-from accredit.cli.records.inspecting import print_bundle
+from accredit.cli.records.inspecting import print_bundle, print_bundle_members
+from accredit.cli.records.place import public_keys
 from accredit.cli.tokens.inspecting import inspect_token, is_token
 from accredit.keys import DelegationFile, KeyFile, load_public_key, read_file
 from accredit.limits import MAX_STATEMENT_BYTES
@@ -26,13 +27,16 @@ def inspect_file(path: Path, keys: Sequence[Path], *, as_json: bool) -> int:
     data = read_file(path, MAX_STATEMENT_BYTES).data
     if is_token(data):
         return _NEGATIVE if inspect_token(data, path, keys, now, as_json=as_json) else 0
-    known = {key.id: key for key in map(load_public_key, keys)}
     document = read_document(path)
+    if isinstance(document, CallBundle):
+        tell = print_bundle_members if as_json else print_bundle
+        return _NEGATIVE if tell(document, public_keys(keys) if keys else ()) else 0
+    known = {key.id: key for key in map(load_public_key, keys)}
     show = print_members if as_json else _print_words
     return _NEGATIVE if show(document, known, now) else 0
 
 
-def _print_words(document: Document, known: Mapping[str, KeyFile], now: int) -> bool:
+def _print_words(document: DelegationDocument, known: Mapping[str, KeyFile], now: int) -> bool:
     """For people. Returns whether a signature is not good."""
     match document:
         case KeyFile():
@@ -46,8 +50,6 @@ def _print_words(document: Document, known: Mapping[str, KeyFile], now: int) -> 
             return _print_chain(chain, known, now)
         case ProofBundle():
             return _print_proof(document, known, now)
-        case CallBundle():
-            return print_bundle(document, known)
 
 
 def _print_chain(chain: Sequence[DelegationCert], known: Mapping[str, KeyFile], now: int) -> bool:

@@ -2,18 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
-from accredit.attest import CallBundle
 from accredit.cli.delegations import words
 from accredit.cli.delegations.chain import certificate_fault, challenge_fault, judged
-from accredit.cli.delegations.documents import Document
+from accredit.cli.delegations.documents import DelegationDocument
 from accredit.cli.delegations.paper import print_json
 from accredit.cli.delegations.showing import key_members
-from accredit.cli.records.inspecting import print_bundle_members
 from accredit.keys import DelegationFile, KeyFile
 from accredit.ratify import DelegationCert, ProofBundle, RevocationList, revocation_list_fault
 
 
-def print_members(document: Document, known: Mapping[str, KeyFile], now: int) -> bool:
+def print_members(document: DelegationDocument, known: Mapping[str, KeyFile], now: int) -> bool:
     """For programs. Returns whether a signature is not good."""
     match document:
         case KeyFile():
@@ -26,8 +24,6 @@ def print_members(document: Document, known: Mapping[str, KeyFile], now: int) ->
             print_json({"type": "revocation_list", **members, "updated_at": words.timestamp(document.updated_at),
                         "signatures_good": good})  # fmt: skip
             return good is False
-        case CallBundle():
-            return print_bundle_members(document, known)
         case DelegationFile(delegations=chain):
             members, bad = _chain_members(chain, now)
             print_json({"type": "delegation", **members, "signatures_good": not bad})

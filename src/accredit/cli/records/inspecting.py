@@ -1,29 +1,39 @@
 """What `accredit inspect` says of attestations: a call's bundle, or one envelope as a bundle of one."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import msgspec
 
-from accredit.attest import CallBundle, CallRecord, Envelope, LogKey, Statement, decode_statement, verify_envelope
+from accredit.attest import (
+    CallBundle,
+    CallRecord,
+    Envelope,
+    LogKey,
+    RecordKey,
+    Statement,
+    decode_statement,
+    verify_envelope,
+)
 from accredit.attest.statements import Predicate
 from accredit.cli.delegations.paper import BAD, GOOD, QUIET, Words, print_facts, print_json, say
 from accredit.cli.records.showing import print_record
 from accredit.errors import AttestationError
-from accredit.keys import KeyFile, log_key
+
+Keys = Sequence[LogKey | RecordKey]
 
 
-def print_bundle(bundle: CallBundle, known: Mapping[str, KeyFile]) -> bool:
+def print_bundle(bundle: CallBundle, keys: Keys) -> bool:
     """For people. Returns whether a signature is not good."""
-    faults = [_print(envelope, known) for envelope in _envelopes(bundle)]
+    faults = [_print(envelope, keys) for envelope in _envelopes(bundle)]
     return any(faults)
 
 
-def print_bundle_members(bundle: CallBundle, known: Mapping[str, KeyFile]) -> bool:
+def print_bundle_members(bundle: CallBundle, keys: Keys) -> bool:
     """For programs. Returns whether a signature is not good."""
     found: list[dict[str, object]] = []
     for envelope in _envelopes(bundle):
-        fault = _fault(envelope, known)
-        good = None if not known else fault is None
+        fault = _fault(envelope, keys)
+        good = None if not keys else fault is None
         found.append({"statement": _raw(envelope), "fault": fault, "signatures_good": good})
     print_json({"type": "attestation", "statements": found})
     return any(each["fault"] for each in found)
@@ -33,11 +43,11 @@ def _envelopes(bundle: CallBundle) -> list[Envelope]:
     return [*bundle.envelopes, *([] if bundle.checkpoint is None else [bundle.checkpoint])]
 
 
-def _print(envelope: Envelope, known: Mapping[str, KeyFile]) -> bool:
-    fault = _fault(envelope, known)
+def _print(envelope: Envelope, keys: Keys) -> bool:
+    fault = _fault(envelope, keys)
     if fault:
         verdict = Words(f"BAD: {fault}", BAD)
-    elif known:
+    elif keys:
         verdict = Words("good", GOOD)
     else:
         verdict = Words("not checked: name the gateway's public key with --key", QUIET)
@@ -69,8 +79,7 @@ def _raw(envelope: Envelope) -> object:
     return msgspec.json.decode(envelope.payload) if _statement(envelope) else None
 
 
-def _fault(envelope: Envelope, known: Mapping[str, KeyFile]) -> str | None:
-    keys: list[LogKey] = [log_key(key) for key in known.values()]
+def _fault(envelope: Envelope, keys: Keys) -> str | None:
     try:
         if keys:
             verify_envelope(envelope, keys)

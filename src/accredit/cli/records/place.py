@@ -9,9 +9,10 @@ from pathlib import Path
 
 from accredit.attest import Envelope, LogKey, RecordKey, decode_envelope, timestamp
 from accredit.config import folder_of, load
-from accredit.errors import AttestationError, ConfigurationError
+from accredit.errors import AttestationError, ConfigurationError, WireError
 from accredit.keys import load_public_key, log_key, public_path, read_file
 from accredit.limits import MAX_ATTESTATION_BYTES, MAX_KEY_FILE_BYTES, MAX_PEM_BYTES
+from accredit.ratify.strict_json import parse
 from accredit.stores import store_file
 from accredit.stores.log import clock_ms
 
@@ -51,12 +52,22 @@ def public_keys(paths: Iterable[Path], config: Path | None = None) -> list[LogKe
 
 
 def _public_key(path: Path) -> LogKey | RecordKey:
-    """A gateway's key file, or another signer's key in PEM. Raises `ConfigurationError`."""
-    if not read_file(path, max(MAX_KEY_FILE_BYTES, MAX_PEM_BYTES)).data.startswith(b"-----BEGIN"):
+    """A gateway's key file, or another signer's key in PEM or as JSON. Raises `ConfigurationError`."""
+    if not _is_record_key(read_file(path, max(MAX_KEY_FILE_BYTES, MAX_PEM_BYTES)).data):
         return log_key(load_public_key(path))
-    from accredit.keys.record_signers import load_record_key  # noqa: PLC0415 - securesystemslib is slow to load
+    from accredit.keys.record_keys import load_record_key  # noqa: PLC0415 - securesystemslib is slow to load
 
     return load_record_key(path)
+
+
+def _is_record_key(data: bytes) -> bool:
+    if data.startswith(b"-----BEGIN"):
+        return True
+    try:
+        tree = parse(data, len(data))
+    except WireError:
+        return False
+    return isinstance(tree, dict) and "keytype" in tree
 
 
 def checkpoints(paths: Sequence[Path]) -> list[Envelope]:

@@ -1,0 +1,91 @@
+"""Public keys of other signers of records, as securesystemslib knows them. I/O: their files.
+
+It is imported only where such a key is named, as securesystemslib takes a while to load. A key comes in one of two
+forms:
+
+1. PEM: its key id is securesystemslib's own, so that stock verifiers find it;
+2. JSON of securesystemslib, `Key.to_dict()` with its `keyid`: for keys that have no PEM, as those of sigstore (an
+   identity and its issuer) and of GnuPG, and for schemes that PEM does not tell.
+
+What a signature holds beside its bytes is handed to the key to verify. A key of the usual kinds looks at the bytes
+alone: there nothing else is taken.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from securesystemslib.exceptions import UnverifiedSignatureError, VerificationError
+from securesystemslib.signer import (
+    KEY_FOR_TYPE_AND_SCHEME,  # pyright: ignore[reportPrivateImportUsage]
+    Key,  # pyright: ignore[reportPrivateImportUsage]
+    SigstoreKey,  # pyright: ignore[reportPrivateImportUsage]
+    SSlibKey,  # pyright: ignore[reportPrivateImportUsage]
+)
+from securesystemslib.signer import (
+    Signature as PeerSignature,  # pyright: ignore[reportPrivateImportUsage]
+)
+
+from accredit.attest import RecordKey, Signature
+from accredit.errors import AttestationError, ConfigurationError, WireError
+from accredit.keys.files import read_file
+from accredit.limits import MAX_PEM_BYTES
+from accredit.ratify.strict_json import parse
+
+PEM_BEGINS = b"-----BEGIN"
+
+FOREIGN_KEY_ERRORS = (ValueError, TypeError, KeyError, AttributeError, UnsupportedAlgorithm)
+"""What comes of a text that is no key, or of a private one with a password (TypeError)."""
+
+_SIGSTORE = (SigstoreKey.DEFAULT_KEY_TYPE, SigstoreKey.DEFAULT_SCHEME)
+"""securesystemslib knows it only where somebody asks for it, as its format is new."""
+
+
+def load_record_key(path: Path) -> RecordKey:
+    """A signer's public key, to verify records with. Raises `ConfigurationError`."""
+    key = load_peer_key(path)
+    return RecordKey(key.keyid, partial(check_signature, key))
+
+
+def load_peer_key(path: Path) -> Key:
+    """The same as securesystemslib has it. Raises `ConfigurationError`."""
+    data = read_file(path, MAX_PEM_BYTES).data
+    try:
+        return SSlibKey.from_crypto(load_pem_public_key(data)) if data.startswith(PEM_BEGINS) else _from_json(data)
+    except (WireError, *FOREIGN_KEY_ERRORS):
+        raise ConfigurationError(
+            f"{path} is not a public key that signs, neither in PEM nor as JSON of securesystemslib",
+            "name one of Ed25519, ECDSA P-256 or the like in PEM, or what Key.to_dict() says, with its keyid",
+        ) from None
+
+
+def keeps_members(key: Key) -> bool:
+    """Whether a key looks at what a signature holds beside its bytes."""
+    return type(key) is not SSlibKey
+
+
+def check_signature(key: Key, signature: Signature, message: bytes) -> None:
+    """Whether a signature is good, with all that it holds. Raises `AttestationError`."""
+    if signature.members and not keeps_members(key):
+        raise AttestationError("the signature holds what its key does not verify")
+    try:
+        members = msgspec.json.decode(signature.members or b"{}")
+        key.verify_signature(PeerSignature(key.keyid, signature.data.hex(), members), message)
+    except Exception as error:  # a key may raise anything: what it was given is not trusted yet
+        if isinstance(error, UnverifiedSignatureError) and not isinstance(error, VerificationError):
+            raise AttestationError("the signature is not good") from None
+        cause = error.__cause__ or error
+        raise AttestationError(f"the signature can't be verified ({type(cause).__name__})") from None
+
+
+def _from_json(data: bytes) -> Key:
+    found = cast("dict[str, Any]", parse(data, MAX_PEM_BYTES))
+    key_id = found.pop("keyid")
+    if not isinstance(key_id, str) or not key_id:
+        raise ValueError
+    kinds = cast("Mapping[object, type[Key]]", {_SIGSTORE: SigstoreKey, **KEY_FOR_TYPE_AND_SCHEME})
+    return kinds[found.get("keytype"), found.get("scheme")].from_dict(key_id, found)
