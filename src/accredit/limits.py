@@ -474,6 +474,19 @@ MAX_RECORDED_TARGET = 2_048
 """Characters of a call's target that its record keeps; the digest of its params covers all of it. Nobody who is refused
 is to fill the disk with a name."""
 
+STRANGER_RECORDS = 1_000
+"""Records of calls without a good token, refused before the gate, that a process writes at once, some 1.2 KiB each: who
+merely reaches the gateway is not to fill its disk, nor to keep others from theirs."""
+
+STRANGER_RECORDS_PER_SECOND = 1.0
+"""How fast there is room for more of them: 100 MB a day at the most. Someone who tries tokens by hand stays below."""
+
+MAX_STRANGER_MESSAGE_BYTES = 262_144
+"""Bytes of a message with such a call: calls have some 10 KB at most, and the digest of 4 MiB takes some 20 ms."""
+
+STRANGER_BODY_SECONDS = 1.0
+"""For the body of a request that is refused for its header: it follows the head at once, or it is not waited for."""
+
 MAX_QUEUED_RECORDS = 10_000
 """Records that wait to be written in mode `record`, some 2 KiB each without arguments; when there are as many, calls
 are refused."""
