@@ -459,7 +459,8 @@ MAX_CANONICAL_RESULT_BYTES = 262_144
 a longer one, its bytes are digested."""
 
 MAX_RECORDED_TEXT = 1_000
-"""Characters of a reason or a detail that a record keeps; those of our own errors have some 200."""
+"""Characters of a reason, a detail, a session's id or a revision that a record keeps; those of our own errors have some
+200, ids some 40. The latter two come in headers, which may be as long as a head."""
 
 CHECKPOINT_RECORDS = 1_000
 """Records of a writer after which it signs a checkpoint (0.7 ms for ML-DSA-65), whatever the time."""

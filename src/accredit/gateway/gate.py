@@ -166,12 +166,12 @@ class Gate:
         """
         token = caller.token
         refused: AccreditError | None = caller.error or self._missing(request, token)
-        decision, leg, malformed = None, Leg(request), None
+        decision, leg = None, Leg(request)
         if refused is None and self._judging is not None:
             try:
                 decision = await self._decide(request, self._judging, client.session_id, token)
             except RequestError as error:
-                refused = malformed = error
+                refused = error
             else:
                 refused = decision.refusal if decision is not None else None
         authority = decision.authority if decision is not None else None
@@ -183,10 +183,7 @@ class Gate:
         call = None
         if self._recorder is not None and is_guarded(request):
             part = Part(leg.flow, leg.round + 1) if leg.flow else None
-            try:
-                call = await self._recorder.begin(request, decision, client, refused, token=token, part=part)  # 8
-            except RequestError as error:
-                raise malformed or error from None
+            call = await self._recorder.begin(request, decision, client, refused, token=token, part=part)  # 8
         if refused is not None:
             raise refused
         edit = self._listed(authority, token) if request.method == "tools/list" else leg.edit

@@ -51,7 +51,7 @@ from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import TARGET_MEMBER
 from accredit.jsonrpc.objects import members
 from accredit.jsonrpc.scalars import as_string
-from accredit.limits import MAX_RECORDED_CHAINS, MAX_RECORDED_TARGET
+from accredit.limits import MAX_RECORDED_CHAINS, MAX_RECORDED_TARGET, MAX_RECORDED_TEXT
 from accredit.policy import CONSTRAINT_REFUSALS, refusals
 from accredit.policy import Decision as PolicyDecision
 from accredit.ports import Records
@@ -124,8 +124,8 @@ class Recorder:
                 id=self._draw_id(),
                 method=request.method,
                 target=target[:MAX_RECORDED_TARGET],
-                session=client.session_id or None,
-                revision=client.revision,
+                session=client.session_id[:MAX_RECORDED_TEXT] or None,
+                revision=client.revision and client.revision[:MAX_RECORDED_TEXT],
                 flow=part.flow if part is not None else None,
                 round=part.round if part is not None else None,
             ),
