@@ -475,6 +475,13 @@ MAX_RECORDED_TARGET = 2_048
 """Characters of a call's target that its record keeps; the digest of its params covers all of it. Nobody who is refused
 is to fill the disk with a name."""
 
+RESUME_SECONDS = 300.0
+"""For a client to resume a stream that was cut off, after which its calls count as unanswered. Clients come back within
+seconds; servers that have them ask again and again say when (`retry`)."""
+
+MAX_CUT_OFF_CALLS = 1_000
+"""Calls whose streams were cut off and that wait for it, each with its record: 2 KiB without arguments."""
+
 STRANGER_RECORDS = 1_000
 """Records of calls without a good token, refused before the gate, that a process writes at once, some 1.2 KiB each: who
 merely reaches the gateway is not to fill its disk, nor to keep others from theirs."""

@@ -52,7 +52,10 @@ class Endpoint:
             case "POST":
                 await self._post(exchange)
             case "GET":
+                session = exchange.headers.get(SESSION_HEADER)  # as the client knows it
                 token = await self._entrance.of_request(exchange) if self._entrance is not None else None
+                if session is not None and b"last-event-id" in exchange.headers:
+                    exchange.calls = self._gate.resumed(session.decode("latin-1"))
                 await self._backend.get(exchange, self._gate.otherwise(token))
             case "DELETE":
                 if self._entrance is not None:

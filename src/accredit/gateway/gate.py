@@ -135,6 +135,10 @@ class Gate:
             return None
         return lambda response: edit(response) if holds_tools(response) else response.text
 
+    def resumed(self, session_id: str) -> OpenCalls:
+        """The calls that a stream may answer that is resumed in a session."""
+        return self._recorder.in_session(session_id) if self._recorder is not None else OpenCalls()
+
     async def _batch(self, batch: Batch, client: Client, callers: Sequence[Caller] | None) -> Passage:
         kept: list[Frame] = []
         replies: list[bytes] = []

@@ -42,7 +42,7 @@ from accredit.errors import (
     StoreUnavailable,
     TokenError,
 )
-from accredit.gateway.open_calls import OpenCall, withheld
+from accredit.gateway.open_calls import OpenCall, ResumedCalls, withheld
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings, RecordSettings
 from accredit.gateway.tally import Tally
@@ -165,6 +165,10 @@ class Recorder:
         call = self._in_sessions.get((session_id, id)) if id is not None else None
         if call is not None:
             call.taken_back = True
+
+    def in_session(self, session_id: str) -> ResumedCalls:
+        """The calls of a session that are open, for a stream that is resumed in it."""
+        return ResumedCalls(call for (session, _), call in self._in_sessions.items() if session == session_id)
 
     def start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         """Does something in a task that `drain` waits for."""
