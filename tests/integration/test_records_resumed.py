@@ -217,10 +217,10 @@ def test_while_a_stream_is_resumed_its_call_waits_and_then_no_longer(
             async with world.client() as client:
                 await world.resume(client)
                 monkeypatch.setattr(cut_off, "RESUME_SECONDS", 0.0)
-                await world.call("b", 8)  # would begin the wait
-                await world.answered(client, log_message())
-                assert outcomes(log) == [("a", None), ("b", None)]
-            await until(lambda: outcomes(log) == [("a", "unknown"), ("b", "unknown")])
+                await world.call("b", 8)  # else it would begin and end the wait
+                await world.call("c", 9)
+                assert outcomes(log) == [("a", None), ("b", None), ("c", None)]
+            await until(lambda: {status for _, status in outcomes(log)} == {"unknown"})
 
     run(main())
 
@@ -235,6 +235,18 @@ def test_the_end_of_the_session_is_the_end_of_its_calls(tmp_path: Path) -> None:
                 await client.ask("DELETE", "/mcp", [("Mcp-Session-Id", SESSION)])
                 assert (await client.answer()).status == 204
             await until(lambda: outcomes(log) == [("a", "unknown")])
+
+    run(main())
+
+
+def test_the_end_of_the_gateway_is_the_end_of_what_waits(tmp_path: Path) -> None:
+    log = tmp_path / "log.db"
+
+    async def main() -> None:
+        async with World(records_at(log)) as world:
+            world.upstream.cut = False
+            await world.abandon("a")
+        assert outcomes(log) == [("a", "cancelled")]
 
     run(main())
 
