@@ -508,6 +508,10 @@ RECORDS_A_TURN = 256
 RECORD_RETRY_SECONDS = 1.0
 """Between two attempts to write what waits, in mode `record`, while the store can't take it."""
 
+EMPTY_LOG_SECONDS = 5.0
+"""For whoever reads or writes the log to let its write-ahead log be emptied after pruning: each does for a moment, but
+for one who verifies or exports it, which may take minutes."""
+
 PRUNE_ENTRIES = 2_000
 """Entries of the log that are looked at in one step of pruning, some 30 ms: as long does a gateway at work wait."""
 

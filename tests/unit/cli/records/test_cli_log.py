@@ -191,12 +191,23 @@ def test_a_forged_attestation_is_told(run: Run, folder: Folder) -> None:
 def test_what_was_pruned_is_gone_and_the_log_verifies(run: Run, folder: Folder) -> None:
     assert run("log", "checkpoint", *STORE, "--out", "kept").code == 0
     done = run("log", "prune", *STORE, "--before", "2027-06-01T00:00:00Z", "--key", "gateway.key", "--json")
-    assert done.json == {"pruned": 7, "before": "2027-06-01T00:00:00.000Z"}
+    assert done.json == {"pruned": 7, "overwritten": True, "before": "2027-06-01T00:00:00.000Z"}
     assert run(*WRITTEN, "--since", "kept").code == 0
     assert run("log", "show", folder.done.call.id, *STORE).code == 1
     assert run("log", "list", *STORE, "--json").out == ""
     again = run("log", "prune", *STORE, "--before", "2027-06-01T00:00:00Z", "--key", "gateway.key")
     assert again.out.startswith("pruned 0 records")
+    assert again.code == 0
+
+
+def test_that_what_was_pruned_is_still_on_the_disk_is_a_no(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accredit.stores.log_pruning.EMPTY_LOG_SECONDS", 0.05)
+    with closing(sqlite3.connect("accredit.db", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM log_entries").fetchone()
+        done = run("log", "prune", *STORE, "--before", "2027-06-01T00:00:00Z", "--key", "gateway.key")
+    assert (done.code, done.out.startswith("pruned 7 records")) == (1, True)
+    assert "accredit.db-wal" in done.err
 
 
 def files(folder: Folder) -> set[str]:
