@@ -7,8 +7,8 @@ For each writer, in the order of its chain:
 3. checkpoints that the note covers go as well.
 
 It is done in steps, each one transaction and whole by itself, so that a gateway at work waits for milliseconds only.
-What was deleted is overwritten in the file (`secure_delete`); the write-ahead log, which has it too, is written into the
-file and cut to nothing. While somebody reads an older state of the log that can't be done, which is told. Not guaranteed:
+What was deleted is overwritten in the file (`secure_delete`); the write-ahead log, which has it too, goes into the file
+and is cut to nothing. While somebody reads an older state of the log that can't be done, which is told. Not guaranteed:
 what a file system, a disk (SSD) or a backup keeps of bytes that were overwritten.
 """
 
