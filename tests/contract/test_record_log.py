@@ -24,6 +24,7 @@ from accredit.attest import (
     CallRecord,
     Checkpoint,
     Decided,
+    Head,
     LogReport,
     Outcome,
     Stored,
@@ -46,7 +47,7 @@ SIGNER, KEY = gateway()
 
 
 class Log:
-    """`async with Log(path) as log`: one writer, as the gateway has it. `problems` is what it told."""
+    """`async with Log(path) as log`: one writer, as the gateway has it. `problems` and `heads` are what it told."""
 
     def __init__(
         self,
@@ -56,7 +57,15 @@ class Log:
         clock: Callable[[], int] = lambda: NOW_MS,
     ) -> None:
         self.problems: list[str] = []
-        self.records = SqliteRecords(path, SIGNER, durable=durable, on_problem=self.problems.append, clock=clock)
+        self.heads: list[Head] = []
+        self.records = SqliteRecords(
+            path,
+            SIGNER,
+            durable=durable,
+            on_problem=self.problems.append,
+            on_checkpoint=self.heads.append,
+            clock=clock,
+        )
         self.port: Records = self.records
 
     async def __aenter__(self) -> Self:
@@ -179,6 +188,30 @@ def test_a_checkpoint_comes_after_some_time__even_if_no_call_does(path: Path, mo
 
     run(main())
     assert verified(path).valid
+
+
+def test_each_head_that_is_signed_is_told_once__and_it_is_one_to_keep(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "CHECKPOINT_SECONDS", 0.02)
+
+    async def main() -> list[Head]:
+        dead = Log(path)
+        await dead.call(None)
+        await dead.die()
+        async with Log(path) as each:
+            await each.call()
+            await until(lambda: len(each.heads) == 2)
+            await each.call()
+        return each.heads
+
+    heads = run(main())
+    assert len({head.writer for head in heads}) == 2  # the one that it buried, and its own
+    assert len(heads) == len(set(heads))
+    assert heads[-1].sequence == 5  # its end
+    with LogFile(path) as log_file:
+        assert log_file.verify([KEY], heads).valid
+        assert not log_file.verify([KEY], [heads[-1]._replace(sequence=6)]).valid
 
 
 def test_an_outcome_is_recorded_once__and_only_of_a_call_that_is_open(path: Path) -> None:

@@ -93,7 +93,11 @@ def verify(
     key: KeysOption = None,
     since: Annotated[
         list[Path] | None,
-        typer.Option("--since", metavar="CHECKPOINT", help="What `log checkpoint` wrote before; may be repeated."),
+        typer.Option(
+            "--since",
+            metavar="CHECKPOINT",
+            help="What `log checkpoint` wrote, or a gateway's own log; repeatable.",
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> int:

@@ -12,6 +12,7 @@ from accredit.attest import (
     CallRecord,
     Decided,
     Envelope,
+    Head,
     LogSigner,
     Outcome,
     Place,
@@ -183,3 +184,11 @@ def end_writer(connection: sqlite3.Connection, name: str) -> None:
     """A writer has ended: nobody needs to look after it any more. One without records is forgotten."""
     connection.execute("UPDATE log_writers SET over = 1 WHERE name = ?", (name,))
     connection.execute("DELETE FROM log_writers WHERE name = ? AND records = 0", (name,))
+
+
+def signed_head(connection: sqlite3.Connection, name: str) -> Head | None:
+    """A writer's head, where a checkpoint has signed it."""
+    row = connection.execute(
+        "SELECT records, head FROM log_writers WHERE name = ? AND records = checkpointed AND records > 0", (name,)
+    ).fetchone()
+    return Head(name, *row) if row is not None else None
