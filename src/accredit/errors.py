@@ -88,17 +88,25 @@ class RequestError(FrameError):
     """A client's message that is refused.
 
     `code` and `detail` become the JSON-RPC error, `id` is the request's where it could be read, and
-    `status` is the HTTP status that goes with it.
+    `status` is the HTTP status that goes with it. `word` is what a record calls it, where its code says too little.
     """
 
     def __init__(
-        self, code: int, detail: str, *, id: MessageId | None = None, status: int = 400, data: object = None
+        self,
+        code: int,
+        detail: str,
+        *,
+        id: MessageId | None = None,
+        status: int = 400,
+        data: object = None,
+        word: str = "",
     ) -> None:
         super().__init__(detail)
         self.code = code
         self.id = id
         self.status = status
         self.data = data
+        self.word = word
 
 
 class AnswerError(FrameError):

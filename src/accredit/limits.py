@@ -466,7 +466,8 @@ MAX_CANONICAL_RESULT_BYTES = 262_144
 a longer one, its bytes are digested."""
 
 MAX_RECORDED_TEXT = 1_000
-"""Characters of a reason or a detail that a record keeps; those of our own errors have some 200."""
+"""Characters of a reason, a detail, a session's id or a revision that a record keeps; those of our own errors have some
+200, ids some 40. The latter two come in headers, which may be as long as a head."""
 
 CHECKPOINT_RECORDS = 1_000
 """Records of a writer after which it signs a checkpoint (0.7 ms for ML-DSA-65), whatever the time."""
@@ -480,6 +481,26 @@ MAX_RECORDED_CHAINS = 64
 MAX_RECORDED_TARGET = 2_048
 """Characters of a call's target that its record keeps; the digest of its params covers all of it. Nobody who is refused
 is to fill the disk with a name."""
+
+RESUME_SECONDS = 300.0
+"""For a client to resume a stream that was cut off, after which its calls count as unanswered. Clients come back within
+seconds; servers that have them ask again and again say when (`retry`)."""
+
+MAX_CUT_OFF_CALLS = 1_000
+"""Calls whose streams were cut off and that wait for it, each with its record: 2 KiB without arguments."""
+
+STRANGER_RECORDS = 1_000
+"""Records of calls without a good token, refused before the gate, that a process writes at once, some 1.2 KiB each: who
+merely reaches the gateway is not to fill its disk, nor to keep others from theirs."""
+
+STRANGER_RECORDS_PER_SECOND = 1.0
+"""How fast there is room for more of them: 100 MB a day at the most. Someone who tries tokens by hand stays below."""
+
+MAX_STRANGER_MESSAGE_BYTES = 262_144
+"""Bytes of a message with such a call: calls have some 10 KB at most, and the digest of 4 MiB takes some 20 ms."""
+
+STRANGER_BODY_SECONDS = 1.0
+"""For the body of a request that is refused for its header: it follows the head at once, or it is not waited for."""
 
 MAX_QUEUED_RECORDS = 10_000
 """Records that wait to be written, some 2 KiB each without arguments; when there are as many, calls are refused."""
@@ -495,6 +516,10 @@ ROWS_A_STATEMENT = 100
 
 RECORD_RETRY_SECONDS = 1.0
 """Between two attempts to write what waits, in mode `record`, while the store can't take it."""
+
+EMPTY_LOG_SECONDS = 5.0
+"""For whoever reads or writes the log to let its write-ahead log be emptied after pruning: each does for a moment, but
+for one who verifies or exports it, which may take minutes."""
 
 PRUNE_ENTRIES = 2_000
 """Entries of the log that are looked at in one step of pruning, some 30 ms: as long does a gateway at work wait."""

@@ -4,6 +4,8 @@ import asyncio
 import os
 import resource
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -22,6 +24,7 @@ from accredit.attest import (
     CallRecord,
     Checkpoint,
     Decided,
+    Head,
     LogReport,
     Outcome,
     Stored,
@@ -44,7 +47,7 @@ SIGNER, KEY = gateway()
 
 
 class Log:
-    """`async with Log(path) as log`: one writer, as the gateway has it. `problems` is what it told."""
+    """`async with Log(path) as log`: one writer, as the gateway has it. `problems` and `heads` are what it told."""
 
     def __init__(
         self,
@@ -54,7 +57,15 @@ class Log:
         clock: Callable[[], int] = lambda: NOW_MS,
     ) -> None:
         self.problems: list[str] = []
-        self.records = SqliteRecords(path, SIGNER, durable=durable, on_problem=self.problems.append, clock=clock)
+        self.heads: list[Head] = []
+        self.records = SqliteRecords(
+            path,
+            SIGNER,
+            durable=durable,
+            on_problem=self.problems.append,
+            on_checkpoint=self.heads.append,
+            clock=clock,
+        )
         self.port: Records = self.records
 
     async def __aenter__(self) -> Self:
@@ -177,6 +188,30 @@ def test_a_checkpoint_comes_after_some_time__even_if_no_call_does(path: Path, mo
 
     run(main())
     assert verified(path).valid
+
+
+def test_each_head_that_is_signed_is_told_once__and_it_is_one_to_keep(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "CHECKPOINT_SECONDS", 0.02)
+
+    async def main() -> list[Head]:
+        dead = Log(path)
+        await dead.call(None)
+        await dead.die()
+        async with Log(path) as each:
+            await each.call()
+            await until(lambda: len(each.heads) == 2)
+            await each.call()
+        return each.heads
+
+    heads = run(main())
+    assert len({head.writer for head in heads}) == 2  # the one that it buried, and its own
+    assert len(heads) == len(set(heads))
+    assert heads[-1].sequence == 5  # its end
+    with LogFile(path) as log_file:
+        assert log_file.verify([KEY], heads).valid
+        assert not log_file.verify([KEY], [heads[-1]._replace(sequence=6)]).valid
 
 
 def test_an_outcome_is_recorded_once__and_only_of_a_call_that_is_open(path: Path) -> None:
@@ -565,7 +600,7 @@ def entries_from(path: Path, count: Callable[[LogReport], int]) -> int:
 
 
 def pruned(path: Path, before_ms: int) -> int:
-    return prune(path, SIGNER, before_ms=before_ms, now_ms=NOW_MS, on_progress=lambda _: None)
+    return prune(path, SIGNER, before_ms=before_ms, now_ms=NOW_MS, on_progress=lambda _: None).records
 
 
 def test_a_pruned_log_verifies_and_goes_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -592,6 +627,68 @@ def test_a_pruned_log_verifies_and_goes_on(path: Path, monkeypatch: pytest.Monke
     with LogFile(path) as log_file:
         exported = [each.entry for each in log_file.entries() if isinstance(each.entry, Stored)]
     assert verify_log(exported, [KEY]).valid
+
+
+def in_files(path: Path, text: bytes) -> list[str]:
+    """The files of a store in which there is a text. Another process looks: to close a file that SQLite has open would
+    give up its locks."""
+    look = (
+        "import pathlib, sys; [print(f) for f in sys.argv[2:] if sys.argv[1].encode() in pathlib.Path(f).read_bytes()]"
+    )
+    files = sorted(each.name for each in path.parent.glob(f"{path.name}*") if each.is_file())
+    command = [sys.executable, "-c", look, text.decode(), *files]
+    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=path.parent).stdout.split()
+
+
+async def marked_call(log: Log, mark: bytes, size: int) -> None:
+    """A call that is recorded with its arguments: a mark at their beginning and at their end."""
+    arguments = b'{"name":"t","arguments":{"a":"%b","b":"%b","c":"%b"}}' % (mark, b"x" * size, mark)
+    call = decided(params=recorded_params(arguments, token_argument=False, full=True))
+    await log.port.begin(call)
+    await log.port.finish(call, OK)
+
+
+def test_of_what_was_pruned_no_byte_is_left_in_any_file__also_while_a_gateway_is_at_work(path: Path) -> None:
+    now = [NOW_MS]
+
+    async def main() -> None:
+        async with Log(path, clock=lambda: now[0]) as each:
+            for size in (0, 300, 900, 2_500, 9_000, 70_000, 1_500, 3_900, 40, 5_000) * 5:  # on a page, and beyond it
+                await marked_call(each, b"old-swordfish", size)
+            now[0] += 1_000
+            for size in (10, 6_000):
+                await marked_call(each, b"new-swordfish", size)
+            assert in_files(path, b"old-swordfish")
+            done = prune(path, SIGNER, before_ms=NOW_MS + 500, now_ms=NOW_MS, on_progress=lambda _: None)
+            assert done == (100, True)
+            assert in_files(path, b"old-swordfish") == []
+            await marked_call(each, b"new-swordfish", 10)
+        assert in_files(path, b"old-swordfish") == []
+        assert in_files(path, b"new-swordfish") == [path.name]
+
+    run(main())
+    assert verified(path).valid
+
+
+def test_that_a_reader_keeps_what_was_pruned_is_told__and_pruning_again_takes_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("accredit.stores.log_pruning.EMPTY_LOG_SECONDS", 0.05)
+
+    async def main() -> None:
+        async with Log(path) as each:
+            await marked_call(each, b"old-swordfish", 5_000)
+            with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+                reader.execute("BEGIN")
+                reader.execute("SELECT count(*) FROM log_entries").fetchone()
+                done = prune(path, SIGNER, before_ms=NOW_MS + 1, now_ms=NOW_MS, on_progress=lambda _: None)
+                assert done == (2, False)
+                await each.call()  # who writes is not held up
+                assert in_files(path, b"old-swordfish")
+            assert prune(path, SIGNER, before_ms=NOW_MS, now_ms=NOW_MS, on_progress=lambda _: None) == (0, True)
+            assert in_files(path, b"old-swordfish") == []
+
+    run(main())
 
 
 def test_a_call_that_is_open_is_not_pruned__it_could_not_be_closed(path: Path) -> None:

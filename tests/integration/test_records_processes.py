@@ -154,6 +154,8 @@ def test_on_a_full_disk_nothing_is_forwarded_and_readyz_says_so(folder: Path) ->
                 assert '"records can\'t be written"' in gateway.stderr
                 gateway.stop()
                 await asyncio.to_thread(gateway.wait)
+        log = [json.loads(line) for line in gateway.stderr.splitlines() if line.startswith("{")]
+        assert [line["count"] for line in log if line["event"] == "checkpoint"][-1] == 4
         assert upstream.called == ["before", "after"]
         assert outcomes(db) == [("before", "ok"), ("after", "ok")]
         assert verify(folder)["valid"]

@@ -9,6 +9,7 @@ import logging
 from pathlib import Path
 from typing import NamedTuple
 
+from accredit.attest import Head
 from accredit.config import Loaded, build_key_sources, build_log_signer, folder_of, read_public_key, try_record_signer
 from accredit.errors import ConfigurationError
 from accredit.gateway.logs import log_event
@@ -53,7 +54,13 @@ def _records(loaded: Loaded) -> Records | None:
         raise ConfigurationError("a store in memory has no log", 'set store.url = "sqlite:///accredit.db"')
     signer = build_log_signer(loaded)
     try_record_signer(loaded)
-    return SqliteRecords(path, signer, durable=mode == "durable", on_problem=_report_unwritten)
+    return SqliteRecords(
+        path,
+        signer,
+        durable=mode == "durable",
+        on_problem=_report_unwritten,
+        on_checkpoint=_report_checkpoint,
+    )
 
 
 def _revocations(loaded: Loaded, proofs: ProofSettings, store: Path | None) -> Revocations:
@@ -70,6 +77,10 @@ def _revocations(loaded: Loaded, proofs: ProofSettings, store: Path | None) -> R
 
 def _report_unwritten(problem: str) -> None:
     log_event(_logger, logging.ERROR, "records can't be written", detail=problem)
+
+
+def _report_checkpoint(head: Head) -> None:
+    log_event(_logger, logging.INFO, "checkpoint", writer=head.writer, count=head.sequence, head=head.sha256)
 
 
 def _report(problem: str) -> None:

@@ -95,7 +95,11 @@ def verify(
     key: KeysOption = None,
     since: Annotated[
         list[Path] | None,
-        typer.Option("--since", metavar="CHECKPOINT", help="What `log checkpoint` wrote before; may be repeated."),
+        typer.Option(
+            "--since",
+            metavar="CHECKPOINT",
+            help="What `log checkpoint` wrote, or a gateway's own log; repeatable.",
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -168,8 +172,10 @@ def prune(
     store: StoreOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
-) -> None:
+) -> int:
     """Replaces old records by their digests and a signed note: the log still verifies, and what they said is gone.
+
+    Exit code 1 if it is still in the file's write-ahead log, as somebody reads an older state: prune again then.
 
     Example:
 
@@ -178,4 +184,4 @@ def prune(
     from accredit.cli.records.place import log_file, moment
     from accredit.cli.records.pruning import prune_log
 
-    prune_log(log_file(store, config), key, moment("--before", before), as_json=as_json)
+    return prune_log(log_file(store, config), key, moment("--before", before), as_json=as_json)

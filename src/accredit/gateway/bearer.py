@@ -10,7 +10,7 @@ A method that a free reader could take for a call is refused: rule 4 could not b
 proof, nor whether both name the same agent (`policy.decide`).
 """
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from accredit.errors import ConfigurationError, KeysUnavailable, MissingToken, RequestError, TokenError
@@ -27,8 +27,13 @@ from accredit.ports import KeySets
 from accredit.ratify.needs import clock
 from accredit.tokens import TokenVerifier, VerifiedToken, carried, check_policy, check_tool, without_tokens
 
-Caller = VerifiedToken | TokenError | KeysUnavailable | None
-"""Who sent a message, or why that can't be said; None where nobody asks, or nobody said."""
+
+class Caller(Struct, frozen=True):
+    """Who sent a message, where somebody asks and somebody said; and why it is refused for that, if it is."""
+
+    token: VerifiedToken | None = None
+    error: TokenError | KeysUnavailable | None = None
+
 
 _CALL = "tools/call"
 
@@ -58,10 +63,9 @@ class Bearer:
             raise MissingToken("no token", "a bearer token is required")
 
     async def of_frame(self, frame: Frame, header: VerifiedToken | None, ask: Ask | None) -> VerifiedToken | None:
-        """The token of a message; `header` is that of its HTTP request. Rules 1 to 4.
+        """The token of a message; `header` is that of its HTTP request. Rules 1 to 3; `check` comes next.
 
-        `ask` is how the upstream is asked for its tools, where it can be. Raises `TokenError`, `KeysUnavailable`, and
-        `RequestError` for what can't be judged.
+        `ask` is how the upstream is asked for its tools, where it can be. Raises `TokenError` and `KeysUnavailable`.
         """
         params = _params(frame)
         found = carried((), params)
@@ -74,19 +78,39 @@ class Bearer:
             text = found.deciding(self._settings.sources, argument_is_the_tools=own)
             token = await self._verified(text) if text is not None else await self.of_environment()
         self.require(token)
-        self._check_call(frame, tool, token)
         return token
+
+    def check(self, frame: Frame, token: VerifiedToken | None) -> None:
+        """Rule 4. Raises `TokenError`, and `RequestError` for what can't be judged."""
+        if not isinstance(frame, Request | Notification) or not looks_guarded(frame.method):
+            return
+        if not isinstance(frame, Request) or frame.method not in GUARDED:
+            id = frame.id if isinstance(frame, Request) else None
+            raise RequestError(METHOD_NOT_FOUND, "Method not found", id=id, status=404)
+        if frame.method != _CALL:
+            return
+        tool = as_string(_params(frame).get("name"))
+        if tool is None:
+            raise RequestError(INVALID_PARAMS, 'Invalid params: "name" is not a string', id=frame.id, status=200)
+        scope = self._settings.tool_scopes.get(tool, "")
+        if token is not None:
+            check_tool(token, tool, scope)
+        elif scope:
+            raise MissingToken("no token for a tool that asks for its scope", "this tool needs a bearer token")
 
     async def of_line(self, frame: Frame) -> Caller:
         """Who sent a message on stdio: calls and lists are asked for it, nothing else. Raises `RequestError`."""
         if not isinstance(frame, Request | Notification):
-            return None
+            return Caller()
         if frame.method not in LISTS and not looks_guarded(frame.method):
-            return None
+            return Caller()
+        token = None
         try:
-            return await self.of_frame(frame, None, None)
+            token = await self.of_frame(frame, None, None)
+            self.check(frame, token)
         except (TokenError, KeysUnavailable) as error:
-            return error
+            return Caller(token, error)
+        return Caller(token)
 
     async def of_environment(self) -> VerifiedToken | None:
         """The token of the environment. Raises `TokenError` and `KeysUnavailable`."""
@@ -111,23 +135,6 @@ class Bearer:
         token = self._verifier.verify(presented, keys, clock())
         check_policy(token, self._settings.policy_digest)
         return token
-
-    def _check_call(self, frame: Frame, tool: str | None, token: VerifiedToken | None) -> None:
-        """Rule 4."""
-        if not isinstance(frame, Request | Notification) or not looks_guarded(frame.method):
-            return
-        if not isinstance(frame, Request) or frame.method not in GUARDED:
-            id = frame.id if isinstance(frame, Request) else None
-            raise RequestError(METHOD_NOT_FOUND, "Method not found", id=id, status=404)
-        if frame.method != _CALL:
-            return
-        if tool is None:
-            raise RequestError(INVALID_PARAMS, 'Invalid params: "name" is not a string', id=frame.id, status=200)
-        scope = self._settings.tool_scopes.get(tool, "")
-        if token is not None:
-            check_tool(token, tool, scope)
-        elif scope:
-            raise MissingToken("no token for a tool that asks for its scope", "this tool needs a bearer token")
 
 
 def bearer_for(settings: GatewaySettings, keys: KeySets | None, environment: str | None = None) -> Bearer | None:

@@ -9,6 +9,8 @@
    `entrance`.
 6. The gate lets it through (`gate`): what is refused there is answered with status 200.
 
+A call that is refused before the gate is recorded as well (`denials`).
+
 What it does not check: whether the upstream knows the version, the session or the method; that is its business.
 """
 
@@ -16,6 +18,8 @@ from functools import partial
 
 from accredit.errors import RequestError
 from accredit.gateway.backend import Backend
+from accredit.gateway.bearer import Caller
+from accredit.gateway.denials import REFUSALS, Arrival
 from accredit.gateway.entrance import Entrance, session_of
 from accredit.gateway.gate import Gate
 from accredit.gateway.headers import SESSION_HEADER, host_allowed, is_json, origin_allowed
@@ -25,9 +29,9 @@ from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import set_current
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.era import DUPLICATED, VERSION_HEADER, check_agreement, era_of
-from accredit.jsonrpc.frames import Notification, Request
+from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.methods import BATCH_REVISION, HEADERLESS_REVISION, Era
-from accredit.jsonrpc.requests import decode_request
+from accredit.jsonrpc.requests import Batch, decode_request
 
 
 class Endpoint:
@@ -48,7 +52,10 @@ class Endpoint:
             case "POST":
                 await self._post(exchange)
             case "GET":
+                session = exchange.headers.get(SESSION_HEADER)  # as the client knows it
                 token = await self._entrance.of_request(exchange) if self._entrance is not None else None
+                if session is not None and b"last-event-id" in exchange.headers:
+                    exchange.calls = self._gate.resumed(session.decode("latin-1"))
                 await self._backend.get(exchange, self._gate.otherwise(token))
             case "DELETE":
                 if self._entrance is not None:
@@ -67,27 +74,15 @@ class Endpoint:
             raise RequestError(INVALID_REQUEST, "Forbidden: this Origin is not allowed", status=403)
 
     async def _post(self, exchange: Exchange) -> None:
-        headers, entrance = exchange.headers, self._entrance
-        token = await entrance.of_header(exchange) if entrance is not None else None
-        if not is_json(headers.get(b"content-type")):
-            raise RequestError(INVALID_REQUEST, "Content-Type must be application/json", status=415)
-        session = headers.get(SESSION_HEADER)
-        if session is not None and DUPLICATED in session:
-            raise RequestError(INVALID_REQUEST, "Invalid Request: Mcp-Session-Id occurs twice")
-        text = await exchange.body(self._settings.max_request_bytes)
-        revision = self._revision(exchange)
-        message = decode_request(text, batch_allowed=revision == BATCH_REVISION)
-        set_current(message)
-        exchange.asked = message.id if isinstance(message, Request) else None
-        era = era_of(message, headers)
-        if era is Era.MODERN and isinstance(message, Request | Notification):
-            check_agreement(message, headers)
-        in_session = session.decode("latin-1") if session is not None and era is Era.LEGACY else ""
-        tokens = None
-        if entrance is not None:
-            ask = partial(self._backend.ask, exchange, era)
-            tokens = await entrance.of_message(exchange, message, token, ask)
-        passage = await self._gate.admit(message, Client(in_session, revision), tokens)
+        arrival = Arrival()
+        try:
+            message, era, session = await self._arrived(exchange, arrival)
+        except REFUSALS as error:
+            arrival.revision = arrival.revision or self._revision(exchange)
+            await self._gate.denials.of_request(exchange, arrival, error)
+            raise
+        callers = [Caller(token) for token in arrival.tokens] or None
+        passage = await self._gate.admit(message, Client(session, arrival.revision), callers)
         if passage.message is None:
             await exchange.reply(200, passage.answer, [JSON])
             return
@@ -95,6 +90,31 @@ class Endpoint:
         exchange.calls = passage.calls
         async with exchange.calls:
             await self._backend.post(exchange, passage.message, era, passage.edits)
+
+    async def _arrived(self, exchange: Exchange, arrival: Arrival) -> tuple[Frame | Batch, Era, str]:
+        """Steps 2 to 5: the message, its era, and the session that it is in; `arrival` is told on the way."""
+        headers, entrance = exchange.headers, self._entrance
+        if entrance is not None:
+            arrival.header = await entrance.of_header(exchange)
+        if not is_json(headers.get(b"content-type")):
+            raise RequestError(INVALID_REQUEST, "Content-Type must be application/json", status=415)
+        session = headers.get(SESSION_HEADER)
+        if session is not None and DUPLICATED in session:
+            raise RequestError(INVALID_REQUEST, "Invalid Request: Mcp-Session-Id occurs twice")
+        text = await exchange.body(self._settings.max_request_bytes)
+        arrival.revision = self._revision(exchange)
+        message = decode_request(text, batch_allowed=arrival.revision == BATCH_REVISION)
+        arrival.message = message
+        set_current(message)
+        exchange.asked = message.id if isinstance(message, Request) else None
+        era = era_of(message, headers)
+        if era is Era.MODERN and isinstance(message, Request | Notification):
+            check_agreement(message, headers)
+        in_session = session.decode("latin-1") if session is not None and era is Era.LEGACY else ""
+        if entrance is not None:
+            ask = partial(self._backend.ask, exchange, era)
+            await entrance.of_message(exchange, message, arrival, ask)
+        return message, era, in_session
 
     def _revision(self, exchange: Exchange) -> str:
         named = exchange.headers.get(VERSION_HEADER)

@@ -8,6 +8,7 @@
 
 from accredit.errors import RequestError
 from accredit.gateway.bearer import Bearer
+from accredit.gateway.denials import Arrival
 from accredit.gateway.headers import SESSION_HEADER
 from accredit.gateway.http import Exchange
 from accredit.gateway.session_tags import SessionTags, principal_of, without_tag
@@ -16,9 +17,6 @@ from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.frames import Frame
 from accredit.jsonrpc.requests import Batch
 from accredit.tokens import VerifiedToken
-
-Tokens = tuple[VerifiedToken | None, ...]
-"""One for each message of a POST."""
 
 
 class Entrance:
@@ -39,10 +37,8 @@ class Entrance:
         self._enter(exchange, token, exchange.headers.get(SESSION_HEADER))
         return token
 
-    async def of_message(
-        self, exchange: Exchange, message: Frame | Batch, header: VerifiedToken | None, ask: Ask | None
-    ) -> Tokens:
-        """The tokens of a message. Raises the same.
+    async def of_message(self, exchange: Exchange, message: Frame | Batch, arrival: Arrival, ask: Ask | None) -> None:
+        """Notes the tokens of a message. Raises the same.
 
         What `ask` asks is asked in the session that is named, before it is known whose that is: the answer is shown to
         nobody.
@@ -51,11 +47,13 @@ class Entrance:
         if named is not None:
             exchange.name_session(without_tag(named))
         frames = message.frames if isinstance(message, Batch) else (message,)
-        tokens = tuple([await self._bearer.of_frame(frame, header, ask) for frame in frames])
+        tokens = arrival.tokens
+        for frame in frames:
+            tokens.append(await self._bearer.of_frame(frame, arrival.header, ask))
+            self._bearer.check(frame, tokens[-1])
         if len({principal_of(token) for token in tokens}) > 1:
             raise RequestError(INVALID_REQUEST, "Invalid Request: the tokens of a batch are of several subjects")
         self._enter(exchange, tokens[0], named)
-        return tokens
 
     def _enter(self, exchange: Exchange, token: VerifiedToken | None, named: bytes | None) -> None:
         """Rule 3."""

@@ -26,11 +26,13 @@ from accredit.errors import (
     ConfigurationError,
     KeysUnavailable,
     MessageId,
+    MissingToken,
     ProofRefused,
     RequestError,
     TokenError,
 )
 from accredit.gateway.bearer import Bearer, Caller
+from accredit.gateway.denials import Denials
 from accredit.gateway.logs import log_event
 from accredit.gateway.open_calls import OpenCall, OpenCalls
 from accredit.gateway.recording import Client, Part, Recorder
@@ -89,6 +91,8 @@ class Gate:
         self._seals = Seals(settings.rounds)
         self._tally = tally
         self._recorder = recorder
+        self.denials = Denials(recorder, bearer, tally)
+        """For what is refused before it comes here."""
         self._ports = (store, revocations) if store is not None and revocations is not None else None
         if self._judging is not None and self._ports is None:
             raise ConfigurationError("proofs are required, and there is no store", "give create_app a store")
@@ -107,7 +111,7 @@ class Gate:
         if not isinstance(message, Request):
             return Passage(message)
         try:
-            request, edit, call = await self._request(message, client, callers[0] if callers else None)
+            request, edit, call = await self._request(message, client, callers[0] if callers else Caller())
         except (ProofRefused, TokenError, KeysUnavailable, RequestError) as error:
             if isinstance(error, RequestError) and error.status != 200:
                 raise
@@ -131,12 +135,16 @@ class Gate:
             return None
         return lambda response: edit(response) if holds_tools(response) else response.text
 
+    def resumed(self, session_id: str) -> OpenCalls:
+        """The calls that a stream may answer that is resumed in a session."""
+        return self._recorder.in_session(session_id) if self._recorder is not None else OpenCalls()
+
     async def _batch(self, batch: Batch, client: Client, callers: Sequence[Caller] | None) -> Passage:
         kept: list[Frame] = []
         replies: list[bytes] = []
         edits: dict[MessageId, Edit] = {}
         calls = OpenCalls()
-        for frame, caller in zip(batch.frames, callers or [None] * len(batch.frames), strict=True):
+        for frame, caller in zip(batch.frames, callers or [Caller()] * len(batch.frames), strict=True):
             try:
                 passage = await self.admit(frame, client, (caller,))
             except RequestError as error:
@@ -160,14 +168,16 @@ class Gate:
 
         Raises `ProofRefused`, `RequestError`, and what its caller is, if that is an error.
         """
-        token = caller if isinstance(caller, VerifiedToken) else None
-        if caller is None and self._bearer is not None and (request.method in LISTS or is_guarded(request)):
-            self._bearer.require(None)  # whatever way led here without asking who sent it
-        refused = caller if isinstance(caller, Exception) else None
+        token = caller.token
+        refused: AccreditError | None = caller.error or self._missing(request, token)
         decision, leg = None, Leg(request)
         if refused is None and self._judging is not None:
-            decision = await self._decide(request, self._judging, client.session_id, token)
-            refused = decision.refusal if decision is not None else None
+            try:
+                decision = await self._decide(request, self._judging, client.session_id, token)
+            except RequestError as error:
+                refused = error
+            else:
+                refused = decision.refusal if decision is not None else None
         authority = decision.authority if decision is not None else None
         if refused is None:
             try:
@@ -183,6 +193,15 @@ class Gate:
         edit = self._listed(authority, token) if request.method == "tools/list" else leg.edit
         judged = self._judging is not None
         return passed_on(leg.request, judged=judged, authority=authority, token=token), edit, call
+
+    def _missing(self, request: Request, token: VerifiedToken | None) -> MissingToken | None:
+        """What a request is refused for that came without being asked for its token, on whatever way."""
+        if token is None and self._bearer is not None and (request.method in LISTS or is_guarded(request)):
+            try:
+                self._bearer.require(None)
+            except MissingToken as error:
+                return error
+        return None
 
     async def _decide(
         self, request: Request, proofs: ProofSettings, session_id: str, token: VerifiedToken | None

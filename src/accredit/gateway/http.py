@@ -35,7 +35,8 @@ class Exchange:
 
     `calls` are those that its answer concerns and whose outcomes are not on record yet. `credentials` are the
     Authorization fields, where they were taken off; `session_shown` makes of a session's id what the client gets to
-    see; `asked` is the id of the one request in the body, once it was read.
+    see; `asked` is the id of the one request in the body, once it was read; `resumable` says that its client has seen
+    an event with an id, from which it may resume the stream.
     """
 
     __slots__ = (
@@ -50,6 +51,7 @@ class Exchange:
         "path",
         "query",
         "raw_headers",
+        "resumable",
         "session_shown",
         "started",
     )
@@ -66,6 +68,7 @@ class Exchange:
         self.credentials: RawHeaders = []
         self.session_shown: Callable[[bytes], bytes] | None = None
         self.started = False
+        self.resumable = False
         self.calls = OpenCalls()
         self._refused: tuple[bytes, ...] = ()
 

@@ -17,7 +17,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from accredit.attest import Outcome
-from accredit.errors import AccreditError, AnswerError, FrameError, MessageId, UpstreamError
+from accredit.errors import AccreditError, AnswerError, ClientGone, FrameError, MessageId, UpstreamError
+from accredit.gateway.cut_off import CutOffCalls
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders, is_json, media_type, to_client, to_upstream
 from accredit.gateway.http import JSON, Exchange, WhileConnected
 from accredit.gateway.open_calls import outcome_of_end
@@ -52,6 +53,7 @@ class HttpRelay:
         self._sessions = Sessions()
         self._schemas = ParamSchemas()
         self.standing = Standing()
+        self._cut_off = CutOffCalls()
         self._chores: set[asyncio.Task[None]] = set()
 
     async def post(self, exchange: Exchange, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
@@ -59,6 +61,16 @@ class HttpRelay:
         frames = message.frames if isinstance(message, Batch) else (message,)
         requests = [frame for frame in frames if isinstance(frame, Request)]
         expected = Expected(era, requests, batch=isinstance(message, Batch), edits=edits)
+        try:
+            await self._post(exchange, message, era, expected, requests)
+        except ClientGone as error:
+            self._keep(exchange, error)
+            raise
+        self._keep(exchange, None)
+
+    async def _post(
+        self, exchange: Exchange, message: Frame | Batch, era: Era, expected: Expected, requests: list[Request]
+    ) -> None:
         async with WhileConnected(exchange):
             if era is Era.MODERN and isinstance(message, Request) and message.method == "tools/call":
                 await self._schemas.check(message, exchange.headers, partial(self.ask, exchange, era))
@@ -83,7 +95,8 @@ class HttpRelay:
                     raise AnswerError("neither an event stream nor an error in answer to GET")
                 resumed = b"last-event-id" in exchange.headers
                 expected = Expected(Era.LEGACY, resumed=resumed, otherwise=otherwise)
-                await self._stream(exchange, answer, expected, [])
+                with self._cut_off.resumed(_session_of(exchange) if resumed else ""):
+                    await self._stream(exchange, answer, expected, [])
             finally:
                 answer.close()
 
@@ -99,6 +112,7 @@ class HttpRelay:
             elif not 200 <= answer.status < 300:
                 raise AnswerError(f"status {answer.status}")
             else:
+                self._cut_off.end(_session_of(exchange))
                 await exchange.reply(answer.status)
         finally:
             answer.close()
@@ -129,10 +143,17 @@ class HttpRelay:
 
     async def aclose(self) -> None:
         """Closes what is idle and ends what is left to do."""
+        self._cut_off.end_all()
         for chore in self._chores:
             chore.cancel()
         await asyncio.gather(*self._chores, return_exceptions=True)
         await self.client.close()
+
+    def _keep(self, exchange: Exchange, end: ClientGone | None) -> None:
+        """Keeps calls open whose stream the client may resume: they have had no answer yet."""
+        session = _session_of(exchange)
+        if session and exchange.resumable and exchange.calls:
+            self._cut_off.keep(session, exchange.calls, outcome_of_end(end))
 
     async def _send(self, exchange: Exchange, body: bytes) -> Answer:
         headers = to_upstream(exchange.raw_headers)
@@ -249,6 +270,10 @@ class HttpRelay:
     async def _end_session(self, headers: RawHeaders) -> None:
         with contextlib.suppress(AccreditError):
             (await self.client.send("DELETE", headers)).close()
+
+
+def _session_of(exchange: Exchange) -> str:
+    return exchange.headers.get(SESSION_HEADER, b"").decode("latin-1")
 
 
 def _is_stream(answer: Answer) -> bool:

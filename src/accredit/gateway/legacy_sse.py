@@ -11,6 +11,8 @@ from typing import NamedTuple
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 from accredit.errors import AnswerError, FrameError, RequestError
+from accredit.gateway.bearer import Caller
+from accredit.gateway.denials import REFUSALS, Arrival
 from accredit.gateway.entrance import Entrance
 from accredit.gateway.gate import Gate
 from accredit.gateway.headers import is_json, media_type, to_upstream
@@ -106,21 +108,14 @@ class LegacySse:
 
     async def message(self, exchange: Exchange) -> None:
         """Serves `POST /messages?session_id=...`: the upstream's status is the answer, the rest is on the stream."""
-        token = await self._entrance.of_header(exchange) if self._entrance is not None else None
-        named = parse_qs(exchange.query.decode("latin-1")).get("session_id", [""])
-        session = self._sessions.get(named[0])
-        if session is None:
-            raise not_found()
-        if not is_json(exchange.headers.get(b"content-type")):
-            raise RequestError(INVALID_REQUEST, "Content-Type must be application/json", status=415)
-        message = decode_request(await exchange.body(self._settings.max_request_bytes))
-        set_current(message)
-        tokens = None
-        if self._entrance is not None:
-            tokens = await self._entrance.of_message(exchange, message, token, None)
-            if principal_of(tokens[0]) != session.principal:
-                raise not_found()
-        passage = await self._gate.admit(message, Client(revision=_REVISION), tokens)
+        arrival = Arrival(_REVISION)
+        try:
+            message, session = await self._arrived(exchange, arrival)
+        except REFUSALS as error:
+            await self._gate.denials.of_request(exchange, arrival, error)
+            raise
+        callers = [Caller(token) for token in arrival.tokens] or None
+        passage = await self._gate.admit(message, Client(revision=_REVISION), callers)
         if passage.message is None:
             await session.stream.write(encode_event(passage.answer))
             await exchange.reply(202)
@@ -135,6 +130,23 @@ class LegacySse:
             elif isinstance(message, Notification):
                 _take_back(session.stream, message)
             await self._forward(exchange, message, session)
+
+    async def _arrived(self, exchange: Exchange, arrival: Arrival) -> tuple[Frame | Batch, _Session]:
+        if self._entrance is not None:
+            arrival.header = await self._entrance.of_header(exchange)
+        named = parse_qs(exchange.query.decode("latin-1")).get("session_id", [""])
+        session = self._sessions.get(named[0])
+        if session is None:
+            raise not_found()
+        if not is_json(exchange.headers.get(b"content-type")):
+            raise RequestError(INVALID_REQUEST, "Content-Type must be application/json", status=415)
+        message = arrival.message = decode_request(await exchange.body(self._settings.max_request_bytes))
+        set_current(message)
+        if self._entrance is not None:
+            await self._entrance.of_message(exchange, message, arrival, None)
+            if principal_of(arrival.tokens[0]) != session.principal:
+                raise not_found()
+        return message, session
 
     async def _forward(self, exchange: Exchange, message: Frame | Batch, session: _Session) -> None:
         accepted, expected = False, session.expected

@@ -107,6 +107,12 @@ class OpenCalls:
         """A call, if it is one of these."""
         return self._calls.get(id)
 
+    def take_all(self) -> list[OpenCall]:
+        """All of them, which are not these any more."""
+        taken = list(self._calls.values())
+        self._calls.clear()
+        return taken
+
     async def withhold(self, answers: Answers) -> bytes | None:
         """Settles the calls that were answered. None when the answers may be forwarded, else what goes instead."""
         found = {
@@ -144,6 +150,16 @@ class OpenCalls:
             await self.end(outcome_of_end(error))  # there is nobody, or nothing, to withhold an answer from
         else:
             await self.fail(outcome_of_end(error))
+
+
+class ResumedCalls(OpenCalls):
+    """Calls of a session of which a resumed stream may answer some. Its end is not theirs."""
+
+    __slots__ = ()
+
+    async def end(self, outcome: Outcome) -> Mapping[MessageId, bytes]:
+        """Settles none."""
+        return {}
 
 
 def outcome_of(response: Response) -> Outcome:

@@ -35,25 +35,23 @@ from accredit.errors import (
     AccreditError,
     AttestationError,
     ConfigurationError,
-    InsufficientScope,
     KeysUnavailable,
     MessageId,
-    MissingToken,
     ProofRefused,
     RequestError,
     StoreUnavailable,
     TokenError,
 )
-from accredit.gateway.open_calls import OpenCall, withheld
+from accredit.gateway.open_calls import OpenCall, ResumedCalls, withheld
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings, RecordSettings
 from accredit.gateway.tally import Tally
-from accredit.jsonrpc.encode import INVALID_PARAMS
+from accredit.jsonrpc.encode import HEADER_MISMATCH, INVALID_PARAMS
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import TARGET_MEMBER
 from accredit.jsonrpc.objects import members
 from accredit.jsonrpc.scalars import as_string
-from accredit.limits import MAX_RECORDED_CHAINS, MAX_RECORDED_TARGET
+from accredit.limits import MAX_RECORDED_CHAINS, MAX_RECORDED_TARGET, MAX_RECORDED_TEXT
 from accredit.policy import CONSTRAINT_REFUSALS, refusals
 from accredit.policy import Decision as PolicyDecision
 from accredit.ports import Records
@@ -63,6 +61,7 @@ from accredit.tokens import VerifiedToken
 
 _CONSTRAINT = re.compile(r"constraint_\w+: cert \d+: constraint\[\d+\] \(\w+\)")
 _ALLOWED = Decision(verdict="allow")
+_WORDS = {HEADER_MISMATCH: "header_mismatch", INVALID_PARAMS: "invalid_params"}
 _ID_BYTES = 16
 _IDS_AT_ONCE = 64
 
@@ -102,16 +101,19 @@ class Recorder:
         *,
         token: VerifiedToken | None = None,
         part: Part | None = None,
+        note: str | None = None,
+        stranger: bool = False,
     ) -> OpenCall | None:
         """Step 8, for a request without what carried its token. `decision` is None where no proof was judged; a call
-        that is not `refused` is open from now on.
+        that is not `refused` is open from now on. `note` is the reason of a refusal that has none. The arguments of a
+        `stranger` are not recorded.
 
         Raises `ProofRefused`, or `RequestError` for params that no record can hold.
         """
         received_ms = time.time_ns() // 1_000_000
         target = target_of(request)
         try:
-            params = recorded_params(request.params, token_argument=False, full=self._settings.full)
+            params = recorded_params(request.params, token_argument=False, full=self._settings.full and not stranger)
         except AttestationError:
             detail = "Invalid params: params hold what has no canonical form"
             raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200) from None
@@ -122,13 +124,13 @@ class Recorder:
                 id=self._draw_id(),
                 method=request.method,
                 target=target[:MAX_RECORDED_TARGET],
-                session=client.session_id or None,
-                revision=client.revision,
+                session=client.session_id[:MAX_RECORDED_TEXT] or None,
+                revision=client.revision and client.revision[:MAX_RECORDED_TEXT],
                 flow=part.flow if part is not None else None,
                 round=part.round if part is not None else None,
             ),
             params=params,
-            decision=self._verdict(refused),
+            decision=self._verdict(refused, note),
             received_ms=received_ms,
             authority=_authority(decision, chain.sha256) if decision is not None and chain is not None else None,
             token=_token(token) if token is not None else None,
@@ -169,6 +171,10 @@ class Recorder:
         call = self._in_sessions.get((session_id, id)) if id is not None else None
         if call is not None:
             call.taken_back = True
+
+    def in_session(self, session_id: str) -> ResumedCalls:
+        """The calls of a session that are open, for a stream that is resumed in it."""
+        return ResumedCalls(call for (session, _), call in self._in_sessions.items() if session == session_id)
 
     def start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         """Does something in a task that `drain` waits for."""
@@ -211,11 +217,11 @@ class Recorder:
         drawn, self._random = self._random[:_ID_BYTES], self._random[_ID_BYTES:]
         return drawn.hex()
 
-    def _verdict(self, refused: AccreditError | None) -> Decision:
+    def _verdict(self, refused: AccreditError | None, note: str | None) -> Decision:
         if refused is None:
             return _ALLOWED
         if not isinstance(refused, ProofRefused):
-            return Decision(verdict="deny", error=_word(refused))
+            return Decision(verdict="deny", error=_word(refused), reason=note)
         reason = refused.data.get("reason")
         text = reason if isinstance(reason, str) else None
         if text is not None and not self._settings.full and refused.data.get("identity_status") in CONSTRAINT_REFUSALS:
@@ -261,13 +267,11 @@ def _token(token: VerifiedToken) -> Token:
 def _word(refused: AccreditError) -> str:
     """The word for what refused a call that no proof was judged for, or whose proof was good."""
     match refused:
-        case MissingToken():
-            return "missing_token"
-        case InsufficientScope():
-            return "insufficient_scope"
         case TokenError():
-            return "invalid_token"
+            return refused.error
         case KeysUnavailable():
             return "keys_unavailable"
+        case RequestError():
+            return refused.word or _WORDS.get(refused.code, "invalid_request")
         case _:
-            return "invalid_request_state"
+            return "refused"

@@ -99,7 +99,8 @@ class Seals:
                 method=request.method,
                 trace_id=trace_id(),
             )
-            raise RequestError(INVALID_PARAMS, str(error), id=request.id, status=200) from None
+            word = "invalid_request_state"
+            raise RequestError(INVALID_PARAMS, str(error), id=request.id, status=200, word=word) from None
 
     def _sealed(self, response: Success, *, request: Request, principal: Sequence[str], flow: str, round: int) -> bytes:
         """Rule 2, for the response to `request`. Raises `FrameError` for a state that can't be sealed."""

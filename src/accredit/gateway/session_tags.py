@@ -55,7 +55,7 @@ def without_tag(value: bytes) -> bytes:
 
 def not_found() -> RequestError:
     """What anybody else's session looks like, and one that never was."""
-    return RequestError(INVALID_REQUEST, "Session not found", status=404)
+    return RequestError(INVALID_REQUEST, "Session not found", status=404, word="session_not_found")
 
 
 def _parts(value: bytes) -> tuple[bytes, bytes]:

@@ -68,7 +68,6 @@ class EventRelay:
         self._idle_seconds = math.inf if idle_seconds is None else idle_seconds
         self._held = bytearray() if hold else None
         self._endpoint = endpoint
-        self._resumable = False
         self._observed: AnswerError | None = None
         self._loop = asyncio.get_running_loop()
         self._last_event = self._last_write = self._loop.time()
@@ -89,7 +88,7 @@ class EventRelay:
             problem, broken_off = error, False
         if problem is not None and self._held is not None:
             raise problem
-        if problem is not None and not (broken_off and self._resumable):
+        if problem is not None and not (broken_off and self._exchange.resumable):
             await self.fail(problem)
         if self._held is not None:
             await self._release()
@@ -195,7 +194,7 @@ class EventRelay:
     def _judged(self, event: Event) -> bytes:
         legacy = self._expected.era is Era.LEGACY
         if event.id and legacy:
-            self._resumable = True
+            self._exchange.resumable = True
         if event.name == b"endpoint" and event.data is not None and self._endpoint is not None:
             return encode_event(self._endpoint(event.data), name=event.name)
         try:

@@ -41,6 +41,12 @@ class Tally:
         known: dict[str, Any] = {name: fact for name, fact in facts.items() if fact is not None}
         log_event(_log, logging.WARNING, kind, **known)
 
+    def unrecorded(self, *, logged: bool) -> None:
+        """Notes a refusal that left no record."""
+        self.counts["denial_unrecorded"] += 1
+        if logged:
+            log_event(_log, logging.WARNING, "denial_unrecorded", trace_id=trace_id())
+
 
 def _kind(error: AccreditError) -> str:
     if isinstance(error, RequestError):

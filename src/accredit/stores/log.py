@@ -24,7 +24,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from accredit.attest import Decided, LogSigner, Outcome, Place, decision_payload
+from accredit.attest import Decided, Head, LogSigner, Outcome, Place, decision_payload
 from accredit.attest.statements import GENESIS
 from accredit.errors import AccreditError, AttestationError, StoreUnavailable
 from accredit.limits import (
@@ -36,7 +36,7 @@ from accredit.limits import (
     RECORDS_A_TURN,
 )
 from accredit.stores.log_lives import Life, hold
-from accredit.stores.log_tables import Chain, Event, add_and_list_writers, end_writer, touch_writer
+from accredit.stores.log_tables import Chain, Event, add_and_list_writers, end_writer, signed_head, touch_writer
 from accredit.stores.worker import Worker
 
 T = TypeVar("T")
@@ -59,7 +59,8 @@ def clock_ms() -> int:
 class SqliteRecords:
     """One writer of the log in the file `path`. Nothing is opened before the first call: processes may fork until then.
 
-    `on_problem` is told, once for each change, what keeps records from being written, in words for the log.
+    `on_problem` is told, once for each change, what keeps records from being written, in words for the log, and
+    `on_checkpoint` each head that was signed, but for those of a busy chain in between.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class SqliteRecords:
         *,
         durable: bool,
         on_problem: Callable[[str], None],
+        on_checkpoint: Callable[[Head], None] = lambda _: None,
         clock: Callable[[], int] = clock_ms,
     ) -> None:
         self.writer: str | None = None
@@ -78,6 +80,8 @@ class SqliteRecords:
         self._signer = signer
         self._durable = durable
         self._on_problem = on_problem
+        self._on_checkpoint = on_checkpoint
+        self._told: Head | None = None
         self._clock = clock
         self._starting = asyncio.Lock()
         self._life: Life | None = None
@@ -234,9 +238,21 @@ class SqliteRecords:
     async def _checkpoint(self) -> None:
         try:
             chain = await self._begun()
-            await self._run(partial(chain.checkpoint, name=chain.name, now_ms=self._clock()))
+            await self._sign(chain.name, chain)
         except StoreUnavailable:
             self._checkpoint_later()
+
+    async def _sign(self, name: str, chain: Chain) -> None:
+        """Sees to it that a checkpoint covers a writer's chain, and tells of it. Raises `StoreUnavailable`."""
+
+        def job(connection: sqlite3.Connection) -> Head | None:
+            chain.checkpoint(connection, name, self._clock())
+            return signed_head(connection, name)
+
+        head = await self._run(job)
+        if head is not None and head != self._told:
+            self._told = head
+            self._on_checkpoint(head)
 
     async def _bury(self, other: str, chain: Chain) -> None:
         """Closes the calls of a writer, if it is dead. Raises `StoreUnavailable`."""
@@ -249,7 +265,7 @@ class SqliteRecords:
     async def _close_calls(self, name: str, chain: Chain) -> None:
         while not await self._run(partial(chain.close_calls, name=name, now_ms=self._clock())):
             pass
-        await self._run(partial(chain.checkpoint, name=name, now_ms=self._clock()))
+        await self._sign(name, chain)
         await self._run(partial(end_writer, name=name))
 
     async def _run(self, job: Callable[[sqlite3.Connection], T]) -> T:

@@ -87,7 +87,7 @@ class LogFile:
     def verify(
         self,
         keys: Iterable[LogKey | RecordKey],
-        kept: Sequence[Envelope] = (),
+        kept: Sequence[Envelope | Head] = (),
         watch: Callable[[Iterator[Numbered]], Iterable[Numbered]] = iter,
     ) -> LogReport:
         """The verdict on all of it. `watch` is passed the entries and hands them on, to show how far it is."""

@@ -7,12 +7,15 @@ For each writer, in the order of its chain:
 3. checkpoints that the note covers go as well.
 
 It is done in steps, each one transaction and whole by itself, so that a gateway at work waits for milliseconds only.
-What was deleted is overwritten in the file.
+What was deleted is overwritten in the file (`secure_delete`); the write-ahead log, which has it too, goes into the file
+and is cut to nothing. While somebody reads an older state of the log that can't be done, which is told. Not guaranteed:
+what a file system, a disk (SSD) or a backup keeps of bytes that were overwritten.
 """
 
 import contextlib
 import hashlib
 import sqlite3
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,9 +30,16 @@ from accredit.attest import (
     pruning_payload,
     timestamp,
 )
-from accredit.limits import PRUNE_ENTRIES
+from accredit.limits import EMPTY_LOG_SECONDS, PRUNE_ENTRIES, STORE_RETRY_SECONDS
 from accredit.stores.database import Database
 from accredit.stores.log_tail import key_number
+
+
+class PruneReport(NamedTuple):
+    """How many records went, and whether their bytes are gone from the log's files as well."""
+
+    records: int
+    overwritten: bool
 
 
 class _Pruned(NamedTuple):
@@ -48,8 +58,10 @@ class _Old(NamedTuple):
     sha256: str
 
 
-def prune(path: Path, signer: LogSigner, *, before_ms: int, now_ms: int, on_progress: Callable[[int], None]) -> int:
-    """Prunes what was recorded before `before_ms` (unix milliseconds); returns how many records went.
+def prune(
+    path: Path, signer: LogSigner, *, before_ms: int, now_ms: int, on_progress: Callable[[int], None]
+) -> PruneReport:
+    """Prunes what was recorded before `before_ms` (unix milliseconds).
 
     `on_progress` is told the number so far. Raises `StoreUnavailable`, or `AttestationError` for a log that is
     damaged before that time: verify it first.
@@ -62,9 +74,24 @@ def prune(path: Path, signer: LogSigner, *, before_ms: int, now_ms: int, on_prog
             on_progress(pruner.count)
     finally:
         database.close()
-    with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # what was deleted is in there as well
-    return pruner.count
+    return PruneReport(pruner.count, _emptied(path))
+
+
+def _emptied(path: Path) -> bool:
+    """Empties the write-ahead log; False where others don't let go of it."""
+    deadline = time.monotonic() + EMPTY_LOG_SECONDS
+    try:
+        # Each attempt fails at once: SQLite's own waiting would hold up all who write.
+        with contextlib.closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection:
+            while time.monotonic() < deadline:
+                with contextlib.suppress(sqlite3.OperationalError):  # locked: as good as busy
+                    busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                    if not busy:
+                        return True
+                time.sleep(STORE_RETRY_SECONDS)
+    except sqlite3.Error:
+        pass
+    return False
 
 
 class _Pruner:

@@ -12,6 +12,7 @@ import msgspec
 from accredit.attest import (
     CallRecord,
     Decided,
+    Head,
     LogSigner,
     Outcome,
     decision_payload,
@@ -127,6 +128,14 @@ def end_writer(connection: sqlite3.Connection, name: str) -> None:
     """A writer has ended: nobody needs to look after it any more. One without records is forgotten."""
     connection.execute("UPDATE log_writers SET over = 1 WHERE name = ?", (name,))
     connection.execute("DELETE FROM log_writers WHERE name = ? AND records = 0", (name,))
+
+
+def signed_head(connection: sqlite3.Connection, name: str) -> Head | None:
+    """A writer's head, where a checkpoint has signed it."""
+    row = connection.execute(
+        "SELECT records, head FROM log_writers WHERE name = ? AND records = checkpointed AND records > 0", (name,)
+    ).fetchone()
+    return Head(name, *row) if row is not None else None
 
 
 def _closed(connection: sqlite3.Connection, calls: list[str]) -> set[str]:

@@ -195,7 +195,8 @@ def test_a_name_of_any_length_takes_a_bounded_place() -> None:
         recorder = Recorder(records, RecordSettings("gate"), Tally())
         message = decode_request(CALL.replace(b'"send"', b'"%s"' % (b"x" * 100_000)))
         assert isinstance(message, Request)
-        await recorder.begin(message, None, Client())
-        assert records.begun[0].call.target == "x" * 2_048
+        await recorder.begin(message, None, Client("s" * 60_000, "r" * 60_000))
+        call = records.begun[0].call
+        assert (call.target, call.session, call.revision) == ("x" * 2_048, "s" * 1_000, "r" * 1_000)
 
     run(main())

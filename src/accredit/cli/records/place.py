@@ -6,8 +6,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Literal
 
-from accredit.attest import Envelope, LogKey, RecordKey, decode_envelope, timestamp
+import msgspec
+from msgspec import Struct
+
+from accredit.attest import Envelope, Head, LogKey, RecordKey, decode_envelope, timestamp
 from accredit.config import folder_of, load
 from accredit.errors import AttestationError, ConfigurationError, WireError
 from accredit.keys import load_public_key, log_key, public_path, read_file
@@ -16,8 +20,16 @@ from accredit.ratify.strict_json import parse
 from accredit.stores import store_file
 from accredit.stores.log import clock_ms
 
+_KEPT = "name a file that `accredit log checkpoint` wrote, or the log of a gateway, in JSON"
 _AGO = re.compile(r"([1-9][0-9]{0,8})([smhd])")
 _UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
+
+
+class _Told(Struct):
+    event: Literal["checkpoint"]
+    writer: str
+    count: int
+    head: str
 
 
 def log_file(store: str | None, config: Path | None) -> Path:
@@ -70,15 +82,29 @@ def _is_record_key(data: bytes) -> bool:
     return isinstance(tree, dict) and "keytype" in tree
 
 
-def checkpoints(paths: Sequence[Path]) -> list[Envelope]:
-    """Checkpoints that were kept. Raises `ConfigurationError`."""
-    found: list[Envelope] = []
+def checkpoints(paths: Sequence[Path]) -> list[Envelope | Head]:
+    """Checkpoints that were kept: signed ones, or those that a gateway's own log tells of. Raises
+    `ConfigurationError`, also for a file without any."""
+    found: list[Envelope | Head] = []
     for path in paths:
+        before = len(found)
         try:
-            found.extend(decode_envelope(line) for line in lines(path))
+            found.extend(each for line in lines(path) if (each := _checkpoint(line)) is not None)
         except AttestationError as error:
-            raise ConfigurationError(f"{path}: {error}", "name a file that `accredit log checkpoint` wrote") from None
+            raise ConfigurationError(f"{path}: {error}", _KEPT) from None
+        if len(found) == before:
+            raise ConfigurationError(f"{path}: no checkpoint is in it", _KEPT)
     return found
+
+
+def _checkpoint(line: bytes) -> Envelope | Head | None:
+    if not line.startswith((b'{"ts"', b"accredit: ")):  # what a gateway writes to stderr
+        return decode_envelope(line)
+    try:
+        told = msgspec.json.decode(line, type=_Told)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None  # about something else
+    return Head(told.writer, told.count, told.head)
 
 
 def lines(path: Path) -> Iterator[bytes]:

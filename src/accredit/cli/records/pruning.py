@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import typer
 from rich.console import Console
 from rich.progress import Progress
 
@@ -15,8 +16,8 @@ from accredit.stores.log_file import LogFile
 from accredit.stores.log_pruning import prune
 
 
-def prune_log(path: Path, key: Path, before_ms: int, *, as_json: bool) -> None:
-    """Prunes the log. Raises `ConfigurationError`."""
+def prune_log(path: Path, key: Path, before_ms: int, *, as_json: bool) -> int:
+    """Prunes the log; the exit code. Raises `ConfigurationError`."""
     signer = load_log_signer(key)
     console = Console(stderr=True)
     try:
@@ -24,7 +25,7 @@ def prune_log(path: Path, key: Path, before_ms: int, *, as_json: bool) -> None:
             pass  # what is no log is refused, not made into one
         with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
             task = progress.add_task("pruning", total=None)
-            count = prune(
+            report = prune(
                 path,
                 signer,
                 before_ms=before_ms,
@@ -34,6 +35,11 @@ def prune_log(path: Path, key: Path, before_ms: int, *, as_json: bool) -> None:
     except (StoreUnavailable, AttestationError) as error:
         raise ConfigurationError(str(error), "`accredit log verify` finds the place, if it is damaged") from None
     if as_json:
-        print_json({"pruned": count, "before": timestamp(before_ms)})
+        told = {"pruned": report.records, "overwritten": report.overwritten, "before": timestamp(before_ms)}
+        print_json(told)
     else:
-        say(f"pruned {several(count, 'record')} from before {timestamp(before_ms)}")
+        say(f"pruned {several(report.records, 'record')} from before {timestamp(before_ms)}")
+    if report.overwritten:
+        return 0
+    typer.echo(f"what was pruned is still in {path.name}-wal, as somebody reads the log\nprune again later", err=True)
+    return 1

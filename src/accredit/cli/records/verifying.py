@@ -10,6 +10,7 @@ from rich.progress import Progress
 
 from accredit.attest import (
     Envelope,
+    Head,
     LogKey,
     LogReport,
     RecordKey,
@@ -72,7 +73,7 @@ def _verify_bundle(path: Path, keys: Sequence[LogKey | RecordKey], *, as_json: b
     return 0
 
 
-def _tell(report: LogReport, kept: Sequence[Envelope], *, as_json: bool) -> int:
+def _tell(report: LogReport, kept: Sequence[Envelope | Head], *, as_json: bool) -> int:
     pruned = sum(writer.pruned for writer in report.writers)
     uncovered = sum(writer.records - writer.checkpointed for writer in report.writers)
     if as_json:

@@ -200,11 +200,15 @@ class Wrap:
             raise RequestError(INVALID_REQUEST, f"Invalid Request: {line.detail}")
         message = decode_request(line, batch_allowed=self._revision == BATCH_REVISION)
         set_current(message)
+        client = Client(revision=_modern_revision(message) or self._revision)
         callers = None
         if self._bearer is not None:
             frames = message.frames if isinstance(message, Batch) else (message,)
-            callers = [await self._bearer.of_line(frame) for frame in frames]
-        client = Client(revision=_modern_revision(message) or self._revision)
+            try:
+                callers = [await self._bearer.of_line(frame) for frame in frames]
+            except RequestError as error:
+                await self._gate.denials.of_message(message, client, error)
+                raise
         passage = await self._gate.admit(message, client, callers)
         if passage.replies:
             self._host.send(encode_line(passage.answer))

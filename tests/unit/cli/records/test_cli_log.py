@@ -1,6 +1,7 @@
 """`accredit log`: what happened, whether it is true, and what can be shown to others."""
 
 import base64
+import hashlib
 import json
 import sqlite3
 from contextlib import closing
@@ -188,15 +189,51 @@ def test_a_forged_attestation_is_told(run: Run, folder: Folder) -> None:
     assert run("inspect", "rubbish").code == 2
 
 
+def test_what_a_gateway_s_own_log_tells_is_a_kept_checkpoint_as_well(run: Run, folder: Folder) -> None:
+    (writer,) = run(*WRITTEN, "--json").json["writers"]
+    told = {"event": "checkpoint", "writer": writer["writer"], "count": 5, "head": ""}
+    with closing(sqlite3.connect("accredit.db")) as connection:
+        rows = connection.execute("SELECT payload FROM log_entries WHERE number IN (4, 5) ORDER BY entry").fetchall()
+    before, told["head"] = (hashlib.sha256(payload).hexdigest() for (payload,) in rows)
+    gateway_log = folder.path / "gateway.log"
+    other = {"ts": "2026-08-01T12:00:00.000Z", "level": "info", "event": "call_denied"}
+    lines = [json.dumps(line) for line in (other, {"ts": "2026-08-01T12:00:00.000Z", **told}, other)]
+    gateway_log.write_text("\n".join(["accredit: listening", *lines]) + "\n", "utf-8")
+    done = run(*WRITTEN, "--since", "gateway.log", "--json")
+    assert (done.code, done.json["kept_checkpoints"]) == (0, 1)
+    with closing(sqlite3.connect("accredit.db")) as connection, connection:
+        connection.execute("DELETE FROM log_entries WHERE number > 4")
+        connection.execute("UPDATE log_writers SET records = 4, head = ?", (before,))  # as who cuts it would
+    done = run(*WRITTEN, "--since", "gateway.log")
+    assert (done.code, f"{writer['writer']}/5: it was there" in done.out) == (1, True)
+
+
+@pytest.mark.parametrize("text", ["", '{"ts": "2026-08-01T12:00:00.000Z", "event": "call_denied"}\n', "{}\n"])
+def test_a_file_without_a_checkpoint_is_not_taken_for_one(run: Run, folder: Folder, text: str) -> None:
+    (folder.path / "kept").write_text(text, "utf-8")
+    assert run(*WRITTEN, "--since", "kept").code == 2
+
+
 def test_what_was_pruned_is_gone_and_the_log_verifies(run: Run, folder: Folder) -> None:
     assert run("log", "checkpoint", *STORE, "--out", "kept").code == 0
     done = run("log", "prune", *STORE, "--before", "2027-06-01T00:00:00Z", "--key", "gateway.key", "--json")
-    assert done.json == {"pruned": 7, "before": "2027-06-01T00:00:00.000Z"}
+    assert done.json == {"pruned": 7, "overwritten": True, "before": "2027-06-01T00:00:00.000Z"}
     assert run(*WRITTEN, "--since", "kept").code == 0
     assert run("log", "show", folder.done.call.id, *STORE).code == 1
     assert run("log", "list", *STORE, "--json").out == ""
     again = run("log", "prune", *STORE, "--before", "2027-06-01T00:00:00Z", "--key", "gateway.key")
     assert again.out.startswith("pruned 0 records")
+    assert again.code == 0
+
+
+def test_that_what_was_pruned_is_still_on_the_disk_is_a_no(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accredit.stores.log_pruning.EMPTY_LOG_SECONDS", 0.05)
+    with closing(sqlite3.connect("accredit.db", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM log_entries").fetchone()
+        done = run("log", "prune", *STORE, "--before", "2027-06-01T00:00:00Z", "--key", "gateway.key")
+    assert (done.code, done.out.startswith("pruned 7 records")) == (1, True)
+    assert "accredit.db-wal" in done.err
 
 
 def files(folder: Folder) -> set[str]:

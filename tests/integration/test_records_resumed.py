@@ -1,0 +1,280 @@
+"""Calls whose stream is cut off and resumed (legacy era): the outcome is that of the answer that comes at last."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.world.calls import (
+    SESSION,
+    STREAM_HEAD,
+    chunk,
+    compact,
+    event,
+    http,
+    log_message,
+    post,
+    response,
+)
+from tests.world.raw_client import RawAnswer, RawClient
+from tests.world.raw_server import Connection, RawServer, until
+from tests.world.recorded import FailingRecords, outcomes, records_at, verified
+from tests.world.running import RunningGateway, run
+
+from accredit.gateway import GatewaySettings, HttpUpstream, create_app, cut_off
+from accredit.gateway.settings import RecordSettings
+from accredit.jsonrpc.methods import Era
+from accredit.ports import Records
+
+NEWS = event(log_message(), id="1")
+ACCEPT = ("Accept", "text/event-stream")
+
+
+class Upstream:
+    """Begins a stream for each call; `cut` breaks it off there, and it goes on in one of `resumed`."""
+
+    def __init__(self) -> None:
+        self.cut = True
+        self.resumed: list[Connection] = []
+
+    async def __call__(self, connection: Connection) -> None:
+        while (request := await connection.request()) is not None:
+            if request.method == "DELETE":
+                await connection.send(http(b"", None, status="204 No Content"))
+            elif request.method == "GET":
+                self.resumed.append(connection)
+                await connection.send(STREAM_HEAD)
+                await connection.peer_closed()
+                return
+            else:
+                await connection.send(STREAM_HEAD, chunk(NEWS))
+                if not self.cut:
+                    await connection.peer_closed()
+                return
+
+
+class World:
+    """The upstream, and the gateway before it."""
+
+    def __init__(self, log: Records) -> None:
+        self.upstream = Upstream()
+        self._server = RawServer(self.upstream)
+        self._log = log
+
+    async def __aenter__(self) -> "World":
+        await self._server.__aenter__()
+        settings = GatewaySettings(HttpUpstream(self._server.url), records=RecordSettings("gate"))
+        self._gateway = RunningGateway(create_app(settings, records=self._log))
+        await self._gateway.__aenter__()
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self._gateway.__aexit__(None, None, None)
+        await self._server.__aexit__(None, None, None)
+
+    def client(self) -> RawClient:
+        return RawClient(self._gateway.port)
+
+    async def call(self, tool: str, id: int = 7) -> RawAnswer:
+        """Calls a tool; gives what came until the stream ended."""
+        posted = post(Era.LEGACY, "tools/call", {"name": tool, "arguments": {}}, id=id)
+        async with self.client() as client:
+            await client.ask("POST", "/mcp", posted.headers, posted.body)
+            return await client.answer()
+
+    async def abandon(self, tool: str, id: int = 7) -> None:
+        """Calls a tool and goes away after the first event."""
+        async with self.client() as client:
+            await self.begin(client, tool, id)
+
+    async def begin(self, client: RawClient, tool: str, id: int = 7) -> None:
+        """Calls a tool and reads the first event."""
+        posted = post(Era.LEGACY, "tools/call", {"name": tool, "arguments": {}}, id=id)
+        await client.ask("POST", "/mcp", posted.headers, posted.body)
+        await client.head()
+        assert await client.event() is not None
+
+    async def resume(self, client: RawClient, session: str = SESSION) -> None:
+        """Resumes a stream."""
+        await client.ask("GET", "/mcp", [ACCEPT, ("Mcp-Session-Id", session), ("Last-Event-ID", "1")])
+        assert (await client.head())[0] == 200
+
+    async def send(self, data: bytes) -> None:
+        """Sends an event on the stream that was resumed last."""
+        await self.upstream.resumed[-1].send(chunk(event(data, id="2")))
+
+    async def answered(self, client: RawClient, data: bytes) -> object:
+        """The message that comes on a resumed stream when the upstream sends one."""
+        await self.send(data)
+        came = await client.event()
+        assert came is not None
+        assert came.data is not None
+        return json.loads(came.data)
+
+
+@pytest.mark.parametrize("by_client", [False, True])
+def test_the_outcome_is_what_the_resumed_stream_brings(by_client: bool, tmp_path: Path) -> None:
+    log = tmp_path / "log.db"
+
+    async def main() -> None:
+        async with World(records_at(log)) as world:
+            if by_client:
+                world.upstream.cut = False
+                await world.abandon("a")
+            else:
+                assert b'"error"' not in (await world.call("a")).body
+            assert outcomes(log) == [("a", None)]
+            async with world.client() as client:
+                await world.resume(client)
+                await world.send(log_message())
+                assert await client.event() is not None
+                assert outcomes(log) == [("a", None)]
+                await world.answered(client, response())
+                assert outcomes(log) == [("a", "ok")]  # before the client has it
+        assert outcomes(log) == [("a", "ok")]
+        assert verified(log).valid
+
+    run(main())
+
+
+def test_a_stream_may_be_cut_off_again_and_two_calls_are_told_apart(tmp_path: Path) -> None:
+    log = tmp_path / "log.db"
+
+    async def main() -> None:
+        async with World(records_at(log)) as world:
+            await world.call("a", 1)
+            await world.call("b", 2)
+            async with world.client() as client:
+                await world.resume(client)
+                world.upstream.resumed[-1].writer.close()
+                assert await client.event() is None
+            assert outcomes(log) == [("a", None), ("b", None)]
+            async with world.client() as client:
+                await world.resume(client)
+                failed = compact({"jsonrpc": "2.0", "id": 2, "result": {"content": [], "isError": True}})
+                await world.answered(client, failed)
+                assert outcomes(log) == [("a", None), ("b", "tool_error")]
+                await world.answered(client, response(1))
+                assert outcomes(log) == [("a", "ok"), ("b", "tool_error")]
+
+    run(main())
+
+
+def test_another_session_s_stream_settles_nothing(tmp_path: Path) -> None:
+    log = tmp_path / "log.db"
+
+    async def main() -> None:
+        async with World(records_at(log)) as world:
+            await world.call("a")
+            async with world.client() as client:
+                await world.resume(client, "another")
+                await world.answered(client, response())
+            assert outcomes(log) == [("a", None)]
+        assert outcomes(log) == [("a", "unknown")]
+
+    run(main())
+
+
+def test_a_stream_that_the_gateway_still_holds_may_be_resumed_too(tmp_path: Path) -> None:
+    log = tmp_path / "log.db"
+
+    async def main() -> None:
+        async with World(records_at(log)) as world:
+            world.upstream.cut = False
+            async with world.client() as first, world.client() as second:
+                await world.begin(first, "a")
+                await world.resume(second)
+                await world.answered(second, response())
+                assert outcomes(log) == [("a", "ok")]
+        assert outcomes(log) == [("a", "ok")]
+
+    run(main())
+
+
+@pytest.mark.parametrize(("by_client", "status"), [(False, "unknown"), (True, "cancelled")])
+def test_a_call_that_nobody_resumes_is_left_as_its_stream_left_it(
+    by_client: bool, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "log.db"
+    monkeypatch.setattr(cut_off, "RESUME_SECONDS", 0.0)
+
+    async def main() -> None:
+        async with World(records_at(log)) as world:
+            world.upstream.cut = not by_client
+            await (world.abandon("a") if by_client else world.call("a"))
+            await until(lambda: outcomes(log) == [("a", status)])
+
+    run(main())
+
+
+def test_while_a_stream_is_resumed_its_call_waits_and_then_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "log.db"
+
+    async def main() -> None:
+        async with World(records_at(log)) as world:
+            await world.call("a")
+            async with world.client() as client:
+                await world.resume(client)
+                monkeypatch.setattr(cut_off, "RESUME_SECONDS", 0.0)
+                await world.call("b", 8)  # else it would begin and end the wait
+                await world.call("c", 9)
+                assert outcomes(log) == [("a", None), ("b", None), ("c", None)]
+            await until(lambda: {status for _, status in outcomes(log)} == {"unknown"})
+
+    run(main())
+
+
+def test_the_end_of_the_session_is_the_end_of_its_calls(tmp_path: Path) -> None:
+    log = tmp_path / "log.db"
+
+    async def main() -> None:
+        async with World(records_at(log)) as world:
+            await world.call("a")
+            async with world.client() as client:
+                await client.ask("DELETE", "/mcp", [("Mcp-Session-Id", SESSION)])
+                assert (await client.answer()).status == 204
+            await until(lambda: outcomes(log) == [("a", "unknown")])
+
+    run(main())
+
+
+def test_the_end_of_the_gateway_is_the_end_of_what_waits(tmp_path: Path) -> None:
+    log = tmp_path / "log.db"
+
+    async def main() -> None:
+        async with World(records_at(log)) as world:
+            world.upstream.cut = False
+            await world.abandon("a")
+        assert outcomes(log) == [("a", "cancelled")]
+
+    run(main())
+
+
+def test_what_waits_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "log.db"
+    monkeypatch.setattr(cut_off, "MAX_CUT_OFF_CALLS", 1)
+
+    async def main() -> None:
+        async with World(records_at(log)) as world:
+            await world.call("a", 1)
+            await world.call("b", 2)
+            await until(lambda: outcomes(log) == [("a", None), ("b", "unknown")])
+        assert outcomes(log) == [("a", "unknown"), ("b", "unknown")]
+
+    run(main())
+
+
+def test_an_answer_that_can_not_be_recorded_is_withheld_on_a_resumed_stream_too() -> None:
+    async def main() -> None:
+        log = FailingRecords()
+        async with World(log) as world:
+            await world.call("a")
+            async with world.client() as client:
+                await world.resume(client)
+                told = await world.answered(client, response())
+                assert isinstance(told, dict)
+                assert (told["id"], told["error"]["code"]) == (7, -31006)
+        assert [outcome.status for outcome in log.outcomes] == ["ok"]
+
+    run(main())
