@@ -1,30 +1,34 @@
-"""On which core of the machine a thread runs. Elsewhere than on Linux that is for the system alone to say."""
+"""A thread that runs on the core of the machine that another one runs on. Elsewhere than on Linux the system alone says
+where a thread runs."""
 
 import contextlib
-import ctypes
 import os
-from collections.abc import Callable
 
-_UNKNOWN = -1
-
-
-def _asker() -> Callable[[], int] | None:
-    try:
-        return ctypes.CDLL(None).sched_getcpu
-    except (AttributeError, OSError, TypeError):
-        return None
+_PROCESSOR = 36  # of the fields after the name in /proc/PID/stat, see proc(5): number 39 of all
 
 
-_ask = _asker()
+class Follower:
+    """Moves the thread that calls `follow` to the core of the thread with the native id `leader`. Where that can't be
+    done nothing happens."""
 
-
-def current_core() -> int:
-    """The core that this thread runs on just now, or a negative number."""
-    return _UNKNOWN if _ask is None else _ask()
-
-
-def move_to(core: int) -> None:
-    """Lets this thread run on one core alone, if that can be done."""
-    if core >= 0 and hasattr(os, "sched_setaffinity"):
+    def __init__(self, leader: int) -> None:
+        self._core: int | None = None
+        self._stat: int | None = None
         with contextlib.suppress(OSError):
-            os.sched_setaffinity(0, {core})
+            self._stat = os.open(f"/proc/self/task/{leader}/stat", os.O_RDONLY | os.O_CLOEXEC)
+
+    def follow(self) -> None:
+        """Moves this thread to where the leader runs now, and nowhere else."""
+        if self._stat is None:
+            return
+        with contextlib.suppress(OSError, ValueError, IndexError, AttributeError):
+            core = int(os.pread(self._stat, 1024, 0).rpartition(b")")[2].split()[_PROCESSOR])
+            if core != self._core:
+                os.sched_setaffinity(0, {core})
+                self._core = core
+
+    def close(self) -> None:
+        """Follows no more."""
+        stat, self._stat = self._stat, None
+        if stat is not None:
+            os.close(stat)

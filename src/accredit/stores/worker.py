@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from queue import SimpleQueue
-from threading import Lock, Thread
+from threading import Lock, Thread, get_native_id
 from typing import Any, NamedTuple, TypeVar
 
 from accredit.errors import AccreditError, StoreUnavailable
@@ -27,7 +27,7 @@ from accredit.limits import (
     STORE_RETRY_SECONDS,
     STORE_WAIT_SECONDS,
 )
-from accredit.stores.cores import current_core, move_to
+from accredit.stores.cores import Follower
 from accredit.stores.database import Database, DatabaseLocked, Job, Synchronous
 
 T = TypeVar("T")
@@ -38,7 +38,6 @@ class _Waiting(NamedTuple):
     writes: bool
     answer: asyncio.Future[Any]
     deadline: float  # monotonic seconds
-    core: int  # of the loop that waits
 
 
 class Worker:
@@ -66,8 +65,7 @@ class Worker:
         if self._thread is None:
             self._start()
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        deadline = time.monotonic() + STORE_LOCK_SECONDS
-        self._waiting.put(_Waiting(job, writes, answer, deadline, current_core()))
+        self._waiting.put(_Waiting(job, writes, answer, time.monotonic() + STORE_LOCK_SECONDS))
         try:
             async with asyncio.timeout(STORE_WAIT_SECONDS):
                 return await answer
@@ -86,17 +84,18 @@ class Worker:
         with self._starting:
             if self._thread is None:
                 # A daemon: a disk that hangs must not keep the process from ending.
-                self._thread = Thread(target=self._work, name=f"accredit-store-{self._path.name}", daemon=True)
+                follower = Follower(get_native_id()) if self._awaited else None
+                name = f"accredit-store-{self._path.name}"
+                self._thread = Thread(target=self._work, args=(follower,), name=name, daemon=True)
                 self._thread.start()
 
-    def _work(self) -> None:
-        going, core = True, -1
+    def _work(self, follower: Follower | None) -> None:
+        going = True
         while going:
             first = self._waiting.get()
             batch = [] if first is None else [first]
-            if self._awaited and first is not None and first.core != core:
-                core = first.core
-                move_to(core)
+            if follower is not None:
+                follower.follow()
             going = first is not None
             while going and len(batch) < STORE_BATCH_JOBS and not self._waiting.empty():
                 following = self._waiting.get()
@@ -106,6 +105,8 @@ class Worker:
                     batch.append(following)
             self._serve(batch)
         self._database.close()
+        if follower is not None:
+            follower.close()
 
     def _serve(self, batch: list[_Waiting]) -> None:
         while batch := self._in_time(batch):

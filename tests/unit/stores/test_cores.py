@@ -1,16 +1,15 @@
-"""A store's thread is moved to the event loop's core, and no other thread is."""
+"""A store's thread follows the event loop's to its core, and no other thread is moved."""
 
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
+from threading import Thread, get_native_id
 
 import pytest
 from tests.world.running import run
 
-from accredit.stores import cores
-from accredit.stores.cores import current_core, move_to
+from accredit.stores.cores import Follower
 from accredit.stores.worker import Worker
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system places threads")
@@ -23,35 +22,38 @@ def in_a_thread(work: Callable[[], None]) -> None:
 
 
 @linux_only
-def test_a_thread_is_moved_alone() -> None:
+def test_a_thread_follows_another_to_its_core_alone() -> None:
     before, found = os.sched_getaffinity(0), list[set[int]]()
+    follower = Follower(get_native_id())
 
     def work() -> None:
-        move_to(min(before))
+        follower.follow()
         found.append(os.sched_getaffinity(0))
 
-    in_a_thread(work)
-    assert found == [{min(before)}]
+    for core in before:
+        os.sched_setaffinity(0, {core})
+        in_a_thread(work)
+    os.sched_setaffinity(0, before)
+    follower.close()
+    assert found == [{core} for core in before]
     assert os.sched_getaffinity(0) == before
-    assert current_core() in before
 
 
 @linux_only
-@pytest.mark.parametrize("core", [-1, 100_000])
-def test_a_core_that_is_not_there_changes_nothing(core: int) -> None:
-    before, found = os.sched_getaffinity(0), list[set[int]]()
+def test_one_that_follows_nobody_stays_where_it_is() -> None:
+    before, found, gone = os.sched_getaffinity(0), list[set[int]](), list[int]()
+    in_a_thread(lambda: gone.append(get_native_id()))
+    closed = Follower(get_native_id())
+    closed.close()
+    closed.close()
 
     def work() -> None:
-        move_to(core)
+        Follower(gone[0]).follow()
+        closed.follow()
         found.append(os.sched_getaffinity(0))
 
     in_a_thread(work)
     assert found == [before]
-
-
-def test_where_the_core_is_not_told_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cores, "_ask", None)
-    assert current_core() < 0
 
 
 @linux_only
