@@ -322,7 +322,7 @@ KEYS_FRESH_SECONDS = 300.0
 """Age at which a key set is fetched again: so long a key that its issuer took back is still good."""
 
 KEYS_REFETCH_SECONDS = 60.0
-"""Between two fetches of a key set that is known: tokens with invented key ids must not become as many requests
+"""Between two refetches of a key set that is known: tokens with invented key ids must not become as many requests
 (contract, section 5)."""
 
 KEYS_RETRY_SECONDS = 5.0
