@@ -127,4 +127,4 @@ def test_the_metadata_names_the_authorization_servers_and_their_scopes() -> None
         "bearer_methods_supported": ["header"],
         "scopes_supported": ["a", "b", "c"],
     }
-    assert "scopes_supported" not in metadata(AUDIENCE, [own])
+    assert metadata(AUDIENCE, [own]) == {"resource": AUDIENCE, "bearer_methods_supported": ["header"]}  # RFC 9728 section 3.2
