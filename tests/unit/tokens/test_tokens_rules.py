@@ -127,4 +127,5 @@ def test_the_metadata_names_the_authorization_servers_and_their_scopes() -> None
         "bearer_methods_supported": ["header"],
         "scopes_supported": ["a", "b", "c"],
     }
-    assert metadata(AUDIENCE, [own]) == {"resource": AUDIENCE, "bearer_methods_supported": ["header"]}  # RFC 9728 section 3.2
+    # RFC 9728 section 3.2: what there is none of is left out.
+    assert metadata(AUDIENCE, [own]) == {"resource": AUDIENCE, "bearer_methods_supported": ["header"]}
