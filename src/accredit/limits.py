@@ -349,8 +349,8 @@ CLOCK_AHEAD_SECONDS = 60
 """By how much the clock of who signs a challenge of ours may be ahead. Its life is measured by our own clock."""
 
 CLOCK_LEAD_SECONDS = 2
-"""By how much the clock of a client that made a challenge may be ahead: clocks that are kept in step differ by less, and
-some round. Our own client dates its challenges back by as much, for those that take none from their future."""
+"""By how much the clock of a client that made a challenge may be ahead: clocks that are kept in step differ by less,
+and some round. Our own client dates its challenges back by as much, for those that take none from their future."""
 
 MAX_RATE_WINDOW_SECONDS = 31 * 86_400
 """The longest window that uses are counted in, since what is counted is kept so long. A month is the longest that
