@@ -93,9 +93,9 @@ def verify_log(
     keys: Iterable[LogKey | RecordKey],
     kept: Iterable[Envelope | Head] = (),
 ) -> LogReport:
-    """Verifies a log as it streams by: entries of a store, or envelopes or the lines of an export. `kept` are
-    checkpoints that were put aside before, and heads. It raises nothing that depends on the log; a bad `kept` is a fault
-    as well."""
+    """Verifies a log as it streams by: entries of a store, envelopes, or the lines of an export. `kept` are
+    checkpoints that were put aside before, and heads. It raises nothing that depends on the log; a bad `kept` is a
+    fault as well."""
     log = _Log({key.id: key for key in keys})
     try:
         for each in kept:

@@ -77,14 +77,14 @@ class Bearer:
         self._check_call(frame, tool, token)
         return token
 
-    async def of_line(self, frame: Frame) -> Caller:
+    async def of_line(self, frame: Frame, ask: Ask) -> Caller:
         """Who sent a message on stdio: calls and lists are asked for it, nothing else. Raises `RequestError`."""
         if not isinstance(frame, Request | Notification):
             return None
         if frame.method not in LISTS and not looks_guarded(frame.method):
             return None
         try:
-            return await self.of_frame(frame, None, None)
+            return await self.of_frame(frame, None, ask)
         except (TokenError, KeysUnavailable) as error:
             return error
 
