@@ -23,6 +23,9 @@ from accredit.attest.signing import LogKey, RecordKey
 from accredit.attest.statements import CallRecord, Checkpoint, Pruning, Statement, decode_statement
 from accredit.errors import AttestationError
 
+_FIRST = "the first entry"
+"""The place of a fault before any record is read."""
+
 
 class Stored(NamedTuple):
     """An envelope of a log. `place` is "writer/number" where a store says what it holds: a record's sequence, a
@@ -100,17 +103,18 @@ def verify_log(
     try:
         for each in kept:
             log.keep(each if isinstance(each, Head) else log.head_of(each))
+        log.place = _FIRST
         for entry in entries:
             log.add(entry if isinstance(entry, Stored | Digest) else Stored(_opened(entry)))
         log.end()
     except AttestationError as error:
-        return log.report(Fault(log.place, str(error)))
+        return log.report(Fault(error.place or log.place, str(error)))
     return log.report(None)
 
 
 class _Log:
     def __init__(self, keys: Mapping[str, LogKey | RecordKey]) -> None:
-        self.place = "the first entry"
+        self.place = _FIRST
         self._keys = keys
         self._chains: dict[str, Chain] = {}
         self._kept: dict[str, dict[int, str]] = {}
