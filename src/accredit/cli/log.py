@@ -100,7 +100,7 @@ def verify(
     """Verifies signatures, sequence, chain and checkpoints: exit code 0 if all hold, 1 with the first bad record.
 
     That records are missing at the end can only be seen with a checkpoint that was kept elsewhere. Without --key the
-    configuration's own key is trusted, attest.key_file.
+    configuration's own key is trusted: attest.key_file, or gateway.key beside it.
 
     Examples:
 
