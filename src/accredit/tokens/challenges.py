@@ -14,12 +14,11 @@ WELL_KNOWN = "/.well-known/oauth-protected-resource"
 
 def challenge(error: TokenError, metadata_url: str) -> str:
     """The value of `WWW-Authenticate`; without a token it says nothing of an error (RFC 6750 section 3.1)."""
-    parameters: dict[str, str] = {}
+    parameters = {"resource_metadata": metadata_url}
     if not isinstance(error, MissingToken):
         parameters |= {"error": error.error, "error_description": error.detail}
     if isinstance(error, InsufficientScope) and error.scopes:
         parameters["scope"] = " ".join(error.scopes)
-    parameters["resource_metadata"] = metadata_url
     return "Bearer " + ", ".join(f"{name}={_quoted(value)}" for name, value in parameters.items())
 
 

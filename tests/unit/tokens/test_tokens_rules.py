@@ -77,14 +77,14 @@ def test_without_a_token_nothing_is_said_of_an_error() -> None:
 
 def test_a_bad_token_is_called_so() -> None:
     assert challenge(InvalidToken("SECRET", "the token has expired"), URL) == (
-        f'Bearer error="invalid_token", error_description="the token has expired", resource_metadata="{URL}"'
+        f'Bearer resource_metadata="{URL}", error="invalid_token", error_description="the token has expired"'
     )
 
 
 def test_a_client_learns_which_scopes_it_lacks() -> None:
     value = challenge(InsufficientScope("r", "lacks", ("a", "b")), URL)
     assert (
-        value == f'Bearer error="insufficient_scope", error_description="lacks", scope="a b", resource_metadata="{URL}"'
+        value == f'Bearer resource_metadata="{URL}", error="insufficient_scope", error_description="lacks", scope="a b"'
     )
     assert "scope=" not in challenge(InsufficientScope("r", "tool"), URL).replace("insufficient_scope", "")
 
