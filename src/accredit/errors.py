@@ -138,7 +138,14 @@ class StoreUnavailable(AccreditError):
 
 
 class AttestationError(AccreditError):
-    """An envelope, a statement or a record can't be read or written, or does not verify. The text says why."""
+    """An envelope, a statement or a record can't be read or written, or does not verify. The text says why.
+
+    `place` is the record's in its log, "writer/sequence", where only whoever reads it knows it.
+    """
+
+    def __init__(self, text: str, place: str = "") -> None:
+        super().__init__(text)
+        self.place = place
 
 
 class ProofRefused(AccreditError):

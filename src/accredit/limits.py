@@ -322,7 +322,7 @@ KEYS_FRESH_SECONDS = 300.0
 """Age at which a key set is fetched again: so long a key that its issuer took back is still good."""
 
 KEYS_REFETCH_SECONDS = 60.0
-"""Between two fetches of a key set that is known: tokens with invented key ids must not become as many requests
+"""Between two refetches of a key set that is known: tokens with invented key ids must not become as many requests
 (contract, section 5)."""
 
 KEYS_RETRY_SECONDS = 5.0
@@ -347,6 +347,10 @@ MAX_PEM_BYTES = 16_384
 
 CLOCK_AHEAD_SECONDS = 60
 """By how much the clock of who signs a challenge of ours may be ahead. Its life is measured by our own clock."""
+
+CLOCK_LEAD_SECONDS = 2
+"""By how much the clock of a client that made a challenge may be ahead: clocks that are kept in step differ by less,
+and some round. Our own client dates its challenges back by as much, for those that take none from their future."""
 
 MAX_RATE_WINDOW_SECONDS = 31 * 86_400
 """The longest window that uses are counted in, since what is counted is kept so long. A month is the longest that
@@ -410,10 +414,6 @@ REVOCATION_CHECK_SECONDS = 0.5
 """Between two looks whether a revocation list has changed. A change is honoured within 2 s (contract, section 4)."""
 
 # --- the agent's side -------------------------------------------------------------------------------
-
-CLOCK_LEAD_SECONDS = 2
-"""By which an agent's clock may be ahead of a gateway's, which refuses a challenge from its future: one that the agent
-makes is dated back by so much. Of the 30 s for which it is fresh, 28 are left."""
 
 MAX_KNOWN_GATEWAYS_BYTES = 1_048_576
 """Bytes of a file of known gateways: some 8,000 of them."""

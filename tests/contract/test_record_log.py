@@ -566,6 +566,30 @@ def test_a_file_that_was_changed_does_not_verify(path: Path, statement: str) -> 
     assert not report.valid
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "payload = CAST(payload AS TEXT)",
+        "payload = replace(payload, 'allow', 'alloW')",
+        "payload = CAST(replace(payload, 'allow', 'alloW') AS BLOB)",
+        "payload = NULL",
+        "digest = zeroblob(32)",
+        "ed25519 = zeroblob(64)",
+        "key = NULL",
+    ],
+)
+def test_a_bad_record_is_named_by_its_writer_and_number(path: Path, change: str) -> None:
+    make_log(path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        ((writer, number),) = connection.execute(
+            "SELECT name, number FROM log_entries JOIN log_writers USING (writer) WHERE entry = 3"
+        ).fetchall()
+        connection.execute(f"UPDATE log_entries SET {change} WHERE entry = 3")
+    fault = verified(path).fault
+    assert fault is not None
+    assert fault.place == f"{writer}/{number}"
+
+
 def content(path: Path) -> list[object]:
     with LogFile(path) as log_file:
         return [each.entry for each in log_file.entries()]

@@ -93,7 +93,7 @@ def test_what_is_refused_never_reaches_the_server(name: str, trust: Trust, tmp_p
             data = refused(await ask(INBOX, proof(session="another session")), -31003, "ratify_invalid")
             data = refused(await ask(INBOX, proof(age=31)), -31003, "ratify_invalid")
             assert data["reason"] == "stale_challenge: challenge is 31 seconds old (max 30)"
-            data = refused(await ask(INBOX, proof(age=-2)), -31003, "ratify_invalid")
+            data = refused(await ask(INBOX, proof(age=-10)), -31003, "ratify_invalid")
             expired = trust.chain("email:read", begins=-100, ends=-10)
             data = refused(await ask(INBOX, proof(using=expired)), -31003, "ratify_expired")
             assert data["principal_id"] == trust.owner.id

@@ -111,15 +111,27 @@ def test_a_new_key_is_known_at_once__and_invented_ones_ask_once_a_minute() -> No
         async with running() as world:
             await world.kids()
             world.issuer.rotate()
-            assert await world.kids("key-2") == ["key-1"]  # a fetch was just now
-            world.clock.now += KEYS_REFETCH_SECONDS
-            assert await world.kids("key-2") == ["key-1", "key-2"]
-            for number in range(20):
-                assert await world.kids(f"invented-{number}") == ["key-1", "key-2"]
+            assert await world.kids("key-2") == ["key-1", "key-2"]  # the first fetch is no refetch
+            world.issuer.rotate()
+            assert await world.kids("key-3") == ["key-1", "key-2"]  # a refetch was just now
             assert world.issuer.fetches == 2
             world.clock.now += KEYS_REFETCH_SECONDS
-            await asyncio.gather(*[world.kids(f"invented-{number}") for number in range(20)])
+            assert await world.kids("key-3") == ["key-1", "key-2", "key-3"]
+            for number in range(20):
+                assert await world.kids(f"invented-{number}") == ["key-1", "key-2", "key-3"]
             assert world.issuer.fetches == 3
+            world.clock.now += KEYS_REFETCH_SECONDS
+            await asyncio.gather(*[world.kids(f"invented-{number}") for number in range(20)])
+            assert world.issuer.fetches == 4
+
+    run(main())
+
+
+def test_an_invented_key_is_looked_for_in_the_first_set_alone() -> None:
+    async def main() -> None:
+        async with running() as world:
+            assert await asyncio.gather(*[world.kids(f"invented-{number}") for number in range(5)]) == [["key-1"]] * 5
+            assert world.issuer.fetches == 1
 
     run(main())
 

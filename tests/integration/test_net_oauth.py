@@ -140,4 +140,5 @@ def test_a_token_of_this_issuer_that_is_not_good_here_is_refused(claim: dict[str
 
     status, value = run(main())
     assert status == 401
-    assert value.startswith('Bearer error="invalid_token"')
+    assert value.startswith("Bearer resource_metadata=")
+    assert 'error="invalid_token"' in value

@@ -220,6 +220,29 @@ def test_a_leg_that_takes_too_long_without_a_budget_is_a_timeout_of_its_own() ->
     play(RoundsServer([FINAL], [NEVER]), calls)
 
 
+@pytest.mark.parametrize("tools", ["none of your business", [{"name": 5}]])
+def test_a_result_is_not_lost_because_the_tools_cannot_be_listed(tools: object) -> None:
+    server = RoundsServer([FINAL], tools=tools)
+
+    async def calls(client: AccreditedClient) -> None:
+        assert text_of(await client.call_tool("deploy")) == "done"
+
+    play(server, calls)
+    assert len(server.calls) == 1
+
+
+def test_structured_content_is_held_against_the_schema() -> None:
+    schema = {"type": "object", "properties": {"size": {"type": "integer"}}}
+    tools = [{"name": "deploy", "inputSchema": {"type": "object"}, "outputSchema": schema}]
+    server = RoundsServer([{**FINAL, "structuredContent": {"size": "big"}}], tools=tools)
+
+    async def calls(client: AccreditedClient) -> None:
+        with pytest.raises(RuntimeError, match="structured content"):
+            await client.call_tool("deploy")
+
+    play(server, calls)
+
+
 def test_a_result_that_does_not_say_so_is_complete() -> None:
     async def calls(client: AccreditedClient) -> None:
         assert text_of(await client.call_tool("deploy")) == "done"

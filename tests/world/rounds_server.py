@@ -11,6 +11,7 @@ from typing import Any
 VERSION = "2026-07-28"
 FINAL: dict[str, Any] = {"resultType": "complete", "content": [{"type": "text", "text": "done"}]}
 FORM: dict[str, Any] = {"type": "object", "properties": {"sure": {"type": "boolean"}}}
+DEPLOY = [{"name": "deploy", "inputSchema": {"type": "object"}}]
 NEVER = 3_600.0
 
 
@@ -22,9 +23,15 @@ def asks(*keys: str, **members: object) -> dict[str, Any]:
 
 
 class RoundsServer:
-    """Answers each `tools/call` with the next of `answers`, the last one for ever; each comes after its seconds."""
+    """Answers each `tools/call` with the next of `answers`, the last one for ever; each comes after its seconds.
 
-    def __init__(self, answers: Sequence[dict[str, Any]], seconds: Sequence[float] = ()) -> None:
+    `tools` is what it lists, or anything else that it says in its place.
+    """
+
+    def __init__(
+        self, answers: Sequence[dict[str, Any]], seconds: Sequence[float] = (), tools: object = DEPLOY
+    ) -> None:
+        self._tools = tools
         self._answers = answers
         self._seconds = seconds
         self.calls: list[dict[str, Any]] = []
@@ -68,7 +75,7 @@ class RoundsServer:
             case "server/discover":
                 offered = {"supportedVersions": [VERSION], "capabilities": {"tools": {}}}
             case "tools/list":
-                offered = {"tools": [{"name": "deploy", "inputSchema": {"type": "object"}}]}
+                offered = {"tools": self._tools}
             case method:
                 raise AssertionError(method)
         return {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **offered}

@@ -23,6 +23,9 @@ from accredit.attest.signing import LogKey, RecordKey
 from accredit.attest.statements import CallRecord, Checkpoint, Pruning, Statement, decode_statement
 from accredit.errors import AttestationError
 
+_FIRST = "the first entry"
+"""The place of a fault before any record is read."""
+
 
 class Stored(NamedTuple):
     """An envelope of a log. `place` is "writer/number" where a store says what it holds: a record's sequence, a
@@ -85,32 +88,33 @@ class LogReport(NamedTuple):
 
 def verify_envelope(envelope: bytes | str | Envelope, keys: Iterable[LogKey | RecordKey]) -> Statement:
     """Reads one envelope and verifies its signatures. Raises `AttestationError`. Its place in a log is not checked."""
-    if isinstance(envelope, str):
-        envelope = envelope.encode("utf-8", "surrogatepass")
-    opened = decode_envelope(envelope) if isinstance(envelope, bytes) else envelope
-    return _verified(opened, {key.id: key for key in keys})
+    return _verified(_opened(envelope), {key.id: key for key in keys})
 
 
 def verify_log(
-    entries: Iterable[Entry | bytes], keys: Iterable[LogKey | RecordKey], kept: Iterable[Envelope | Head] = ()
+    entries: Iterable[Entry | Envelope | bytes | str],
+    keys: Iterable[LogKey | RecordKey],
+    kept: Iterable[Envelope | Head] = (),
 ) -> LogReport:
-    """Verifies a log as it streams by: entries of a store, or the lines of an export. `kept` are checkpoints that
-    were put aside before, and heads. It raises nothing that depends on the log; a bad `kept` is a fault as well."""
+    """Verifies a log as it streams by: entries of a store, envelopes, or the lines of an export. `kept` are
+    checkpoints that were put aside before, and heads. It raises nothing that depends on the log; a bad `kept` is a
+    fault as well."""
     log = _Log({key.id: key for key in keys})
     try:
         for each in kept:
             log.keep(each if isinstance(each, Head) else log.head_of(each))
+        log.place = _FIRST
         for entry in entries:
-            log.add(entry if isinstance(entry, tuple) else Stored(decode_envelope(entry)))
+            log.add(entry if isinstance(entry, Stored | Digest) else Stored(_opened(entry)))
         log.end()
     except AttestationError as error:
-        return log.report(Fault(log.place, str(error)))
+        return log.report(Fault(error.place or log.place, str(error)))
     return log.report(None)
 
 
 class _Log:
     def __init__(self, keys: Mapping[str, LogKey | RecordKey]) -> None:
-        self.place = "the first entry"
+        self.place = _FIRST
         self._keys = keys
         self._chains: dict[str, Chain] = {}
         self._kept: dict[str, dict[int, str]] = {}
@@ -187,6 +191,12 @@ class _Log:
         counts = self._kept.get(writer, {})
         for count in [count for count in counts if count < last]:
             del counts[count]
+
+
+def _opened(envelope: bytes | str | Envelope) -> Envelope:
+    if isinstance(envelope, Envelope):
+        return envelope
+    return decode_envelope(envelope.encode("utf-8", "surrogatepass") if isinstance(envelope, str) else envelope)
 
 
 def _verified(envelope: Envelope, keys: Mapping[str, LogKey | RecordKey]) -> Statement:

@@ -106,7 +106,7 @@ def verify(
     """Verifies signatures, sequence, chain and checkpoints: exit code 0 if all hold, 1 with the first bad record.
 
     That records are missing at the end can only be seen with a checkpoint that was kept elsewhere. Without --key the
-    configuration's own keys are trusted: those of attest.key_file and attest.signer.
+    configuration's own keys are trusted: that of attest.key_file, or of gateway.key beside it, and attest.signer's.
 
     Examples:
 

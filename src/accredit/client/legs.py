@@ -32,7 +32,7 @@ from mcp_types import (
     ReadResourceRequestParams,
     ReadResourceResult,
 )
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from accredit.client.rounds import InputHandler, call_handler
 from accredit.jsonrpc.methods import MODERN_REVISIONS
@@ -86,7 +86,7 @@ class Legs:
             await self._list_up_to(params.name)
             result = await self._call_tool(params, progress)
         if isinstance(result, CallToolResult) and not result.is_error:
-            await self._session.validate_tool_result(params.name, result)
+            await self._check_result(params.name, result)
         return result
 
     async def get_prompt(
@@ -107,6 +107,13 @@ class Legs:
         self, params: CallToolRequestParams, progress: ProgressFnT | None
     ) -> CallToolResult | InputRequiredResult:
         return await self._session.send_request(CallToolRequest(params=params), _TOOL, progress_callback=progress)
+
+    async def _check_result(self, name: str, result: CallToolResult) -> None:
+        """Holds structured content against the tool's schema, where that can be had. Raises `RuntimeError`."""
+        try:
+            await self._session.validate_tool_result(name, result)
+        except (MCPError, ValidationError):  # of the list that it asks for: the call was made, and this is its result
+            _log.warning("the server's tools can't be listed: the result of %r is not held against a schema", name)
 
     async def _list_up_to(self, name: str) -> None:
         """Which headers a tool wants is in its schema (2026-07-28, basic/transports, "Custom Headers")."""

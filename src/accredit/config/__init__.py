@@ -6,7 +6,7 @@
 failure is an `accredit.errors.ConfigurationError`: one line what is wrong, one line what to do.
 """
 
-from accredit.config.attest import build_log_signer, build_records, try_record_signer
+from accredit.config.attest import build_log_signer, build_records, own_key_file, try_record_signer
 from accredit.config.build import build_settings, build_upstream
 from accredit.config.listen import check_exposure, tls_context
 from accredit.config.load import Loaded, Origin, Values, folder_of, load, load_command_line
@@ -34,6 +34,7 @@ __all__ = [
     "folder_of",
     "load",
     "load_command_line",
+    "own_key_file",
     "read_public_key",
     "shown",
     "tls_context",

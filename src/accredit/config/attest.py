@@ -2,7 +2,7 @@
 
 In this order; each failure is a `ConfigurationError` that names its key:
 
-1. a key that signs, of a gateway: where calls are recorded, `attest.key_file` names it;
+1. a key that signs, of a gateway: where calls are recorded, there is one (rule 4 says where);
 2. where `attest.signer` is given, the signer of records and its public key, with an id of its own;
 3. a store that is a file: a log in memory would show nothing later;
 4. the gateway's id: `[gateway] id`, else that of its key, which is `attest.key_file` or `gateway.key` beside the file.
@@ -80,26 +80,31 @@ def _named_signer(loaded: Loaded) -> tuple[str, Path, Path] | None:
 
 def log_key_file(loaded: Loaded) -> Path:
     """The key that signs the log. Raises `ConfigurationError` where none is named, or there."""
-    name = loaded.config.attest.key_file
+    name, path = loaded.config.attest.key_file, own_key_file(loaded)
+    if path.exists():
+        return path
     if name is None:
         raise ConfigurationError(
             f'attest.mode is "{loaded.config.attest.mode}" and attest.key_file is not set: who signs the records?',
             f'accredit keys new {GATEWAY_KEY_FILE} --kind gateway, and set attest.key_file = "{GATEWAY_KEY_FILE}"',
         )
-    if not Path(name).exists():
-        raise ConfigurationError(
-            one_line(f"attest.key_file: there is no {name}"),
-            one_line(f"accredit keys new {shlex.quote(name)} --kind gateway makes it"),
-        )
-    return Path(name)
+    raise ConfigurationError(
+        one_line(f"attest.key_file: there is no {name}"),
+        one_line(f"accredit keys new {shlex.quote(name)} --kind gateway makes it"),
+    )
+
+
+def own_key_file(loaded: Loaded) -> Path:
+    """Where the gateway's key is, if it has one: `attest.key_file`, else `gateway.key` beside the file."""
+    named = loaded.config.attest.key_file
+    return Path(named) if named is not None else _folder(loaded) / GATEWAY_KEY_FILE
 
 
 def gateway_id(loaded: Loaded) -> str:
     """Rule 4. Raises `ConfigurationError`."""
     if loaded.config.gateway.id is not None:
         return loaded.config.gateway.id
-    named = loaded.config.attest.key_file
-    path = Path(named) if named is not None else _folder(loaded) / GATEWAY_KEY_FILE
+    path = own_key_file(loaded)
     if not path.exists():
         raise ConfigurationError(
             one_line(f"gateway.id is not set, and there is no {path} to take it from: proofs are made out to it"),

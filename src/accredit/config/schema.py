@@ -224,7 +224,7 @@ class Attest(Section):
     )
     key_file: Name | None = Field(
         default=None,
-        description="the gateway's private key, made by `accredit keys new --kind gateway`",
+        description="the gateway's private key, made by `accredit keys new --kind gateway`; else gateway.key is taken",
     )
     signer: Name | None = Field(
         default=None,

@@ -98,7 +98,7 @@ class Bearer:
         elif scope:
             raise MissingToken("no token for a tool that asks for its scope", "this tool needs a bearer token")
 
-    async def of_line(self, frame: Frame) -> Caller:
+    async def of_line(self, frame: Frame, ask: Ask) -> Caller:
         """Who sent a message on stdio: calls and lists are asked for it, nothing else. Raises `RequestError`."""
         if not isinstance(frame, Request | Notification):
             return Caller()
@@ -106,7 +106,7 @@ class Bearer:
             return Caller()
         token = None
         try:
-            token = await self.of_frame(frame, None, None)
+            token = await self.of_frame(frame, None, ask)
             self.check(frame, token)
         except (TokenError, KeysUnavailable) as error:
             return Caller(token, error)

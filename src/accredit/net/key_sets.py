@@ -4,6 +4,7 @@ For an issuer whose keys are at a URL, in this order:
 
 1. a set that is fresh and has the key that is asked for is given at once;
 2. otherwise a fetch begins, at most once a minute (every few seconds while no set is known), and only one at a time;
+   the fetch that found the first set does not count, so that a key which is new just then is known at once;
 3. a set that has the key, but is no longer fresh, is given at once, up to a day old: nobody waits for its successor;
 4. a set without the key is given when the fetch is over, whatever came of it: the key may be an invented one;
 5. where there is no set, or only one of more than a day, that is `KeysUnavailable`.
@@ -121,11 +122,14 @@ class _Remote:
             self._fetch = asyncio.create_task(self._load())
 
     async def _load(self) -> None:
+        first = self._usable() is None
         try:
             data = await fetch(self._url, max_bytes=MAX_KEY_SET_BYTES, timeout=KEYS_FETCH_SECONDS)
             self._set = read_key_set(data)
             self._loaded_at = self._clock()
             self.fault = ""
+            if first:
+                self._tried_at = _NEVER  # the next is the first that is a refetch
         except KeySetError as error:
             self.fault = str(error)
             _log.warning("no keys of %s: %s", self._issuer, error)

@@ -32,6 +32,7 @@ from accredit.errors import ChallengesFull, ProofRefused, StoreUnavailable, Wire
 from accredit.limits import (
     CHALLENGE_WINDOW_SECONDS,
     CLOCK_AHEAD_SECONDS,
+    CLOCK_LEAD_SECONDS,
     MAX_PROOF_BUNDLE_BYTES,
     MAX_RATE_WINDOW_SECONDS,
 )
@@ -250,7 +251,7 @@ class _Case:
             single_use=True,
             # A challenge of ours has its own, shorter life; so the clock of who signed it does not matter.
             max_age=CHALLENGE_WINDOW_SECONDS if self._issued else self._policy.freshness_seconds,
-            max_ahead=CLOCK_AHEAD_SECONDS if self._issued else 0,
+            max_ahead=CLOCK_AHEAD_SECONDS if self._issued else CLOCK_LEAD_SECONDS,
             check_constraints=self._entry is not None,
             cert_cache=self._policy.cert_cache,
         )

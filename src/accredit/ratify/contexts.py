@@ -32,12 +32,11 @@ def build_session_context(
     agent_id: str = "",
     session_id: str = "",
     invocation_id: str = "",
-    *,
-    request_hash: bytes,
+    request_hash: bytes = b"",
 ) -> bytes:
     """The 32-byte session context of a request, by whom it is asked and of whom.
 
-    Raises `ValueError` unless the request hash has 32 bytes, or for a text with a lone surrogate.
+    Raises `ValueError` unless there is a request hash of 32 bytes, or for a text with a lone surrogate.
     """
     if len(request_hash) != HASH_BYTES:
         raise ValueError(f"a request hash has {HASH_BYTES} bytes")

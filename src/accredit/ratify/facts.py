@@ -14,6 +14,7 @@ class VerifierContext(Struct, frozen=True, kw_only=True):
 
     Degrees, metres, metres per second. `invocations_in_window(cert_id, window_s)` counts the uses of a certificate
     in the last seconds, the present one not included. Whoever fills this in refuses negative amounts and speeds.
+    `has_resource` False says that no resource is asked for, whatever the other members say.
     """
 
     current_lat: float | None = None
@@ -25,6 +26,7 @@ class VerifierContext(Struct, frozen=True, kw_only=True):
     invocations_in_window: Callable[[str, int], int] | None = None
     requested_resource_id: str = ""
     requested_path: str = ""
+    has_resource: bool = True
 
 
 def finite(fact: float | None) -> float | None:

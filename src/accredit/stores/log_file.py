@@ -154,12 +154,12 @@ def _numbered(row: tuple[Any, ...]) -> Numbered:
     signatures = (ed25519, ml_dsa_65)
     if payload is None:
         if not isinstance(digest, bytes) or len(digest) != 32 or (key_id, *signatures, members) != (None,) * 4:
-            raise AttestationError(f"{place} is damaged")
+            raise AttestationError(f"{place} is damaged", place)
         return Numbered(entry, Digest(writer, number, digest))
     if not all(isinstance(each, bytes) for each in (payload, ed25519, ml_dsa_65 or b"")) or digest is not None:
-        raise AttestationError(f"{place} is damaged")
+        raise AttestationError(f"{place} is damaged", place)
     first = restored(Signature(key_id or "", ed25519), members)
     if first is None:
-        raise AttestationError(f"{place} is damaged")
+        raise AttestationError(f"{place} is damaged", place)
     second = () if ml_dsa_65 is None else (Signature((key_id or "") + ML_DSA_65_SUFFIX, ml_dsa_65),)
     return Numbered(entry, Stored(Envelope(payload, (first, *second)), place))

@@ -14,12 +14,11 @@ WELL_KNOWN = "/.well-known/oauth-protected-resource"
 
 def challenge(error: TokenError, metadata_url: str) -> str:
     """The value of `WWW-Authenticate`; without a token it says nothing of an error (RFC 6750 section 3.1)."""
-    parameters: dict[str, str] = {}
+    parameters = {"resource_metadata": metadata_url}
     if not isinstance(error, MissingToken):
         parameters |= {"error": error.error, "error_description": error.detail}
     if isinstance(error, InsufficientScope) and error.scopes:
         parameters["scope"] = " ".join(error.scopes)
-    parameters["resource_metadata"] = metadata_url
     return "Bearer " + ", ".join(f"{name}={_quoted(value)}" for name, value in parameters.items())
 
 
@@ -38,7 +37,8 @@ def metadata_paths(path: str) -> tuple[str, ...]:
 def metadata(resource: str, issuers: Iterable[Issuer]) -> dict[str, object]:
     """The document about a resource, `resource` being its URL as clients know it.
 
-    Authorization servers are the issuers that are URLs; whoever issues session tokens by hand need not be one.
+    Authorization servers are the issuers that are URLs; whoever issues session tokens by hand need not be one. What
+    there is none of is left out (RFC 9728 section 3.2).
     """
     known = [issuer for issuer in issuers if issuer.issuer.startswith(("https://", "http://"))]
     scopes = dict.fromkeys(scope for issuer in known for scope in issuer.required_scopes)
@@ -46,10 +46,9 @@ def metadata(resource: str, issuers: Iterable[Issuer]) -> dict[str, object]:
         "resource": resource,
         "authorization_servers": [issuer.issuer for issuer in known],
         "bearer_methods_supported": ["header"],
+        "scopes_supported": list(scopes),
     }
-    if scopes:
-        document["scopes_supported"] = list(scopes)
-    return document
+    return {name: value for name, value in document.items() if value}
 
 
 def _quoted(value: str) -> str:

@@ -207,6 +207,16 @@ def test_a_kept_checkpoint_of_what_was_pruned_is_held_against_the_digests() -> N
     assert verify_log([Stored(note), *map(Stored, log[4:])], KEYS, [good]).valid
 
 
+def test_a_log_is_read_from_envelopes_and_lines_in_every_form() -> None:
+    log = Chained(writer=WRITER).calls(2)
+    lines = [encode_envelope(envelope) for envelope in log]
+    report = verify_log(lines, KEYS)
+    assert report.valid
+    for form in (log, [line + b"\n" for line in lines], [f"{line.decode()}\n" for line in lines]):
+        assert verify_log(form, KEYS) == report
+    assert verify_log(["\ud800"], KEYS).fault == ("the first entry", "not a DSSE envelope")
+
+
 def test_an_envelope_alone_is_read_and_verified() -> None:
     chain = Chained(writer=WRITER)
     for envelope in chain.calls(1):

@@ -42,6 +42,15 @@ def test_records_bear_the_id_of_the_key_or_the_gateways_own(folder: Path) -> Non
     assert built(folder, attest(mode="off", key="none.key")) is None
 
 
+def test_a_gateway_key_beside_the_file_needs_no_name(folder: Path) -> None:
+    text = '[attest]\nmode = "record"\n' + STORE
+    assert built(folder, text) == built(folder, attest() + STORE)
+    (folder / "gateway.key").unlink()
+    with pytest.raises(ConfigurationError, match=r"attest\.key_file is not set") as refused:
+        built(folder, text)
+    assert refused.value.remedy
+
+
 @pytest.mark.parametrize(
     ("text", "word"),
     [
@@ -49,7 +58,6 @@ def test_records_bear_the_id_of_the_key_or_the_gateways_own(folder: Path) -> Non
         (attest(key="human.key") + STORE, "a human"),
         (attest(key="gateway.key.pub") + STORE, "public key"),
         (attest(), "memory:"),
-        ('[attest]\nmode = "record"\n' + STORE, "attest.key_file is not set"),
     ],
 )
 def test_a_log_that_nobody_could_sign_or_keep_stops_the_start(folder: Path, text: str, word: str) -> None:

@@ -138,16 +138,23 @@ def test_a_stream_is_of_no_use_here() -> None:
 
 
 class TestAChallengeOfTheClients:
-    @pytest.mark.parametrize(("age", "freshness"), [(0, 30), (30, 30), (300, 300), (1, 1)])
-    def test_it_is_good_to_the_last_second(self, age: int, freshness: int) -> None:
+    @pytest.mark.parametrize(("age", "freshness"), [(0, 30), (30, 30), (300, 300), (1, 1), (-1, 30), (-2, 1)])
+    def test_it_is_good_to_the_last_second_and_a_little_ahead(self, age: int, freshness: int) -> None:
         assert reason(proven(call(), at=NOW - age), freshness_seconds=freshness) == ""
 
     @pytest.mark.parametrize(
-        ("age", "freshness"), [(31, 30), (-1, 30), (301, 300), (-300, 300), (2, 1), (2**40, 30), (-(2**40), 30)]
+        ("age", "freshness"), [(31, 30), (-3, 30), (301, 300), (-300, 300), (2, 1), (2**40, 30), (-(2**40), 30)]
     )
-    def test_it_is_refused_a_second_later_and_from_the_future(self, age: int, freshness: int) -> None:
+    def test_it_is_refused_a_second_later_and_from_further_ahead(self, age: int, freshness: int) -> None:
         text = f"stale_challenge: challenge is {age} seconds old (max {freshness})"
         assert reason(proven(call(), at=NOW - age), freshness_seconds=freshness) == text
+
+    def test_one_from_a_clock_that_is_ahead_is_served_once(self) -> None:
+        deployment, bundle = Deployment(freshness_seconds=300), prove(at=NOW + 2)
+        assert deployment.error(with_proof(call(), bundle)) == ""
+        for now in (NOW, NOW + 2, NOW + 301, NOW + 302):
+            assert deployment.error(proven(call(), at=now), now) == ""  # the store forgets what it may
+            assert deployment.error(with_proof(call(), bundle), now) == "ratify_replayed"
 
     def test_it_is_served_once_and_not_for_another_tool_later(self) -> None:
         for other in (call(), call("send_email"), call("notes:1", method="resources/read"), call("x", session="s-2")):

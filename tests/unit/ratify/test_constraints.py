@@ -342,6 +342,14 @@ class TestResourcePath:
         )
         assert self.ask("/", "") == "unverifiable: constraint_unverifiable: no requested path in context"
 
+    @pytest.mark.parametrize(("said", "status"), [(True, ""), (False, "unverifiable: ")])
+    def test_whoever_says_that_there_is_none_is_believed(self, said: bool, status: str) -> None:
+        found = outcome(
+            {"type": "resource_path", "resource_id": self.REPO}, requested_resource_id=self.REPO, has_resource=said
+        )
+        assert found.startswith(status)
+        assert bool(found) is bool(status)
+
     def test_another_resource(self) -> None:
         for resource in (self.REPO + "/", self.REPO.upper(), "git:github.com/acme"):
             assert self.ask(None, "", resource) == ("denied: requested resource does not match the authorized resource")

@@ -15,6 +15,7 @@ def test_known_answers() -> None:
     assert empty.hex() == "d135e239f4a5a5a0ad6385b204d6c81f3c10e6b2f5debfa3cc8079488970f82f"
     assert push.hex() == "6b70b5f404f61624ab2379fee2756639d8629141ecb3593b53e5a22346e0c3e5"
     assert session.hex() == "788c692b5dafae52dd896eb5f7580f61d42b8c7a2abeed4d4eea9dcd4d7d4dfd"
+    assert session == build_session_context("verifier-1", "ws-42", "agent-7", "sess-9", "inv-3", push)
 
 
 def test_text_can_not_move_from_one_member_to_the_next() -> None:
@@ -36,7 +37,7 @@ def test_digests_have_thirty_two_bytes(digest: bytes) -> None:
 
 def test_a_session_needs_a_request_hash() -> None:
     with pytest.raises(ValueError, match="32 bytes"):
-        build_session_context(request_hash=b"")
+        build_session_context("verifier-1")
 
 
 def test_lone_surrogates_have_no_bytes() -> None:

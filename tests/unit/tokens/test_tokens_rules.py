@@ -77,14 +77,14 @@ def test_without_a_token_nothing_is_said_of_an_error() -> None:
 
 def test_a_bad_token_is_called_so() -> None:
     assert challenge(InvalidToken("SECRET", "the token has expired"), URL) == (
-        f'Bearer error="invalid_token", error_description="the token has expired", resource_metadata="{URL}"'
+        f'Bearer resource_metadata="{URL}", error="invalid_token", error_description="the token has expired"'
     )
 
 
 def test_a_client_learns_which_scopes_it_lacks() -> None:
     value = challenge(InsufficientScope("r", "lacks", ("a", "b")), URL)
     assert (
-        value == f'Bearer error="insufficient_scope", error_description="lacks", scope="a b", resource_metadata="{URL}"'
+        value == f'Bearer resource_metadata="{URL}", error="insufficient_scope", error_description="lacks", scope="a b"'
     )
     assert "scope=" not in challenge(InsufficientScope("r", "tool"), URL).replace("insufficient_scope", "")
 
@@ -127,4 +127,5 @@ def test_the_metadata_names_the_authorization_servers_and_their_scopes() -> None
         "bearer_methods_supported": ["header"],
         "scopes_supported": ["a", "b", "c"],
     }
-    assert "scopes_supported" not in metadata(AUDIENCE, [own])
+    # RFC 9728 section 3.2: what there is none of is left out.
+    assert metadata(AUDIENCE, [own]) == {"resource": AUDIENCE, "bearer_methods_supported": ["header"]}

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from accredit.attest import Envelope, Head, LogKey, RecordKey, decode_envelope, timestamp
-from accredit.config import folder_of, load
+from accredit.config import folder_of, load, own_key_file
 from accredit.errors import AttestationError, ConfigurationError, WireError
 from accredit.keys import load_public_key, log_key, public_path, read_file
 from accredit.limits import MAX_ATTESTATION_BYTES, MAX_KEY_FILE_BYTES, MAX_PEM_BYTES
@@ -51,8 +51,10 @@ def public_keys(paths: Iterable[Path], config: Path | None = None) -> list[LogKe
     """
     keys = [_public_key(path) for path in paths]
     if not keys:
-        attest = load(config, os.environ, {}).config.attest
-        own = [public_path(Path(attest.key_file))] if attest.key_file is not None else []
+        loaded = load(config, os.environ, {})
+        attest, public = loaded.config.attest, public_path(own_key_file(loaded))
+        configured = attest.key_file is not None or (loaded.file is not None and public.exists())
+        own = [public] if configured else []
         other = [Path(attest.signer_public_key_file)] if attest.signer_public_key_file is not None else []
         keys = [_public_key(path) for path in (*own, *other)]
     if not keys:

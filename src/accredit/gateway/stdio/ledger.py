@@ -52,6 +52,19 @@ class Call:
         self.record: OpenCall | None = None
 
 
+class OwnCall(Call):
+    """A request of the gateway's own. `answer` is the response's text, or None where there is none."""
+
+    def __init__(self, request: Request) -> None:
+        super().__init__(request, request.id, None)
+        self.answer: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+
+    def settle(self, text: bytes | None) -> None:
+        """Ends the wait for it, if anybody still waits."""
+        if not self.answer.done():
+            self.answer.set_result(text)
+
+
 C = TypeVar("C", bound=Call)
 
 

@@ -44,6 +44,7 @@ from accredit.gateway.stdio.ledger import (
     Call,
     Failed,
     Ledger,
+    OwnCall,
     Stray,
     Told,
     Verdict,
@@ -205,7 +206,7 @@ class Wrap:
         if self._bearer is not None:
             frames = message.frames if isinstance(message, Batch) else (message,)
             try:
-                callers = [await self._bearer.of_line(frame) for frame in frames]
+                callers = [await self._bearer.of_line(frame, self._ask) for frame in frames]
             except RequestError as error:
                 await self._gate.denials.of_message(message, client, error)
                 raise
@@ -215,6 +216,19 @@ class Wrap:
         if passage.message is not None:
             async with passage.calls:
                 await self._pass_on(passage.message, passage)
+
+    async def _ask(self, request: Request) -> bytes | None:
+        """Sends a request of ours to the child; gives the response's text, or None where there is none."""
+        call = OwnCall(request)
+        try:
+            self._ledger.expect(era_of(request, {}))
+            self._ledger.open(call)
+            await self._child.send(request.text, None)
+            return await call.answer
+        except (RequestError, UpstreamError):
+            return None
+        finally:
+            self._ledger.close(call)
 
     async def _pass_on(self, message: Frame | Batch, passage: Passage) -> None:
         frames = message.frames if isinstance(message, Batch) else (message,)
@@ -278,6 +292,8 @@ class Wrap:
 
     def _take(self, verdict: Verdict[Call]) -> None:
         match verdict:
+            case Answered(calls=[OwnCall() as own]):
+                own.settle(verdict.text)
             case Answered():
                 for call in verdict.calls:
                     self._learn(call, verdict.frame)
@@ -310,7 +326,9 @@ class Wrap:
 
     def _settled(self, call: Call, outcome: Outcome, text: bytes) -> None:
         """Sends the answer to a call, once its outcome is on record; else the refusal for that."""
-        if call.record is None:
+        if isinstance(call, OwnCall):
+            call.settle(None)
+        elif call.record is None:
             self._host.send(encode_line(text))
         else:
             call.record.settle_later(outcome, lambda instead: self._host.send(encode_line(instead or text)))

@@ -56,7 +56,7 @@ class ResourcePath(BuiltIn, frozen=True, tag="resource_path"):
 
     def judge(self, facts: VerifierContext, _cert_id: str, _now: int, /) -> Outcome | None:
         """The resource first, then the path."""
-        if not facts.requested_resource_id:
+        if not (facts.has_resource and facts.requested_resource_id):
             return unverifiable("no requested resource in context")
         if not self.resource_id:
             return denied("malformed resource_path: resource_id is required")

@@ -163,6 +163,16 @@ def test_a_calls_bundle_verifies_on_another_machine(run: Run, folder: Folder) ->
     assert run("log", "verify", "forged.json", *KEY, "--json").json["valid"] is False
 
 
+def test_the_configurations_key_is_trusted_where_none_is_named__and_no_key_that_merely_lies_there(
+    run: Run, folder: Folder
+) -> None:
+    assert run("log", "verify", *STORE).code == 2
+    (folder.path / "accredit.toml").write_text('[store]\nurl = "sqlite:///accredit.db"\n')
+    assert run("log", "verify").code == 0
+    (folder.path / "gateway.key.pub").unlink()
+    assert run("log", "verify").code == 2
+
+
 def test_an_attestation_can_be_inspected(run: Run, folder: Folder) -> None:
     run("log", "export", *STORE, "--call", folder.done.call.id, "--bundle", "--out", "call.json")
     run("log", "export", *STORE, "--call", folder.denied.call.id, "--out", "one.json")
