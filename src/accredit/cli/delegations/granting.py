@@ -149,7 +149,7 @@ def _warn(request: Request) -> tuple[str, ...]:
         meant = canonical_neighbour(scope)
         hint = f" (or is {meant} meant?)" if meant else ""
         tell(
-            f"warning: {scope} is none of Ratify's own scopes: it counts where a gateway or server asks for it{hint}"
+            f"warning: {scope} is not one of Ratify's own scopes: it counts where a gateway or a server asks for it{hint}"
         )
     for constraint in request.constraints:
         if isinstance(constraint, Extension):
