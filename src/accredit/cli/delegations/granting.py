@@ -148,9 +148,8 @@ def _warn(request: Request) -> tuple[str, ...]:
     for scope in sorted(catalog_scopes(request.scope)):
         meant = canonical_neighbour(scope)
         hint = f" (or is {meant} meant?)" if meant else ""
-        tell(
-            f"warning: {scope} is not one of Ratify's own scopes: it counts where a gateway or a server asks for it{hint}"
-        )
+        counts = "counts where a gateway or a server asks for it"
+        tell(f"warning: {scope} is not one of Ratify's own scopes: it {counts}{hint}")
     for constraint in request.constraints:
         if isinstance(constraint, Extension):
             tell(f"warning: only verifiers that know {constraint.type} can judge that constraint; others refuse")

@@ -34,7 +34,6 @@ def set_up(upstream: HttpUpstream | StdioUpstream, folder: Path, *, as_json: boo
     for each in files:
         if os.path.lexists(each):
             raise ConfigurationError(f"{each} exists already", "name another folder with --dir, or move it away")
-    _make(folder)
     if isinstance(upstream, StdioUpstream):
         _make(folder)  # it runs there
         upstream = StdioUpstream(_portable(upstream.command, folder), cwd=str(folder))
