@@ -24,13 +24,12 @@ from accredit.policy.refusals import (
     CHALLENGE_REQUIRED,
     DENIED,
     MISSING,
+    RECORD_UNAVAILABLE,
     REPLAYED,
     TOO_MANY_CHALLENGES,
     UNKNOWN_ERRORS,
     UNTRUSTED_ROOT,
 )
-
-RECORD_UNAVAILABLE = -31006
 
 _REFUSALS = frozenset(
     {
