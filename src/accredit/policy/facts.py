@@ -22,6 +22,18 @@ from msgspec import Struct
 from accredit.limits import MAX_SAFE_INTEGER
 from accredit.ratify.constraints import path_fault
 
+CONTEXT_NAMES = {
+    "amount": "requested_amount",
+    "currency": "requested_currency",
+    "resource_id": "requested_resource_id",
+    "requested_path": "requested_path",
+    "lat": "current_lat",
+    "lon": "current_lon",
+    "alt_m": "current_alt_m",
+    "speed_mps": "current_speed_mps",
+}
+"""The facts that there are, and what the verifier calls them."""
+
 NUMBERS = frozenset({"amount", "lat", "lon", "alt_m", "speed_mps"})
 TEXTS = frozenset({"currency", "resource_id", "requested_path"})
 _NOT_NEGATIVE = frozenset({"amount", "speed_mps"})
