@@ -1,4 +1,4 @@
-"""Who signs the log, and with which keys it is verified (contract, section 6 and 10). No I/O.
+"""Who signs the log, and with which keys it is verified. No I/O.
 
 A record has one signature, Ed25519, with the gateway's id as its key id, or that of another signer, with its own key
 id. Checkpoints and notes of pruning are always signed by the gateway's key, and have a second signature, ML-DSA-65, so

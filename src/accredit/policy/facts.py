@@ -1,4 +1,4 @@
-"""The facts of a call, taken from its arguments (ratify brief, "The facts for constraints come from the call"). No I/O.
+"""The facts of a call, taken from its arguments. No I/O.
 
 `[tools.NAME.facts]` maps a fact to one of:
 
