@@ -43,3 +43,11 @@ def test_check_runs_every_checker() -> None:
     for command in ("ruff check .", "ruff format --check .", "basedpyright", "lint-imports", "check_sizes.py"):
         assert command in recipe
     assert not re.search(r"^\t-|\|\| ?true|--exit-zero", recipe, re.MULTILINE)
+
+
+def test_every_file_that_the_architecture_page_names_is_there() -> None:
+    page = (ROOT / "docs/explanation/architecture.md").read_text("utf-8")
+    files = {str(path.relative_to(ROOT / "src/accredit")) for path in (ROOT / "src/accredit").rglob("*.py")}
+    named = set(re.findall(r"[\w/]+\.py", page))
+    assert len(named) > 50
+    assert [name for name in named if not any(f"/{each}".endswith(f"/{name}") for each in files)] == []

@@ -12,8 +12,8 @@
     ├── ClientGone                nobody is left to answer
     ├── StoreUnavailable          the store can't answer: what depends on it is denied
     ├── AttestationError          an envelope, a statement or a record that can't be read, or does not verify
-    ├── ProofRefused              a call that was not authorized (contract, section 4)
-    ├── TokenError                a bearer token that does not let its request pass (contract, section 5)
+    ├── ProofRefused              a call that was not authorized
+    ├── TokenError                a bearer token that does not let its request pass
     │   ├── AmbiguousToken        ... more than one, where there may be one
     │   ├── MissingToken          ... none
     │   ├── InvalidToken          ... one that is not good
@@ -151,7 +151,7 @@ class AttestationError(AccreditError):
 class ProofRefused(AccreditError):
     """A call was refused by the decision: at the gateway or in a server, and so what a client gets to see.
 
-    `code`, `message` and `data` are the JSON-RPC error's (contract, section 4); `data["error"]` is the word for
+    `code`, `message` and `data` are the JSON-RPC error's; `data["error"]` is the word for
     programs, such as "ratify_scope_denied".
     """
 

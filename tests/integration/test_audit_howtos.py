@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.contract.test_record_log import make_log
+from tests.contract.test_record_log import NOW_MS, Log, make_log, pruned
 from tests.world.records import gateway
+from tests.world.running import run
 
 from accredit.attest import Stored, encode_envelope
 from accredit.stores.log_file import LogFile
@@ -19,7 +20,11 @@ PAGE = (Path(__file__).parents[2] / "docs/how-to/verify-without-accredit.md").re
 @pytest.fixture
 def export(tmp_path: Path) -> list[bytes]:
     make_log(tmp_path / "accredit.db", 5)
-    with LogFile(tmp_path / "accredit.db") as log_file:
+    return exported(tmp_path / "accredit.db")
+
+
+def exported(path: Path) -> list[bytes]:
+    with LogFile(path) as log_file:
         return [encode_envelope(each.entry.envelope) for each in log_file.entries() if isinstance(each.entry, Stored)]
 
 
@@ -51,3 +56,23 @@ def test_that_script_notices_a_record_that_is_missing(tmp_path: Path, export: li
     done = verified_by_the_script(tmp_path, [*export[:3], *export[4:]])
     assert done.returncode == 1
     assert "broken at" in done.stderr
+
+
+def test_that_script_goes_on_from_a_note_of_pruning__and_takes_one_at_the_beginning_only(tmp_path: Path) -> None:
+    now = [NOW_MS]
+
+    async def main() -> None:
+        async with Log(tmp_path / "accredit.db", clock=lambda: now[0]) as each:
+            await each.call()
+            now[0] += 1_000
+            await each.call()
+            await each.call()
+
+    run(main())
+    assert pruned(tmp_path / "accredit.db", NOW_MS + 500) == 2
+    note, *records = exported(tmp_path / "accredit.db")
+    done = verified_by_the_script(tmp_path, [note, *records])
+    assert (done.returncode, done.stdout) == (0, "ok: 6 records\n"), done.stderr
+    for lines in ([note, *records[1:]], [*records, note], [note, *records[:2], note, *records[2:]], records):
+        done = verified_by_the_script(tmp_path, lines)
+        assert (done.returncode, "broken at" in done.stderr) == (1, True)

@@ -94,6 +94,21 @@ def test_wrong_use_is_two_lines_and_exit_code_2(arguments: tuple[str, ...], word
     assert word in what
 
 
+def test_who_misspells_an_option_is_sent_to_the_help_of_that_command(tmp_path: Path) -> None:
+    assert refused(tmp_path, "keys", "new", "x.key", "--kind", "robot") == (
+        "error: Invalid value for '--kind': 'robot' is not one of 'human', 'agent', 'gateway'.",
+        "help: `accredit keys new --help` says what there is, with an example",
+    )
+    assert refused(tmp_path, "keys", "new", "x.key")[0] == (
+        "error: Missing option '--kind'. Choose from: human, agent, gateway"
+    )
+
+
+def test_help_is_as_wide_as_the_terminal(tmp_path: Path) -> None:
+    page = accredit("init", "--help", folder=tmp_path, env={"COLUMNS": "200"}).stdout
+    assert "never replaces a file. Tools that say that they only read share the scope mcp:tool" in page
+
+
 @pytest.mark.parametrize(
     ("text", "what_word", "remedy_word"),
     [

@@ -164,10 +164,11 @@ def test_a_url_that_may_hold_a_key_is_for_nobody_else_to_read(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (("init",), "no upstream"),
+        (("init",), "no server to ask"),
         (("init", "ftp://127.0.0.1/mcp"), "upstream.url"),
         (("init", "http://127.0.0.1:9/mcp", "--", "cat"), "a URL and a command"),
         (("init", "http://127.0.0.1:9/mcp"), "did not list its tools"),
+        (("init", "http://127.0.0.1:9/mcp", "--dir", "new"), "did not list its tools"),
         (("init", "--", "no-such-program-here"), "no-such-program-here"),
         (("init", "--", "false"), "ended with code 1"),
         (("init", "--dir", "file/x", "--", "cat"), "can't make"),

@@ -1,4 +1,4 @@
-"""Attestations: calls as in-toto statements in DSSE envelopes, in hash-chained logs (contract, section 6). No I/O."""
+"""Attestations: calls as in-toto statements in DSSE envelopes, in hash-chained logs. No I/O."""
 
 from accredit.attest.bundles import CallBundle, decode_call_bundle, encode_call_bundle, verify_call_bundle
 from accredit.attest.canonical import (

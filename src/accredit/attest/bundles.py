@@ -1,4 +1,4 @@
-"""All that a log holds of one call, in one JSON object, to be shown to somebody else (contract, section 10). No I/O.
+"""All that a log holds of one call, in one JSON object, to be shown to somebody else. No I/O.
 
 `envelopes` are the call's records, the decision first; `certificates` those of its proof's chain, leaf first;
 `checkpoint` is the first of the same writer that counts the decision. It holds when:

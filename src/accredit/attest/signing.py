@@ -1,4 +1,4 @@
-"""Who signs the log, and with which keys it is verified (contract, section 6 and 10). No I/O.
+"""Who signs the log, and with which keys it is verified. No I/O.
 
 A record has one signature, Ed25519, with the gateway's id as its key id, or that of another signer, with its own key
 id. Only another signer's may hold more than its bytes, and then it is for its key to verify that. Checkpoints and notes

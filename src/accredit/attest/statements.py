@@ -1,4 +1,4 @@
-"""Statements: in-toto v1, with the three predicates of the log (contract, section 6). No I/O.
+"""Statements: in-toto v1, with the three predicates of the log. No I/O.
 
 A record of a call (`urn:accredit:tool-call:v1`, `tool-call.v1.schema.json` beside this file), a checkpoint of a
 writer's chain (`urn:accredit:log-checkpoint:v1`), and the note that stands for pruned records

@@ -5,6 +5,7 @@ plane and the schema take longer to load than all of the help.
 """
 
 import sys
+from inspect import cleandoc
 from typing import Annotated
 
 import typer
@@ -31,7 +32,8 @@ from accredit.errors import ConfigurationError
 
 app = typer.Typer(
     name="accredit",
-    help="The trust layer of the Model Context Protocol: a gateway that lets no malformed frame through.",
+    help="The trust layer of the Model Context Protocol: no call without a proof that a human allowed it, no malformed"
+    " frame, and a signed record of every call.",
     epilog="Example:  accredit serve http://127.0.0.1:9000/mcp",
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -54,15 +56,40 @@ app.add_typer(config_app, name="config")
 
 def main() -> int:
     """Runs the command line; returns the exit code. Errors are two lines on stderr: what, and what to do."""
+    _fold(app)
     try:
         code = get_command(app)(sys.argv[1:], prog_name="accredit", standalone_mode=False)
     except ConfigurationError as error:
         return _fail(error.what, error.remedy)
     except typer.TyperException as error:
-        return _fail(error.format_message(), "`accredit --help` lists the commands, COMMAND --help shows examples")
+        return _fail(_said(error), _help_for(error))
     except typer.Abort:
         return 1
     return code if isinstance(code, int) else 0
+
+
+def _fold(typed: typer.Typer) -> None:
+    """Paragraphs of a docstring have line ends for readers of the code; help is as wide as the terminal."""
+    for command in typed.registered_commands:
+        paragraphs = cleandoc(getattr(command.callback, "__doc__", None) or "").split("\n\n")
+        command.help = "\n\n".join(" ".join(each.split()) for each in paragraphs)
+    for group in typed.registered_groups:
+        if group.typer_instance is not None:
+            _fold(group.typer_instance)
+
+
+def _said(error: typer.TyperException) -> str:
+    """What is wrong, on one line; pydantic's word for any error of a value says nothing."""
+    return " ".join(error.format_message().replace("Value error, ", "").split())
+
+
+def _help_for(error: typer.TyperException) -> str:
+    """The help of the command that was meant, as far as that is known."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "accredit"
+    if command == "accredit":
+        return "`accredit --help` lists the commands, COMMAND --help shows examples"
+    return f"`{command} --help` says what there is, with an example"
 
 
 def _fail(what: str, remedy: str) -> int:

@@ -32,6 +32,9 @@ def init(
     from accredit.cli.command_line import values_of
     from accredit.cli.setup.writing import set_up
     from accredit.config import build_upstream, load_command_line
+    from accredit.errors import ConfigurationError
 
+    if url is None and not command_of(ctx):
+        raise ConfigurationError("there is no server to ask", "give its URL, or its command after --")
     named = load_command_line(values_of(url, command_of(ctx), None, None))
     return set_up(build_upstream(named, os.environ), folder, as_json=as_json)

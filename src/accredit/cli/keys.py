@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from accredit.cli.options import JsonOption
+from accredit.cli.options import JsonOption, ReplaceKeyOption
 
 keys_app = typer.Typer(help="Makes and shows keys.")
 
@@ -19,9 +19,7 @@ def new(
     name: Annotated[
         str | None, typer.Option("--name", metavar="N", help="For people to know it by; else PATH's own.")
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace the files if they exist: the old key is lost.")
-    ] = False,
+    force: ReplaceKeyOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Makes a key: PATH, which only you can read and nobody else must have, and PATH.pub, which is for everybody.

@@ -23,3 +23,6 @@ PortOption = Annotated[
     int | None, typer.Option("--port", metavar="P", help="In place of gateway.port; 0 picks a free one.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+ReplaceKeyOption = Annotated[
+    bool, typer.Option("--force", help="Replace the files if they exist: the old key is lost.")
+]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from accredit.cli.options import JsonOption
+from accredit.cli.options import JsonOption, ReplaceKeyOption
 
 token_app = typer.Typer(help="Issues and verifies session tokens.")
 
@@ -21,9 +21,7 @@ _Policy = Annotated[
 @token_app.command()
 def keygen(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="The private key; the public one is PATH.pub.")],
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace the files if they exist: the old key is lost.")
-    ] = False,
+    force: ReplaceKeyOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Makes a key that signs session tokens (P-256, PEM): PATH, which only you can read, and PATH.pub, for gateways.

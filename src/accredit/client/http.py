@@ -4,7 +4,7 @@ The SDK's transport ends with everything in it when a connection breaks. So what
 
 1. A gateway that can't be reached, or says nothing in time, is a JSON-RPC error for the one request.
 2. A body that breaks off ends its own request only.
-3. A 401 or 403 that asks for a token says so in the words of the contract (section 5).
+3. A 401 or 403 that asks for a token says so in the words of a refusal (docs/reference/refusals.md).
 4. An answer that is too long is an error as well. A stream may be long, but none of its events.
 
 The session id of the legacy era is noted: proofs are bound to it.

@@ -1,4 +1,4 @@
-"""An agent's key and delegations, and the proofs that are made with them (contract, section 4). Reads files at start.
+"""An agent's key and delegations, and the proofs that are made with them. Reads files at start.
 
 1. A delegation is taken only if it is for this key, is signed soundly and holds now.
 2. For a scope, the first delegation that covers it is presented, else the one that covers most; an expired one comes

@@ -1,4 +1,4 @@
-"""Which errors are refusals (contract, section 4), and what a person is told of one. No I/O.
+"""Which errors are refusals, and what a person is told of one. No I/O.
 
 A person gets three things: what was asked, what the delegation covers, and the command that would change it. No text
 here holds a key, a proof, a challenge or a token.
@@ -24,13 +24,12 @@ from accredit.policy.refusals import (
     CHALLENGE_REQUIRED,
     DENIED,
     MISSING,
+    RECORD_UNAVAILABLE,
     REPLAYED,
     TOO_MANY_CHALLENGES,
     UNKNOWN_ERRORS,
     UNTRUSTED_ROOT,
 )
-
-RECORD_UNAVAILABLE = -31006
 
 _REFUSALS = frozenset(
     {

@@ -44,7 +44,7 @@ class _Open(Struct):
 class ProvingTransport:
     """An async context manager that gives a read and a write stream, as every transport does.
 
-    Without a `prover` nothing is proved; `token` goes into `_meta.token` of what needs one (contract, section 5).
+    Without a `prover` nothing is proved; `token` goes into `_meta.token` of what needs one.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ from accredit.gateway.settings import RecordSettings
 from accredit.keys import load_log_signer, load_signing_key
 
 GATEWAY_KEY_FILE = "gateway.key"
-"""The gateway's own key, in the configuration's folder (contract, section 10)."""
+"""The gateway's own key, in the configuration's folder."""
 
 
 def build_records(loaded: Loaded) -> RecordSettings | None:

@@ -14,7 +14,7 @@ from accredit.config.schema import Gateway
 from accredit.errors import ConfigurationError
 
 OTHERS = 0o077
-"""The permission bits of group and others (contract, section 1: mode 0600 or stricter)."""
+"""The permission bits of group and others: mode 0600 or stricter."""
 
 
 def is_loopback(host: str) -> bool:

@@ -1,4 +1,4 @@
-"""The keys of `accredit.toml`: names, types, defaults and what each means (contract, section 2). No I/O.
+"""The keys of `accredit.toml`: names, types, defaults and what each means. No I/O.
 
 Rules that need two keys, a file or the environment are in `build`; here is what one value can say by itself.
 Each description finishes the sentence "KEY is ...": errors and `accredit config schema` show it.

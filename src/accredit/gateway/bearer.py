@@ -1,4 +1,4 @@
-"""Bearer tokens of clients, whatever the transport: found, verified, taken off. Waits for key sets (contract, 5).
+"""Bearer tokens of clients, whatever the transport: found, verified, taken off. Waits for key sets.
 
 1. The token in the Authorization header decides where there is one (`of_header`); no message is looked at before.
 2. Else each message of a client has its own (`of_frame`), or that of the process's environment on stdio.

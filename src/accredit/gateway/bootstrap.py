@@ -1,4 +1,4 @@
-"""`POST /token`: a local agent's first session token, for the secret that the gateway wrote to a file (contract, 5).
+"""`POST /token`: a local agent's first session token, for the secret that the gateway wrote to a file.
 
 In this order; the first that fails decides:
 

@@ -1,6 +1,6 @@
 """The relay to a server behind streamable HTTP, both eras: forward, judge what comes back, forward that.
 
-How an answer to a POST is judged (validation brief, "When an answer is judged"):
+How an answer to a POST is judged:
 
 1. A status of 400 and above passes with its body; one that claims to be JSON and is no JSON-RPC error of this
    exchange is replaced, with the same status, and `WWW-Authenticate` stays.

@@ -1,7 +1,7 @@
 """Logs: one line an event on stderr, as JSON for programs or as text for people. Writes to stderr only.
 
 A caller names the event and gives facts as fields; it never puts tokens, keys, arguments or results into
-them (contract, section 7). What a peer sent can't forge a line or steer a terminal, whatever field it is in:
+them. What a peer sent can't forge a line or steer a terminal, whatever field it is in:
 JSON is pure ASCII, and text escapes everything that is not printable.
 """
 

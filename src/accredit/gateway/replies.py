@@ -1,4 +1,4 @@
-"""The single table from a refusal to the reply that the client gets (contract, section 3). No I/O."""
+"""The single table from a refusal to the reply that the client gets. No I/O."""
 
 from msgspec import Struct
 
@@ -48,7 +48,7 @@ def refusal(error: AccreditError, metadata_url: str = "") -> Refusal:
         case KeysUnavailable():
             told = ((b"retry-after", b"%d" % error.retry_after),)
             return Refusal(503, INTERNAL_ERROR, "Tokens can't be verified for now", headers=told)
-        case ProofRefused():  # 200: clients show an error's text only then (contract, section 4)
+        case ProofRefused():  # 200: clients show an error's text only then
             return Refusal(200, error.code, error.message, error.data)
         case AnswerError():
             return Refusal(502, UPSTREAM_ERROR, INVALID_ANSWER, error.detail)

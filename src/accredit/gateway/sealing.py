@@ -1,7 +1,7 @@
 """`requestState` on its way through the gateway: sealed when the upstream gives it, opened when it is brought back.
 
-So a server that trusts its state is not deceived (2026-07-28, basic/patterns/mrtr, "Server Requirements"; rounds brief,
-"In the gateway"). Reads the clock and randomness; logs.
+So a server that trusts its state is not deceived (2026-07-28, basic/patterns/mrtr, "Server Requirements").
+Reads the clock and randomness; logs.
 
 1. A request of a guarded method that brings a state goes on with the upstream's own in its place, byte for byte, or
    without one where the upstream gave none. A state that does not open here is refused, with one text for all causes.

@@ -86,7 +86,7 @@ class RecordSettings:
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
-    """The sections `[gateway]`, `[upstream]` and `[validation]` of the configuration (contract, section 2).
+    """The sections `[gateway]`, `[upstream]` and `[validation]` of the configuration.
 
     Processes that are forked from one share its `rounds`, and so open each other's states.
     """

@@ -1,4 +1,4 @@
-"""The trace id of the call at hand, read only when something is logged (contract, section 7). No I/O."""
+"""The trace id of the call at hand, read only when something is logged. No I/O."""
 
 import re
 from contextvars import ContextVar

@@ -11,7 +11,7 @@ METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 UPSTREAM_ERROR = -32000
-"""The upstream's answer was invalid, or there was none (contract, section 3)."""
+"""The upstream's answer was invalid, or there was none."""
 HEADER_MISMATCH = -32020
 """HTTP headers and body disagree (2026-07-28, basic/transports)."""
 

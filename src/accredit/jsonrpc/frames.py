@@ -1,7 +1,7 @@
 """Frames: one JSON-RPC message each, told apart and checked. No I/O.
 
 A frame is bytes and what they say; the bytes stay as they came, so that what is not changed can be forwarded
-byte for byte. `decode_frame` applies, in this order (validation brief, "What a valid frame is"):
+byte for byte. `decode_frame` applies, in this order (docs/reference/validation.md):
 
 1. the text is strict JSON (`text.check_text`), one object, no duplicate or misspelt member in it;
 2. `jsonrpc` is exactly "2.0";

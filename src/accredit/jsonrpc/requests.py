@@ -1,7 +1,7 @@
 """What a client sends: one message, or a batch where the revision allows it. No I/O.
 
 The gateway decides on one reading of a request and the upstream acts on another, if their parsers differ. So
-requests are read more strictly than answers (validation brief, "Requests are judged too"), in this order:
+requests are read more strictly than answers, in this order:
 
 1. strict JSON text, else -32700;
 2. no duplicate member at any depth, also when spelled with escapes;

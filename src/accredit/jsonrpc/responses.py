@@ -1,14 +1,14 @@
 """Whether an upstream's answer answers *this* request. No I/O.
 
 `Expected` is made from what the client sent and is asked about each frame that comes back. It refuses, in this
-order (validation brief, "What a valid frame is"):
+order (docs/reference/validation.md):
 
 1. what is no valid frame at all (`frames.decode_frame`);
 2. a batch where none was sent, an empty one, or one with a member that is no response or that rule 3 refuses;
 3. a response to an id that was not asked for (7 is not "7"), or that was answered already;
 4. a request from the upstream where none may come: in the modern era, or in a plain JSON body;
 5. in the modern era: a `result` that is no object, a `resultType` that is no string, an `input_required` that
-   breaks its rules (`rounds brief`, "In the gateway").
+   breaks its rules.
 
 What it does not check: whether a result has the shape that its method defines.
 """

@@ -1,4 +1,4 @@
-"""Key files and signers (contract, section 10): made, read and written here, and nowhere else.
+"""Key files and signers: made, read and written here, and nowhere else.
 
 `formats` says what the files hold and does no I/O; `files` reads and writes any file of `accredit`; `load` joins them.
 `token_keys` are those of session tokens and issuers: PEM and JWK sets.

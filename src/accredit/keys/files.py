@@ -1,4 +1,4 @@
-"""Files of `accredit` are read bounded, and written whole or not at all (contract, section 10).
+"""Files of `accredit` are read bounded, and written whole or not at all.
 
 A file is written under another name in the same folder, forced to the disk, and then given its name in one step: who
 reads it finds the old one, the new one or none. What is there already stays, unless it is to be replaced.

@@ -1,4 +1,4 @@
-"""What key files and delegation files hold (contract, section 10; docs/reference/files.md). No I/O.
+"""What key files and delegation files hold (docs/reference/files.md). No I/O.
 
 They are read as strictly as the protocol's own objects (`ratify.wire`), and a key file is one only when:
 

@@ -1,4 +1,4 @@
-"""Signers of the log, from key files (contract, section 10). Reads one file.
+"""Signers of the log, from key files. Reads one file.
 
 A gateway signs each record with the Ed25519 half of its key alone, which `HybridSigner` does not do.
 """

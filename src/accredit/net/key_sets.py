@@ -1,4 +1,4 @@
-"""The public keys of all issuers, fetched when they are needed (contract, section 5). I/O: the network.
+"""The public keys of all issuers, fetched when they are needed. I/O: the network.
 
 For an issuer whose keys are at a URL, in this order:
 

@@ -1,7 +1,7 @@
 """What is asked of the decision: one call, as it will be forwarded, and the proof that came with it. No I/O.
 
 `payload_digest` is over what the upstream gets to see, `params` without `_meta`, in the form of RFC 8785: so a proof
-that is bound to it is worth nothing for another call (contract, section 4).
+that is bound to it is worth nothing for another call.
 """
 
 import hashlib

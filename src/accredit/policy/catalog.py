@@ -1,4 +1,4 @@
-"""The catalog: which scope each tool, resource and prompt needs (contract, sections 2 and 4). No I/O.
+"""The catalog: which scope each tool, resource and prompt needs. No I/O.
 
 A tool is found by its exact name, else it has the default scope, else it is unknown, and an unknown tool is never
 called. A resource has the scope of the longest configured prefix of its URI, else the general one. What the operator
@@ -16,7 +16,7 @@ from accredit.policy.uris import readings
 from accredit.ratify.scopes import WILDCARDS, is_sensitive, unknown_scope
 
 MCP_SCOPES = frozenset({"mcp:tool", "mcp:resource", "mcp:prompt"})
-"""Scopes for the three guarded methods that every deployment knows (contract, section 4)."""
+"""Scopes for the three guarded methods that every deployment knows."""
 
 OWN_SCOPE = re.compile(r"(?!(?:x-[^:]*|urn):)[A-Za-z][A-Za-z0-9._/+-]*(?::[A-Za-z0-9._/+-]+)+")
 """What a scope can look like that a deployment adds."""

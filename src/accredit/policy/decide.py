@@ -1,4 +1,4 @@
-"""The decision: may this call be made, now, by whom it comes from? (architecture, "The decision"). No I/O.
+"""The decision: may this call be made, now, by whom it comes from? No I/O.
 
 `decide` is one generator: it yields needs (`needs`), is sent answers (`drive`), and ends in a `Decision`. In order:
 
@@ -39,6 +39,7 @@ from accredit.limits import (
 from accredit.policy import refusals
 from accredit.policy.asked import Asked
 from accredit.policy.catalog import Catalog, Entry
+from accredit.policy.facts import CONTEXT_NAMES
 from accredit.policy.needs import (
     CountUses,
     IsRevoked,
@@ -258,7 +259,7 @@ class _Case:
 
     def _facts(self) -> VerifierContext:
         found = self._entry.facts.of(self._asked.arguments) if self._entry is not None else {}
-        known = {_CONTEXT_NAMES[name]: value for name, value in found.items()}
+        known = {CONTEXT_NAMES[name]: value for name, value in found.items()}
         return replace(VerifierContext(invocations_in_window=self._used), **known)
 
     def _used(self, cert_id: str, window_s: int) -> int:
@@ -343,17 +344,6 @@ class _Case:
 
 _PROVED = CONSTRAINT_REFUSALS | {IdentityStatus.SCOPE_DENIED}
 """What is refused for only after all signatures were found good."""
-
-_CONTEXT_NAMES = {
-    "amount": "requested_amount",
-    "currency": "requested_currency",
-    "resource_id": "requested_resource_id",
-    "requested_path": "requested_path",
-    "lat": "current_lat",
-    "lon": "current_lon",
-    "alt_m": "current_alt_m",
-    "speed_mps": "current_speed_mps",
-}
 
 
 def _limits(bundle: ProofBundle) -> list[tuple[str, RateLimit]]:

@@ -1,4 +1,4 @@
-"""The facts of a call, taken from its arguments (ratify brief, "The facts for constraints come from the call"). No I/O.
+"""The facts of a call, taken from its arguments. No I/O.
 
 `[tools.NAME.facts]` maps a fact to one of:
 
@@ -21,6 +21,18 @@ from msgspec import Struct
 
 from accredit.limits import MAX_SAFE_INTEGER
 from accredit.ratify.constraints import path_fault
+
+CONTEXT_NAMES = {
+    "amount": "requested_amount",
+    "currency": "requested_currency",
+    "resource_id": "requested_resource_id",
+    "requested_path": "requested_path",
+    "lat": "current_lat",
+    "lon": "current_lon",
+    "alt_m": "current_alt_m",
+    "speed_mps": "current_speed_mps",
+}
+"""The facts that there are, and what the verifier calls them."""
 
 NUMBERS = frozenset({"amount", "lat", "lon", "alt_m", "speed_mps"})
 TEXTS = frozenset({"currency", "resource_id", "requested_path"})

@@ -1,4 +1,4 @@
-"""What a client gets to see of a list of tools (contract, section 4). No I/O.
+"""What a client gets to see of a list of tools. No I/O.
 
 1. A tool that no proof could allow is left out, where proofs are required.
 2. A tool that the proof or the token which came with the list does not cover is left out; the result is then `private`.

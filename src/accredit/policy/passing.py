@@ -2,7 +2,7 @@
 
 1. `dev.accredit/authorization` of a client is always removed, however it is spelled: upstreams trust it.
 2. A proof is removed where proofs are judged here: it is a credential.
-3. An allowed call carries `dev.accredit/authorization`: on whose word it comes (contract, section 4), and for whom its
+3. An allowed call carries `dev.accredit/authorization`: on whose word it comes, and for whom its
    token was issued.
 
 All else stays byte for byte.

@@ -1,6 +1,6 @@
-"""Every refusal of the decision, as clients get to see it (contract, section 4, "Refusals"). No I/O.
+"""Every refusal of the decision, as clients get to see it. No I/O.
 
-One function a row of the contract's table. Nothing here quotes a proof, a key or an argument.
+One function a row of docs/reference/refusals.md. Nothing here quotes a proof, a key or an argument.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""Certificates that need not be verified again (Ratify brief, section 19). No I/O.
+"""Certificates that need not be verified again. No I/O.
 
 Remembered is the digest of everything that was signed and of both signatures, only after both were good. Whatever
 can change (time, revocation, linkage, scopes, constraints, the challenge) is evaluated every time.

@@ -1,4 +1,4 @@
-"""The verifier (Ratify section 8, with the decisions of the project's brief). No I/O but the default of `now`.
+"""The verifier (Ratify section 8; where it is stricter, docs/reference/ratify.md). No I/O but the default of `now`.
 
 The steps, in the order in which the first failure decides:
 

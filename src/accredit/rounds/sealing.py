@@ -124,7 +124,7 @@ def parse_keys(text: str) -> KeyRing:
             keys.append(_parse_key(line.strip(), number))
     if not 0 < len(keys) <= MAX_STATE_KEYS:
         raise ConfigurationError(
-            f"rounds.keys_file holds {len(keys)} keys", f"Write 1 to {MAX_STATE_KEYS} keys into it, one a line."
+            f"rounds.keys_file holds {len(keys)} keys", f"write 1 to {MAX_STATE_KEYS} keys into it, one a line"
         )
     return KeyRing(keys)
 
@@ -137,7 +137,7 @@ def _parse_key(line: str, number: int) -> bytes:
     if len(key) != KEY_BYTES:
         raise ConfigurationError(
             f"rounds.keys_file: line {number} is no base64 key of {KEY_BYTES} bytes",
-            "Make a key with `openssl rand -base64 32`.",
+            "make a key with `openssl rand -base64 32`",
         )
     return key
 

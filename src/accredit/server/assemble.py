@@ -53,7 +53,7 @@ class Guard:
     ) -> None:
         """Reads the keys and lists. Raises `ConfigurationError`.
 
-        The arguments are the settings of the same names in `[proofs]` and `[gateway]` (contract, section 2); paths are
+        The arguments are the settings of the same names in `[proofs]` and `[gateway]`; paths are
         relative to the working directory. `roots` None: proofs are not judged, only `tokens`. `store` is a URL, or a
         store that somebody else closes. `clock` gives the time in unix seconds.
         """

@@ -143,7 +143,7 @@ def passed(ctx: Context, allowed: Allowed | None) -> Context:
 
 
 def refused(error: AccreditError) -> MCPError:
-    """The JSON-RPC error of a refusal (contract, sections 4 and 5)."""
+    """The JSON-RPC error of a refusal."""
     match error:
         case ProofRefused():
             return MCPError(error.code, error.message, dict(error.data))

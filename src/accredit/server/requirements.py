@@ -28,9 +28,9 @@ def require(
 ) -> Callable[[F], F]:
     """The decorated tool needs a proof that grants `scope`, or any scope of `accepts`.
 
-    `sensitive` tools take only proofs over a challenge that this server issued (contract, section 4, Option B).
+    `sensitive` tools take only proofs over a challenge that this server issued (Option B of Ratify).
     `facts` says where the facts that constraints are held against are among the arguments: `{"amount": "/amount"}`
-    (contract, section 2, `[tools.NAME.facts]`). Raises `ConfigurationError`.
+    (docs/reference/configuration.md, `[tools.NAME.facts]`). Raises `ConfigurationError`.
     """
     if isinstance(accepts, str):
         raise ConfigurationError("require: accepts is a text", f"write accepts=[{accepts!r}]")

@@ -1,4 +1,4 @@
-"""Bearer tokens of a guarded server's clients: found, verified, taken off. Waits for key sets (contract, section 5).
+"""Bearer tokens of a guarded server's clients: found, verified, taken off. Waits for key sets.
 
 1. The token is in the Authorization header (over HTTP), in `arguments._token`, unless the tool declares that itself, or
    in `_meta.token`: the first that is there decides (`tokens.carried`).
@@ -58,7 +58,7 @@ class TrustedIssuer:
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """Which bearer tokens a guard takes, in the words of `[tokens]` (contract, section 2).
+    """Which bearer tokens a guard takes, in the words of `[tokens]`.
 
     With `required` calls and lists need one; without, one that is there has to be good. `bind_agent` wants its subject
     to be the id of the proof's agent. `tool_scopes` is the scope that a token needs for a tool, by the tool's name.

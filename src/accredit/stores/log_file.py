@@ -63,6 +63,10 @@ class LogFile:
         self._path = path
 
     def __enter__(self) -> Self:
+        try:
+            self._path.stat()  # SQLite does not say why it can't open a file
+        except OSError as error:
+            raise StoreUnavailable(f"can't open {self._path}: {error.strerror}") from None
         address = f"file:{quote(str(self._path.absolute()))}?mode=ro"
         try:
             self._connection = sqlite3.connect(address, uri=True, isolation_level=None)

@@ -179,7 +179,7 @@ class _Watched:
         if key is None:
             return found.issuer_id, self._fault(
                 f"its issuer {excerpt(found.issuer_id)} is not known here",
-                "name the issuer's public key in the configuration, or leave the list out",
+                "name the issuer's public key in the configuration, or take the list out",
             )
         fault = revocation_list_fault(found, key) or _rollback(self._in_force.get(found.issuer_id), found)
         if fault:

@@ -1,4 +1,4 @@
-"""Tokens that need not be verified again (issue 5, "How fast"). No I/O.
+"""Tokens that need not be verified again. No I/O.
 
 Remembered is what a token says, by the SHA-256 of its bytes, only after its signature was good, and only for the very
 keys that it was good with. Its time is looked at on every use.

@@ -1,4 +1,4 @@
-"""Where bearer tokens travel, and how they are taken off a request (contract, section 5). No I/O.
+"""Where bearer tokens travel, and how they are taken off a request. No I/O.
 
 They are looked for in three places:
 

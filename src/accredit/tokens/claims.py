@@ -1,4 +1,4 @@
-"""What a token says (RFC 7519 section 4.1, RFC 9068 section 2.2, contract section 5). No I/O.
+"""What a token says (RFC 7519 section 4.1, RFC 9068 section 2.2). No I/O.
 
 Members of other names are passed over; one of a known name and a wrong type makes the token invalid.
 """

@@ -1,4 +1,4 @@
-"""What a verified token may do (contract, section 5). No I/O.
+"""What a verified token may do. No I/O.
 
 A good token that may not do this is a 403. Lists and calls agree on its tools: both ask `may_use`. A scope that a tool
 asks for does not hide the tool: a client can get a token with it only when it sees what it lacks.

@@ -1,4 +1,4 @@
-"""Session tokens that accredit issues itself (contract, section 5): ES256, over a P-256 key. No I/O.
+"""Session tokens that accredit issues itself: ES256, over a P-256 key. No I/O.
 
 They are verified as any other token is: `Issuer(issuer, audience)` with the key set of the public key.
 """

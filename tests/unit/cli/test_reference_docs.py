@@ -9,6 +9,8 @@ from typer.main import get_command
 
 from accredit.cli import app
 from accredit.config import Config
+from accredit.policy import refusals
+from accredit.ratify import IdentityStatus
 
 DOCS = Path(__file__).parents[3] / "docs" / "reference"
 
@@ -37,3 +39,13 @@ def test_every_command_and_option_is_in_the_commands_page() -> None:
         for parameter in command.params:
             for option in parameter.opts:
                 assert not option.startswith("--") or option in section[0], f"{path} {option}"
+
+
+def test_every_refusal_is_in_the_refusals_page() -> None:
+    page = (DOCS / "refusals.md").read_text("utf-8")
+    codes = {value for value in vars(refusals).values() if isinstance(value, int) and value < 0}
+    assert len(codes) >= 8
+    assert [code for code in codes if f"| {code} |" not in page] == []
+    reserved = {IdentityStatus.VALID, IdentityStatus.VERIFIED_HUMAN, IdentityStatus.UNAUTHORIZED}
+    assert [status for status in set(IdentityStatus) - reserved if f"| `ratify_{status}` |" not in page] == []
+    assert [word for word in refusals.UNKNOWN_ERRORS.values() if f"`{word}`" not in page] == []

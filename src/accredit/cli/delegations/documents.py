@@ -47,7 +47,10 @@ def read_document(path: Path) -> Document:
     raise ConfigurationError(f"{path} holds nothing that accredit knows", _WHAT_CAN_BE_READ)
 
 
-_WHAT_CAN_BE_READ = "name a key, a delegation, a proof, a token, a revocation list or an attestation"
+_WHAT_CAN_BE_READ = (
+    "name a key, a delegation, a proof, a token, a revocation list or an attestation"
+    " (`accredit log verify` reads what `accredit log export` wrote, `accredit token verify` a token's key)"
+)
 
 
 def _attested(path: Path, data: bytes, *, bundle: bool) -> CallBundle:

@@ -20,10 +20,9 @@ from msgspec import Struct
 
 from accredit.cli.delegations import words
 from accredit.cli.delegations.documents import read_delegations
-from accredit.cli.delegations.paper import Words, print_facts, print_json
+from accredit.cli.delegations.paper import Words, print_facts, print_json, tell
 from accredit.cli.delegations.terms import expiry
 from accredit.cli.delegations.vocabulary import canonical_neighbour, catalog_scopes, impossible_scope
-from accredit.cli.text import one_line
 from accredit.errors import ConfigurationError, IssueError, WireError
 from accredit.keys import DelegationFile, KeyFile, SigningKey, load_public_key, load_signing_key, write_file
 from accredit.keys.files import exists_already
@@ -126,12 +125,12 @@ def _read(request: Request) -> _Parties:
     issuer, agent = load_signing_key(request.issuer), load_public_key(request.agent)
     if agent.kind != "agent":
         raise ConfigurationError(
-            f"{request.agent} is the key of a {agent.kind}, and delegations are for agents",
+            f"{request.agent} is a key of kind {agent.kind}, and delegations are for agents",
             "name the agent's public key; `accredit keys new PATH --kind agent` makes one",
         )
     if request.parent is None and issuer.about.kind != "human":
         raise ConfigurationError(
-            f"{request.issuer} is the key of a {issuer.about.kind}: only a human begins a chain of delegations",
+            f"{request.issuer} is a key of kind {issuer.about.kind}: only a human begins a chain of delegations",
             "name a human's key, or with --parent the delegation that this key passes on",
         )
     parents = () if request.parent is None else read_delegations(request.parent)
@@ -149,13 +148,14 @@ def _warn(request: Request) -> tuple[str, ...]:
     for scope in sorted(catalog_scopes(request.scope)):
         meant = canonical_neighbour(scope)
         hint = f" (or is {meant} meant?)" if meant else ""
-        _tell(f"warning: {scope} is not one of Ratify's own scopes: only gateways whose catalog names it know it{hint}")
+        counts = "counts where a gateway or a server asks for it"
+        tell(f"warning: {scope} is not one of Ratify's own scopes: it {counts}{hint}")
     for constraint in request.constraints:
         if isinstance(constraint, Extension):
-            _tell(f"warning: only verifiers that know {constraint.type} can judge that constraint; others refuse")
+            tell(f"warning: only verifiers that know {constraint.type} can judge that constraint; others refuse")
     sensitive = tuple(filter(is_sensitive, request.scope))
     for scope in sensitive:
-        _tell(f"warning: {scope} is sensitive")
+        tell(f"warning: {scope} is sensitive")
     return sensitive
 
 
@@ -165,7 +165,7 @@ def _ask(sensitive: tuple[str, ...], parties: _Parties) -> None:
             f"not signed: {', '.join(sensitive)}: sensitive, and there is nobody to ask", "say --yes if it is meant"
         )
     issuer, agent = parties.issuer.about, parties.agent
-    _tell(f"{issuer.name} ({issuer.id}) is about to let {agent.name} ({agent.id}) use {', '.join(sensitive)}")
+    tell(f"{issuer.name} ({issuer.id}) is about to let {agent.name} ({agent.id}) use {', '.join(sensitive)}")
     typer.confirm("Sign this?", abort=True, err=True)
 
 
@@ -194,11 +194,7 @@ def _report(request: Request, parties: _Parties, cert: DelegationCert, now: int,
         ]
     )
     if cert.expires_at < expiry(request.expires, now):
-        _tell(f"note: it ends with the delegation in {request.parent}")
+        tell(f"note: it ends with the delegation in {request.parent}")
 
 
 _TOLD = ("cert_id", "issuer_id", "subject_id", "scope", "constraints")
-
-
-def _tell(line: str) -> None:
-    typer.echo(one_line(line), err=True)

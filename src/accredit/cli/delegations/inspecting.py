@@ -8,12 +8,12 @@ from accredit.cli.delegations import words
 from accredit.cli.delegations.chain import certificate_fault, challenge_fault, judged
 from accredit.cli.delegations.documents import DelegationDocument, read_document
 from accredit.cli.delegations.members import print_members
-from accredit.cli.delegations.paper import BAD, GOOD, QUIET, Words, print_facts, say
+from accredit.cli.delegations.paper import BAD, GOOD, QUIET, Words, print_facts, say, tell
 from accredit.cli.delegations.showing import key_facts
 from accredit.cli.records.inspecting import print_bundle, print_bundle_members
 from accredit.cli.records.place import public_keys
 from accredit.cli.tokens.inspecting import inspect_token, is_token
-from accredit.keys import DelegationFile, KeyFile, load_public_key, read_file
+from accredit.keys import DelegationFile, KeyFile, PrivateKeyFile, load_public_key, read_file, read_key
 from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.ratify import DelegationCert, ProofBundle, RevocationList, revocation_list_fault
 from accredit.ratify.needs import clock
@@ -29,9 +29,11 @@ def inspect_file(path: Path, keys: Sequence[Path], *, as_json: bool) -> int:
         return _NEGATIVE if inspect_token(data, path, keys, now, as_json=as_json) else 0
     document = read_document(path)
     if isinstance(document, CallBundle):
-        tell = print_bundle_members if as_json else print_bundle
-        return _NEGATIVE if tell(document, public_keys(keys) if keys else ()) else 0
+        show_bundle = print_bundle_members if as_json else print_bundle
+        return _NEGATIVE if show_bundle(document, public_keys(keys) if keys else ()) else 0
     known = {key.id: key for key in map(load_public_key, keys)}
+    if isinstance(document, KeyFile) and isinstance(read_key(path), PrivateKeyFile):
+        tell(f"note: {path} holds the private key as well, which is for its owner alone")
     show = print_members if as_json else _print_words
     return _NEGATIVE if show(document, known, now) else 0
 

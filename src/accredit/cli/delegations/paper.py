@@ -1,4 +1,5 @@
-"""Prints what a command found: words and tables for people, JSON for programs. I/O: stdout.
+"""Prints what a command found: words and tables for people, JSON for programs. I/O: stdout, and stderr for
+what is beside it.
 
 In a terminal tables have rules and colours; elsewhere they are plain columns, as wide as they need to be. Whatever
 is printed may come from a file that somebody else wrote: nothing in it is markup, and it can't steer the terminal.
@@ -38,6 +39,11 @@ def print_json(value: object) -> None:
 def say(text: str, style: str = "") -> None:
     """One line."""
     _show(_visible(Words(text, style)))
+
+
+def tell(line: str) -> None:
+    """One line beside what was found, such as a warning."""
+    typer.echo(one_line(line), err=True)
 
 
 def print_facts(facts: Iterable[tuple[str, Words | str]]) -> None:

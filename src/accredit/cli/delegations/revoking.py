@@ -7,11 +7,12 @@ Two processes that revoke at once wait for each other, so that neither's entry i
 import contextlib
 import fcntl
 import os
+import re
 from collections.abc import Callable, Generator
 from pathlib import Path
 
 from accredit.cli.delegations import words
-from accredit.cli.delegations.paper import print_facts, print_json, say
+from accredit.cli.delegations.paper import print_facts, print_json, say, tell
 from accredit.errors import ConfigurationError, StoreUnavailable, WireError
 from accredit.keys import SigningKey, load_signing_key, read_file, write_file
 from accredit.limits import MAX_STATEMENT_BYTES
@@ -19,6 +20,8 @@ from accredit.ratify import RevocationList, issue_revocation_list, revocation_li
 from accredit.ratify.needs import clock
 from accredit.stores import store_file
 from accredit.stores.listed import Change, change_list
+
+_OWN_ID = re.compile(r"[0-9a-f]{32}")
 
 _Extend = Callable[[bytes | None], bytes]
 """From a list as it is, or None, to one with the new entry."""
@@ -28,6 +31,10 @@ def revoke_certificate(cert_id: str, issuer: Path, list_file: Path | None, store
     """Adds a certificate's id to a list; returns the exit code. Raises `ConfigurationError`."""
     if not cert_id.strip() or not cert_id.isprintable():
         raise ConfigurationError("CERT_ID: not a certificate's id", "`accredit inspect FILE` shows a delegation's ids")
+    if os.path.lexists(cert_id):
+        raise ConfigurationError(
+            f"CERT_ID: {cert_id} is a file", f"name a certificate's id; `accredit inspect {cert_id}` shows those in it"
+        )
     if (list_file is None) == (store is None):
         raise ConfigurationError("a list is either in a file (--list) or in a store (--store)", "name one of them")
     key = load_signing_key(issuer)
@@ -36,7 +43,10 @@ def revoke_certificate(cert_id: str, issuer: Path, list_file: Path | None, store
     def extend(old: bytes | None) -> bytes:
         return _extend(old, cert_id, key, where)
 
-    change = _in_store(store, key, extend) if store is not None else _in_file(Path(where), extend)
+    database = None if store is None else _store(store)
+    is_new = database is not None and not database.exists()
+    change = _in_file(Path(where), extend) if database is None else _in_store(database, key, extend)
+    _warn(cert_id, key, store, is_new=is_new)
     place = "file" if store is None else "store"
     _report(change, cert_id, (place, where), key, as_json=as_json)
     return 0
@@ -76,12 +86,16 @@ def _exists(list_file: Path) -> bool:
     return True
 
 
-def _in_store(url: str, key: SigningKey, extend: _Extend) -> Change:
+def _store(url: str) -> Path:
     path = store_file(url, Path())
     if path is None:
         raise ConfigurationError(
             "--store memory: ends with the process that has it", "name the gateway's file: --store sqlite:///FILE"
         )
+    return path
+
+
+def _in_store(path: Path, key: SigningKey, extend: _Extend) -> Change:
     try:
         return change_list(path, key.about.id, extend)
     except StoreUnavailable as error:
@@ -121,6 +135,19 @@ def _verified(data: bytes, key: SigningKey, where: str) -> RevocationList:
             f"{where} was changed after it was signed: {fault}", "restore it, or begin a new list in another file"
         )
     return found
+
+
+def _warn(cert_id: str, key: SigningKey, store: str | None, *, is_new: bool) -> None:
+    """Says what may keep a revocation from counting: whoever revokes relies on it, and nothing else would tell."""
+    if not _OWN_ID.fullmatch(cert_id):
+        tell(f"warning: {cert_id} is no id that accredit gives (32 hex digits); `accredit inspect FILE` shows them")
+    if is_new:
+        tell(f"warning: {store} was not there and has been made: no gateway that runs reads it")
+    if key.about.kind != "human":
+        tell(
+            f"warning: the list is of {key.about.name}, of kind {key.about.kind}: gateways must name that public key in"
+            " proofs.revocation.public_key_files, and do not start with a list of somebody whom they don't know"
+        )
 
 
 def _report(change: Change, cert_id: str, place: tuple[str, str], key: SigningKey, *, as_json: bool) -> None:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from accredit.cli.delegations.words import UNITS, UNTIL_REVOKED
 from accredit.errors import ConfigurationError, WireError
 from accredit.limits import MAX_PROOF_BUNDLE_BYTES
+from accredit.policy.facts import CONTEXT_NAMES, TEXTS
 from accredit.ratify import Constraint, VerifierContext, read_constraint, zone_names
 from accredit.ratify.constraints import MaxAmount, MaxRate, ResourcePath, TimeWindow, evaluate
 from accredit.ratify.contexts import HASH_BYTES
@@ -24,17 +25,6 @@ _BETWEEN = re.compile(r"([0-9]{2}:[0-9]{2})-([0-9]{2}:[0-9]{2})@(\S+)")
 _RESOURCE = re.compile(r"(.+):(/(?!/).*)", re.DOTALL)
 _RATE = re.compile(r"([1-9][0-9]{0,8})/(\S+)")
 
-_FACTS = {
-    "amount": "requested_amount",
-    "currency": "requested_currency",
-    "resource_id": "requested_resource_id",
-    "requested_path": "requested_path",
-    "lat": "current_lat",
-    "lon": "current_lon",
-    "alt_m": "current_alt_m",
-    "speed_mps": "current_speed_mps",
-}
-_TEXTS = frozenset({"currency", "resource_id", "requested_path"})
 _SIGNED = frozenset({"lat", "lon", "alt_m"})
 _UNSIGNED = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
 _NUMBER = re.compile(rf"-?{_UNSIGNED.pattern}")
@@ -131,11 +121,11 @@ def facts(texts: Iterable[str]) -> VerifierContext:
     found: dict[str, object] = {}
     for text in texts:
         name, equals, value = text.partition("=")
-        if name not in _FACTS or not equals:
+        if name not in CONTEXT_NAMES or not equals:
             raise ConfigurationError(
-                f"--fact {text}: not a fact", f"write NAME=VALUE; the names are {', '.join(_FACTS)}"
+                f"--fact {text}: not a fact", f"write NAME=VALUE; the names are {', '.join(CONTEXT_NAMES)}"
             )
-        found[_FACTS[name]] = value if name in _TEXTS else _number(name, value)
+        found[CONTEXT_NAMES[name]] = value if name in TEXTS else _number(name, value)
     return replace(VerifierContext(), **found)
 
 

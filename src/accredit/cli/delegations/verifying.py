@@ -11,7 +11,7 @@ from accredit.cli.delegations.paper import BAD, GOOD, QUIET, Words, print_json, 
 from accredit.cli.delegations.steps import DECODE, Place, Step, failed_at, walk
 from accredit.cli.delegations.vocabulary import catalog_scopes
 from accredit.errors import ConfigurationError, WireError
-from accredit.keys import KeyFile, load_public_key, read_file
+from accredit.keys import DelegationFile, KeyFile, load_public_key, read_file
 from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.policy import MCP_SCOPES
 from accredit.ratify import (
@@ -57,6 +57,7 @@ def verify_file(question: Question, *, as_json: bool) -> int:
     try:
         bundle = decode_proof_bundle(data)
     except WireError as error:
+        _refuse_delegation(question.bundle, data)
         result = VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=f"invalid: {error}")
         answer = Answer(result=result, steps=walk(1, Place(DECODE)))
     else:
@@ -66,6 +67,18 @@ def verify_file(question: Question, *, as_json: bool) -> int:
     else:
         _print_words(answer, roots)
     return 0 if answer.result.valid else 1
+
+
+def _refuse_delegation(path: Path, data: bytes) -> None:
+    """What is easily taken for a proof of it. Raises `ConfigurationError`."""
+    try:
+        DelegationFile.decode(data)
+    except WireError:
+        return
+    raise ConfigurationError(
+        f"{path} is a delegation, and a proof is asked for",
+        f"`accredit inspect {path}` says what it grants and whether its signatures are good",
+    )
 
 
 def _judge(bundle: ProofBundle, question: Question, roots: Mapping[str, KeyFile]) -> Answer:

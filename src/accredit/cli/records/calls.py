@@ -1,9 +1,12 @@
 """Calls as the log tells of them: the record of a decision, and that of its outcome, joined. No I/O."""
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
-from accredit.attest import CallRecord
+from accredit.attest import CallRecord, OutcomeStatus
+
+STATUSES: tuple[str, ...] = (*get_args(OutcomeStatus), "open")
+"""How a call that was allowed can stand."""
 
 
 class CallRow(NamedTuple):

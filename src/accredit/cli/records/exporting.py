@@ -9,8 +9,10 @@ from pathlib import Path
 import typer
 
 from accredit.attest import CallBundle, Checkpoint, Envelope, Stored, encode_call_bundle, encode_envelope
+from accredit.cli.delegations.paper import say
+from accredit.cli.records.place import understood
 from accredit.cli.records.showing import records_of
-from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable
+from accredit.errors import ConfigurationError
 from accredit.stores.log_file import LogFile
 
 _NEGATIVE = 1
@@ -72,13 +74,12 @@ def _covering(log: LogFile, writer: str, sequence: int) -> Envelope | None:
 
 
 def _write(path: Path, out: Path | None, lines_of: Callable[[LogFile], Iterable[bytes]]) -> int:
-    try:
-        with LogFile(path) as log:
-            written = _to_stdout(lines_of(log)) if out is None else _to_file(out, lines_of(log))
-    except (StoreUnavailable, AttestationError) as error:
-        raise ConfigurationError(str(error), "`accredit log verify` finds the place, if it is damaged") from None
+    with understood(), LogFile(path) as log:
+        written = _to_stdout(lines_of(log)) if out is None else _to_file(out, lines_of(log))
     if not written:
         typer.echo("nothing was found", err=True)
+    elif out is not None:
+        say(f"wrote {out}")
     return 0 if written else _NEGATIVE
 
 

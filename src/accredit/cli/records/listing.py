@@ -12,9 +12,10 @@ from msgspec import Struct
 
 from accredit.attest import CallRecord, timestamp
 from accredit.cli.delegations.paper import BAD, Words, print_table
-from accredit.cli.records.calls import CallRow, joined_as_they_end, joined_newest_first
+from accredit.cli.records.calls import STATUSES, CallRow, joined_as_they_end, joined_newest_first
+from accredit.cli.records.place import understood
 from accredit.cli.text import one_line
-from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable
+from accredit.errors import ConfigurationError
 from accredit.limits import FOLLOW_SECONDS
 from accredit.stores.log_file import LogFile, Numbered
 
@@ -49,21 +50,20 @@ class Filter(Struct, frozen=True):
 
 def show_calls(path: Path, wanted: Filter, *, limit: int, follow: bool, as_json: bool) -> None:
     """Lists calls. Raises `ConfigurationError`."""
-    try:
-        with LogFile(path) as log:
-            last = next((entry.number for entry in log.newest_first()), 0)
-            entries = (entry for entry in log.newest_first() if entry.number <= last)
-            rows = list(islice(filter(wanted.passes, joined_newest_first(_records(entries))), limit))
-            if not follow:
-                _print(rows, as_json=as_json)
-                return
-            _print([row for row in reversed(rows) if row.status != "open"], as_json=as_json)
-            open_calls = {row.decision.call.id: row.decision for row in rows if row.status == "open"}
-            with contextlib.suppress(KeyboardInterrupt):
-                for row in filter(wanted.passes, _following(log, last, open_calls)):
-                    typer.echo(json.dumps(row.members()) if as_json else _line(row))
-    except (StoreUnavailable, AttestationError) as error:
-        raise ConfigurationError(str(error), "`accredit log verify` finds the place, if it is damaged") from None
+    if wanted.outcome not in (None, *STATUSES):
+        raise ConfigurationError(f"--outcome {wanted.outcome}: not a status", f"name one of {', '.join(STATUSES)}")
+    with understood(), LogFile(path) as log:
+        last = next((entry.number for entry in log.newest_first()), 0)
+        entries = (entry for entry in log.newest_first() if entry.number <= last)
+        rows = list(islice(filter(wanted.passes, joined_newest_first(_records(entries))), limit))
+        if not follow:
+            _print(rows, as_json=as_json)
+            return
+        _print([row for row in reversed(rows) if row.status != "open"], as_json=as_json)
+        open_calls = {row.decision.call.id: row.decision for row in rows if row.status == "open"}
+        with contextlib.suppress(KeyboardInterrupt):
+            for row in filter(wanted.passes, _following(log, last, open_calls)):
+                typer.echo(json.dumps(row.members()) if as_json else _line(row))
 
 
 def _following(log: LogFile, last: int, open_calls: dict[str, CallRecord]) -> Iterator[CallRow]:

@@ -3,7 +3,8 @@ the clock."""
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
@@ -13,7 +14,7 @@ from msgspec import Struct
 
 from accredit.attest import Envelope, Head, LogKey, RecordKey, decode_envelope, timestamp
 from accredit.config import folder_of, load, own_key_file
-from accredit.errors import AttestationError, ConfigurationError, WireError
+from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable, WireError
 from accredit.keys import load_public_key, log_key, public_path, read_file
 from accredit.limits import MAX_ATTESTATION_BYTES, MAX_KEY_FILE_BYTES, MAX_PEM_BYTES
 from accredit.ratify.strict_json import parse
@@ -40,8 +41,24 @@ def log_file(store: str | None, config: Path | None) -> Path:
     else:
         path = store_file(store, Path.cwd())
     if path is None:
-        raise ConfigurationError("a store in memory has no log", "name its file with --store sqlite:///FILE")
+        raise ConfigurationError(
+            "a store in memory has no log",
+            "name the gateway's store with --store sqlite:///FILE, or its configuration with --config",
+        )
     return path
+
+
+@contextmanager
+def understood() -> Generator[None]:
+    """Where a log is read or written: what goes wrong with its file is a `ConfigurationError`."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        raise ConfigurationError(
+            str(error), "name the file of the gateway's store with --store; if it is locked, try again"
+        ) from None
+    except AttestationError as error:
+        raise ConfigurationError(str(error), "`accredit log verify` names the place that is damaged") from None
 
 
 def public_keys(paths: Iterable[Path], config: Path | None = None) -> list[LogKey | RecordKey]:

@@ -9,7 +9,7 @@ from rich.progress import Progress
 from accredit.attest import timestamp
 from accredit.cli.delegations.paper import print_json, say
 from accredit.cli.delegations.words import several
-from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable
+from accredit.cli.records.place import understood
 from accredit.keys import load_log_signer
 from accredit.stores.log import clock_ms
 from accredit.stores.log_file import LogFile
@@ -20,7 +20,7 @@ def prune_log(path: Path, key: Path, before_ms: int, *, as_json: bool) -> int:
     """Prunes the log; the exit code. Raises `ConfigurationError`."""
     signer = load_log_signer(key)
     console = Console(stderr=True)
-    try:
+    with understood():
         with LogFile(path):
             pass  # what is no log is refused, not made into one
         with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -32,8 +32,6 @@ def prune_log(path: Path, key: Path, before_ms: int, *, as_json: bool) -> int:
                 now_ms=clock_ms(),
                 on_progress=lambda so_far: progress.update(task, completed=so_far),
             )
-    except (StoreUnavailable, AttestationError) as error:
-        raise ConfigurationError(str(error), "`accredit log verify` finds the place, if it is damaged") from None
     if as_json:
         told = {"pruned": report.records, "overwritten": report.overwritten, "before": timestamp(before_ms)}
         print_json(told)

@@ -9,8 +9,8 @@ import typer
 
 from accredit.attest import CallRecord, Envelope, LogKey, RecordKey, Stored, verify_envelope
 from accredit.cli.delegations.paper import BAD, GOOD, QUIET, Words, print_facts, print_json, say
-from accredit.cli.records.place import public_keys
-from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable
+from accredit.cli.records.place import public_keys, understood
+from accredit.errors import AttestationError
 from accredit.stores.log_file import LogFile
 
 _NEGATIVE = 1
@@ -19,11 +19,8 @@ _NEGATIVE = 1
 def show_call(path: Path, call_id: str, keys: Sequence[Path], *, as_json: bool) -> int:
     """Shows a call's records; returns the exit code. Raises `ConfigurationError`."""
     trusted = public_keys(keys) if keys else []
-    try:
-        with LogFile(path) as log:
-            found = list(records_of(log, call_id))
-    except (StoreUnavailable, AttestationError) as error:
-        raise ConfigurationError(str(error), "`accredit log verify` finds the place, if it is damaged") from None
+    with understood(), LogFile(path) as log:
+        found = list(records_of(log, call_id))
     if not found:
         typer.echo(f"no record of call {call_id}", err=True)
         return _NEGATIVE

@@ -19,9 +19,9 @@ from accredit.attest import (
     verify_log,
 )
 from accredit.cli.delegations.paper import BAD, GOOD, Words, print_facts, print_json, say
-from accredit.cli.records.place import checkpoints, lines, public_keys
+from accredit.cli.records.place import checkpoints, lines, public_keys, understood
 from accredit.cli.records.showing import print_record
-from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable
+from accredit.errors import AttestationError
 from accredit.keys import read_file
 from accredit.limits import MAX_ATTESTATION_BYTES, PROGRESS_ENTRIES
 from accredit.stores.log_file import LogFile
@@ -34,11 +34,8 @@ _BUNDLE = b'{"envelopes"'
 def verify_store(path: Path, keys: Sequence[Path], since: Sequence[Path], *, config: Path | None, as_json: bool) -> int:
     """Verifies a store's log; returns the exit code. Raises `ConfigurationError`."""
     trusted, kept = public_keys(keys, config), checkpoints(since)
-    try:
-        with LogFile(path) as log:
-            report = log.verify(trusted, kept, partial(_watched, total=_count(log)))
-    except StoreUnavailable as error:
-        raise ConfigurationError(str(error), "name the store of the gateway with --store") from None
+    with understood(), LogFile(path) as log:
+        report = log.verify(trusted, kept, partial(_watched, total=_count(log)))
     return _tell(report, kept, as_json=as_json)
 
 

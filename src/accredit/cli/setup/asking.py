@@ -107,7 +107,7 @@ def _fault(error: BaseException) -> ConfigurationError:
         what = f"the server did not list its tools: {excerpt(error.error.message + detail)}"
     else:
         what = f"what the server says of its tools can't be understood ({type(error).__name__})"
-    return ConfigurationError(what, "see whether it runs, and what it logs")
+    return ConfigurationError(what, "see whether it runs, what it logs, and whether the URL has its path, such as /mcp")
 
 
 def _unfit(what: str) -> ConfigurationError:

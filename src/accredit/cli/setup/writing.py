@@ -34,13 +34,11 @@ def set_up(upstream: HttpUpstream | StdioUpstream, folder: Path, *, as_json: boo
     for each in files:
         if os.path.lexists(each):
             raise ConfigurationError(f"{each} exists already", "name another folder with --dir, or move it away")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigurationError(f"can't make {folder}: {error.strerror}", "name another folder with --dir") from None
     if isinstance(upstream, StdioUpstream):
+        _make(folder)  # it runs there
         upstream = StdioUpstream(_portable(upstream.command, folder), cwd=str(folder))
     offer = ask_upstream(upstream)
+    _make(folder)
     suggestions = [suggestion(tool, offer.server) for tool in offer.tools]
     text = configuration(upstream, offer.server, suggestions).encode()
     write_key(key_file, make_key("gateway", "gateway", clock()))
@@ -53,6 +51,13 @@ def set_up(upstream: HttpUpstream | StdioUpstream, folder: Path, *, as_json: boo
         raise
     _report(files, suggestions, _next_steps(folder, suggestions), as_json=as_json)
     return 0
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"can't make {folder}: {error.strerror}", "name another folder with --dir") from None
 
 
 def _portable(command: Sequence[str], folder: Path) -> tuple[str, ...]:

@@ -63,7 +63,7 @@ class Stream:
     def fail(self, id: MessageId, error: AccreditError) -> None:
         """Adds the error response that the request `id` gets instead of an answer."""
         told = refusal(error)
-        # Where it is the whole answer, with a status of its own, its id is null (contract, section 3).
+        # Where it is the whole answer, with a status of its own, its id is null.
         alone = self.plain and not self.batch
         self.answer(told.frame(None if alone else id), status=told.status)
 

@@ -249,13 +249,13 @@ def test_two_resources_are_two_delegations(refused: Refused) -> None:
     [
         ("owner.key.pub", "agent.key.pub", "can't sign"),
         ("owner.key", "agent.key", "private key, and a public one"),
-        ("owner.key", "owner.key.pub", "key of a human"),
+        ("owner.key", "owner.key.pub", "key of kind human"),
         ("agent.key", "sub.key.pub", "only a human begins a chain"),
         ("missing.key", "agent.key.pub", "missing.key"),
         ("owner.key", "missing.pub", "missing.pub"),
         ("junk.key", "agent.key.pub", "not a key file"),
         ("gateway.key", "agent.key.pub", "only a human begins a chain"),
-        ("owner.key", "gateway.key.pub", "key of a gateway"),
+        ("owner.key", "gateway.key.pub", "key of kind gateway"),
     ],
 )
 def test_the_wrong_key(issuer: str, agent: str, word: str, refused: Refused, folder: Path) -> None:

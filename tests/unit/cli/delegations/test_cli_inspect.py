@@ -154,6 +154,7 @@ def test_a_key(name: str, run: Run, world: World) -> None:
     members = run("inspect", name, "--json").json
     assert (members["type"], members["id"]) == ("key", world.owner.id)
     assert "seed" not in members
+    assert ("private key" in done.err) == (name == "owner.key")
 
 
 @pytest.mark.parametrize(

@@ -152,3 +152,34 @@ def test_a_list_in_a_store_that_was_changed_is_not_extended(refused: Refused, fo
 def test_a_key_that_others_can_read(refused: Refused, folder: Path) -> None:
     (folder / "owner.key").chmod(0o604)
     assert "mode 0604" in refused("revoke", "one", *LIST)[0]
+
+
+# --- what looks like a revocation and may be none -----------------------------------------------------
+
+
+def test_a_file_in_an_ids_place_revokes_nothing(refused: Refused, save: Save, world: World) -> None:
+    name = save(world.grant("files:read"))
+    what, remedy = refused("revoke", name, *LIST)
+    assert "is a file" in what
+    assert f"accredit inspect {name}" in remedy
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("ab" * 15, *LIST), "no id that accredit gives"),
+        (("ab" * 16, *STORE), "was not there and has been made"),
+        (("ab" * 16, "--issuer", "agent.key", "--list", "revoked.json"), "proofs.revocation.public_key_files"),
+    ],
+)
+def test_a_revocation_that_may_not_count_is_told(arguments: tuple[str, ...], word: str, run: Run) -> None:
+    done = run("revoke", *arguments)
+    assert done.code == 0
+    assert [word in line for line in done.err.splitlines()] == [True]
+    assert done.err.startswith("warning: ")
+
+
+def test_a_revocation_that_counts_is_told_without_warnings(run: Run) -> None:
+    assert run("revoke", "ab" * 16, *LIST).err == ""
+    run("revoke", "ab" * 16, *STORE)
+    assert run("revoke", "cd" * 16, *STORE).err == ""

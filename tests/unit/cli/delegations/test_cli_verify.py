@@ -106,6 +106,12 @@ def test_what_is_no_proof_does_not_verify(content: bytes, run: Run, folder: Path
     assert "0 the proof is well-formed failed" in run("verify", "proof.json", *ROOT).words
 
 
+def test_a_delegation_in_a_proofs_place_is_told(refused: Refused, save: Save, world: World) -> None:
+    what, remedy = refused("verify", save(world.grant("files:read")), *ROOT)
+    assert "is a delegation, and a proof is asked for" in what
+    assert "accredit inspect" in remedy
+
+
 def test_scopes_of_a_catalog_are_taken_for_granted_and_said(run: Run, save: Save, world: World) -> None:
     name = save(prove((world.grant("email:send", "email:read"),), world.agent), name="proof.json")
     done = run("verify", name, *ROOT, *AT, "--scope", "email:send")

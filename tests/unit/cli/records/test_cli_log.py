@@ -265,6 +265,7 @@ def files(folder: Folder) -> set[str]:
         ("log", "list", "--store", "sqlite:///gateway.key"),
         ("log", "list", *STORE, "--after", "yesterday"),
         ("log", "list", *STORE, "--after", "2027-01-15T08:00:02"),
+        ("log", "list", *STORE, "--outcome", "fine"),
         ("log", "export", *STORE, "--bundle"),
         ("log", "export", *STORE, "--out", "gateway.key"),
         ("log", "export", *STORE, "--out", "nowhere/x"),
@@ -278,3 +279,15 @@ def test_wrong_use_is_told_and_makes_nothing(run: Run, folder: Folder, arguments
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("error: ")
     assert files(folder) == before
+
+
+@pytest.mark.parametrize("command", [("list",), ("show", "ab" * 16), ("export",), ("checkpoint",), ("verify", *KEY)])
+def test_whoever_names_no_log_is_told_what_to_name(run: Run, command: tuple[str, ...]) -> None:
+    missing = run("log", *command, "--store", "sqlite:///nothing.db")
+    assert "nothing.db: No such file" in missing.err
+    assert "--store" in missing.err.splitlines()[1]
+
+
+def test_what_was_written_is_told(run: Run) -> None:
+    assert run("log", "export", *STORE, "--out", "calls.jsonl").out == "wrote calls.jsonl\n"
+    assert run("log", "checkpoint", *STORE, "--out", "kept.jsonl").out == "wrote kept.jsonl\n"
