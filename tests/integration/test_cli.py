@@ -15,14 +15,7 @@ from tests.world.certificates import write_certificate
 from tests.world.command import Serving, accepts, accredit, environment
 from tests.world.raw_server import PATIENCE
 
-COMMANDS = [
-    (),
-    ("serve",),
-    ("wrap",),
-    ("config", "check"),
-    ("config", "show"),
-    ("config", "schema"),
-]
+COMMANDS = [(), ("serve",), ("config",), ("config", "check")]  # of all of them: tests/unit/cli/test_cli_help.py
 
 ISSUER = '[[tokens.issuers]]\nissuer = "a"\naudience = "b"\njwks_url = "https://a.example/k"\n'
 URL = '[upstream]\nurl = "http://127.0.0.1:9/mcp"\n'
@@ -273,6 +266,24 @@ def test_check_says_what_serve_will_need(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "needs a URL or a command" in done.stdout
     assert "needs --insecure" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "upstream", "exposed"),
+    [
+        (URL, "url", False),
+        ('[upstream]\ncommand = ["cat"]\n', "command", False),
+        ('[gateway]\nhost = "::"\n', None, True),
+    ],
+)
+def test_check_says_it_as_json(text: str, upstream: str | None, exposed: bool, tmp_path: Path) -> None:
+    write(tmp_path, text)
+    done = accredit("config", "check", "--json", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    assert bool(found.pop("exposed")) is exposed
+    modes = {"tokens": "off", "proofs": "off", "records": "off", "tls": False}
+    assert found == {"ok": True, "file": f"{tmp_path}/accredit.toml", "upstream": upstream, **modes}
 
 
 def test_show_masks_secrets_and_names_origins(tmp_path: Path) -> None:

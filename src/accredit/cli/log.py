@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from accredit.cli.options import ConfigOption, JsonOption
+from accredit.cli.options import ConfigOption, JsonAnywayOption, JsonOption
 
-log_app = typer.Typer(help="Shows, verifies and keeps the log of calls.")
+log_app = typer.Typer(help="Shows, verifies and keeps the log of calls.", epilog="Example:  accredit log list -f")
 
 StoreOption = Annotated[
     str | None, typer.Option("--store", metavar="URL", help="The log: sqlite:///FILE; else the configuration's.")
@@ -126,6 +126,7 @@ def export(
     bundle: Annotated[
         bool, typer.Option("--bundle", help="With --call: one object, with certificates and checkpoint.")
     ] = False,
+    _json: JsonAnywayOption = False,
 ) -> int:
     """Writes the log as DSSE envelopes, one a line; or all that there is of a call as one object.
 
@@ -146,7 +147,9 @@ def export(
 
 
 @log_app.command()
-def checkpoint(store: StoreOption = None, config: ConfigOption = None, out: OutOption = None) -> int:
+def checkpoint(
+    store: StoreOption = None, config: ConfigOption = None, out: OutOption = None, _json: JsonAnywayOption = False
+) -> int:
     """Writes each writer's latest checkpoint, one a line. Keep it where nobody can change it along with the log.
 
     Example:

@@ -23,3 +23,4 @@ PortOption = Annotated[
     int | None, typer.Option("--port", metavar="P", help="In place of gateway.port; 0 picks a free one.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+JsonAnywayOption = Annotated[bool, typer.Option("--json", help="Print JSON, as it does without this.")]
