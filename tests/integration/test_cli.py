@@ -64,6 +64,7 @@ def test_the_version_is_printed(tmp_path: Path) -> None:
     [
         ((), "Missing command"),
         (("serv",), "'serve'"),
+        (("keys", "new", "x"), "'--kind'. Choose from: human, agent, gateway"),
         (("serve", "--prot", "1"), "--port"),
         (("serve", "--workers", "many"), "--workers"),
         (("serve", "http://127.0.0.1:9/mcp", "extra"), "extra"),

@@ -59,7 +59,8 @@ def main() -> int:
     except ConfigurationError as error:
         return _fail(error.what, error.remedy)
     except typer.TyperException as error:
-        return _fail(error.format_message(), "`accredit --help` lists the commands, COMMAND --help shows examples")
+        what = " ".join(error.format_message().split())
+        return _fail(what, "`accredit --help` lists the commands, COMMAND --help shows examples")
     except typer.Abort:
         return 1
     return code if isinstance(code, int) else 0

@@ -19,6 +19,9 @@ KeysOption = Annotated[
     typer.Option("--key", metavar="PUB", help="A gateway's public key that is trusted; may be repeated."),
 ]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a new file, not to stdout.")]
+Ending = Literal[
+    "ok", "tool_error", "error", "input_required", "upstream_invalid", "timeout", "cancelled", "unknown", "open"
+]
 _Time = "2026-08-01T12:00:00Z, or 7d for so long ago"
 
 
@@ -30,7 +33,7 @@ def list_calls(
     principal: Annotated[str | None, typer.Option("--principal", metavar="ID", help="Of this principal.")] = None,
     agent: Annotated[str | None, typer.Option("--agent", metavar="ID", help="Of this agent.")] = None,
     decision: Annotated[Literal["allow", "deny"] | None, typer.Option("--decision", help="Decided so.")] = None,
-    outcome: Annotated[str | None, typer.Option("--outcome", metavar="STATUS", help="That ended so; or open.")] = None,
+    outcome: Annotated[Ending | None, typer.Option("--outcome", metavar="STATUS", help="Ended so; or open.")] = None,
     after: Annotated[str | None, typer.Option("--after", metavar="TIME", help=f"Since then: {_Time}.")] = None,
     before: Annotated[str | None, typer.Option("--before", metavar="TIME", help="Until then.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many.")] = 50,
