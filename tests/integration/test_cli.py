@@ -316,6 +316,7 @@ def test_the_schema_is_json_schema(tmp_path: Path) -> None:
     schema = json.loads(accredit("config", "schema", folder=tmp_path).stdout)
     assert schema["$defs"]["Gateway"]["properties"]["port"]["default"] == 8484
     assert schema["additionalProperties"] is False
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert schema["$defs"]["Tools"]["additionalProperties"] == {"$ref": "#/$defs/Tool"}
 
 

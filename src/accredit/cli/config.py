@@ -124,4 +124,5 @@ def schema(_json: JsonAnywayOption = False) -> None:
     """
     from accredit.config import Config
 
-    typer.echo(json.dumps(Config.model_json_schema(), indent=2))
+    dialect = "https://json-schema.org/draft/2020-12/schema"  # pydantic's; without it an editor has to guess
+    typer.echo(json.dumps({"$schema": dialect, **Config.model_json_schema()}, indent=2))
