@@ -15,14 +15,7 @@ from tests.world.certificates import write_certificate
 from tests.world.command import Serving, accepts, accredit, environment
 from tests.world.raw_server import PATIENCE
 
-COMMANDS = [
-    (),
-    ("serve",),
-    ("wrap",),
-    ("config", "check"),
-    ("config", "show"),
-    ("config", "schema"),
-]
+COMMANDS = [(), ("serve",), ("config",), ("config", "check")]  # of all of them: tests/unit/cli/test_cli_help.py
 
 ISSUER = '[[tokens.issuers]]\nissuer = "a"\naudience = "b"\njwks_url = "https://a.example/k"\n'
 URL = '[upstream]\nurl = "http://127.0.0.1:9/mcp"\n'
@@ -71,6 +64,7 @@ def test_the_version_is_printed(tmp_path: Path) -> None:
     [
         ((), "Missing command"),
         (("serv",), "'serve'"),
+        (("keys", "new", "x"), "'--kind'. Choose from: human, agent, gateway"),
         (("serve", "--prot", "1"), "--port"),
         (("serve", "--workers", "many"), "--workers"),
         (("serve", "http://127.0.0.1:9/mcp", "extra"), "extra"),
@@ -290,6 +284,24 @@ def test_check_says_what_serve_will_need(tmp_path: Path) -> None:
     assert "needs --insecure" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("text", "upstream", "exposed"),
+    [
+        (URL, "url", False),
+        ('[upstream]\ncommand = ["cat"]\n', "command", False),
+        ('[gateway]\nhost = "::"\n', None, True),
+    ],
+)
+def test_check_says_it_as_json(text: str, upstream: str | None, exposed: bool, tmp_path: Path) -> None:
+    write(tmp_path, text)
+    done = accredit("config", "check", "--json", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    assert bool(found.pop("exposed")) is exposed
+    modes = {"tokens": "off", "proofs": "off", "records": "off", "tls": False}
+    assert found == {"ok": True, "file": f"{tmp_path}/accredit.toml", "upstream": upstream, **modes}
+
+
 def test_show_masks_secrets_and_names_origins(tmp_path: Path) -> None:
     write(tmp_path, '[upstream]\nurl = "http://h/?k=hidden"\nheaders = { A = "hidden", B = { env = "C" } }\n')
     env = {"ACCREDIT_GATEWAY__PORT": "9000", "ACCREDIT_TOKEN": "hidden"}
@@ -319,6 +331,7 @@ def test_the_schema_is_json_schema(tmp_path: Path) -> None:
     schema = json.loads(accredit("config", "schema", folder=tmp_path).stdout)
     assert schema["$defs"]["Gateway"]["properties"]["port"]["default"] == 8484
     assert schema["additionalProperties"] is False
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert schema["$defs"]["Tools"]["additionalProperties"] == {"$ref": "#/$defs/Tool"}
 
 

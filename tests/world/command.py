@@ -65,7 +65,7 @@ class Serving:
     def __enter__(self) -> Self:
         try:
             wait_until(lambda: "listening on " in self.stderr or self.process.poll() is not None)
-            found = re.search(r"^accredit: listening on (https?://(?:.+):(\d+)/\S*)$", self.stderr, re.MULTILINE)
+            found = re.search(r"listening on (https?://\S+:(\d+)/\S*) ", self.stderr)
             assert found, self.stderr
         except AssertionError:
             self._kill()

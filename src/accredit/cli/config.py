@@ -4,24 +4,56 @@
 
 import json
 import os
+from typing import TYPE_CHECKING
 
 import typer
 
 from accredit.cli.dashes import CommandAfterDashes, command_of
-from accredit.cli.options import ConfigOption, HostOption, JsonOption, PortOption, UrlArgument
+from accredit.cli.options import ConfigOption, HostOption, JsonAnywayOption, JsonOption, PortOption, UrlArgument
 from accredit.errors import ConfigurationError
 
-config_app = typer.Typer(help="Checks and prints the configuration.")
+if TYPE_CHECKING:
+    from accredit.config import Loaded
+
+config_app = typer.Typer(help="Checks and prints the configuration.", epilog="Example:  accredit config show")
 
 
 @config_app.command()
-def check(config: ConfigOption = None) -> None:
+def check(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Validates the configuration and what it names on this machine; starts nothing. attest.signer signs a trial.
 
     Example:
 
     accredit config check --config accredit.toml
     """
+    from accredit.config import load
+
+    loaded = load(config, os.environ, {})
+    if loaded.file is None:
+        raise ConfigurationError(
+            "no configuration: there is no accredit.toml here", "name a file with --config or ACCREDIT_CONFIG"
+        )
+    found = _examined(loaded)  # only now something is printed: nothing that raises comes after it
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    upstream = found["upstream"]
+    typer.echo(f"ok: {loaded.file} is valid")
+    if upstream is not None:
+        typer.echo(f"ok: the upstream is a {'URL' if upstream == 'url' else 'command'}")
+    else:
+        typer.echo("ok: it names no upstream, so `accredit serve` needs a URL or a command")
+    for name in ("tokens", "proofs", "records"):
+        typer.echo(f"ok: {name} are {found[name]}")
+    if found["signer"]:
+        typer.echo("ok: attest.signer has signed a trial, and its public key verifies that")
+    typer.echo(f"ok: TLS is {'on' if found['tls'] else 'off'}")
+    if found["exposed"]:
+        typer.echo(f"note: {found['exposed']}; `accredit serve` needs --insecure")
+
+
+def _examined(loaded: "Loaded") -> dict[str, object]:
+    """What `serve` would look at before it starts. Raises `ConfigurationError`."""
     from accredit.app import assemble
     from accredit.config import (
         build_proofs,
@@ -30,38 +62,32 @@ def check(config: ConfigOption = None) -> None:
         build_settings,
         build_tokens,
         check_exposure,
-        load,
         tls_context,
     )
 
-    loaded = load(config, os.environ, {})
-    if loaded.file is None:
-        raise ConfigurationError(
-            "no configuration: there is no accredit.toml here", "name a file with --config or ACCREDIT_CONFIG"
-        )
-    upstream = loaded.config.upstream
-    named = bool(upstream.url or upstream.command)
-    proofs = build_settings(loaded, os.environ).proofs if named else build_proofs(loaded)
+    config, exposed = loaded.config, None
+    upstream = "url" if config.upstream.url else "command" if config.upstream.command else None
+    proofs = build_settings(loaded, os.environ).proofs if upstream else build_proofs(loaded)
     build_records(loaded)
     build_tokens(loaded)
     build_rounds(loaded)
     assemble(loaded, proofs)
-    tls = tls_context(loaded.config.gateway)
-    typer.echo(f"ok: {loaded.file} is valid")  # only now: nothing that raises comes after it
-    if named:
-        typer.echo(f"ok: the upstream is a {'URL' if upstream.url else 'command'}")
-    else:
-        typer.echo("ok: it names no upstream, so `accredit serve` needs a URL or a command")
-    typer.echo(f"ok: tokens are {loaded.config.tokens.mode}")
-    typer.echo(f"ok: proofs are {loaded.config.proofs.mode}")
-    typer.echo(f"ok: records are {loaded.config.attest.mode}")
-    if loaded.config.attest.mode != "off" and loaded.config.attest.signer is not None:
-        typer.echo("ok: attest.signer has signed a trial, and its public key verifies that")
-    typer.echo("ok: TLS is on" if tls else "ok: TLS is off")
+    tls = tls_context(config.gateway) is not None
     try:
-        check_exposure(loaded.config.gateway)
+        check_exposure(config.gateway)
     except ConfigurationError as error:
-        typer.echo(f"note: {error.what}; `accredit serve` needs --insecure")
+        exposed = error.what
+    modes = {"tokens": config.tokens.mode, "proofs": config.proofs.mode, "records": config.attest.mode}
+    signer = config.attest.mode != "off" and config.attest.signer is not None
+    return {
+        "ok": True,
+        "file": str(loaded.file),
+        "upstream": upstream,
+        **modes,
+        "signer": signer,
+        "tls": tls,
+        "exposed": exposed,
+    }
 
 
 @config_app.command(cls=CommandAfterDashes)
@@ -100,7 +126,7 @@ def show(
 
 
 @config_app.command()
-def schema() -> None:
+def schema(_json: JsonAnywayOption = False) -> None:
     """Prints the JSON Schema of accredit.toml, for editors and other tools.
 
     Example:
@@ -109,4 +135,5 @@ def schema() -> None:
     """
     from accredit.config import Config
 
-    typer.echo(json.dumps(Config.model_json_schema(), indent=2))
+    dialect = "https://json-schema.org/draft/2020-12/schema"  # pydantic's; without it an editor has to guess
+    typer.echo(json.dumps({"$schema": dialect, **Config.model_json_schema()}, indent=2))

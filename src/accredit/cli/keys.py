@@ -9,7 +9,9 @@ import typer
 
 from accredit.cli.options import JsonOption, ReplaceKeyOption
 
-keys_app = typer.Typer(help="Makes and shows keys.")
+keys_app = typer.Typer(
+    help="Makes and shows keys.", epilog="Example:  accredit keys new owner.key --kind human --name Owner"
+)
 
 
 @keys_app.command()

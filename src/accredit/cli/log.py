@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from accredit.cli.options import ConfigOption, JsonOption
+from accredit.cli.options import ConfigOption, JsonAnywayOption, JsonOption
 
-log_app = typer.Typer(help="Shows, verifies and keeps the log of calls.")
+log_app = typer.Typer(help="Shows, verifies and keeps the log of calls.", epilog="Example:  accredit log list -f")
 
 StoreOption = Annotated[
     str | None, typer.Option("--store", metavar="URL", help="The log: sqlite:///FILE; else the configuration's.")
@@ -21,6 +21,9 @@ KeysOption = Annotated[
     ),
 ]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a new file, not to stdout.")]
+Ending = Literal[
+    "ok", "tool_error", "error", "input_required", "upstream_invalid", "timeout", "cancelled", "unknown", "open"
+]
 _Time = "2026-08-01T12:00:00Z, or 7d for so long ago"
 
 
@@ -32,7 +35,7 @@ def list_calls(
     principal: Annotated[str | None, typer.Option("--principal", metavar="ID", help="Of this principal.")] = None,
     agent: Annotated[str | None, typer.Option("--agent", metavar="ID", help="Of this agent.")] = None,
     decision: Annotated[Literal["allow", "deny"] | None, typer.Option("--decision", help="Decided so.")] = None,
-    outcome: Annotated[str | None, typer.Option("--outcome", metavar="STATUS", help="That ended so; or open.")] = None,
+    outcome: Annotated[Ending | None, typer.Option("--outcome", metavar="STATUS", help="Ended so; or open.")] = None,
     after: Annotated[str | None, typer.Option("--after", metavar="TIME", help=f"Since then: {_Time}.")] = None,
     before: Annotated[str | None, typer.Option("--before", metavar="TIME", help="Until then.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many.")] = 50,
@@ -132,6 +135,7 @@ def export(
     bundle: Annotated[
         bool, typer.Option("--bundle", help="With --call: one object, with certificates and checkpoint.")
     ] = False,
+    _json: JsonAnywayOption = False,
 ) -> int:
     """Writes the log as DSSE envelopes, one a line; or all that there is of a call as one object.
 
@@ -152,7 +156,9 @@ def export(
 
 
 @log_app.command()
-def checkpoint(store: StoreOption = None, config: ConfigOption = None, out: OutOption = None) -> int:
+def checkpoint(
+    store: StoreOption = None, config: ConfigOption = None, out: OutOption = None, _json: JsonAnywayOption = False
+) -> int:
     """Writes each writer's latest checkpoint, one a line. Keep it where nobody can change it along with the log.
 
     Example:

@@ -26,3 +26,4 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ReplaceKeyOption = Annotated[
     bool, typer.Option("--force", help="Replace the files if they exist: the old key is lost.")
 ]
+JsonAnywayOption = Annotated[bool, typer.Option("--json", help="Print JSON, as it does without this.")]

@@ -4,11 +4,9 @@ Reads the environment, opens the listening socket and runs until told to stop. E
 looked at before anything is started.
 """
 
-import contextlib
 import logging
 import os
 
-import typer
 import uvloop
 
 from accredit import __version__
@@ -17,7 +15,7 @@ from accredit.config import Loaded, build_settings, check_exposure, tls_context
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
 from accredit.gateway.bootstrap import PATH, BootstrapSettings
-from accredit.gateway.logs import LogFormat, LogLevel, configure_logs, log_event
+from accredit.gateway.logs import LogFormat, LogLevel, configure_logs, log_event, notice
 from accredit.gateway.stdio.wrap import run
 from accredit.keys import write_file
 
@@ -44,7 +42,7 @@ def run_server(loaded: Loaded, *, workers: int, insecure: bool, log_level: LogLe
         _offer_token(settings.tokens.bootstrap)
 
     def announce() -> None:
-        _say(f"listening on {endpoint}")
+        notice(f"listening on {endpoint} ({workers} worker{'s' if workers > 1 else ''})")
 
     if workers == 1:
         return serve(create_app(settings, **ports._asdict()), listener, tls=tls, announce=announce)
@@ -75,7 +73,7 @@ def _tell_what_runs(loaded: Loaded, settings: GatewaySettings) -> None:
     upstream = "-- COMMAND" if isinstance(settings.upstream, StdioUpstream) else "URL"
     # Nobody should take a validating proxy for more than it is.
     if loaded.file is None and not proofs and settings.tokens is None and settings.records is None:
-        _say(f"tokens, proofs and records are off (no accredit.toml; `accredit init {upstream}` writes one)")
+        notice(f"tokens, proofs and records are off (no accredit.toml; `accredit init {upstream}` writes one)")
     log_event(
         _logger,
         logging.INFO,
@@ -100,10 +98,4 @@ def _tell_what_runs(loaded: Loaded, settings: GatewaySettings) -> None:
 def _offer_token(bootstrap: BootstrapSettings) -> None:
     """Writes the secret for the first token. Raises `ConfigurationError`."""
     write_file(bootstrap.file, bootstrap.secret.encode("ascii") + b"\n", private=True, replace=True)
-    _say(f"the secret for one session token (POST {PATH}) is in {bootstrap.file}")
-
-
-def _say(line: str) -> None:
-    """One line to the person who started this, beside the log; a stderr that nobody reads stops nothing."""
-    with contextlib.suppress(OSError):
-        typer.echo(f"accredit: {line}", err=True)
+    notice(f"the secret for one session token (POST {PATH}) is in {bootstrap.file}")

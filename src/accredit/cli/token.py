@@ -9,7 +9,7 @@ import typer
 
 from accredit.cli.options import JsonOption, ReplaceKeyOption
 
-token_app = typer.Typer(help="Issues and verifies session tokens.")
+token_app = typer.Typer(help="Issues and verifies session tokens.", epilog="Example:  accredit token keygen tokens.key")
 
 _Issuer = Annotated[str, typer.Option("--issuer", metavar="NAME", help="Who issues it: `iss`.")]
 _Policy = Annotated[

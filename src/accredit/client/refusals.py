@@ -79,6 +79,9 @@ def explained(refusal: ProofRefused, presenter: ProofPresenter | None) -> str:
 
 
 def _reason(refusal: ProofRefused, scope: str | None) -> str:
+    if refusal.error == "gateway_changed":  # both ids whole, for a person to compare
+        was, found = (excerpt(str(refusal.data.get(name) or "nobody")) for name in ("pinned", "found"))
+        return f"this gateway was {was}, and now says that it is {found}; nothing was signed for it"
     target = refusal.data.get("target")
     if isinstance(target, str) and scope is not None and refusal.error in _OF_SCOPE:
         return f"nobody has allowed this agent {excerpt(target)}"

@@ -2,7 +2,8 @@
 
 In this order; each failure is a `ConfigurationError` that names its key:
 
-1. a key that signs, of a gateway: where calls are recorded, there is one (rule 4 says where);
+1. a key that signs, of a gateway: where calls are recorded, there is one (rule 4 says where); where they are not, one
+   that `attest.key_file` names all the same must not be open to others;
 2. where `attest.signer` is given, the signer of records and its public key, with an id of its own;
 3. a store that is a file: a log in memory would show nothing later;
 4. the gateway's id: `[gateway] id`, else that of its key, which is `attest.key_file` or `gateway.key` beside the file.
@@ -18,7 +19,7 @@ from accredit.config.load import Loaded, folder_of
 from accredit.config.problems import one_line
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import RecordSettings
-from accredit.keys import load_log_signer, load_signing_key
+from accredit.keys import load_log_signer, load_signing_key, read_key
 
 GATEWAY_KEY_FILE = "gateway.key"
 """The gateway's own key, in the configuration's folder."""
@@ -28,6 +29,8 @@ def build_records(loaded: Loaded) -> RecordSettings | None:
     """What is recorded, or None where nothing is. Raises `ConfigurationError`."""
     attest = loaded.config.attest
     if attest.mode == "off":
+        if attest.key_file is not None and Path(attest.key_file).exists():
+            read_key(Path(attest.key_file))  # a key that others can read is no secret any more, used or not
         return None
     build_log_signer(loaded)
     if loaded.config.store.url == "memory:":

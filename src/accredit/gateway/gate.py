@@ -41,6 +41,7 @@ from accredit.gateway.sealing import Leg, Seals, brings_state, principal_of
 from accredit.gateway.settings import GatewaySettings, ProofSettings
 from accredit.gateway.stdio.ledger import member_id
 from accredit.gateway.tally import Tally
+from accredit.gateway.trace import traced
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.frames import Frame, Notification, Request, Success
 from accredit.jsonrpc.requests import Batch
@@ -116,6 +117,8 @@ class Gate:
             if isinstance(error, RequestError) and error.status != 200:
                 raise
             return Passage(None, (self._refused(message, error),))
+        if _log.isEnabledFor(logging.DEBUG):
+            log_event(_log, logging.DEBUG, "request_passed", method=request.method, **traced())
         calls = OpenCalls() if call is None else OpenCalls([call])
         return Passage(request, edits={} if edit is None else {request.id: edit}, calls=calls)
 
@@ -255,4 +258,5 @@ def _subject(token: VerifiedToken | None) -> tuple[str, str] | None:
 
 
 def _report(decision: Decision, fault: Exception) -> None:
-    log_event(_log, logging.ERROR, "decision_failed", method=decision.asked.method, detail=f"{fault!r}"[:500])
+    detail = f"{fault!r}"[:500]
+    log_event(_log, logging.ERROR, "decision_failed", method=decision.asked.method, detail=detail, **traced())

@@ -17,6 +17,7 @@ LogFormat = Literal["json", "text"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 _FIELDS = "accredit_fields"
+_notices = logging.getLogger("accredit.notice")
 
 
 def log_event(
@@ -33,12 +34,26 @@ def log_event(
         logger.log(level, event, exc_info=exc_info, extra={_FIELDS: fields})
 
 
+def notice(line: str) -> None:
+    """Tells whoever started this process something that they wait for, at every level.
+
+    It is a sentence for people on a terminal and with `text`; else an event, as a program that reads the log expects.
+    """
+    _notices.info(line)
+
+
 def configure_logs(level: LogLevel, format: LogFormat, stream: TextIO | None = None) -> None:
     """Sends every log of this process to `stream` (stderr). For a command's start: it owns the process.
 
     Other libraries (uvicorn, asyncio) are heard from warnings on, and at `debug` in full.
     """
-    handler = _Handler(stream or sys.stderr)
+    stream = stream or sys.stderr  # which is None where it was closed before the start
+    for_people = format == "text" or (stream is not None and stream.isatty())
+    _notices.handlers = [_Handler(stream)]
+    _notices.handlers[0].setFormatter(_NoticeFormatter() if for_people else _JsonFormatter())
+    _notices.propagate = False
+    _notices.setLevel(logging.INFO)
+    handler = _Handler(stream)
     handler.setFormatter(_JsonFormatter() if format == "json" else _TextFormatter())
     chosen = logging.getLevelNamesMapping()[level.upper()]
     root = logging.getLogger()
@@ -72,6 +87,11 @@ class _TextFormatter(logging.Formatter):
         )
         message = _bounded(record.getMessage())
         return _printable(f"{_timestamp(record)} {record.levelname.lower():<7} {record.name}: {message}{fields}")
+
+
+class _NoticeFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return _printable(f"accredit: {record.getMessage()}")
 
 
 def _timestamp(record: logging.LogRecord) -> str:

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from accredit.errors import FrameError, RequestError, SealError
 from accredit.gateway.logs import log_event
 from accredit.gateway.settings import RoundsSettings
-from accredit.gateway.trace import trace_id
+from accredit.gateway.trace import traced
 from accredit.jsonrpc.encode import INVALID_PARAMS, with_members
 from accredit.jsonrpc.era import era_of
 from accredit.jsonrpc.frames import Notification, Request, Success
@@ -91,14 +91,7 @@ class Seals:
                 raise SealError("for another method")
             return self._ring.open(text, _binding(request, principal), clock())
         except SealError as error:
-            log_event(
-                _log,
-                logging.WARNING,
-                "state_refused",
-                reason=error.reason,
-                method=request.method,
-                trace_id=trace_id(),
-            )
+            log_event(_log, logging.WARNING, "state_refused", reason=error.reason, method=request.method, **traced())
             word = "invalid_request_state"
             raise RequestError(INVALID_PARAMS, str(error), id=request.id, status=200, word=word) from None
 

@@ -14,7 +14,7 @@ from accredit.errors import (
     UpstreamError,
 )
 from accredit.gateway.logs import log_event
-from accredit.gateway.trace import trace_id
+from accredit.gateway.trace import traced
 
 _log = logging.getLogger("accredit.gateway")
 
@@ -37,15 +37,14 @@ class Tally:
         if not logged:
             return
         detail = error.reason if isinstance(error, TokenError) else getattr(error, "detail", str(error))
-        facts = {"detail": detail, "method": method, "trace_id": trace_id()}
-        known: dict[str, Any] = {name: fact for name, fact in facts.items() if fact is not None}
-        log_event(_log, logging.WARNING, kind, **known)
+        facts: dict[str, Any] = traced() if method is None else {"method": method} | traced()
+        log_event(_log, logging.WARNING, kind, detail=detail, **facts)
 
     def unrecorded(self, *, logged: bool) -> None:
         """Notes a refusal that left no record."""
         self.counts["denial_unrecorded"] += 1
         if logged:
-            log_event(_log, logging.WARNING, "denial_unrecorded", trace_id=trace_id())
+            log_event(_log, logging.WARNING, "denial_unrecorded", **traced())
 
 
 def _kind(error: AccreditError) -> str:

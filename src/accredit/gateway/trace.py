@@ -2,6 +2,7 @@
 
 import re
 from contextvars import ContextVar
+from typing import Any
 
 from accredit.errors import FrameError
 from accredit.jsonrpc.frames import Frame, Notification, Request
@@ -29,3 +30,9 @@ def trace_id() -> str | None:
         return None
     found = _TRACEPARENT.fullmatch(parent or "")
     return found[1] if found else None
+
+
+def traced() -> dict[str, Any]:
+    """The field of a log line that names the trace, where there is one."""
+    found = trace_id()
+    return {} if found is None else {"trace_id": found}

@@ -86,6 +86,12 @@ def test_each_refusal_says_what_helps(error: str, code: int, says: str) -> None:
     assert says in told(None, error, code, required_scope="email:send", target="send_email")
 
 
+def test_another_gateway_s_id_and_the_known_one_are_both_named_whole() -> None:
+    known, found = "0" * 31 + "1", "f" * 31 + "e"
+    text = told(None, "gateway_changed", -31020, pinned=known, found=found)
+    assert f"was {known}, and now says that it is {found}; nothing was signed" in text
+
+
 def test_a_grant_is_not_proposed_where_it_would_not_help() -> None:
     for error, code in [("ratify_replayed", -31005), ("too_many_challenges", -31007), ("unknown_tool", -32602)]:
         assert "accredit grant" not in told(None, error, code, required_scope="email:send")

@@ -66,10 +66,13 @@ def test_a_log_that_nobody_could_sign_or_keep_stops_the_start(folder: Path, text
     assert refused.value.remedy
 
 
-def test_a_key_that_others_can_read_stops_the_start(folder: Path) -> None:
+@pytest.mark.parametrize("mode", ["off", "record", "durable"])
+def test_a_key_that_others_can_read_stops_the_start(folder: Path, mode: str) -> None:
     (folder / "gateway.key").chmod(0o644)
     with pytest.raises(ConfigurationError, match="others can read"):
-        built(folder, attest() + STORE)
+        built(folder, attest(mode) + STORE)
+    (folder / "gateway.key").chmod(0o400)
+    built(folder, attest(mode) + STORE)
 
 
 @pytest.mark.parametrize("mode", ["record", "durable"])

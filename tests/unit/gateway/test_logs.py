@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accredit.gateway.logs import LogFormat, configure_logs, log_event
+from accredit.gateway.logs import LogFormat, configure_logs, log_event, notice
 from accredit.limits import MAX_LOG_TEXT
 
 LOGGER = logging.getLogger("accredit.test")
@@ -117,3 +117,30 @@ def test_a_stderr_that_nobody_reads_stops_nothing(capsys: pytest.CaptureFixture[
     stream.close()
     log_event(LOGGER, logging.ERROR, "unheard")
     assert capsys.readouterr() == ("", "")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("format", "stream", "reads"),
+    [
+        ("text", io.StringIO, "accredit: listening on x\\n\n"),
+        ("text", Terminal, "accredit: listening on x\\n\n"),
+        ("json", Terminal, "accredit: listening on x\\n\n"),
+        ("json", io.StringIO, None),
+    ],
+)
+def test_a_notice_is_said_at_every_level__to_people_as_a_sentence(
+    format: LogFormat, stream: type[io.StringIO], reads: str | None
+) -> None:
+    written = stream()
+    configure_logs("error", format, written)
+    notice("listening on x\n")
+    if reads is not None:
+        assert written.getvalue() == reads
+    else:
+        line = json.loads(written.getvalue())
+        assert (line["level"], line["event"]) == ("info", "listening on x\n")

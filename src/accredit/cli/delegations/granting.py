@@ -3,9 +3,10 @@
 In this order, and what is refused was not signed:
 
 1. the files are what they are meant to be, and nothing is there where the delegation is to be written;
-2. the scopes can be in a vocabulary; what is sensitive, or known only to a catalog, is said;
+2. the scopes can be in a vocabulary;
 3. whatever makes a delegation worthless is refused (`ratify.issue`): an expired parent, scopes that it does not hold;
-4. for sensitive scopes, a person says yes; only then is anything signed.
+4. what is sensitive, or known only to a catalog, is said; for sensitive scopes, a person says yes; only then is
+   anything signed.
 """
 
 import os
@@ -66,7 +67,12 @@ class _Parties(NamedTuple):
 def grant_delegation(request: Request, *, as_json: bool) -> int:
     """Signs and writes a delegation; returns the exit code. Raises `ConfigurationError`."""
     parties = _read(request)
-    sensitive = _warn(request)
+    impossible = impossible_scope(request.scope)
+    if impossible is not None:
+        raise ConfigurationError(
+            f'not signed: "{impossible}" can be no scope',
+            "write one like comms:email:send, custom:NAME, or one that a gateway's catalog names, like email:send",
+        )
     now = clock()
     # What outlives its parent is worth nothing then: better to say so in the delegation itself.
     ends = (expiry(request.expires, now), *(cert.expires_at for cert in parties.parents))
@@ -79,13 +85,9 @@ def grant_delegation(request: Request, *, as_json: bool) -> int:
         constraints=request.constraints,
     )
 
-    def confirm() -> None:
-        if sensitive and not request.yes:
-            _ask(sensitive, parties)
-
     scopes = [*request.scope, *(scope for cert in parties.parents for scope in cert.scope)]
     vocabulary = MCP_SCOPES | catalog_scopes(scopes)
-    signer = _AskingSigner(parties.issuer.signer, confirm)
+    signer = _AskingSigner(parties.issuer.signer, lambda: _confirm(request, parties))
     try:
         cert = issue_delegation(signer, grant, parents=parties.parents, vocabulary=vocabulary)
     except IssueError as error:
@@ -130,21 +132,29 @@ def _read(request: Request) -> _Parties:
         )
     if request.parent is None and issuer.about.kind != "human":
         raise ConfigurationError(
-            f"{request.issuer} is a key of kind {issuer.about.kind}: only a human begins a chain of delegations",
+            f"{request.issuer} is not a human's key ({issuer.about.kind}): only a human begins a chain of delegations",
             "name a human's key, or with --parent the delegation that this key passes on",
         )
     parents = () if request.parent is None else read_delegations(request.parent)
     return _Parties(issuer, agent, parents)
 
 
-def _warn(request: Request) -> tuple[str, ...]:
-    """Says what is remarkable about a request. Returns the sensitive scopes."""
-    impossible = impossible_scope(request.scope)
-    if impossible is not None:
+def _confirm(request: Request, parties: _Parties) -> None:
+    """Says what is remarkable about a request, and asks where that is due."""
+    sensitive = tuple(filter(is_sensitive, request.scope))
+    asks = bool(sensitive) and not request.yes
+    if asks and not sys.stdin.isatty():
         raise ConfigurationError(
-            f'not signed: "{impossible}" can be no scope',
-            "write one like comms:email:send, custom:NAME, or one that a gateway's catalog names, like email:send",
+            f"not signed: {', '.join(sensitive)}: sensitive, and there is nobody to ask", "say --yes if it is meant"
         )
+    _warn(request, sensitive)
+    if asks:
+        issuer, agent = parties.issuer.about, parties.agent
+        tell(f"{issuer.name} ({issuer.id}) is about to let {agent.name} ({agent.id}) use {', '.join(sensitive)}")
+        typer.confirm("Sign this?", abort=True, err=True)
+
+
+def _warn(request: Request, sensitive: tuple[str, ...]) -> None:
     for scope in sorted(catalog_scopes(request.scope)):
         meant = canonical_neighbour(scope)
         hint = f" (or is {meant} meant?)" if meant else ""
@@ -153,20 +163,8 @@ def _warn(request: Request) -> tuple[str, ...]:
     for constraint in request.constraints:
         if isinstance(constraint, Extension):
             tell(f"warning: only verifiers that know {constraint.type} can judge that constraint; others refuse")
-    sensitive = tuple(filter(is_sensitive, request.scope))
     for scope in sensitive:
         tell(f"warning: {scope} is sensitive")
-    return sensitive
-
-
-def _ask(sensitive: tuple[str, ...], parties: _Parties) -> None:
-    if not sys.stdin.isatty():
-        raise ConfigurationError(
-            f"not signed: {', '.join(sensitive)}: sensitive, and there is nobody to ask", "say --yes if it is meant"
-        )
-    issuer, agent = parties.issuer.about, parties.agent
-    tell(f"{issuer.name} ({issuer.id}) is about to let {agent.name} ({agent.id}) use {', '.join(sensitive)}")
-    typer.confirm("Sign this?", abort=True, err=True)
 
 
 def _remedy(request: Request) -> str:

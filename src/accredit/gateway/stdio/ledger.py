@@ -26,6 +26,7 @@ from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.stdio.deadline import Deadline
 from accredit.gateway.stdio.pace import Pace
 from accredit.gateway.tally import Tally
+from accredit.gateway.trace import set_current
 from accredit.jsonrpc.encode import INVALID_REQUEST, UPSTREAM_ERROR, to_json
 from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success, message_id
 from accredit.jsonrpc.methods import META_PROGRESS, Era
@@ -240,6 +241,7 @@ class Ledger(Generic[C]):
             self.close(call)
         observed = isinstance(line, bytes) and not self._settings.enforce and not error.bound
         method = calls[0].request.method if calls else None
+        set_current(calls[0].request if calls else None)
         logged = bool(calls) or self._pace.admits(asyncio.get_running_loop().time())
         self._tally.refused(error, method=method, observed=observed, logged=logged)
         if isinstance(line, bytes) and observed:

@@ -30,6 +30,7 @@ from accredit.gateway.stdio.conversation import Conversation, StreamCall
 from accredit.gateway.stdio.ledger import Answered, Failed, Told, Verdict, member_id, progress_token, request_meta
 from accredit.gateway.stdio.stream import Stream
 from accredit.gateway.tally import Tally
+from accredit.gateway.trace import set_current, traced
 from accredit.jsonrpc.encode import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
@@ -146,6 +147,7 @@ class SharedChild(Conversation[SharedCall]):
             restored = rewriting.answered(answered.text, call.request.id, subscription=call.listens)
         except FrameError as error:
             problem = AnswerError(error.detail)  # only observed, but it can't be brought under the client's id
+            set_current(call.request)
             self._tally.refused(problem, method=call.request.method)
             self._fail(call, problem)
             return
@@ -199,7 +201,8 @@ class SharedChild(Conversation[SharedCall]):
         if call.stream.unsent <= SHARED_UNSENT_BYTES:
             call.stream.tell(text)
             return
-        log_event(_log, logging.WARNING, "client_cut_off", method=call.request.method)
+        set_current(call.request)
+        log_event(_log, logging.WARNING, "client_cut_off", method=call.request.method, **traced())
         self._cancel(call, "the client does not read")
         self._settled(call, Outcome(status="cancelled", detail="the client does not read"), call.stream.release)
 

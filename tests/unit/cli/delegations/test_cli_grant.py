@@ -249,6 +249,7 @@ def test_two_resources_are_two_delegations(refused: Refused) -> None:
     [
         ("owner.key.pub", "agent.key.pub", "can't sign"),
         ("owner.key", "agent.key", "private key, and a public one"),
+        ("agent.key", "agent.key.pub", "agent.key is not a human's key (agent)"),
         ("owner.key", "owner.key.pub", "key of kind human"),
         ("agent.key", "sub.key.pub", "only a human begins a chain"),
         ("missing.key", "agent.key.pub", "missing.key"),

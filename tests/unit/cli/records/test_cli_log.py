@@ -5,12 +5,15 @@ import hashlib
 import json
 import sqlite3
 from contextlib import closing
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from tests.unit.cli.records.conftest import KEY, STORE, Folder
 from tests.world.in_process import Run
 from tests.world.records import SECRET
+
+from accredit.attest.statements import OutcomeStatus
+from accredit.cli.log import Ending
 
 WRITTEN = ("log", "verify", *STORE, *KEY)
 
@@ -49,6 +52,13 @@ def test_filters_leave_what_was_asked_for(
     monkeypatch.setattr("accredit.cli.records.place.clock_ms", lambda: 1_900_000_000_000)
     rows = lines(run("log", "list", *STORE, "--json", *options).out)
     assert [row["call"] for row in rows] == [getattr(folder, name).call.id for name in found]
+
+
+def test_a_status_that_no_call_can_have_is_wrong_use(run: Run) -> None:
+    assert (*get_args(OutcomeStatus), "open") == get_args(Ending)
+    done = run("log", "list", *STORE, "--outcome", "faild")
+    assert (done.code, done.out) == (2, "")
+    assert "'upstream_invalid'" in done.err
 
 
 def test_a_tools_name_can_not_steer_the_terminal(run: Run, folder: Folder) -> None:

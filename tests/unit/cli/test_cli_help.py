@@ -1,0 +1,41 @@
+"""What holds for every command and every group of commands (contract, section 1)."""
+
+from typing import Any
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from accredit.cli import app
+
+PRINTS_NO_DATA = {"demo", "serve", "wrap", "connect"}
+"""What these write is a story, a log or a protocol."""
+
+
+def commands(command: Any, *words: str) -> list[tuple[str, ...]]:
+    """The words of a command, and of what is below it."""
+    below = getattr(command, "commands", {})
+    return [words, *(found for name, inner in below.items() for found in commands(inner, *words, name))]
+
+
+def is_group(words: tuple[str, ...]) -> bool:
+    return len([found for found in ALL if found[: len(words)] == words]) > 1
+
+
+ALL = commands(get_command(app))
+
+
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_it_has_help_with_an_example(words: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "200"})
+    assert done.exit_code == 0
+    assert "Example" in done.output
+    assert " ".join(("accredit", *words)) in done.output.partition("Example")[2]
+
+
+@pytest.mark.parametrize(
+    "words", [words for words in ALL if not is_group(words) and words[0] not in PRINTS_NO_DATA], ids=" ".join
+)
+def test_what_prints_data_prints_json(words: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "200"})
+    assert "--json" in done.output
