@@ -487,6 +487,10 @@ RECORDS_A_TURN = 256
 RECORD_RETRY_SECONDS = 1.0
 """Between two attempts to write what waits, in mode `record`, while the store can't take it."""
 
+UNREADY_SECONDS = 10.0
+"""For which a gateway says that it is not ready after a record could not be written, unless another could since. As
+long as a load balancer takes between two looks; a smaller write may succeed on a disk on which no record fits."""
+
 PRUNE_ENTRIES = 2_000
 """Entries of the log that are looked at in one step of pruning, some 30 ms: as long does a gateway at work wait."""
 

@@ -34,6 +34,7 @@ from accredit.limits import (
     MAX_QUEUED_RECORDS,
     RECORD_RETRY_SECONDS,
     RECORDS_A_TURN,
+    UNREADY_SECONDS,
 )
 from accredit.stores.log_lives import Life, hold
 from accredit.stores.log_tables import Append, Chain, add_writer, end_writer, touch_writer
@@ -88,6 +89,7 @@ class SqliteRecords:
         self._timer: asyncio.TimerHandle | None = None
         self._checkpointing: asyncio.Task[None] | None = None
         self._problem: str | None = None
+        self._unready_until = 0.0
         self._closed = False
 
     async def start(self) -> None:
@@ -130,12 +132,16 @@ class SqliteRecords:
         return self._problem
 
     async def ready(self) -> bool:
-        """Whether a decision could be recorded now."""
+        """Whether a decision could be recorded now. For `UNREADY_SECONDS` after one could not, only another record that
+        can be says so."""
         try:
             chain = await self._begun()
             await self._run(partial(touch_writer, name=chain.name))
         except StoreUnavailable:
             return False
+        if time.monotonic() < self._unready_until:  # where a record does not fit any more, a touch may still do
+            return False
+        self._problem = None
         return not self._is_full()
 
     async def aclose(self) -> None:
@@ -172,7 +178,7 @@ class SqliteRecords:
 
     async def _add(self, chain: Chain, append: Append, size: int) -> None:
         if self._durable:
-            await self._run(append)
+            await self._append(append)
             self._checkpoint_later()
         else:
             self._queue.append(_Waiting(append, size))
@@ -188,7 +194,7 @@ class SqliteRecords:
                 turn = [waiting.append for waiting in islice(self._queue, RECORDS_A_TURN)]
                 self._turn += 1
             try:
-                await self._run(partial(chain.turn, number=self._turn, appends=turn))
+                await self._append(partial(chain.turn, number=self._turn, appends=turn))
             except StoreUnavailable:
                 await asyncio.sleep(RECORD_RETRY_SECONDS)
                 continue
@@ -226,14 +232,20 @@ class SqliteRecords:
         await self._run(partial(chain.checkpoint, name=name, now_ms=self._clock()))
         await self._run(partial(end_writer, name=name))
 
+    async def _append(self, append: Append) -> None:
+        try:
+            await self._run(append)
+        except StoreUnavailable:
+            self._unready_until = time.monotonic() + UNREADY_SECONDS
+            raise
+        self._unready_until, self._problem = 0.0, None
+
     async def _run(self, job: Callable[[sqlite3.Connection], T]) -> T:
         try:
-            answer = await self._worker.run(job)
+            return await self._worker.run(job)
         except StoreUnavailable as error:
             self._tell(str(error))
             raise
-        self._problem = None
-        return answer
 
     def _tell(self, problem: str) -> None:
         if self._problem != problem:
