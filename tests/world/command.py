@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -50,14 +50,20 @@ def accepts(port: int) -> bool:
 class Serving:
     """`with Serving(...) as gateway`: `accredit serve --port 0 ARGUMENTS`, from its "listening" line on.
 
-    It has a process group of its own. What is left of that at the end is killed.
+    It has a process group of its own. What is left of that at the end is killed. `command` is who serves.
     """
 
-    def __init__(self, *arguments: str, folder: Path, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        folder: Path,
+        env: Mapping[str, str] | None = None,
+        command: Sequence[str] = COMMAND,
+    ) -> None:
         self._stderr = folder / f"stderr-{id(self)}"
         with self._stderr.open("wb") as stderr:
             self.process = subprocess.Popen(
-                [*COMMAND, "serve", "--port", "0", *arguments],
+                [*command, "serve", "--port", "0", *arguments],
                 cwd=folder, env=environment(env), start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,
             )  # fmt: skip
