@@ -46,7 +46,9 @@ class SmallDisk:
         self._shell.communicate()
 
     def copy(self, folder: Path) -> Path:
-        """Copies its files, in which nobody may write meanwhile; gives the folder."""
+        """Copies its files, in which nobody may write meanwhile, in place of earlier copies; gives the folder."""
+        for file in folder.glob("*.db*"):
+            file.unlink()  # the write-ahead log of an earlier copy would be played back into this one
         for file in self._seen_from_here.glob("*.db*"):
             if file.is_file():
                 shutil.copy(file, folder)
