@@ -15,7 +15,7 @@ import pytest
 from tests.world.command import Serving, accredit
 from tests.world.raw_server import RawServer, until
 from tests.world.recorded import records_of
-from tests.world.recorded_load import Load, Upstream, configure, readiness, verify
+from tests.world.recorded_load import LONG, Load, Upstream, configure, readiness, verify
 from tests.world.running import run
 from tests.world.small_disk import SmallDisk
 
@@ -142,7 +142,16 @@ def check_what_a_clock_that_steps_leaves_to_the_commands(folder: Path, db: Path)
     assert listed(folder, "--after", middle) == [row for row in rows if row["received"] >= middle]
     assert listed(folder, "--before", middle) == [row for row in rows if row["received"] < middle]
     done = accredit(
-        "log", "prune", "--store", "sqlite:///accredit.db", "--before", middle, "--key", "gateway.key", folder=folder
+        "log",
+        "prune",
+        "--store",
+        "sqlite:///accredit.db",
+        "--before",
+        middle,
+        "--key",
+        "gateway.key",
+        folder=folder,
+        patience=LONG,
     )
     assert done.returncode == 0, done.stderr
     left = by_writer(records_of(db))
@@ -155,7 +164,16 @@ def check_what_a_clock_that_steps_leaves_to_the_commands(folder: Path, db: Path)
 
 def listed(folder: Path, *options: str) -> list[dict[str, Any]]:
     done = accredit(
-        "log", "list", "--store", "sqlite:///accredit.db", "--json", "-n", "1000000", *options, folder=folder
+        "log",
+        "list",
+        "--store",
+        "sqlite:///accredit.db",
+        "--json",
+        "-n",
+        "1000000",
+        *options,
+        folder=folder,
+        patience=LONG,
     )
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]

@@ -23,11 +23,13 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**own, "COLUMNS": "100", **(extra or {})}
 
 
-def accredit(*arguments: str, folder: Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def accredit(
+    *arguments: str, folder: Path, env: Mapping[str, str] | None = None, patience: float = PATIENCE
+) -> subprocess.CompletedProcess[str]:
     """Runs a command to its end in `folder`."""
     return subprocess.run(
         [*COMMAND, *arguments],
-        check=False, capture_output=True, text=True, cwd=folder, env=environment(env), timeout=PATIENCE,
+        check=False, capture_output=True, text=True, cwd=folder, env=environment(env), timeout=patience,
         stdin=subprocess.DEVNULL,
     )  # fmt: skip
 

@@ -17,6 +17,9 @@ from tests.world.recorded import calls_of
 
 from accredit.jsonrpc.methods import Era
 
+LONG = 60.0
+"""Seconds for a command that reads all of a long log, on a machine that has other work."""
+
 
 def configure(folder: Path, upstream: str, *, mode: str = "durable", db: Path | None = None) -> Path:
     """A key and a configuration that records calls; gives the log's file: `db`, or one in the folder."""
@@ -32,7 +35,7 @@ def configure(folder: Path, upstream: str, *, mode: str = "durable", db: Path | 
 def verify(folder: Path, *options: str) -> dict[str, Any]:
     """What `accredit log verify` says of the log in a folder, with the key there."""
     where = ("--store", "sqlite:///accredit.db", "--key", "gateway.key.pub")
-    done = accredit("log", "verify", "--json", *where, *options, folder=folder)
+    done = accredit("log", "verify", "--json", *where, *options, folder=folder, patience=LONG)
     found = json.loads(done.stdout)
     assert done.returncode == 0, found
     return found
