@@ -521,6 +521,10 @@ EMPTY_LOG_SECONDS = 5.0
 """For whoever reads or writes the log to let its write-ahead log be emptied after pruning: each does for a moment, but
 for one who verifies or exports it, which may take minutes."""
 
+UNREADY_SECONDS = 10.0
+"""For which a gateway says that it is not ready after a record could not be written, unless another could since. As
+long as a load balancer takes between two looks; a smaller write may succeed on a disk on which no record fits."""
+
 PRUNE_ENTRIES = 2_000
 """Entries of the log that are looked at in one step of pruning, some 30 ms: as long does a gateway at work wait."""
 

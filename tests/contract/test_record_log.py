@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -40,6 +41,7 @@ from accredit.stores.log import SqliteRecords
 from accredit.stores.log_file import LogFile
 from accredit.stores.log_lives import hold
 from accredit.stores.log_pruning import prune
+from accredit.stores.log_tables import touch_writer
 from accredit.stores.worker import Worker
 
 T = TypeVar("T")
@@ -376,6 +378,40 @@ def test_a_full_disk_is_a_refusal__nothing_is_forwarded_without_its_record(path:
     report = verified(path)
     assert report.valid
     assert report.records == 4
+
+
+class Full(Worker):
+    """A worker on whose disk no record fits any more, while `full` is set; the touch of `ready` still does."""
+
+    full = False
+
+    async def run(self, job: Job[T], *, writes: bool = True) -> T:
+        if self.full and not (isinstance(job, partial) and job.func is touch_writer):
+            raise StoreUnavailable("database or disk is full")
+        return await super().run(job, writes=writes)
+
+
+def test_a_log_that_has_refused_a_record_is_not_ready_because_less_than_a_record_fits(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        worker = Full(path)
+        async with Log(path) as each:
+            each.records._worker = worker
+            assert await each.port.ready()
+            for seconds, ready in ((60.0, False), (0.0, True)):
+                monkeypatch.setattr(log, "UNREADY_SECONDS", seconds)
+                worker.full = True
+                with pytest.raises(StoreUnavailable):
+                    await each.call()
+                assert await each.port.ready() is ready
+                assert (each.port.problem() is None) is ready
+                worker.full = False
+                await each.call()
+                assert each.port.problem() is None
+                assert await each.port.ready()
+
+    run(main())
 
 
 def test_an_outcome_that_can_not_be_recorded_is_told__the_client_must_not_get_the_result(path: Path) -> None:

@@ -49,7 +49,7 @@ def test_our_client_passes_what_the_suite_asks_of_clients() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(900)
 @pytest.mark.usefixtures("node")
 def test_what_passes_directly_passes_through_the_gateway_too() -> None:
     printed = suite()

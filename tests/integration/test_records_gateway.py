@@ -77,8 +77,10 @@ def test_each_outcome_is_on_disk_when_the_client_has_its_answer(name: str, trust
 
 @everywhere
 def test_a_call_that_is_cut_off_or_late_has_an_outcome(name: str, trust: Trust, tmp_path: Path) -> None:
+    patience = 3 if name.startswith("stdio") else 0.3  # a child has to start within it, however busy the machine is
+
     async def main() -> None:
-        async with recorded(name, trust, tmp_path, upstream_timeout_seconds=0.3) as route:
+        async with recorded(name, trust, tmp_path, upstream_timeout_seconds=patience) as route:
             late = await call(route, "hang")
             assert outcomes(route.log) == [("hang", "timeout")]
             assert b"Upstream unavailable" in late.body

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import os
-import random
 import resource
 import signal
 import subprocess
@@ -13,108 +12,25 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-import pytest
-from tests.world.calls import STREAM_HEAD, chunk, compact, event, http, post, response
-from tests.world.command import COMMAND, Serving, accredit, environment
+from tests.world.calls import STREAM_HEAD, chunk, compact, event, http, response
+from tests.world.command import COMMAND, Serving, environment
 from tests.world.outcome_server import noted
-from tests.world.raw_client import CutOff, RawClient
+from tests.world.raw_client import RawClient
 from tests.world.raw_server import Connection, RawServer, until
-from tests.world.recorded import calls_of, open_targets, outcomes, records_at, records_of
+from tests.world.recorded import open_targets, outcomes, records_at, records_of
+from tests.world.recorded_load import Upstream, ask, configure, verify
 from tests.world.running import RunningGateway, run
 
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.settings import RecordSettings
-from accredit.jsonrpc.methods import Era
-
-ROUNDS = 20
-CLIENTS = 16
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    assert accredit("keys", "new", "gateway.key", "--kind", "gateway", folder=tmp_path).returncode == 0
-    return tmp_path
-
-
-def configure(folder: Path, upstream: str, mode: str = "durable") -> Path:
-    (folder / "accredit.toml").write_text(
-        f'[upstream]\n{upstream}\n[attest]\nmode = "{mode}"\nkey_file = "gateway.key"\n'
-        '[store]\nurl = "sqlite:///accredit.db"\n'
-    )
-    return folder / "accredit.db"
-
-
-def verify(folder: Path) -> dict[str, Any]:
-    """What `accredit log verify` says, with the configuration's key."""
-    done = accredit("log", "verify", "--json", folder=folder)
-    found = json.loads(done.stdout)
-    assert done.returncode == 0, found
-    return found
-
-
-class Upstream:
-    """Answers calls, and notes their targets."""
-
-    def __init__(self) -> None:
-        self.called: list[str] = []
-
-    async def __call__(self, connection: Connection) -> None:
-        while (request := await connection.request()) is not None:
-            message = json.loads(request.body)
-            self.called.append(message["params"]["name"])
-            await connection.send(http(response(message["id"])))
-
-
-async def ask(client: RawClient, tool: str) -> Any:
-    posted = post(Era.MODERN, "tools/call", {"name": tool, "arguments": {}})
-    await client.ask("POST", "/mcp", posted.headers, posted.body)
-    return json.loads((await client.answer()).body)
-
-
-async def work(port: int, prefix: str, answered: list[str]) -> None:
-    """Calls until the gateway is gone; each call's target is its own."""
-    with contextlib.suppress(OSError, CutOff):
-        async with RawClient(port) as client:
-            for number in range(1_000_000):
-                target = f"{prefix}-{number}"
-                if "result" in await ask(client, target):
-                    answered.append(target)
-
-
-@pytest.mark.slow
-def test_after_kills_every_answer_has_its_record_and_nothing_else_was_forwarded(folder: Path) -> None:
-    async def main() -> None:
-        upstream, answered = Upstream(), list[str]()
-        dice = random.Random(7)
-        async with RawServer(upstream) as server:
-            configure(folder, f'url = "{server.url}"')
-            for number in range(ROUNDS):
-                before = len(answered) + dice.randrange(50)
-                with await asyncio.to_thread(Serving(folder=folder).__enter__) as gateway:
-                    work_of = [work(gateway.port, f"r{number}-c{each}", answered) for each in range(CLIENTS)]
-                    working = asyncio.gather(*work_of)
-                    await until(lambda before=before: len(answered) > before)
-                    gateway.process.kill()
-                    await working
-            with await asyncio.to_thread(Serving(folder=folder).__enter__) as gateway:
-                gateway.stop()
-                await asyncio.to_thread(gateway.wait)
-        found = {call["target"]: call for call in calls_of(folder / "accredit.db")}
-        assert len(answered) > ROUNDS
-        assert [target for target in upstream.called if target not in found] == []
-        assert [target for target in answered if found[target]["status"] != "ok"] == []
-        assert {call["status"] for call in found.values()} == {"ok", "unknown"}
-        assert verify(folder)["valid"]
-
-    run(main())
-
-
-def test_each_worker_has_a_chain_and_one_verification_covers_all(folder: Path) -> None:
+def test_each_worker_has_a_chain_and_one_verification_covers_all(tmp_path: Path) -> None:
     async def main() -> None:
         upstream = Upstream()
         async with RawServer(upstream) as server:
-            db = configure(folder, f'url = "{server.url}"')
-            with await asyncio.to_thread(Serving("--workers", "4", folder=folder).__enter__) as gateway:
+            db = configure(tmp_path, f'url = "{server.url}"')
+            with await asyncio.to_thread(Serving("--workers", "4", folder=tmp_path).__enter__) as gateway:
                 writers = set[str]()
                 for number in range(500):
                     async with RawClient(gateway.port) as client:
@@ -126,17 +42,17 @@ def test_each_worker_has_a_chain_and_one_verification_covers_all(folder: Path) -
                 gateway.stop()
                 await asyncio.to_thread(gateway.wait)
         assert {status for _, status in outcomes(db)} == {"ok"}
-        assert {each["writer"] for each in verify(folder)["writers"]} == writers
+        assert {each["writer"] for each in verify(tmp_path)["writers"]} == writers
 
     run(main())
 
 
-def test_on_a_full_disk_nothing_is_forwarded_and_readyz_says_so(folder: Path) -> None:
+def test_on_a_full_disk_nothing_is_forwarded_and_readyz_says_so(tmp_path: Path) -> None:
     async def main() -> None:
         upstream = Upstream()
         async with RawServer(upstream) as server:
-            db = configure(folder, f'url = "{server.url}"')
-            with await asyncio.to_thread(Serving(folder=folder).__enter__) as gateway:
+            db = configure(tmp_path, f'url = "{server.url}"')
+            with await asyncio.to_thread(Serving(folder=tmp_path).__enter__) as gateway:
                 async with RawClient(gateway.port) as client:
                     assert "result" in await ask(client, "before")
                     hard = resource.prlimit(gateway.process.pid, resource.RLIMIT_FSIZE)[1]
@@ -158,7 +74,7 @@ def test_on_a_full_disk_nothing_is_forwarded_and_readyz_says_so(folder: Path) ->
         assert [line["count"] for line in log if line["event"] == "checkpoint"][-1] == 4
         assert upstream.called == ["before", "after"]
         assert outcomes(db) == [("before", "ok"), ("after", "ok")]
-        assert verify(folder)["valid"]
+        assert verify(tmp_path)["valid"]
 
     run(main())
 
@@ -193,9 +109,9 @@ def tool_call(tool: str, id: int) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": {}}}
 
 
-def test_wrap_records_before_it_passes_a_line_on(folder: Path) -> None:
-    db = folder / "accredit.db"
-    with wrapped(folder) as process:
+def test_wrap_records_before_it_passes_a_line_on(tmp_path: Path) -> None:
+    db = tmp_path / "accredit.db"
+    with wrapped(tmp_path) as process:
         for id, (tool, status) in enumerate((("ok", "ok"), ("fail", "tool_error"), ("bad", "upstream_invalid"))):
             say(process, tool_call(tool, id))
             assert line_of(process)["id"] == id
@@ -206,20 +122,20 @@ def test_wrap_records_before_it_passes_a_line_on(folder: Path) -> None:
         assert line_of(process)["error"]["message"] == "Upstream unavailable"
         assert process.wait(30) == 1
     assert outcomes(db)[3:] == [("hang", "cancelled"), ("die", "unknown")]
-    seen = [note["open"][-1:] for note in noted(folder / "notes.jsonl")]
+    seen = [note["open"][-1:] for note in noted(tmp_path / "notes.jsonl")]
     assert seen == [[tool] for tool in ("ok", "fail", "bad", "hang", "die")]
-    assert verify(folder)["valid"]
+    assert verify(tmp_path)["valid"]
 
 
-def test_wrap_leaves_no_call_open_when_its_host_is_gone(folder: Path) -> None:
-    with wrapped(folder) as process:
+def test_wrap_leaves_no_call_open_when_its_host_is_gone(tmp_path: Path) -> None:
+    with wrapped(tmp_path) as process:
         say(process, tool_call("ok", 1))
         line_of(process)
         say(process, tool_call("hang", 2))
         process.send_signal(signal.SIGTERM)
         process.wait(30)
-    assert outcomes(folder / "accredit.db")[0] == ("ok", "ok")
-    assert open_targets(folder / "accredit.db") == []
+    assert outcomes(tmp_path / "accredit.db")[0] == ("ok", "ok")
+    assert open_targets(tmp_path / "accredit.db") == []
 
 
 # --- HTTP+SSE of 2024 -------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ def test_a_flood_on_stderr_harms_nobody() -> None:
 
 def test_a_child_that_never_reads_does_not_fill_our_memory() -> None:
     async def main() -> None:
-        async with Bridge(upstream_timeout_seconds=0.5) as bridge:
+        async with Bridge(upstream_timeout_seconds=2) as bridge:  # the child has to start within it, on any machine
             session = await bridge.session()
             async with RawClient(bridge.port) as client:
                 posted = session.posted("hang", id="hang")

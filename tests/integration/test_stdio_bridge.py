@@ -84,7 +84,7 @@ def test_each_session_has_a_child_of_its_own() -> None:
 )
 def test_an_initialize_that_fails_makes_no_session_and_leaves_no_child(how: str, status: int, code: int) -> None:
     async def main() -> None:
-        async with Bridge(f"--initialize={how}", upstream_timeout_seconds=0.5) as bridge:
+        async with Bridge(f"--initialize={how}", upstream_timeout_seconds=2) as bridge:
             answer = await bridge.send(initialize())
             assert answer.header("mcp-session-id") is None
             assert (answer.status, json.loads(answer.body)["error"]["code"]) == (status, code)
@@ -200,7 +200,7 @@ def test_an_id_that_is_open_is_refused__the_answers_could_not_be_told_apart() ->
 
 def test_a_child_that_is_silent_for_too_long_is_given_up() -> None:
     async def main() -> None:
-        async with Bridge(upstream_timeout_seconds=0.3) as bridge:
+        async with Bridge(upstream_timeout_seconds=2) as bridge:  # the child has to start within it, on any machine
             session = await bridge.session()
             answer = await session.call("mute")
             assert error_of(answer) == (504, None, UNAVAILABLE, "the upstream did not answer in time")

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,11 +23,13 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**own, "COLUMNS": "100", **(extra or {})}
 
 
-def accredit(*arguments: str, folder: Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def accredit(
+    *arguments: str, folder: Path, env: Mapping[str, str] | None = None, patience: float = PATIENCE
+) -> subprocess.CompletedProcess[str]:
     """Runs a command to its end in `folder`."""
     return subprocess.run(
         [*COMMAND, *arguments],
-        check=False, capture_output=True, text=True, cwd=folder, env=environment(env), timeout=PATIENCE,
+        check=False, capture_output=True, text=True, cwd=folder, env=environment(env), timeout=patience,
         stdin=subprocess.DEVNULL,
     )  # fmt: skip
 
@@ -50,14 +52,20 @@ def accepts(port: int) -> bool:
 class Serving:
     """`with Serving(...) as gateway`: `accredit serve --port 0 ARGUMENTS`, from its "listening" line on.
 
-    It has a process group of its own. What is left of that at the end is killed.
+    It has a process group of its own. What is left of that at the end is killed. `command` is who serves.
     """
 
-    def __init__(self, *arguments: str, folder: Path, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        folder: Path,
+        env: Mapping[str, str] | None = None,
+        command: Sequence[str] = COMMAND,
+    ) -> None:
         self._stderr = folder / f"stderr-{id(self)}"
         with self._stderr.open("wb") as stderr:
             self.process = subprocess.Popen(
-                [*COMMAND, "serve", "--port", "0", *arguments],
+                [*command, "serve", "--port", "0", *arguments],
                 cwd=folder, env=environment(env), start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,
             )  # fmt: skip

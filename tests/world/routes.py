@@ -90,11 +90,18 @@ class Route:
         self._gateway = RunningGateway(self.app)
         await self._gateway.__aenter__()
         self.port = self._gateway.port
+        try:
+            await self._begin_session()
+        except BaseException as error:
+            await self.__aexit__(type(error), error, None)
+            raise
+        return self
+
+    async def _begin_session(self) -> None:
         if self.era is Era.LEGACY:
             answer = await self.send(initialize(), token=self._opened_with)
             self.session = answer.header("mcp-session-id") or ""
             assert self.session, answer
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

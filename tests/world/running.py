@@ -6,10 +6,12 @@ HTTP server) fails it.
 
 import asyncio
 import logging
+import warnings
 from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+import pytest
 import uvicorn
 import uvloop
 from tests.world.raw_server import until
@@ -27,16 +29,45 @@ def run(
     loop_factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
 ) -> T:
     """Runs `main` in a new event loop: uvloop's, where nothing else is asked for."""
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
-        return runner.run(_supervised(main))
+    runner = asyncio.Runner(loop_factory=loop_factory)
+    try:
+        result = runner.run(_supervised(main))
+    finally:
+        left_open = _closed(runner)
+    assert not left_open, f"left open: {left_open}"
+    return result
+
+
+def _closed(runner: asyncio.Runner) -> list[str]:
+    """Closes the event loop; gives what was still open in it."""
+    # A warning that is an error would keep uvloop from closing what it warns of, and uvloop waits for that for ever.
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ResourceWarning)
+        runner.close()
+    return [str(each.message) for each in caught]
 
 
 async def _supervised(main: Coroutine[Any, Any, T]) -> T:
     unseen: list[dict[str, Any]] = []
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(lambda _, context: unseen.append(context))
-    result = await main
+    timeouts: list[BaseException] = []
     me = asyncio.current_task()
+    assert me is not None
+
+    def notice(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, pytest.fail.Exception):  # the test's time is up, and uvloop says so nowhere else
+            timeouts.append(error)
+            me.cancel()
+        else:
+            unseen.append(context)
+
+    asyncio.get_running_loop().set_exception_handler(notice)
+    try:
+        result = await main
+    except asyncio.CancelledError:
+        for error in timeouts:
+            raise error from None
+        raise
     try:
         await until(lambda: asyncio.all_tasks() == {me})
     except TimeoutError:

@@ -34,6 +34,7 @@ from accredit.limits import (
     MAX_QUEUED_RECORDS,
     RECORD_RETRY_SECONDS,
     RECORDS_A_TURN,
+    UNREADY_SECONDS,
 )
 from accredit.stores.log_lives import Life, hold
 from accredit.stores.log_tables import Chain, Event, add_and_list_writers, end_writer, signed_head, touch_writer
@@ -93,6 +94,7 @@ class SqliteRecords:
         self._timer: asyncio.TimerHandle | None = None
         self._checkpointing: asyncio.Task[None] | None = None
         self._problem: str | None = None
+        self._unready_until = 0.0
         self._closed = False
 
     async def start(self) -> None:
@@ -136,12 +138,16 @@ class SqliteRecords:
         return self._problem
 
     async def ready(self) -> bool:
-        """Whether a decision could be recorded now."""
+        """Whether a decision could be recorded now. For `UNREADY_SECONDS` after one could not, only another record that
+        can be says so."""
         try:
             chain = await self._begun()
             await self._run(partial(touch_writer, name=chain.name))
         except StoreUnavailable:
             return False
+        if time.monotonic() < self._unready_until:  # where a record does not fit any more, a touch may still do
+            return False
+        self._problem = None
         return not self._is_full()
 
     async def aclose(self) -> None:
@@ -158,7 +164,6 @@ class SqliteRecords:
             self._writing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._writing
-            self._tell_waiting([StoreUnavailable("the log is closed")] * len(self._queue))
         if self._life is not None and self._chain is not None:
             with contextlib.suppress(StoreUnavailable):
                 await self._close_calls(self._chain.name, self._chain)
@@ -193,27 +198,35 @@ class SqliteRecords:
 
     async def _write(self) -> None:
         """Writes what waits, in its order, until nothing does."""
-        turn: list[_Waiting] = []
-        while self._queue:
-            if not turn:
-                turn = list(islice(self._queue, RECORDS_A_TURN))
+        try:
+            while self._queue:
                 self._turn += 1
-            try:
-                errors = await self._write_turn([waiting.event for waiting in turn])
-            except StoreUnavailable as error:
-                if self._durable:
-                    self._tell_waiting([error] * len(self._queue))
-                    turn = []
+                turn = list(islice(self._queue, RECORDS_A_TURN))
+                try:
+                    answers = await self._written([waiting.event for waiting in turn])
+                except StoreUnavailable as error:
+                    answers = [error] * len(self._queue)  # the others have waited as well
                 else:
-                    await asyncio.sleep(RECORD_RETRY_SECONDS)
-                continue
-            self._tell_waiting(errors)
-            turn = []
-            self._checkpoint_later()
+                    self._checkpoint_later()
+                self._tell_waiting(answers)
+        finally:
+            if self._durable:  # who waits must be told, whatever has happened
+                self._tell_waiting([StoreUnavailable("the record could not be written")] * len(self._queue))
 
-    async def _write_turn(self, events: list[Event]) -> list[AttestationError | None]:
-        chain = self._chain or await self._begun()
-        return await self._run(partial(chain.turn, number=self._turn, events=events))
+    async def _written(self, events: Sequence[Event]) -> list[AttestationError | None]:
+        """Appends records. Raises `StoreUnavailable` if the log is durable; else tries again and again."""
+        while True:
+            try:
+                chain = self._chain or await self._begun()
+                errors = await self._run(partial(chain.turn, number=self._turn, events=events))
+            except StoreUnavailable:
+                self._unready_until = time.monotonic() + UNREADY_SECONDS
+                if self._durable:
+                    raise
+                await asyncio.sleep(RECORD_RETRY_SECONDS)
+            else:
+                self._unready_until, self._problem = 0.0, None
+                return errors
 
     def _tell_waiting(self, errors: Sequence[AccreditError | None]) -> None:
         """Takes the first ones out of the queue, and tells who waits for them."""
@@ -270,12 +283,10 @@ class SqliteRecords:
 
     async def _run(self, job: Callable[[sqlite3.Connection], T]) -> T:
         try:
-            answer = await self._worker.run(job)
+            return await self._worker.run(job)
         except StoreUnavailable as error:
             self._tell(str(error))
             raise
-        self._problem = None
-        return answer
 
     def _tell(self, problem: str) -> None:
         if self._problem != problem:

@@ -36,6 +36,7 @@ _READ = (
     " FROM log_entries LEFT JOIN log_writers USING (writer) LEFT JOIN log_keys USING (key)"
 )
 _COLUMNS = "SELECT name FROM pragma_table_info('log_entries')"
+_BEFORE_ALL = -(1 << 63)  # also an entry that was moved before the first one, which has 1, is read
 _NO_SUCH_TABLE = "no such table"
 _DAMAGED = (sqlite3.Error, UnicodeDecodeError)  # an error's own text may quote what is damaged
 
@@ -113,9 +114,9 @@ class LogFile:
         To be read before the entries: chains grow meanwhile.
         """
         rows = self._rows("SELECT name, records, head FROM log_writers WHERE records <> 0")
-        return [Head(str(name), records, str(head)) for name, records, head in rows]
+        return [_head(*row) for row in rows]
 
-    def entries(self, after: int = 0) -> Iterator[Numbered]:
+    def entries(self, after: int = _BEFORE_ALL) -> Iterator[Numbered]:
         """Entries in their order, from the one after number `after` on. Raises `AttestationError`."""
         for row in self._rows(f"{self._read} WHERE entry > ? ORDER BY entry", after):
             yield _numbered(row)
@@ -138,6 +139,8 @@ class LogFile:
     def certificates(self, sha256: str) -> bytes | None:
         """The chain of certificates with this SHA-256, a JSON array, or None. Raises `AttestationError`."""
         for (text,) in self._rows("SELECT certificates FROM log_delegations WHERE sha256 = ?", sha256):
+            if not isinstance(text, bytes):
+                raise AttestationError("a chain of certificates is damaged")
             return text
         return None
 
@@ -150,6 +153,12 @@ class LogFile:
             raise AttestationError(f"the file is damaged: {error}") from None
 
 
+def _head(name: object, records: object, head: object) -> Head:
+    if not isinstance(name, str) or not isinstance(records, int) or not isinstance(head, str):
+        raise AttestationError("a writer's row is damaged")
+    return Head(name, records, head)
+
+
 def _numbered(row: tuple[Any, ...]) -> Numbered:
     entry, writer, number, key_id, payload, ed25519, ml_dsa_65, digest, members = row
     if not isinstance(writer, str) or not isinstance(number, int):
@@ -160,7 +169,8 @@ def _numbered(row: tuple[Any, ...]) -> Numbered:
         if not isinstance(digest, bytes) or len(digest) != 32 or (key_id, *signatures, members) != (None,) * 4:
             raise AttestationError(f"{place} is damaged", place)
         return Numbered(entry, Digest(writer, number, digest))
-    if not all(isinstance(each, bytes) for each in (payload, ed25519, ml_dsa_65 or b"")) or digest is not None:
+    blobs = (payload, ed25519) if ml_dsa_65 is None else (payload, ed25519, ml_dsa_65)
+    if not all(isinstance(each, bytes) for each in blobs) or digest is not None or not isinstance(key_id, str | None):
         raise AttestationError(f"{place} is damaged", place)
     first = restored(Signature(key_id or "", ed25519), members)
     if first is None:

@@ -1,0 +1,115 @@
+"""Records on a disk that fills up while many call, and on one that takes no writes: the real command, a real disk."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.world.command import COMMAND, Serving
+from tests.world.raw_client import RawClient
+from tests.world.raw_server import PATIENCE, RawServer, until
+from tests.world.recorded_load import Load, Upstream, ask, configure, readiness, verify
+from tests.world.running import run
+from tests.world.small_disk import SmallDisk
+
+CLIENTS = 16
+
+
+def serving(folder: Path, disk: SmallDisk) -> Serving:
+    """A gateway that sees the disk."""
+    return Serving("--config", str(folder / "accredit.toml"), folder=folder, command=(*disk.within, *COMMAND))
+
+
+async def unready(port: int) -> Any:
+    """What `/readyz` says when it does not say that all is well."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            status, told = await readiness(port)
+            if status == 503:
+                return told
+
+
+def test_while_a_disk_is_full_nothing_is_forwarded__and_with_room_again_calls_go_on(tmp_path: Path) -> None:
+    async def main(disk: SmallDisk) -> None:
+        upstream, load = Upstream(), Load()
+        async with RawServer(upstream) as server:
+            configure(tmp_path, f'url = "{server.url}"', db=disk.path / "accredit.db")
+            with await asyncio.to_thread(serving(tmp_path, disk).__enter__) as gateway:
+                working = asyncio.create_task(load.work(gateway.port, "call", CLIENTS))
+                await until(lambda: len(load.refused) > CLIENTS)  # the log alone has filled it
+                assert load.answered
+                told = await unready(gateway.port)
+                assert told["records"] is False
+                assert "full" in told["records_problem"]
+                disk.grow(64)
+                before = len(load.answered)
+                await until(lambda: len(load.answered) > before + CLIENTS)
+                assert (await readiness(gateway.port))[0] == 200
+                gateway.stop()
+                await working
+                await asyncio.to_thread(gateway.wait)
+                assert '"records can\'t be written"' in gateway.stderr
+        load.check(disk.copy(tmp_path) / "accredit.db", upstream.called)
+        assert verify(tmp_path)["valid"]
+
+    with SmallDisk(tmp_path, 2) as disk:
+        run(main(disk))
+
+
+def test_a_disk_that_takes_no_writes_lets_no_call_through__until_it_does(tmp_path: Path) -> None:
+    async def main(disk: SmallDisk) -> None:
+        upstream, load = Upstream(), Load()
+        async with RawServer(upstream) as server:
+            configure(tmp_path, f'url = "{server.url}"', db=disk.path / "accredit.db")
+            with await asyncio.to_thread(serving(tmp_path, disk).__enter__) as gateway:
+                working = asyncio.create_task(load.work(gateway.port, "killed", CLIENTS))
+                await until(lambda: len(load.answered) > CLIENTS)
+                gateway.process.kill()
+                await working
+                await asyncio.to_thread(gateway.wait)
+            before = list(upstream.called)
+            disk.read_only(True)
+            with await asyncio.to_thread(serving(tmp_path, disk).__enter__) as gateway:
+                async with RawClient(gateway.port) as client:
+                    refused = await ask(client, "read-only")
+                    assert (refused["error"]["code"], refused["error"]["data"]["forwarded"]) == (-31006, False)
+                    status, told = await readiness(gateway.port)
+                    assert (status, told["records"]) == (503, False)
+                    assert upstream.called == before
+                    disk.read_only(False)
+                    assert "result" in await ask(client, "writable")
+                    assert (await readiness(gateway.port))[0] == 200
+                gateway.stop()
+                await asyncio.to_thread(gateway.wait)
+        load.answered.append("writable")
+        load.check(disk.copy(tmp_path) / "accredit.db", upstream.called)
+        assert verify(tmp_path)["valid"]
+
+    with SmallDisk(tmp_path, 8) as disk:
+        run(main(disk))
+
+
+@pytest.mark.parametrize("mode", ["durable", "record"])
+def test_a_gateway_that_starts_on_a_full_disk_serves__and_refuses_until_there_is_room(
+    mode: str, tmp_path: Path
+) -> None:
+    async def main(disk: SmallDisk) -> None:
+        upstream = Upstream()
+        async with RawServer(upstream) as server:
+            configure(tmp_path, f'url = "{server.url}"', mode=mode, db=disk.path / "accredit.db")
+            disk.fill()
+            with await asyncio.to_thread(serving(tmp_path, disk).__enter__) as gateway:
+                async with RawClient(gateway.port) as client:
+                    refused = await ask(client, "full")
+                    assert (refused["error"]["code"], refused["error"]["data"]["forwarded"]) == (-31006, False)
+                    assert (await readiness(gateway.port))[0] == 503
+                    disk.make_room()
+                    assert "result" in await ask(client, "room")
+                gateway.stop()
+                await asyncio.to_thread(gateway.wait)
+        assert upstream.called == ["room"]
+        disk.copy(tmp_path)
+        assert verify(tmp_path)["valid"]
+
+    with SmallDisk(tmp_path, 2) as disk:
+        run(main(disk))

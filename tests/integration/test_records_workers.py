@@ -1,0 +1,160 @@
+"""Processes that share one log, each with a chain of its own: workers that are killed alone or all at once, gateways
+beside each other. Who dies has its calls closed by who comes after it; the calls of those who live are left alone."""
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.world.command import Serving
+from tests.world.raw_client import CutOff, RawClient
+from tests.world.raw_server import RawServer, until
+from tests.world.recorded import calls_of, records_of
+from tests.world.recorded_load import Load, Upstream, ask, configure, verify
+from tests.world.running import run
+
+WORKERS = 4
+CLIENTS = 24
+ROUNDS = 5
+KILLS = 3
+"""Workers that are killed in a round, before all are."""
+
+
+def writer_of(pid: int) -> str | None:
+    """The writer that a process is, as long as it holds its lock."""
+    with contextlib.suppress(FileNotFoundError):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                target = link.readlink()
+                if target.parent.name == "accredit.db-writers":
+                    return target.name
+    return None
+
+
+def writers_of(pids: Iterable[int]) -> dict[str, int]:
+    """The processes' ids, by their writers."""
+    return {writer: pid for pid in pids if (writer := writer_of(pid)) is not None}
+
+
+def statuses(db: Path) -> dict[str, dict[str, Any]]:
+    """Of each writer, its calls' statuses by their targets."""
+    found: dict[str, dict[str, Any]] = {}
+    for call in calls_of(db):
+        found.setdefault(call["record"].log.writer, {})[call["target"]] = call["status"]
+    return found
+
+
+async def one_call(port: int, target: str) -> bool:
+    """Whether a call was answered."""
+    with contextlib.suppress(OSError, CutOff):
+        async with RawClient(port) as client:
+            return "result" in await ask(client, target)
+    return False
+
+
+async def held(upstream: Upstream, port: int, name: str) -> "dict[str, asyncio.Task[bool]]":
+    """Calls that wait for the upstream, by their targets."""
+    upstream.held.clear()
+    calls = {f"{name}-{number}": asyncio.create_task(one_call(port, f"{name}-{number}")) for number in range(CLIENTS)}
+    await until(lambda: set(calls) <= set(upstream.called))
+    return calls
+
+
+def test_the_worker_that_replaces_a_dead_one_closes_its_calls_while_the_others_go_on(tmp_path: Path) -> None:
+    async def main() -> None:
+        upstream = Upstream()
+        async with RawServer(upstream) as server:
+            db = configure(tmp_path, f'url = "{server.url}"')
+            with await asyncio.to_thread(Serving("--workers", str(WORKERS), folder=tmp_path).__enter__) as gateway:
+                await until(lambda: len(writers_of(gateway.workers)) == WORKERS)
+                calls = await held(upstream, gateway.port, "call")
+                writers, before = writers_of(gateway.workers), statuses(db)
+                assert set(before) <= set(writers)
+                dead = max(before, key=lambda writer: len(before[writer]))
+                os.kill(writers[dead], signal.SIGKILL)
+                await until(lambda: set(statuses(db)[dead].values()) == {"unknown"})
+                now = statuses(db)
+                assert {writer: now[writer] for writer in before if writer != dead} == {
+                    writer: before[writer] for writer in before if writer != dead
+                }
+                closed_by = {each.log.writer for each in records_of(db) if each.outcome is not None}
+                assert len(closed_by) == 1
+                assert closed_by.isdisjoint(writers)
+                upstream.held.set()
+                answered = {target for target, call in calls.items() if await call}
+                assert answered == set(calls) - set(before[dead])
+                gateway.stop()
+                await asyncio.to_thread(gateway.wait)
+        assert {target for chain in statuses(db).values() for target in chain if chain[target] == "ok"} == answered
+        assert verify(tmp_path)["valid"]
+
+    run(main())
+
+
+def test_a_gateway_that_starts_beside_another_closes_the_calls_of_dead_ones_only(tmp_path: Path) -> None:
+    async def main() -> None:
+        upstream = Upstream()
+        async with RawServer(upstream) as server:
+            db = configure(tmp_path, f'url = "{server.url}"')
+            with (
+                await asyncio.to_thread(Serving(folder=tmp_path).__enter__) as first,
+                await asyncio.to_thread(Serving(folder=tmp_path).__enter__) as second,
+            ):
+                cut_off = await held(upstream, first.port, "first")
+                going_on = await held(upstream, second.port, "second")
+                first.process.kill()
+                assert not any([await call for call in cut_off.values()])
+                with await asyncio.to_thread(Serving(folder=tmp_path).__enter__) as third:
+                    found = {call["target"]: call["status"] for call in calls_of(db)}
+                    assert found == dict.fromkeys(cut_off, "unknown") | dict.fromkeys(going_on)
+                    upstream.held.set()
+                    assert all([await call for call in going_on.values()])
+                    for gateway in (second, third):
+                        gateway.stop()
+                        await asyncio.to_thread(gateway.wait)
+        found = {call["target"]: call["status"] for call in calls_of(db)}
+        assert found == dict.fromkeys(cut_off, "unknown") | dict.fromkeys(going_on, "ok")
+        assert verify(tmp_path)["valid"]
+
+    run(main())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_workers_may_die_one_by_one_and_all_at_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        upstream, load, dice = Upstream(), Load(), random.Random(13)
+
+        async def more() -> None:
+            enough = len(load.answered) + dice.randrange(50)
+            await until(lambda: len(load.answered) > enough)
+
+        async with RawServer(upstream) as server:
+            db = configure(tmp_path, f'url = "{server.url}"')
+            for number in range(ROUNDS):
+                with await asyncio.to_thread(Serving("--workers", str(WORKERS), folder=tmp_path).__enter__) as gateway:
+                    working: list[asyncio.Task[None]] = []
+                    for wave in range(KILLS + 1):
+                        load_of_wave = load.work(gateway.port, f"r{number}-w{wave}", CLIENTS)
+                        working.append(asyncio.create_task(load_of_wave))
+                        await more()
+                        if wave < KILLS:
+                            os.kill(dice.choice(sorted(gateway.workers)), signal.SIGKILL)
+                        else:
+                            os.killpg(gateway.process.pid, signal.SIGKILL)
+                    await asyncio.gather(*working)
+            with await asyncio.to_thread(Serving(folder=tmp_path).__enter__) as gateway:
+                gateway.stop()
+                await asyncio.to_thread(gateway.wait)
+        load.check(db, upstream.called)
+        assert load.refused == load.withheld == []
+        found = verify(tmp_path)
+        assert len(found["writers"]) > ROUNDS
+        assert found["not_in_a_checkpoint"] == 0
+
+    run(main())
