@@ -19,7 +19,8 @@ the client says of its own authorization is still removed. Who sent a message wa
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from accredit.errors import (
     AccreditError,
@@ -56,8 +57,7 @@ from accredit.tokens import VerifiedToken
 _log = logging.getLogger("accredit.gateway.gate")
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
+class Passage(Struct, frozen=True):
     """What goes on (None: nothing does), and the responses that requests which do not have from here.
 
     `edits` are what becomes of the upstream's responses, by the request's id; `calls` are to be settled.
@@ -65,7 +65,7 @@ class Passage:
 
     message: Frame | Batch | None
     replies: tuple[bytes, ...] = ()
-    edits: Mapping[MessageId, Edit] = field(default_factory=dict[MessageId, Edit])
+    edits: Mapping[MessageId, Edit] = {}
     batch: bool = False
     calls: OpenCalls = field(default_factory=OpenCalls)
 

@@ -44,6 +44,8 @@ _END_TO_END = frozenset(
 )
 # The gateway writes these itself, or they are a client's word about addresses, which nobody should trust.
 _NOT_FORWARDED = frozenset({b"accept-encoding", b"content-length", b"expect", b"forwarded", b"host", b"x-real-ip"})
+_NOT_TO_UPSTREAM = _HOP_BY_HOP | _NOT_FORWARDED
+_NOT_TO_CLIENT = _HOP_BY_HOP | {b"content-length"}
 _LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
@@ -55,24 +57,25 @@ def fold(raw: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     return folded
 
 
-def _hops(raw: Iterable[tuple[bytes, bytes]]) -> frozenset[bytes]:
+def _and_hops(dropped: frozenset[bytes], raw: RawHeaders) -> frozenset[bytes]:
+    """With the headers that `Connection` names."""
     values = [value for name, value in raw if name == b"connection"]
     if not values:
-        return _HOP_BY_HOP
+        return dropped
     named = {token.strip().lower() for value in values for token in value.split(b",")}
-    return _HOP_BY_HOP | {name for name in named - _END_TO_END if not name.startswith(b"mcp-")}
+    return dropped | {name for name in named - _END_TO_END if not name.startswith(b"mcp-")}
 
 
 def to_upstream(raw: RawHeaders) -> RawHeaders:
     """A client's end-to-end headers."""
-    drop = _hops(raw) | _NOT_FORWARDED
+    drop = _and_hops(_NOT_TO_UPSTREAM, raw)
     return [pair for pair in raw if pair[0] not in drop and not pair[0].startswith(b"x-forwarded-")]
 
 
 def to_client(raw: RawHeaders, *, without: frozenset[bytes] = frozenset()) -> RawHeaders:
     """An upstream's end-to-end headers, without `Content-Length`, which is written anew, and `without`."""
-    drop = _hops(raw) | without | {b"content-length"}
-    return [pair for pair in raw if pair[0] not in drop]
+    drop = _and_hops(_NOT_TO_CLIENT, raw)
+    return [pair for pair in raw if pair[0] not in drop and pair[0] not in without]
 
 
 @lru_cache(256)

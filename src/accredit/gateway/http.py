@@ -174,7 +174,7 @@ class WhileConnected:
         self._gone = False
         self._watcher: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> None:
+    def __enter__(self) -> None:
         loop = asyncio.get_running_loop()
         self._task = asyncio.current_task(loop)
         self._timer = loop.call_later(DISCONNECT_WATCH_SECONDS, self._watch, loop)
@@ -188,7 +188,7 @@ class WhileConnected:
         if self._task is not None:
             self._task.cancel()
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._timer.cancel()

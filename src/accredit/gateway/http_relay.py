@@ -71,7 +71,7 @@ class HttpRelay:
     async def _post(
         self, exchange: Exchange, message: Frame | Batch, era: Era, expected: Expected, requests: list[Request]
     ) -> None:
-        async with WhileConnected(exchange):
+        with WhileConnected(exchange):
             if era is Era.MODERN and isinstance(message, Request) and message.method == "tools/call":
                 await self._schemas.check(message, exchange.headers, partial(self.ask, exchange, era))
             answer = await self._send(exchange, message.text)
@@ -85,7 +85,7 @@ class HttpRelay:
 
     async def get(self, exchange: Exchange, otherwise: Edit | None) -> None:
         """Forwards the opening of a standing stream, or its resumption."""
-        async with WhileConnected(exchange):
+        with WhileConnected(exchange):
             answer = await self._send(exchange, b"")
             try:
                 if answer.status >= 400:
@@ -181,7 +181,8 @@ class HttpRelay:
             plain = decode_body(raw, answer.header(b"content-encoding"), self._settings.max_response_bytes)
             judged = expected.body(plain) if expected.waiting else _nothing(plain)
             self._learn_body(answer, requests, judged)
-            judged = await exchange.calls.withhold(expected.answers) or judged
+            if exchange.calls:
+                judged = await exchange.calls.withhold(expected.answers) or judged
             if judged is not plain:
                 text, headers = judged, to_client(answer.headers, without=frozenset({b"content-encoding"}))
         except AnswerError as error:
@@ -236,10 +237,11 @@ class HttpRelay:
         self._tally.refused(error, observed=True)
 
     def _learn_body(self, answer: Answer, requests: list[Request], text: bytes) -> None:
-        if any(request.method in _LEARNED_FROM for request in requests):
-            learn = self._learner(answer, requests)
-            with contextlib.suppress(FrameError):
-                learn(decode_frame(text))
+        if _LEARNED_FROM.isdisjoint([request.method for request in requests]):
+            return
+        learn = self._learner(answer, requests)
+        with contextlib.suppress(FrameError):
+            learn(decode_frame(text))
 
     def _learner(self, answer: Answer, requests: list[Request]) -> Callable[[Frame], None]:
         methods = {request.id: request.method for request in requests}

@@ -83,28 +83,29 @@ class LegacySse:
             self._sessions[session] = _Session(self._target(data), expected, exchange, principal_of(token))
             return f"{root}{MESSAGES_PATH}?session_id={session}".encode()
 
-        async with exchange.calls, WhileConnected(exchange):
-            answer = await self._send(exchange, b"", _target_of(self._url))
-            try:
-                if answer.status >= 400:
-                    await self._relay.error(exchange, answer, expected, [])
-                    return
-                if answer.status != 200 or media_type(answer.header(b"content-type")) != b"text/event-stream":
-                    raise AnswerError("no event stream in answer to GET")
-                stream = EventRelay(
-                    exchange,
-                    answer,
-                    expected,
-                    settings=self._settings,
-                    tally=self._tally,
-                    learn=_nothing_to_learn,
-                    idle_seconds=None,
-                    endpoint=rewrite,
-                )
-                await self._relay.standing.run(stream)
-            finally:
-                self._sessions.pop(session, None)
-                answer.close()
+        async with exchange.calls:
+            with WhileConnected(exchange):
+                answer = await self._send(exchange, b"", _target_of(self._url))
+                try:
+                    if answer.status >= 400:
+                        await self._relay.error(exchange, answer, expected, [])
+                        return
+                    if answer.status != 200 or media_type(answer.header(b"content-type")) != b"text/event-stream":
+                        raise AnswerError("no event stream in answer to GET")
+                    stream = EventRelay(
+                        exchange,
+                        answer,
+                        expected,
+                        settings=self._settings,
+                        tally=self._tally,
+                        learn=_nothing_to_learn,
+                        idle_seconds=None,
+                        endpoint=rewrite,
+                    )
+                    await self._relay.standing.run(stream)
+                finally:
+                    self._sessions.pop(session, None)
+                    answer.close()
 
     async def message(self, exchange: Exchange) -> None:
         """Serves `POST /messages?session_id=...`: the upstream's status is the answer, the rest is on the stream."""

@@ -29,7 +29,7 @@ from accredit.jsonrpc.methods import (
     TARGET_MEMBER,
     Era,
 )
-from accredit.jsonrpc.objects import members
+from accredit.jsonrpc.objects import may_name, members
 from accredit.jsonrpc.requests import Batch, meta_of
 from accredit.jsonrpc.scalars import as_string
 
@@ -38,6 +38,7 @@ METHOD_HEADER = b"mcp-method"
 NAME_HEADER = b"mcp-name"
 
 _SHOWN = {VERSION_HEADER: "MCP-Protocol-Version", METHOD_HEADER: "Mcp-Method", NAME_HEADER: "Mcp-Name"}
+_NAMED_VERSION = META_VERSION.encode("ascii")
 _PLAIN = re.compile(rb"[\t\x20-\x7e]*")
 _SENTINEL = re.compile(r"=\?base64\?(.*)\?=")
 
@@ -53,7 +54,7 @@ def era_of(frame: Frame | Batch, headers: Headers) -> Era:
     version = headers.get(VERSION_HEADER, b"").strip(b" \t").decode("latin-1")
     if version in MODERN_REVISIONS:
         return Era.MODERN
-    if isinstance(frame, Request) and META_VERSION in _meta(frame):
+    if isinstance(frame, Request) and may_name(frame.params, _NAMED_VERSION) and META_VERSION in _meta(frame):
         return Era.MODERN
     if version and version not in LEGACY_REVISIONS and version > LEGACY_REVISIONS[-1]:
         return Era.MODERN  # a later revision than any that we know: stateless until we learn better

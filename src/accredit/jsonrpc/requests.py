@@ -11,6 +11,8 @@ requests are read more strictly than answers, in this order:
 Every refusal is a `RequestError`, with the request's id where it could be read.
 """
 
+from collections.abc import Mapping
+
 from msgspec import Raw
 
 from accredit.errors import FrameError, JsonError, MessageId, RequestError
@@ -56,9 +58,12 @@ def decode_request(text: bytes, *, batch_allowed: bool = False) -> Frame | Batch
 
 def meta_of(params: Raw | None) -> dict[str, Raw]:
     """The members of `params._meta`; empty where there is none. Raises `FrameError` when it is no object."""
-    if params is None:
-        return {}
-    meta = members(params).get("_meta")
+    return meta_in(members(params)) if params is not None else {}
+
+
+def meta_in(params: Mapping[str, Raw]) -> dict[str, Raw]:
+    """The same for params whose members are known."""
+    meta = params.get("_meta")
     if meta is None:
         return {}
     if not is_object(meta):

@@ -24,7 +24,7 @@ def as_string(raw: Raw | None) -> str | None:
 
 def as_integer(raw: Raw | None) -> int | None:
     """The value of a JSON number that is written as an integer (1.0 is not, nor is 1e3), or None."""
-    if raw is None:
+    if raw is None or len(raw) > MAX_NUMBER_LENGTH:
         return None
-    text = bytes(memoryview(raw)[: MAX_NUMBER_LENGTH + 1])
-    return int(text) if len(text) <= MAX_NUMBER_LENGTH and _INTEGER.fullmatch(text) else None
+    text = bytes(raw)
+    return int(text) if _INTEGER.fullmatch(text) else None

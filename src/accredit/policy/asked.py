@@ -18,7 +18,7 @@ from accredit.jsonrpc.encode import INVALID_PARAMS, METHOD_NOT_FOUND
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import TARGET_MEMBER
 from accredit.jsonrpc.objects import members
-from accredit.jsonrpc.requests import meta_of
+from accredit.jsonrpc.requests import meta_in
 from accredit.ratify.contexts import build_session_context, operation_context_hash
 
 PROOF = "ratify_proof"
@@ -68,7 +68,7 @@ def asked_of(request: Request, session_id: str = "") -> Asked | None:
         return None
     try:
         params = members(request.params) if request.params is not None else {}
-        proof = meta_of(request.params).get(PROOF)
+        proof = meta_in(params).get(PROOF)
         plain = {name: msgspec.json.decode(value) for name, value in params.items() if name != "_meta"}
         return asked(request.method, plain, session_id, proof)
     except (FrameError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -15,6 +15,7 @@ argument was missing.
 import math
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import cast
 
 from msgspec import Struct
@@ -75,6 +76,7 @@ def facts_fault(sources: Mapping[str, object]) -> str | None:
     return None
 
 
+@cache  # what it is asked for is the configuration's
 def _pointers(source: str) -> list[str]:
     """The pointers of a template, or the one that the text is; none of a constant."""
     return _HOLE.findall(source) or ([source] if source.startswith("/") else [])

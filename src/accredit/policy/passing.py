@@ -17,7 +17,7 @@ from accredit.errors import FrameError
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import Notification, Request
 from accredit.jsonrpc.objects import may_name, members
-from accredit.jsonrpc.requests import meta_of
+from accredit.jsonrpc.requests import meta_in
 from accredit.policy.asked import GUARDED, PROOF, read_freely
 from accredit.policy.decide import Authority
 from accredit.tokens import VerifiedToken
@@ -34,7 +34,8 @@ def passed_on(call: C, *, judged: bool, authority: Authority | None = None, toke
     if not told and not may_name(call.params, b"_meta"):
         return call
     try:
-        meta = meta_of(call.params)
+        params = members(call.params) if call.params is not None else {}
+        meta = meta_in(params)
     except FrameError:
         return call  # no object: nothing can be in it
     kept = {name: value for name, value in meta.items() if not is_authorization(name)}
@@ -43,7 +44,6 @@ def passed_on(call: C, *, judged: bool, authority: Authority | None = None, toke
     changes: dict[str, object] = {AUTHORIZATION: authorization(authority, token)} if told else {}
     if len(kept) == len(meta) and not changes:
         return call
-    params = members(call.params) if call.params is not None else {}
     new_params = Raw(with_members(params, {"_meta": Raw(with_members(kept, changes))}))
     return replace(call, params=new_params, text=with_members(members(call.text), {"params": new_params}))
 

@@ -91,7 +91,7 @@ def during(work: Callable[[Told], Awaitable[object]]) -> Told:
 
     async def case() -> None:
         try:
-            async with WhileConnected(told.exchange):
+            with WhileConnected(told.exchange):
                 await work(told)
         finally:
             await until(lambda: len(asyncio.all_tasks()) == 1)

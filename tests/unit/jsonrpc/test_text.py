@@ -77,6 +77,14 @@ def test_many_siblings_are_not_deep() -> None:
     check_text(b"[" + b",".join([b'{"a":[]}'] * 100_000) + b"]")
 
 
+def test_many_siblings_with_words_and_escapes_are_not_deep() -> None:
+    check_text(b"[" + b",".join([b'{"a":[true,null,"\\n\\u00e9"]}'] * (2 * MAX_DEPTH)) + b"]")
+
+
+def test_a_number_in_a_string_may_look_as_if_it_overflowed__base64_does_all_the_time() -> None:
+    check_text(b'{"a":"AB0e999/+1E400==","b":"\\"1e999","c":true}')
+
+
 def test_depth_is_carried_from_slice_to_slice() -> None:
     text = b"[" * 100 + b"[]," * 200_000 + b"[" * 50 + b"]" * 150
     assert depth_exceeds(text, 149)

@@ -99,7 +99,7 @@ class Session(Conversation[SessionCall]):
         try:
             self._open(calls, exchange)
             self._posts[self._made] = stream
-            async with WhileConnected(exchange):
+            with WhileConnected(exchange):
                 for frame in frames:
                     await self._forward(frame)
                 await answer(exchange, stream, priming=self._primed)
@@ -127,7 +127,7 @@ class Session(Conversation[SessionCall]):
 
     async def get(self, exchange: Exchange, last_event_id: bytes | None) -> None:
         """Serves the standing stream, or resumes one. Raises `RequestError`."""
-        async with WhileConnected(exchange):
+        with WhileConnected(exchange):
             if last_event_id is not None:
                 stream, position = self._resumed(last_event_id)
                 await stand(exchange, stream, position)

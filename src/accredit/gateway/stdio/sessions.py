@@ -56,7 +56,7 @@ class Sessions:
         session = await self._start()
         kept = False
         try:
-            async with WhileConnected(exchange):
+            with WhileConnected(exchange):
                 stream = await session.initialize(request)
             kept = self._established(session, stream.whole())
         finally:

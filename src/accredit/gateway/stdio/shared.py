@@ -95,7 +95,7 @@ class SharedChild(Conversation[SharedCall]):
         self._begin(call)
         call.record = exchange.calls.take(request.id)
         try:
-            async with WhileConnected(exchange):
+            with WhileConnected(exchange):
                 await self._send_call(call)
                 await answer(exchange, call.stream)
         finally:
