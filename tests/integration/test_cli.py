@@ -298,7 +298,7 @@ def test_check_says_it_as_json(text: str, upstream: str | None, exposed: bool, t
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
     assert bool(found.pop("exposed")) is exposed
-    modes = {"tokens": "off", "proofs": "off", "records": "off", "tls": False}
+    modes = {"tokens": "off", "proofs": "off", "records": "off", "signer": False, "tls": False}
     assert found == {"ok": True, "file": f"{tmp_path}/accredit.toml", "upstream": upstream, **modes}
 
 
