@@ -11,6 +11,9 @@ TARGETS = set(re.findall(r"^([a-z][a-z-]*):", MAKEFILE, re.MULTILINE))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # At the beginning of a line of an example, or in backquotes.
 MAKE = re.compile(r"(?:^\s*|`)make((?: [a-z][a-z-]*)+)(?=`| ARGS=| +#|$)", re.MULTILINE)
+LINK = re.compile(r"\]\((?!https?://)([^)#\s]*)(?:#([^)\s]+))?\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
 def documented(page: Path) -> set[str]:
@@ -51,3 +54,20 @@ def test_every_file_that_the_architecture_page_names_is_there() -> None:
     named = set(re.findall(r"[\w/]+\.py", page))
     assert len(named) > 50
     assert [name for name in named if not any(f"/{each}".endswith(f"/{name}") for each in files)] == []
+
+
+def anchors(page: Path) -> set[str]:
+    """What leads to the headings of a page, as the hosts of repositories make it."""
+    headings = HEADING.findall(CODE.sub("", page.read_text("utf-8")))
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "SECURITY.md"], ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_on_a_page_leads_to_a_file_and_a_heading_that_are_there(page: Path) -> None:
+    links = LINK.findall(CODE.sub("", page.read_text("utf-8")))
+    broken = [
+        (name, anchor)
+        for name, anchor in links
+        if not (target := page.parent / name if name else page).exists() or (anchor and anchor not in anchors(target))
+    ]
+    assert broken == []

@@ -67,7 +67,7 @@ class Call(_Part, frozen=True):
 
 
 class Decision(_Part, frozen=True):
-    """What was decided. `error` is the word of section 4 for programs, `reason` is for people."""
+    """What was decided. `error` is the word for programs, `reason` is for people."""
 
     verdict: Literal["allow", "deny"]
     error: str | None = None

@@ -129,7 +129,7 @@ class _Log:
     def keep(self, head: Head) -> None:
         self.place = f"{head.writer}/{head.sequence}"
         if self._kept.setdefault(head.writer, {}).setdefault(head.sequence, head.sha256) != head.sha256:
-            raise AttestationError("two of those that were kept contradict each other")
+            raise AttestationError("two different records were there, by what was kept or by the store's own head")
 
     def add(self, entry: Entry) -> None:
         if isinstance(entry, Digest):

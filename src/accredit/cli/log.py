@@ -109,7 +109,8 @@ def verify(
     """Verifies signatures, sequence, chain and checkpoints: exit code 0 if all hold, 1 with the first bad record.
 
     That records are missing at the end can only be seen with a checkpoint that was kept elsewhere. Without --key the
-    configuration's own keys are trusted: that of attest.key_file, or of gateway.key beside it, and attest.signer's.
+    configuration's own keys are trusted: attest.key_file's, or that of gateway.key beside the configuration, and
+    attest.signer's.
 
     Examples:
 

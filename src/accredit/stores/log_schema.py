@@ -1,6 +1,6 @@
 """The tables of the log of attestations, a step of `schema.SCHEMA`. No I/O.
 
-Only `log_entries` counts for verification: what the other tables say can be found from it.
+The log is `log_entries`. Which cells of the other tables count for its verification: docs/reference/attestation.md.
 """
 
 LOG_TABLES: tuple[str, ...] = (

@@ -139,7 +139,8 @@ def test_what_is_kept_must_be_a_checkpoint_of_ours() -> None:
     assert fault(log, kept=[log[0]]) == "a kept checkpoint: it is no checkpoint"
     assert fault(log, kept=Chained("stranger", WRITER).calls(1)[-1:]) is not None
     other = Chained(writer=WRITER).calls(1)[-1]
-    assert fault(log, kept=[log[-1], other]) is not None
+    both = f"{WRITER}/2: two different records were there, by what was kept or by the store's own head"
+    assert fault(log, kept=[log[-1], other]) == both
 
 
 def test_a_record_that_is_not_where_the_store_says_is_found_out() -> None:
