@@ -4,14 +4,14 @@
 
 MAX_DEPTH = 128
 """Levels of nested JSON arrays and objects. Real MCP traffic stays under 30; parsers that recurse crash near
-1,000 (validation brief, "What a valid frame is")."""
+1,000 (docs/reference/validation.md)."""
 
 MAX_BATCH_MEMBERS = 100
 """Messages in one JSON-RPC batch (revision 2025-03-26 only). The revision names no bound; each member is an
 exchange of its own, so this bounds how many one POST can start."""
 
 MAX_QUOTED = 100
-"""Characters of a peer's text that an error may quote (contract, section 3)."""
+"""Characters of a peer's text that an error may quote (docs/reference/validation.md)."""
 
 MAX_NUMBER_LENGTH = 400
 """Characters of a JSON number that is read as an integer. The largest that is finite as a double has 309 digits."""
@@ -210,7 +210,7 @@ CLIENT_IDLE_SECONDS = 75
 that they, who know when they send, close first."""
 
 GRACE_SECONDS = 10
-"""For open calls to finish when the gateway is told to stop (the issue that asked for it)."""
+"""For open calls to finish when the gateway is told to stop (docs/how-to/run-in-production.md)."""
 
 RESTART_SECONDS = 1
 """Before a worker that died is replaced: one that dies at once must not take a core."""
@@ -275,7 +275,7 @@ MAX_PENDING_CHALLENGES = 10_000
 """Challenges of the memory store that were issued and not yet used (Ratify section 9), some 200 bytes each."""
 
 MAX_CACHED_CERTIFICATES = 65_536
-"""Digests of verified certificates that a cache remembers (contract, section 8): about 8 MiB."""
+"""Digests of verified certificates that a cache remembers: about 8 MiB."""
 
 MAX_GLIMPSED_TEXTS = 4_096
 """Beginnings of certificates' texts that came at least once, some 250 bytes each."""
@@ -323,13 +323,13 @@ KEYS_FRESH_SECONDS = 300.0
 
 KEYS_REFETCH_SECONDS = 60.0
 """Between two refetches of a key set that is known: tokens with invented key ids must not become as many requests
-(contract, section 5)."""
+(docs/reference/tokens.md)."""
 
 KEYS_RETRY_SECONDS = 5.0
 """Between two fetches of a key set that is not known yet: until it is, every token is refused."""
 
 KEYS_STALE_SECONDS = 86_400.0
-"""Age at which a key set that can't be fetched is no longer used (contract, section 5)."""
+"""Age at which a key set that can't be fetched is no longer used (docs/reference/tokens.md)."""
 
 KEYS_FETCH_SECONDS = 10.0
 """For one fetch, redirects included. Issuers answer well within a second."""
@@ -411,7 +411,8 @@ STORE_BATCH_JOBS = 256
 """Jobs that are committed together, in some milliseconds: as long do other processes wait for the lock."""
 
 REVOCATION_CHECK_SECONDS = 0.5
-"""Between two looks whether a revocation list has changed. A change is honoured within 2 s (contract, section 4)."""
+"""Between two looks whether a revocation list has changed. A change is honoured within 2 s
+(docs/reference/store.md)."""
 
 # --- the agent's side -------------------------------------------------------------------------------
 
@@ -423,7 +424,8 @@ MAX_KNOWN_TARGETS = 4_096
 costs one refused call more."""
 
 MAX_ANSWER_BYTES = 104_857_600
-"""Bytes of a gateway's answer that a client reads: as many as a gateway forwards (contract, section 2)."""
+"""Bytes of a gateway's answer that a client reads: as many as a gateway forwards by default
+(`max_response_bytes`, docs/reference/configuration.md)."""
 
 MAX_ANSWER_EVENT_BYTES = 16_777_216
 """Bytes of one server-sent event of a gateway that a client reads: the same."""
@@ -540,16 +542,16 @@ CLOSE_RECORDS_SECONDS = 5.0
 # --- multi-round-trip requests ----------------------------------------------------------------------
 
 MAX_ROUNDS = 10
-"""Times that one call is repeated with input, where the caller does not say otherwise (rounds brief, "The driver")."""
+"""Times that one call is repeated with input, where the caller does not say otherwise (docs/explanation/rounds.md)."""
 
 LEG_SECONDS = 60.0
 """For one leg of a call to be answered, where the caller does not say otherwise: what the gateway gives an upstream."""
 
 STATE_ONLY_FIRST_SECONDS = 0.05
-"""Before a call is repeated for a server that asked for nothing but to be called again; it doubles (rounds brief)."""
+"""Before a call is repeated for a server that asked for nothing but to be called again; it doubles."""
 
 STATE_ONLY_MAX_SECONDS = 0.25
-"""The longest such wait (rounds brief)."""
+"""The longest such wait."""
 
 MAX_STATE_BYTES = 262_144
 """UTF-8 bytes of an upstream's `requestState`. It is a cursor or a small sealed object in the servers that are known,
