@@ -423,6 +423,10 @@ MAX_KNOWN_TARGETS = 4_096
 """Tools, resources and prompts whose scope a client remembers; the one learned longest ago is forgotten first, and
 costs one refused call more."""
 
+MAX_TOLD_REASON_CHARS = 500
+"""Characters of a gateway's reason for a refusal that a person is told. Ours have some 200, but for scopes that are
+listed; what matters of a constraint's stands at the end."""
+
 MAX_ANSWER_BYTES = 104_857_600
 """Bytes of a gateway's answer that a client reads: as many as a gateway forwards by default
 (`max_response_bytes`, docs/reference/configuration.md)."""

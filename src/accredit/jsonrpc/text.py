@@ -39,11 +39,11 @@ _NOT_COLONS = bytes(set(range(256)) - set(b'":' + _ESCAPED))
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 
 
-def excerpt(text: str | bytes) -> str:
-    """At most `MAX_QUOTED` printable ASCII characters of what a peer sent, for an error's text."""
+def excerpt(text: str | bytes, limit: int = MAX_QUOTED) -> str:
+    """At most `limit` printable ASCII characters of what a peer sent, for an error's text."""
     if isinstance(text, bytes):
-        text = text[: MAX_QUOTED * 4].decode("utf-8", "replace")
-    return "".join(char if " " <= char <= "~" else "?" for char in text[:MAX_QUOTED])
+        text = text[: limit * 4].decode("utf-8", "replace")
+    return "".join(char if " " <= char <= "~" else "?" for char in text[:limit])
 
 
 def check_text(data: bytes) -> None:
