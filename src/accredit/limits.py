@@ -453,6 +453,9 @@ MAX_BOOTSTRAP_TTL_SECONDS = 86_400
 ASK_SECONDS = 60.0
 """For a server to start and to list all its tools. One that is installed when it is first run takes half of that."""
 
+ASK_NOTICE_SECONDS = 5.0
+"""After which whoever waits for such a list is told so. Servers that need not be installed start in a second or two."""
+
 MAX_SAID_CHARS = 200
 """Characters of what a tool says of itself that a configuration quotes: a sentence or two."""
 
