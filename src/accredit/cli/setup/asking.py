@@ -53,14 +53,18 @@ def ask_upstream(upstream: HttpUpstream | StdioUpstream) -> Offer:
     """The tools of a server as a gateway in front of it gets to see them. Raises `ConfigurationError`."""
     configure_logs("error", "text")
     logging.getLogger("mcp").setLevel(logging.CRITICAL)  # what it has to say comes back as an error
-    remedy = _TRY_COMMAND if isinstance(upstream, StdioUpstream) else _TRY_URL
-    return _ask(lambda: _through_gateway(upstream), remedy)
+    return _ask_upstream(upstream)
 
 
 def ask_object(place: str) -> Offer:
     """The tools of the server object at `module:name`. Imports the module. Raises `ConfigurationError`."""
     server = _imported(place)
     return _ask(lambda: _in_memory(server, place), _TRY_OBJECT)
+
+
+def _ask_upstream(upstream: HttpUpstream | StdioUpstream) -> Offer:
+    remedy = _TRY_COMMAND if isinstance(upstream, StdioUpstream) else _TRY_URL
+    return _ask(lambda: _through_gateway(upstream), remedy)
 
 
 def _ask(connect: Callable[[], _Connection], remedy: str) -> Offer:
