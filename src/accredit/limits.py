@@ -210,7 +210,7 @@ CLIENT_IDLE_SECONDS = 75
 that they, who know when they send, close first."""
 
 GRACE_SECONDS = 10
-"""For open calls to finish when the gateway is told to stop (docs/how-to/run-in-production.md)."""
+"""For open calls to finish when the gateway is told to stop: orchestrators commonly give 30 s before they kill."""
 
 RESTART_SECONDS = 1
 """Before a worker that died is replaced: one that dies at once must not take a core."""
@@ -322,14 +322,14 @@ KEYS_FRESH_SECONDS = 300.0
 """Age at which a key set is fetched again: so long a key that its issuer took back is still good."""
 
 KEYS_REFETCH_SECONDS = 60.0
-"""Between two refetches of a key set that is known: tokens with invented key ids must not become as many requests
-(docs/reference/tokens.md)."""
+"""Between two refetches of a key set that is known: tokens with invented key ids must not become as many requests."""
 
 KEYS_RETRY_SECONDS = 5.0
 """Between two fetches of a key set that is not known yet: until it is, every token is refused."""
 
 KEYS_STALE_SECONDS = 86_400.0
-"""Age at which a key set that can't be fetched is no longer used (docs/reference/tokens.md)."""
+"""Age at which a key set that can't be fetched is no longer used. An issuer that is away for a night keeps
+nobody out."""
 
 KEYS_FETCH_SECONDS = 10.0
 """For one fetch, redirects included. Issuers answer well within a second."""
@@ -411,8 +411,7 @@ STORE_BATCH_JOBS = 256
 """Jobs that are committed together, in some milliseconds: as long do other processes wait for the lock."""
 
 REVOCATION_CHECK_SECONDS = 0.5
-"""Between two looks whether a revocation list has changed. A change is honoured within 2 s
-(docs/reference/store.md)."""
+"""Between two looks whether a revocation list has changed. A change is honoured within 2 s."""
 
 # --- the agent's side -------------------------------------------------------------------------------
 
@@ -428,8 +427,7 @@ MAX_TOLD_REASON_CHARS = 500
 listed; what matters of a constraint's stands at the end."""
 
 MAX_ANSWER_BYTES = 104_857_600
-"""Bytes of a gateway's answer that a client reads: as many as a gateway forwards by default
-(`max_response_bytes`, docs/reference/configuration.md)."""
+"""Bytes of a gateway's answer that a client reads: as many as a gateway forwards."""
 
 MAX_ANSWER_EVENT_BYTES = 16_777_216
 """Bytes of one server-sent event of a gateway that a client reads: the same."""
@@ -549,7 +547,8 @@ CLOSE_RECORDS_SECONDS = 5.0
 # --- multi-round-trip requests ----------------------------------------------------------------------
 
 MAX_ROUNDS = 10
-"""Times that one call is repeated with input, where the caller does not say otherwise (docs/explanation/rounds.md)."""
+"""Times that one call is repeated with input, where the caller does not say otherwise. The official SDK stops at
+as many."""
 
 LEG_SECONDS = 60.0
 """For one leg of a call to be answered, where the caller does not say otherwise: what the gateway gives an upstream."""
@@ -558,7 +557,7 @@ STATE_ONLY_FIRST_SECONDS = 0.05
 """Before a call is repeated for a server that asked for nothing but to be called again; it doubles."""
 
 STATE_ONLY_MAX_SECONDS = 0.25
-"""The longest such wait."""
+"""The longest such wait: somebody may be waiting for the answer."""
 
 MAX_STATE_BYTES = 262_144
 """UTF-8 bytes of an upstream's `requestState`. It is a cursor or a small sealed object in the servers that are known,
