@@ -422,6 +422,10 @@ MAX_KNOWN_TARGETS = 4_096
 """Tools, resources and prompts whose scope a client remembers; the one learned longest ago is forgotten first, and
 costs one refused call more."""
 
+MAX_TOLD_REASON_CHARS = 500
+"""Characters of a gateway's reason for a refusal that a person is told. Ours have some 200, but for scopes that are
+listed; what matters of a constraint's stands at the end."""
+
 MAX_ANSWER_BYTES = 104_857_600
 """Bytes of a gateway's answer that a client reads: as many as a gateway forwards."""
 
@@ -446,6 +450,9 @@ MAX_BOOTSTRAP_TTL_SECONDS = 86_400
 
 ASK_SECONDS = 60.0
 """For a server to start and to list all its tools. One that is installed when it is first run takes half of that."""
+
+ASK_NOTICE_SECONDS = 5.0
+"""After which whoever waits for such a list is told so. Servers that need not be installed start in a second or two."""
 
 MAX_SAID_CHARS = 200
 """Characters of what a tool says of itself that a configuration quotes: a sentence or two."""

@@ -81,12 +81,17 @@ def test_a_gateway_that_is_not_there_is_an_error__and_when_it_comes_back_it_is_f
     async def main() -> None:
         async with RawServer(_answers) as gone:
             port = gone.port
-        async with over_http(gone.url, GatewayHttp()) as (read, write):
+        log: list[str] = []
+        url = gone.url.replace("://", f"://user:{SECRET}@") + f"?key={SECRET}"
+        async with over_http(url, GatewayHttp(on_trouble=log.append)) as (read, write):
             message = JSONRPCRequest(jsonrpc="2.0", id=7, method="ping", params={})
             await write.send(SessionMessage(message))
             item: Any = await read.receive()
             assert item.message.error.message == "Upstream unavailable"
-            assert item.message.error.data == "the gateway can't be reached"
+            assert item.message.error.data == (
+                f"the gateway at 127.0.0.1:{port} can't be reached: is it running, and is the URL right?"
+            )
+            assert log == [item.message.error.data]
             async with RawServer(_answers, port=port):
                 await write.send(SessionMessage(message))
                 item = await read.receive()
@@ -112,7 +117,7 @@ def test_a_gateway_that_says_nothing_is_an_error() -> None:
             async with over_http(server.url, gateway) as (read, write):
                 await write.send(SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=7, method="ping", params={})))
                 item: Any = await read.receive()
-                assert item.message.error.data == "the gateway did not answer in time"
+                assert item.message.error.data == f"the gateway at 127.0.0.1:{server.port} did not answer in time"
 
     run(main())
 

@@ -285,9 +285,9 @@ def test_a_gateway_that_is_down_is_an_error_for_each_request__and_is_found_when_
         call = {"name": "list_inbox", "arguments": {}, "_meta": meta()}
         for _ in range(2):
             told = connected.ask("tools/call", call)
-            assert told["error"] == {
-                "code": -32000, "message": "Upstream unavailable", "data": "the gateway can't be reached",
-            }  # fmt: skip
+            hint = f"the gateway at 127.0.0.1:{port} can't be reached: is it running, and is the URL right?"
+            assert told["error"] == {"code": -32000, "message": "Upstream unavailable", "data": hint}
+            assert hint in connected.stderr
         with Serving("--config", "accredit.toml", "--port", str(port), folder=files.folder):
             assert "ada@example.org" in connected.ask("tools/call", call)["result"]["content"][0]["text"]
 

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from itertools import accumulate
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -34,6 +35,15 @@ def test_nesting_is_as_deep_as_a_loop_finds_it(text: bytes, limit: int) -> None:
     except (ValueError, RecursionError):
         return
     assert fast.depth_exceeds(text, limit) == (oracle.depth_of(value) > limit)
+
+
+@given(st.lists(st.sampled_from([b"[", b"]", b"{", b"}", b"[]", b"{[]}", b"[[]", b"1,"])), st.integers(0, 5))
+@example([b"["] * 128, 128)
+@example([b"]"] * 9 + [b"["] * 3, 2)
+def test_nesting_of_any_brackets_is_the_most_that_are_open_at_once(parts: list[bytes], limit: int) -> None:
+    text = b"".join(parts)
+    steps = [1 if byte in b"[{" else -1 for byte in text if byte in b"[]{}"]
+    assert fast.depth_exceeds(text, limit) == (max(accumulate(steps, initial=0)) > limit)
 
 
 @given(st.lists(strings | numbers, max_size=6), st.sampled_from([",", ", ", "\n,"]))

@@ -71,7 +71,7 @@ def sends_and_hangs(*parts: bytes) -> Script:
 
 
 def refused(detail: str, *, message: str = INVALID) -> bytes:
-    """The body that a client gets in place of an answer (contract, section 3)."""
+    """The body that a client gets in place of an answer (docs/reference/validation.md)."""
     error = {"code": -32000, "message": message, "data": detail}
     return json.dumps({"jsonrpc": "2.0", "id": None, "error": error}, separators=(",", ":")).encode()
 

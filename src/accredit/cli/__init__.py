@@ -24,7 +24,7 @@ from accredit.cli.keys import keys_app
 from accredit.cli.log import log_app
 from accredit.cli.revoke import revoke
 from accredit.cli.serve import serve
-from accredit.cli.text import one_line
+from accredit.cli.text import two_lines
 from accredit.cli.token import token_app
 from accredit.cli.verify import verify
 from accredit.cli.wrap import wrap
@@ -93,7 +93,7 @@ def _help_for(error: typer.TyperException) -> str:
 
 
 def _fail(what: str, remedy: str) -> int:
-    typer.echo(f"error: {one_line(what)}\nhelp: {one_line(remedy)}", err=True)
+    typer.echo(two_lines(what, remedy), err=True)
     return 2
 
 

@@ -93,7 +93,7 @@ class Connecting(Struct, frozen=True, kw_only=True):
 async def run(connecting: Connecting, make_host: Callable[[], Host]) -> int:
     """Serves until the host ends, or a signal comes; gives the exit code. Raises `ConfigurationError`."""
     presenter = connecting.presenter
-    http = GatewayHttp(connecting.token)
+    http = GatewayHttp(connecting.token, on_trouble=_log.warning)
     prover = None
     if presenter is not None:
         prover = Prover(presenter, connecting.url, lambda: http.session_id, whole_lists=connecting.show_uncovered)

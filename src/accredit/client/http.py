@@ -1,8 +1,9 @@
-"""The HTTP connection to a gateway, for the official SDK's transport. Opens sockets; never logs.
+"""The HTTP connection to a gateway, for the official SDK's transport. Opens sockets; logs nothing itself.
 
 The SDK's transport ends with everything in it when a connection breaks. So what goes wrong becomes an answer here:
 
-1. A gateway that can't be reached, or says nothing in time, is a JSON-RPC error for the one request.
+1. A gateway that can't be reached, or says nothing in time, is a JSON-RPC error for the one request, whose data says
+   where it was looked for.
 2. A body that breaks off ends its own request only.
 3. A 401 or 403 that asks for a token says so in the words of a refusal (docs/reference/refusals.md).
 4. An answer that is too long is an error as well. A stream may be long, but none of its events.
@@ -10,7 +11,7 @@ The SDK's transport ends with everything in it when a connection breaks. So what
 The session id of the legacy era is noted: proofs are bound to it.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -20,6 +21,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import MCP_DEFAULT_SSE_READ_TIMEOUT, MCP_DEFAULT_TIMEOUT
 
 from accredit.jsonrpc.encode import UNAVAILABLE, UPSTREAM_ERROR
+from accredit.jsonrpc.text import excerpt
 from accredit.limits import MAX_ANSWER_BYTES, MAX_ANSWER_EVENT_BYTES
 
 INVALID_TOKEN = -31010
@@ -29,24 +31,28 @@ _SESSION_HEADER = "mcp-session-id"
 
 
 class GatewayHttp(httpx2.AsyncClient):
-    """A client for one gateway. `token` is sent as `Authorization: Bearer` and shows nowhere else."""
+    """A client for one gateway. `token` is sent as `Authorization: Bearer` and shows nowhere else.
 
-    def __init__(self, token: str = "") -> None:
+    `on_trouble` is told, in a line for the log, of each request for which the gateway could not be had.
+    """
+
+    def __init__(self, token: str = "", on_trouble: Callable[[str], None] | None = None) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else None
         super().__init__(
             headers=headers, timeout=httpx2.Timeout(MCP_DEFAULT_TIMEOUT, read=MCP_DEFAULT_SSE_READ_TIMEOUT)
         )
         self.session_id = ""
         self._with_token = bool(token)
+        self._on_trouble = on_trouble
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Sends a request. Nothing of the network is raised."""
         try:
             response = await super().send(request, **options)
         except httpx2.TimeoutException:
-            return _error(request, 504, UPSTREAM_ERROR, UNAVAILABLE, "the gateway did not answer in time")
+            return self._unavailable(request, 504, "did not answer in time")
         except httpx2.RequestError:
-            return _error(request, 502, UPSTREAM_ERROR, UNAVAILABLE, "the gateway can't be reached")
+            return self._unavailable(request, 502, "can't be reached: is it running, and is the URL right?")
         if "www-authenticate" in response.headers and response.status_code in (401, 403):
             await response.aclose()
             return self._refused(request, response.status_code)
@@ -54,6 +60,13 @@ class GatewayHttp(httpx2.AsyncClient):
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
         response.stream = _Fenced(response.stream, None if is_stream else MAX_ANSWER_BYTES)
         return response
+
+    def _unavailable(self, request: httpx2.Request, status: int, what: str) -> httpx2.Response:
+        # Host and port only: the rest of a URL may hold a secret.
+        text = f"the gateway at {excerpt(request.url.netloc)} {what}"
+        if self._on_trouble is not None:
+            self._on_trouble(text)
+        return _error(request, status, UPSTREAM_ERROR, UNAVAILABLE, text)
 
     def _refused(self, request: httpx2.Request, status: int) -> httpx2.Response:
         if status == 403:

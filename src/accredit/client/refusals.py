@@ -19,6 +19,7 @@ from accredit.client.proving import scope_in
 from accredit.errors import ProofRefused
 from accredit.jsonrpc.text import excerpt
 from accredit.keys import public_path
+from accredit.limits import MAX_TOLD_REASON_CHARS
 from accredit.policy.lists import SCOPE
 from accredit.policy.refusals import (
     CHALLENGE_REQUIRED,
@@ -85,7 +86,7 @@ def _reason(refusal: ProofRefused, scope: str | None) -> str:
     target = refusal.data.get("target")
     if isinstance(target, str) and scope is not None and refusal.error in _OF_SCOPE:
         return f"nobody has allowed this agent {excerpt(target)}"
-    return excerpt(refusal.message.removeprefix(f"{refusal.error}: "))
+    return excerpt(refusal.message.removeprefix(f"{refusal.error}: "), MAX_TOLD_REASON_CHARS)
 
 
 def _grant(scope: str, presenter: ProofPresenter | None) -> list[str]:

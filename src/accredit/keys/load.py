@@ -94,9 +94,15 @@ def load_public_key(path: Path) -> KeyFile:
     key = read_key(path)
     if isinstance(key, PrivateKeyFile):
         raise ConfigurationError(
-            f"{path} is {key.name}'s private key, and a public one is asked for", f"name {public_path(path)}"
+            f"{path} is {key.name}'s private key, and a public one is asked for", _public_half(path)
         )
     return key
+
+
+def _public_half(path: Path) -> str:
+    if path.suffix == PUBLIC_SUFFIX:  # a private key that was given a public one's name
+        return "name the public key's file, which `accredit keys new` made with it; this one is to be kept secret"
+    return f"name {public_path(path)}"
 
 
 def load_signing_key(path: Path) -> SigningKey:

@@ -1,4 +1,4 @@
-"""What holds for every command and every group of commands (contract, section 1)."""
+"""What holds for every command and every group of commands."""
 
 from typing import Any
 

@@ -15,6 +15,7 @@ from accredit.client import ProofPresenter
 from accredit.client.refusals import explained, public_data, refusal_of, uncovered
 from accredit.errors import ProofRefused
 from accredit.keys import write_key
+from accredit.limits import MAX_TOLD_REASON_CHARS
 
 SCOPE_DENIED = {"error": "ratify_scope_denied", "tool": "send_email", "target": "send_email"}
 
@@ -102,6 +103,15 @@ def test_a_gateways_words_are_bounded_and_steer_no_terminal() -> None:
     assert len(text) < 1_000
     assert "\x1b" not in text
     assert "accredit grant" not in text
+
+
+def test_a_long_reason_is_told_to_its_end__up_to_a_bound() -> None:
+    reason = f"constraint_denied: cert 0: constraint[0] (resource_path): {'/a' * 80} is not below /b"
+    refusal = ProofRefused({"error": "ratify_constraint_denied"}, f"ratify_constraint_denied: {reason}")
+    assert f"Not allowed: {reason} (ratify_constraint_denied)." in explained(refusal, None)
+    endless = ProofRefused({"error": "ratify_invalid"}, "\x1b" + "r" * 100_000)
+    told = explained(endless, None)
+    assert told == f"Not allowed: ?{'r' * (MAX_TOLD_REASON_CHARS - 1)} (ratify_invalid)."
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,17 @@ def test_the_wrong_half_is_refused(path: Path) -> None:
         load_signing_key(public_path(path))
 
 
+def test_the_remedy_names_the_public_half__unless_the_private_one_has_its_name(path: Path) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load_public_key(path)
+    assert caught.value.remedy == f"name {path}.pub"
+    mistaken = path.replace(public_path(path))
+    with pytest.raises(ConfigurationError) as caught:
+        load_public_key(mistaken)
+    assert ".pub.pub" not in caught.value.remedy
+    assert "to be kept secret" in caught.value.remedy
+
+
 @pytest.mark.parametrize("there", ["agent.key", "agent.key.pub"])
 def test_neither_half_is_written_where_one_is_there(there: str, tmp_path: Path) -> None:
     (tmp_path / there).write_bytes(b"precious")

@@ -1,4 +1,4 @@
-"""The driver, rule by rule, with a made-up clock (rounds brief, "The driver, precisely")."""
+"""The driver, rule by rule, with a made-up clock (docs/explanation/rounds.md)."""
 
 import math
 from typing import Any

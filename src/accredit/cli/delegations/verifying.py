@@ -139,7 +139,7 @@ def _print_words(answer: Answer, roots: Mapping[str, KeyFile]) -> None:
         say(f"verified: {roots[result.principal_id].name} ({result.principal_id}) lets", GOOD)
         say(f"agent {result.agent_id} use {granted}", GOOD)
     else:
-        say(f"does not verify ({result.identity_status}): {result.error_reason}", BAD)
+        say(words.verdict(result), BAD)
     for note in answer.notes:
         say(note, QUIET)
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from accredit.ratify import Constraint, DelegationCert
+from accredit.ratify import Constraint, DelegationCert, VerifyResult
 from accredit.ratify.canonical import canonical
 from accredit.ratify.constraints import (
     GeoBox,
@@ -72,6 +72,16 @@ def begins(cert: DelegationCert, now: int) -> str:
     """When a certificate begins."""
     verb = "will be valid" if cert.issued_at > now else "signed"
     return f"{verb} {relative(cert.issued_at, now)} ({timestamp(cert.issued_at)})"
+
+
+def verdict(result: VerifyResult) -> str:
+    """Why a proof does not verify: its status, once, and the reason, which the protocol begins with it (and, of a
+    constraint that can't be judged, says it again)."""
+    status = f"{result.identity_status}: "
+    reason = result.error_reason.removeprefix(status)
+    if reason.startswith("cert "):
+        reason = reason.replace(f"): {status}", "): ", 1)
+    return f"does not verify ({result.identity_status}): {reason}"
 
 
 def scopes(granted: Iterable[str]) -> str:

@@ -11,26 +11,31 @@ import typer
 from accredit.attest import CallBundle, Checkpoint, Envelope, Stored, encode_call_bundle, encode_envelope
 from accredit.cli.delegations.paper import say
 from accredit.cli.records.place import understood
-from accredit.cli.records.showing import records_of
+from accredit.cli.records.showing import UNKNOWN_CALL, records_of
+from accredit.cli.text import two_lines
 from accredit.errors import ConfigurationError
 from accredit.stores.log_file import LogFile
 
 _NEGATIVE = 1
+_OTHER_LOG = "see that [attest] mode is not off, that calls were made, and that --store or --config names the gateway's"
 
 
 def export_log(path: Path, out: Path | None) -> int:
     """Writes all envelopes, one a line; returns the exit code. Raises `ConfigurationError`."""
-    return _write(path, out, lambda log: map(encode_envelope, _envelopes(log)))
+    empty = two_lines("the log is empty", _OTHER_LOG)
+    return _write(path, out, lambda log: map(encode_envelope, _envelopes(log)), empty)
 
 
 def export_checkpoints(path: Path, out: Path | None) -> int:
     """Writes the latest checkpoint of each writer, one a line; returns the exit code."""
-    return _write(path, out, lambda log: map(encode_envelope, _latest(log).values()))
+    empty = two_lines("the log holds no checkpoint", _OTHER_LOG)
+    return _write(path, out, lambda log: map(encode_envelope, _latest(log).values()), empty)
 
 
 def export_call(path: Path, call_id: str, out: Path | None, *, bundle: bool) -> int:
     """Writes a call's envelopes, or its bundle; returns the exit code."""
-    return _write(path, out, lambda log: _bundle(log, call_id) if bundle else _call(log, call_id))
+    unknown = two_lines(f"no record of call {call_id}", UNKNOWN_CALL)
+    return _write(path, out, lambda log: _bundle(log, call_id) if bundle else _call(log, call_id), unknown)
 
 
 def _envelopes(log: LogFile) -> Iterator[Envelope]:
@@ -73,11 +78,12 @@ def _covering(log: LogFile, writer: str, sequence: int) -> Envelope | None:
     return None
 
 
-def _write(path: Path, out: Path | None, lines_of: Callable[[LogFile], Iterable[bytes]]) -> int:
+def _write(path: Path, out: Path | None, lines_of: Callable[[LogFile], Iterable[bytes]], nothing: str) -> int:
+    """The exit code; `nothing` is what to say where there is nothing to write."""
     with understood(), LogFile(path) as log:
         written = _to_stdout(lines_of(log)) if out is None else _to_file(out, lines_of(log))
     if not written:
-        typer.echo("nothing was found", err=True)
+        typer.echo(nothing, err=True)
     elif out is not None:
         say(f"wrote {out}")
     return 0 if written else _NEGATIVE

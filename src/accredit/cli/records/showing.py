@@ -10,10 +10,13 @@ import typer
 from accredit.attest import CallRecord, Envelope, LogKey, RecordKey, Stored, verify_envelope
 from accredit.cli.delegations.paper import BAD, GOOD, QUIET, Words, print_facts, print_json, say
 from accredit.cli.records.place import public_keys, understood
+from accredit.cli.text import two_lines
 from accredit.errors import AttestationError
 from accredit.stores.log_file import LogFile
 
 _NEGATIVE = 1
+
+UNKNOWN_CALL = "`accredit log list` shows the ids of the calls that the log holds; older ones may be pruned"
 
 
 def show_call(path: Path, call_id: str, keys: Sequence[Path], *, as_json: bool) -> int:
@@ -22,7 +25,7 @@ def show_call(path: Path, call_id: str, keys: Sequence[Path], *, as_json: bool) 
     with understood(), LogFile(path) as log:
         found = list(records_of(log, call_id))
     if not found:
-        typer.echo(f"no record of call {call_id}", err=True)
+        typer.echo(two_lines(f"no record of call {call_id}", UNKNOWN_CALL), err=True)
         return _NEGATIVE
     faults = [_fault(envelope, trusted) for _, envelope in found]
     if as_json:

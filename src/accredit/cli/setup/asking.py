@@ -4,7 +4,8 @@ A server behind a URL or a command is asked through a gateway of our own in this
 bounded and validated as it will be later, and a child is started and ended as `serve` would. A server that is a Python
 object is asked in memory: whoever imports it trusts it.
 
-Every failure is a `ConfigurationError`. What tools say of themselves is not looked at here.
+Every failure is a `ConfigurationError`; a server that is slow to answer is waited for, and stderr says so. What tools
+say of themselves is not looked at here.
 """
 
 import asyncio
@@ -23,14 +24,19 @@ from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 from mcp.types import PaginatedRequestParams, Tool
 
+from accredit.cli.delegations.paper import tell
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
 from accredit.gateway.logs import configure_logs
 from accredit.jsonrpc.text import excerpt
-from accredit.limits import ASK_SECONDS, MAX_KNOWN_TOOLS, MAX_LIST_PAGES, MAX_TOOL_LIST_BYTES
+from accredit.limits import ASK_NOTICE_SECONDS, ASK_SECONDS, MAX_KNOWN_TOOLS, MAX_LIST_PAGES, MAX_TOOL_LIST_BYTES
 
 _ENDPOINT = "http://127.0.0.1/mcp"
 """What the gateway in this process is called. No socket is opened for it."""
+
+_TRY_URL = "see whether it runs, what it logs, and whether the URL has its path, such as /mcp"
+_TRY_COMMAND = "run the command by hand and see what it says: it has to speak MCP on stdin and stdout, and nothing else"
+_TRY_OBJECT = "see what it logs, and whether a client of the same library can list its tools"
 
 
 class Offer(NamedTuple):
@@ -47,24 +53,31 @@ def ask_upstream(upstream: HttpUpstream | StdioUpstream) -> Offer:
     """The tools of a server as a gateway in front of it gets to see them. Raises `ConfigurationError`."""
     configure_logs("error", "text")
     logging.getLogger("mcp").setLevel(logging.CRITICAL)  # what it has to say comes back as an error
-    return _ask(lambda: _through_gateway(upstream))
+    return _ask_upstream(upstream)
 
 
 def ask_object(place: str) -> Offer:
     """The tools of the server object at `module:name`. Imports the module. Raises `ConfigurationError`."""
     server = _imported(place)
-    return _ask(lambda: _in_memory(server, place))
+    return _ask(lambda: _in_memory(server, place), _TRY_OBJECT)
 
 
-def _ask(connect: Callable[[], _Connection]) -> Offer:
+def _ask_upstream(upstream: HttpUpstream | StdioUpstream) -> Offer:
+    remedy = _TRY_COMMAND if isinstance(upstream, StdioUpstream) else _TRY_URL
+    return _ask(lambda: _through_gateway(upstream), remedy)
+
+
+def _ask(connect: Callable[[], _Connection], remedy: str) -> Offer:
     try:
         return asyncio.run(_offer(connect))
     except Exception as error:  # the SDK raises what its parser, its transport or a task group raises
-        raise _fault(error) from None
+        raise _fault(error, remedy) from None
 
 
 async def _offer(connect: Callable[[], _Connection]) -> Offer:
     deadline = asyncio.timeout(ASK_SECONDS)
+    notice = f"waiting for the server to list its tools, for {ASK_SECONDS:.0f} s in all, as it may be installing itself"
+    noticing = asyncio.get_running_loop().call_later(ASK_NOTICE_SECONDS, tell, notice)
     try:
         async with deadline, connect() as (server, session):
             return Offer(server, await _tools(session))
@@ -76,6 +89,8 @@ async def _offer(connect: Callable[[], _Connection]) -> Offer:
         if task is not None and task.cancelling():
             raise asyncio.CancelledError from None
         raise
+    finally:
+        noticing.cancel()
 
 
 async def _tools(session: ClientSession) -> tuple[Tool, ...]:
@@ -95,7 +110,7 @@ async def _tools(session: ClientSession) -> tuple[Tool, ...]:
     raise _unfit(f"lists its tools on more than {MAX_LIST_PAGES} pages")
 
 
-def _fault(error: BaseException) -> ConfigurationError:
+def _fault(error: BaseException, remedy: str) -> ConfigurationError:
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     if isinstance(error, ConfigurationError):
@@ -107,7 +122,7 @@ def _fault(error: BaseException) -> ConfigurationError:
         what = f"the server did not list its tools: {excerpt(error.error.message + detail)}"
     else:
         what = f"what the server says of its tools can't be understood ({type(error).__name__})"
-    return ConfigurationError(what, "see whether it runs, what it logs, and whether the URL has its path, such as /mcp")
+    return ConfigurationError(what, remedy)
 
 
 def _unfit(what: str) -> ConfigurationError:

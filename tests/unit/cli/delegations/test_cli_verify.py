@@ -63,7 +63,7 @@ def test_the_walk_says_where_it_failed(run: Run, proof: str) -> None:
     assert "14 the challenge is spent now not checked" in done.words
     assert "15 the scope is granted by every certificate failed" in done.words
     assert "16 the chain begins with a trusted human not reached" in done.words
-    assert "does not verify (scope_denied): scope_denied: required scope" in done.words
+    assert "does not verify (scope_denied): required scope" in done.words
 
 
 def test_an_expired_certificate_is_named_with_its_time(run: Run, proof: str) -> None:
@@ -149,6 +149,18 @@ def test_a_rate_can_not_be_judged_offline(run: Run, save: Save, world: World) ->
     cert = world.grant("files:read", constraints=(MaxRate(count=1, window_s=60),))
     done = run("verify", save(prove((cert,), world.agent), name="proof.json"), *ROOT, *AT, "--json")
     assert done.json["identity_status"] == "constraint_unverifiable"
+
+
+def test_the_status_is_said_once_and_the_reason_stays_whole_for_programs(run: Run, save: Save, world: World) -> None:
+    cert = world.grant("files:read", constraints=(MaxRate(count=1, window_s=60),))
+    name = save(prove((cert,), world.agent), name="proof.json")
+    assert (
+        "does not verify (constraint_unverifiable): cert 0: constraint[0] (max_rate): no rate counter in context\n"
+        in run("verify", name, *ROOT, *AT).out
+    )
+    assert failed(run("verify", name, *ROOT, *AT, "--json"))[2] == (
+        "constraint_unverifiable: cert 0: constraint[0] (max_rate): constraint_unverifiable: no rate counter in context"
+    )
 
 
 def test_a_bound_proof_needs_what_it_is_bound_to(run: Run, save: Save, world: World) -> None:

@@ -92,9 +92,28 @@ def test_a_call_is_shown_with_both_records_and_no_secret(run: Run, folder: Folde
 
 
 def test_a_call_that_is_not_there_is_a_no(run: Run) -> None:
-    done = run("log", "show", "ab" * 16, *STORE)
-    assert (done.code, done.out) == (1, "")
-    assert run("log", "export", *STORE, "--call", "ab" * 16, "--bundle").code == 1
+    call = ("--call", "ab" * 16)
+    for command in (("show", "ab" * 16), ("export", *call), ("export", *call, "--bundle", "--out", "call.json")):
+        done = run("log", *command, *STORE)
+        assert (done.code, done.out) == (1, "")
+        what, remedy = done.err.splitlines()
+        assert what == f"error: no record of call {'ab' * 16}"
+        assert remedy.startswith("help: `accredit log list`")
+
+
+def test_an_id_that_would_steer_a_terminal_is_told_in_its_two_lines(run: Run) -> None:
+    assert run("log", "show", "\x1b[31m\nx", *STORE).err.splitlines()[0] == r"error: no record of call \x1b[31m\nx"
+
+
+def test_a_log_without_any_record_says_so_and_what_to_do(run: Run, folder: Folder) -> None:
+    with closing(sqlite3.connect(folder.path / "accredit.db")) as log, log:
+        log.execute("DELETE FROM log_entries")
+    for command, says in (("export", "the log is empty"), ("checkpoint", "the log holds no checkpoint")):
+        done = run("log", command, *STORE)
+        assert (done.code, done.out) == (1, "")
+        what, remedy = done.err.splitlines()
+        assert what == f"error: {says}"
+        assert remedy.startswith("help: see that [attest] mode is not off")
 
 
 def test_a_record_that_was_forged_is_shown_as_bad(run: Run, folder: Folder) -> None:
