@@ -42,7 +42,7 @@ from accredit.errors import (
     StoreUnavailable,
     TokenError,
 )
-from accredit.gateway.open_calls import OpenCall, ResumedCalls, withheld
+from accredit.gateway.open_calls import NOT_FORWARDED, OpenCall, ResumedCalls, withheld
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings, RecordSettings
 from accredit.gateway.tally import Tally
@@ -136,29 +136,27 @@ class Recorder:
             token=_token(token) if token is not None else None,
             certificates=chain.text if chain is not None else None,
         )
+        call = OpenCall(self, decided, request.id, client.session_id)
         try:
             await self._records.begin(decided)
         except (StoreUnavailable, AttestationError):
             raise refusals.record_unavailable(request.method, target, forwarded=False) from None
         except asyncio.CancelledError:
             # The decision may be on record, and nothing will be forwarded.
-            OpenCall(self, decided, request.id).settle_later(
-                Outcome(status="cancelled", detail="before it was forwarded")
-            )
+            call.settle_later(NOT_FORWARDED)
             raise
         if decided.decision.verdict == "deny":
             return None
-        call = OpenCall(self, decided, request.id)
         if client.session_id:
             self._in_sessions[client.session_id, request.id] = call
         return call
 
-    def finish(self, decided: Decided, outcome: Outcome, id: MessageId) -> asyncio.Future[None]:
+    def finish(self, call: OpenCall, outcome: Outcome) -> asyncio.Future[None]:
         """Records an outcome, whether or not somebody waits for it. Raises `StoreUnavailable` or `AttestationError`."""
-        session = decided.call.session
-        if session is not None:
-            self._in_sessions.pop((session, id), None)
-        return self._records.finish(decided, outcome)
+        named = call.session_id, call.id
+        if self._in_sessions.get(named) is call:  # not another one, which the client gave the same id
+            del self._in_sessions[named]
+        return self._records.finish(call.decided, outcome)
 
     def withhold(self, decided: Decided, id: MessageId) -> bytes:
         """The response to the client of a call whose outcome could not be recorded."""
