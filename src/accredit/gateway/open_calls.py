@@ -48,10 +48,15 @@ class OpenCall:
         self._recorder = recorder
         self._settling: asyncio.Future[None] | None = None
 
+    @property
+    def settled(self) -> bool:
+        """Whether its outcome is on record, or on its way there."""
+        return self._settling is not None
+
     def settle(self, outcome: Outcome) -> Coroutine[Any, Any, bytes | None]:
         """Records what came of it, unless that was done: at once, whether or not somebody waits. None when it is on
         record; else the response that its client gets in place of any other."""
-        return self._settled(self._settle(outcome))
+        return self._told(self._settle(outcome))
 
     def settle_later(self, outcome: Outcome, then: Callable[[bytes | None], None] | None = None) -> None:
         """The same without waiting; `then` is told."""
@@ -62,7 +67,7 @@ class OpenCall:
         refused = withheld(self.decided)
         return RequestError(refused.code, refused.message, id=self.id, status=200, data=refused.data)
 
-    async def _settled(self, settling: asyncio.Future[None]) -> bytes | None:
+    async def _told(self, settling: asyncio.Future[None]) -> bytes | None:
         try:
             await asyncio.shield(settling)
         except (StoreUnavailable, AttestationError):
