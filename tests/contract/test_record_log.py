@@ -222,9 +222,11 @@ def test_an_outcome_is_recorded_once__and_only_of_a_call_that_is_open(path: Path
             call = await each.call()
             await each.port.finish(call, OK)
             await each.port.finish(decided(), OK)
+            call = await each.call(None)
+            await asyncio.gather(*(each.port.finish(call, OK) for _ in range(3)))  # in one turn
 
     run(main())
-    assert len(records_in(path)) == 2
+    assert len(records_in(path)) == 4
 
 
 def test_an_outcome_is_recorded_though_nobody_waits_for_it(path: Path) -> None:

@@ -105,7 +105,9 @@ class _Turn:
                 entry = self._tail.append(lambda place: decision_payload(decided, place, now_ms), now_ms)
                 if decided.decision.verdict == "allow":
                     self.opened[call] = entry
-            elif call in self._closed or self.opened.pop(call, None) is not None:
+            elif call in self._closed or call in self.opened:
+                self._closed.discard(call)
+                self.opened.pop(call, None)
                 self._tail.append(lambda place: outcome_payload(decided, outcome, place, now_ms), now_ms)
         except AttestationError as error:
             return error
