@@ -7,9 +7,11 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from threading import Event
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -338,6 +340,55 @@ def test_who_writes_is_drawn_when_it_begins__forked_workers_would_share_a_chain(
             assert each.records.writer is None
             await each.records.start()
             assert each.records.writer is not None
+
+    run(main())
+
+
+@pytest.mark.parametrize("how", ["cancelled", "late"])
+def test_a_lock_that_comes_when_nobody_waits_for_it_is_given_up(
+    how: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "STORE_WAIT_SECONDS", 0.05 if how == "late" else 10)
+    busy = Event()
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        each = Log(path)
+        first = asyncio.create_task(asyncio.to_thread(busy.wait))
+        await asyncio.sleep(0)
+        starting = asyncio.create_task(each.records.start())
+        if how == "cancelled":
+            await asyncio.sleep(0)
+            starting.cancel()
+        await asyncio.wait([starting])
+        assert starting.cancelled() or isinstance(starting.exception(), StoreUnavailable)
+        busy.set()
+        await first
+        await asyncio.to_thread(Event)  # it comes after the lock
+        await until(lambda: not list(writers.iterdir()))
+        monkeypatch.undo()
+        await each.call()
+        await each.records.aclose()
+
+    writers = path.with_name("accredit.db-writers")
+    run(main())
+    assert verified(path).valid
+
+
+def test_a_log_that_is_closed_while_it_begins_leaves_no_life_behind(path: Path) -> None:
+    async def main() -> None:
+        async with Log(path) as first:
+            await first.call()
+            later = Log(path)
+            with closing(sqlite3.connect(path, isolation_level=None)) as other:
+                other.execute("BEGIN IMMEDIATE")
+                starting = asyncio.create_task(later.records.start())
+                await until(lambda: later.records._worker._thread is not None)
+                ending = asyncio.create_task(later.records.aclose())
+                await asyncio.sleep(0)
+                other.execute("COMMIT")
+            await asyncio.gather(starting, ending)
+            assert [each.name for each in path.with_name("accredit.db-writers").iterdir()] == [first.records.writer]
 
     run(main())
 

@@ -34,6 +34,7 @@ from accredit.limits import (
     MAX_QUEUED_RECORDS,
     RECORD_RETRY_SECONDS,
     RECORDS_A_TURN,
+    STORE_WAIT_SECONDS,
     UNREADY_SECONDS,
 )
 from accredit.stores.log_lives import Life, hold
@@ -104,7 +105,7 @@ class SqliteRecords:
                 return
             # Drawn only now: processes that were forked from the one that made this object are writers of their own.
             chain = Chain(secrets.token_hex(16), self._signer)
-            life = await asyncio.to_thread(hold, self._path, chain.name)
+            life = await self._hold(chain.name)
             if life is None:
                 raise StoreUnavailable(f"another process has locked writer {chain.name}")
             try:
@@ -164,13 +165,14 @@ class SqliteRecords:
             self._writing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._writing
-        if self._life is not None and self._chain is not None:
-            with contextlib.suppress(StoreUnavailable):
-                await self._close_calls(self._chain.name, self._chain)
-                self._life.end()
-            self._life.close()
-            self._life = None
-        await self._worker.aclose()
+        async with self._starting:  # a life that is about to begin must end as well
+            if self._life is not None and self._chain is not None:
+                with contextlib.suppress(StoreUnavailable):
+                    await self._close_calls(self._chain.name, self._chain)
+                    self._life.end()
+                self._life.close()
+                self._life = None
+            await self._worker.aclose()
 
     async def _begun(self) -> Chain:
         if self._chain is None:
@@ -267,9 +269,21 @@ class SqliteRecords:
             self._told = head
             self._on_checkpoint(head)
 
+    async def _hold(self, writer: str) -> Life | None:
+        """`hold`, in a thread. A lock that nobody waits for any more is given up. Raises `StoreUnavailable`."""
+        holding = asyncio.ensure_future(asyncio.to_thread(hold, self._path, writer))
+        try:
+            async with asyncio.timeout(STORE_WAIT_SECONDS):
+                return await asyncio.shield(holding)
+        except BaseException as error:
+            holding.add_done_callback(_give_up)
+            if isinstance(error, TimeoutError):
+                raise StoreUnavailable(f"no lock beside {self._path} in {STORE_WAIT_SECONDS} s") from None
+            raise
+
     async def _bury(self, other: str, chain: Chain) -> None:
         """Closes the calls of a writer, if it is dead. Raises `StoreUnavailable`."""
-        life = await asyncio.to_thread(hold, self._path, other)
+        life = await self._hold(other)
         if life is not None:
             with contextlib.closing(life):
                 await self._close_calls(other, chain)
@@ -292,3 +306,9 @@ class SqliteRecords:
         if self._problem != problem:
             self._problem = problem
             self._on_problem(problem)
+
+
+def _give_up(holding: "asyncio.Future[Life | None]") -> None:
+    if not holding.cancelled() and holding.exception() is None and (life := holding.result()) is not None:
+        life.end()
+        life.close()
