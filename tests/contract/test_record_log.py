@@ -18,6 +18,7 @@ from typing import Self, TypeVar
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.world.raw_server import until
 from tests.world.records import DENY, NOW_MS, OK, SECRET, Chained, decided, gateway
 from tests.world.running import run
@@ -29,7 +30,10 @@ from accredit.attest import (
     Decided,
     Head,
     LogReport,
+    LogSigner,
     Outcome,
+    RecordSigner,
+    Signature,
     Stored,
     recorded_params,
     verify_log,
@@ -59,12 +63,13 @@ class Log:
         *,
         durable: bool = True,
         clock: Callable[[], int] = lambda: NOW_MS,
+        signer: LogSigner = SIGNER,
     ) -> None:
         self.problems: list[str] = []
         self.heads: list[Head] = []
         self.records = SqliteRecords(
             path,
-            SIGNER,
+            signer,
             durable=durable,
             on_problem=self.problems.append,
             on_checkpoint=self.heads.append,
@@ -551,6 +556,38 @@ def test_what_was_written_without_an_answer_is_not_written_again(path: Path, mon
     assert report.valid
     assert report.records == 5
     assert len(set(in_short(records_in(path)))) == 5
+
+
+class Watched(Worker):
+    """A worker that notes how many records come at once."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.at_once: list[int] = []
+
+    async def run(self, job: Job[T], *, writes: bool = True) -> T:
+        if isinstance(job, partial) and "events" in job.keywords:
+            self.at_once.append(len(job.keywords["events"]))
+        return await super().run(job, writes=writes)
+
+
+def test_where_another_signer_signs_fewer_records_are_written_at_once__it_may_be_slow(path: Path) -> None:
+    other = gateway("other")[0]
+
+    def signed(message: bytes) -> Signature:
+        return Signature("other", other.ed25519(message))
+
+    async def at_once(signer: LogSigner) -> int:
+        worker = Watched(path)
+        async with Log(path, signer=signer) as each:
+            each.records._worker = worker
+            await each.call()
+            await asyncio.gather(*(each.port.begin(decided()) for _ in range(100)))
+        return max(worker.at_once)
+
+    assert run(at_once(SIGNER)) == 100
+    assert run(at_once(replace(SIGNER, records=RecordSigner("other", signed)))) == 16
+    assert [status for _, status in in_short(records_in(path))].count("unknown") == 200
 
 
 def test_long_arguments_that_wait_are_bounded_too__a_slow_disk_must_not_fill_the_memory(

@@ -33,12 +33,19 @@ from accredit.limits import (
     MAX_QUEUED_RECORD_BYTES,
     MAX_QUEUED_RECORDS,
     RECORD_RETRY_SECONDS,
-    RECORDS_A_TURN,
     STORE_WAIT_SECONDS,
     UNREADY_SECONDS,
 )
 from accredit.stores.log_lives import Life, hold
-from accredit.stores.log_tables import Chain, Event, add_and_list_writers, end_writer, signed_head, touch_writer
+from accredit.stores.log_tables import (
+    Chain,
+    Event,
+    add_and_list_writers,
+    end_writer,
+    records_a_turn,
+    signed_head,
+    touch_writer,
+)
 from accredit.stores.worker import Worker
 
 T = TypeVar("T")
@@ -203,7 +210,7 @@ class SqliteRecords:
         try:
             while self._queue:
                 self._turn += 1
-                turn = list(islice(self._queue, RECORDS_A_TURN))
+                turn = list(islice(self._queue, records_a_turn(self._signer)))
                 try:
                     answers = await self._written([waiting.event for waiting in turn])
                 except StoreUnavailable as error:
