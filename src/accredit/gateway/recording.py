@@ -120,15 +120,7 @@ class Recorder:
         chain = self._chain(decision.proved.chain) if decision is not None and decision.proved is not None else None
         decided = Decided(
             gateway=self._settings.gateway_id,
-            call=Call(
-                id=self._draw_id(),
-                method=request.method,
-                target=target[:MAX_RECORDED_TARGET],
-                session=client.session_id[:MAX_RECORDED_TEXT] or None,
-                revision=client.revision and client.revision[:MAX_RECORDED_TEXT],
-                flow=part.flow if part is not None else None,
-                round=part.round if part is not None else None,
-            ),
+            call=self._call(request.method, target, client, part),
             params=params,
             decision=self._verdict(refused, note),
             received_ms=received_ms,
@@ -207,6 +199,17 @@ class Recorder:
             recorded = recorded_chain(encode_delegation_cert(cert) for cert in chain)
             self._chains.put(name, recorded)
         return recorded
+
+    def _call(self, method: str, target: str, client: Client, part: Part | None) -> Call:
+        return Call(
+            id=self._draw_id(),
+            method=method,
+            target=target[:MAX_RECORDED_TARGET],
+            session=client.session_id[:MAX_RECORDED_TEXT] or None,
+            revision=client.revision and client.revision[:MAX_RECORDED_TEXT],
+            flow=part.flow if part is not None else None,
+            round=part.round if part is not None else None,
+        )
 
     def _draw_id(self) -> str:
         # Each time that the system is asked, the thread that signs takes the interpreter: so it is asked for many.
