@@ -349,6 +349,24 @@ def test_who_writes_is_drawn_when_it_begins__forked_workers_would_share_a_chain(
     run(main())
 
 
+@pytest.mark.parametrize("durable", [True, False])
+def test_that_a_writer_gets_no_lock_is_told(durable: bool, path: Path) -> None:
+    async def main() -> None:
+        async with Log(path, durable=durable) as each:
+            for _ in range(2):
+                with pytest.raises(StoreUnavailable):
+                    await each.port.begin(decided())
+            assert each.problems == [f"can't lock a file in {in_the_way}: File exists"]  # once
+            assert each.port.problem() == each.problems[0]
+            in_the_way.unlink()
+            await each.call()
+            await until(lambda: each.port.problem() is None)
+
+    in_the_way = path.with_name("accredit.db-writers")
+    in_the_way.touch()
+    run(main())
+
+
 @pytest.mark.parametrize("how", ["cancelled", "late"])
 def test_a_lock_that_comes_when_nobody_waits_for_it_is_given_up(
     how: str, path: Path, monkeypatch: pytest.MonkeyPatch

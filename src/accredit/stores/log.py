@@ -110,19 +110,11 @@ class SqliteRecords:
         async with self._starting:
             if self._chain is not None:
                 return
-            # Drawn only now: processes that were forked from the one that made this object are writers of their own.
-            chain = Chain(secrets.token_hex(16), self._signer)
-            life = await self._hold(chain.name)
-            if life is None:
-                raise StoreUnavailable(f"another process has locked writer {chain.name}")
             try:
-                for other in await self._run(partial(add_and_list_writers, name=chain.name)):
-                    await self._bury(other, chain)
-            except BaseException:
-                life.end()
-                life.close()
+                await self._start()
+            except StoreUnavailable as error:
+                self._tell(str(error))
                 raise
-            self._life, self._chain, self.writer = life, chain, chain.name
 
     async def begin(self, decided: Decided) -> None:
         """Records a decision. Raises `StoreUnavailable`, or `AttestationError` for texts that no record can hold: then
@@ -180,6 +172,21 @@ class SqliteRecords:
                 self._life.close()
                 self._life = None
             await self._worker.aclose()
+
+    async def _start(self) -> None:
+        # Drawn only now: processes that were forked from the one that made this object are writers of their own.
+        chain = Chain(secrets.token_hex(16), self._signer)
+        life = await self._hold(chain.name)
+        if life is None:
+            raise StoreUnavailable(f"another process has locked writer {chain.name}")
+        try:
+            for other in await self._run(partial(add_and_list_writers, name=chain.name)):
+                await self._bury(other, chain)
+        except BaseException:
+            life.end()
+            life.close()
+            raise
+        self._life, self._chain, self.writer = life, chain, chain.name
 
     async def _begun(self) -> Chain:
         if self._chain is None:
