@@ -608,6 +608,28 @@ def test_where_another_signer_signs_fewer_records_are_written_at_once__it_may_be
     assert [status for _, status in in_short(records_in(path))].count("unknown") == 200
 
 
+def test_a_call_that_was_refused_though_its_decision_was_written_is_closed_as_not_forwarded(path: Path) -> None:
+    async def main() -> list[str]:
+        worker = Forgetful(path)
+        async with Log(path) as each:
+            each.records._worker = worker
+            await each.records.start()
+            worker.forgets = True
+            for _ in range(2):
+                with pytest.raises(StoreUnavailable):
+                    await each.port.begin(decided())
+            with full_disk(), pytest.raises(StoreUnavailable):
+                await each.port.begin(decided())
+            worker.forgets = False
+            await each.call()
+            await each.call()
+        return [f"{each.outcome.status}: {each.outcome.detail}" for each in records_in(path) if each.outcome]
+
+    not_forwarded = "cancelled: the log had not answered in time: it was not forwarded"
+    assert run(main()) == [not_forwarded, not_forwarded, "ok: None", "ok: None"]
+    assert verified(path).valid
+
+
 def test_long_arguments_that_wait_are_bounded_too__a_slow_disk_must_not_fill_the_memory(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,8 +7,9 @@ closed as `unknown`. In this order:
 2. `finish` puts its outcome into the log; only then does the client see the answer;
 3. a checkpoint follows after `CHECKPOINT_RECORDS` records or `CHECKPOINT_SECONDS`, and at the end.
 
-A `durable` log has written to the disk before it answers. Another one queues; what can't be written waits and is tried
-again, and when the queue is full, `begin` refuses. Nothing is dropped but what is still in the queue
+A `durable` log has written to the disk before it answers. A decision that it was too slow to write may be written
+later: then its outcome says that the call was not forwarded. Another log queues; what can't be written waits and is
+tried again, and when the queue is full, `begin` refuses. Nothing is dropped but what is still in the queue
 `CLOSE_RECORDS_SECONDS` after the log was to close, and then it is told how much.
 """
 
@@ -24,7 +25,9 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from accredit.attest import Decided, Head, LogSigner, Outcome, Place, decision_payload
+from msgspec.structs import replace
+
+from accredit.attest import Decided, Head, LogSigner, Outcome, Place, RecordedParams, decision_payload
 from accredit.attest.statements import GENESIS
 from accredit.errors import AccreditError, AttestationError, StoreUnavailable
 from accredit.limits import (
@@ -57,6 +60,7 @@ class _Waiting(NamedTuple):
     written: asyncio.Future[None]
 
 
+NOT_FORWARDED = Outcome(status="cancelled", detail="the log had not answered in time: it was not forwarded")
 _ANYWHERE = Place(writer="0" * 32, sequence=1, previous=GENESIS)
 
 
@@ -97,6 +101,8 @@ class SqliteRecords:
         self._chain: Chain | None = None
         self._queue: deque[_Waiting] = deque()
         self._queued_bytes = 0
+        self._refused: deque[Decided] = deque(maxlen=records_a_turn(signer))
+        """Decisions of late whose callers were told that they are not on record, which they may be all the same."""
         self._turn = 0
         self._writing: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -217,14 +223,18 @@ class SqliteRecords:
         try:
             while self._queue:
                 self._turn += 1
-                turn = list(islice(self._queue, records_a_turn(self._signer)))
+                refused = [Event(decided, self._clock(), NOT_FORWARDED) for decided in self._refused]
+                room = records_a_turn(self._signer) - len(refused)
+                turn = [waiting.event for waiting in islice(self._queue, room)]
                 try:
-                    answers = await self._written([waiting.event for waiting in turn])
+                    answers = await self._written([*refused, *turn])
                 except StoreUnavailable as error:
-                    answers = [error] * len(self._queue)  # the others have waited as well
+                    self._refused += [_in_short(each.decided) for each in turn if each.outcome is None]
+                    self._tell_waiting([error] * len(self._queue))  # the others have waited as well
                 else:
+                    self._refused.clear()
                     self._checkpoint_later()
-                self._tell_waiting(answers)
+                    self._tell_waiting(answers[len(refused) :])
         finally:
             if self._durable:  # who waits must be told, whatever has happened
                 self._tell_waiting([StoreUnavailable("the record could not be written")] * len(self._queue))
@@ -320,6 +330,11 @@ class SqliteRecords:
         if self._problem != problem:
             self._problem = problem
             self._on_problem(problem)
+
+
+def _in_short(decided: Decided) -> Decided:
+    """What the record of an outcome needs: arguments may be long."""
+    return replace(decided, params=RecordedParams(decided.params.sha256), certificates=None)
 
 
 def _give_up(holding: "asyncio.Future[Life | None]") -> None:
