@@ -625,7 +625,7 @@ def test_a_call_that_was_refused_though_its_decision_was_written_is_closed_as_no
             await each.call()
         return [f"{each.outcome.status}: {each.outcome.detail}" for each in records_in(path) if each.outcome]
 
-    not_forwarded = "cancelled: the log had not answered in time: it was not forwarded"
+    not_forwarded = "error: the log had not answered in time: it was not forwarded"
     assert run(main()) == [not_forwarded, not_forwarded, "ok: None", "ok: None"]
     assert verified(path).valid
 

@@ -60,7 +60,7 @@ class _Waiting(NamedTuple):
     written: asyncio.Future[None]
 
 
-NOT_FORWARDED = Outcome(status="cancelled", detail="the log had not answered in time: it was not forwarded")
+NOT_FORWARDED = Outcome(status="error", detail="the log had not answered in time: it was not forwarded")
 _ANYWHERE = Place(writer="0" * 32, sequence=1, previous=GENESIS)
 
 
