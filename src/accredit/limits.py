@@ -518,6 +518,10 @@ MAX_QUEUED_RECORD_BYTES = 67_108_864
 RECORDS_A_TURN = 256
 """Records that are written in one turn of the store's thread (some 20 ms), before others have theirs."""
 
+RECORDS_A_TURN_ELSEWHERE = 16
+"""The same where another signer signs, which may be far away: with 100 ms for each they are written in time. A turn
+that takes more than `STORE_WAIT_SECONDS` refuses all who wait, and so would each that follows under the same load."""
+
 ROWS_A_STATEMENT = 100
 """Rows that one statement inserts: older SQLite (before 3.32) takes 999 values."""
 

@@ -7,15 +7,18 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from threading import Event
 from types import TracebackType
 from typing import Self, TypeVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.world.raw_server import until
 from tests.world.records import DENY, NOW_MS, OK, SECRET, Chained, decided, gateway
 from tests.world.running import run
@@ -27,7 +30,10 @@ from accredit.attest import (
     Decided,
     Head,
     LogReport,
+    LogSigner,
     Outcome,
+    RecordSigner,
+    Signature,
     Stored,
     recorded_params,
     verify_log,
@@ -57,12 +63,13 @@ class Log:
         *,
         durable: bool = True,
         clock: Callable[[], int] = lambda: NOW_MS,
+        signer: LogSigner = SIGNER,
     ) -> None:
         self.problems: list[str] = []
         self.heads: list[Head] = []
         self.records = SqliteRecords(
             path,
-            SIGNER,
+            signer,
             durable=durable,
             on_problem=self.problems.append,
             on_checkpoint=self.heads.append,
@@ -222,9 +229,11 @@ def test_an_outcome_is_recorded_once__and_only_of_a_call_that_is_open(path: Path
             call = await each.call()
             await each.port.finish(call, OK)
             await each.port.finish(decided(), OK)
+            call = await each.call(None)
+            await asyncio.gather(*(each.port.finish(call, OK) for _ in range(3)))  # in one turn
 
     run(main())
-    assert len(records_in(path)) == 2
+    assert len(records_in(path)) == 4
 
 
 def test_an_outcome_is_recorded_though_nobody_waits_for_it(path: Path) -> None:
@@ -336,6 +345,73 @@ def test_who_writes_is_drawn_when_it_begins__forked_workers_would_share_a_chain(
             assert each.records.writer is None
             await each.records.start()
             assert each.records.writer is not None
+
+    run(main())
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_that_a_writer_gets_no_lock_is_told(durable: bool, path: Path) -> None:
+    async def main() -> None:
+        async with Log(path, durable=durable) as each:
+            for _ in range(2):
+                with pytest.raises(StoreUnavailable):
+                    await each.port.begin(decided())
+            assert each.problems == [f"can't lock a file in {in_the_way}: File exists"]  # once
+            assert each.port.problem() == each.problems[0]
+            in_the_way.unlink()
+            await each.call()
+            await until(lambda: each.port.problem() is None)
+
+    in_the_way = path.with_name("accredit.db-writers")
+    in_the_way.touch()
+    run(main())
+
+
+@pytest.mark.parametrize("how", ["cancelled", "late"])
+def test_a_lock_that_comes_when_nobody_waits_for_it_is_given_up(
+    how: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "STORE_WAIT_SECONDS", 0.05 if how == "late" else 10)
+    busy = Event()
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        each = Log(path)
+        first = asyncio.create_task(asyncio.to_thread(busy.wait))
+        await asyncio.sleep(0)
+        starting = asyncio.create_task(each.records.start())
+        if how == "cancelled":
+            await asyncio.sleep(0)
+            starting.cancel()
+        await asyncio.wait([starting])
+        assert starting.cancelled() or isinstance(starting.exception(), StoreUnavailable)
+        busy.set()
+        await first
+        await asyncio.to_thread(Event)  # it comes after the lock
+        await until(lambda: not list(writers.iterdir()))
+        monkeypatch.undo()
+        await each.call()
+        await each.records.aclose()
+
+    writers = path.with_name("accredit.db-writers")
+    run(main())
+    assert verified(path).valid
+
+
+def test_a_log_that_is_closed_while_it_begins_leaves_no_life_behind(path: Path) -> None:
+    async def main() -> None:
+        async with Log(path) as first:
+            await first.call()
+            later = Log(path)
+            with closing(sqlite3.connect(path, isolation_level=None)) as other:
+                other.execute("BEGIN IMMEDIATE")
+                starting = asyncio.create_task(later.records.start())
+                await until(lambda: later.records._worker._thread is not None)
+                ending = asyncio.create_task(later.records.aclose())
+                await asyncio.sleep(0)
+                other.execute("COMMIT")
+            await asyncio.gather(starting, ending)
+            assert [each.name for each in path.with_name("accredit.db-writers").iterdir()] == [first.records.writer]
 
     run(main())
 
@@ -498,6 +574,60 @@ def test_what_was_written_without_an_answer_is_not_written_again(path: Path, mon
     assert report.valid
     assert report.records == 5
     assert len(set(in_short(records_in(path)))) == 5
+
+
+class Watched(Worker):
+    """A worker that notes how many records come at once."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.at_once: list[int] = []
+
+    async def run(self, job: Job[T], *, writes: bool = True) -> T:
+        if isinstance(job, partial) and "events" in job.keywords:
+            self.at_once.append(len(job.keywords["events"]))
+        return await super().run(job, writes=writes)
+
+
+def test_where_another_signer_signs_fewer_records_are_written_at_once__it_may_be_slow(path: Path) -> None:
+    other = gateway("other")[0]
+
+    def signed(message: bytes) -> Signature:
+        return Signature("other", other.ed25519(message))
+
+    async def at_once(signer: LogSigner) -> int:
+        worker = Watched(path)
+        async with Log(path, signer=signer) as each:
+            each.records._worker = worker
+            await each.call()
+            await asyncio.gather(*(each.port.begin(decided()) for _ in range(100)))
+        return max(worker.at_once)
+
+    assert run(at_once(SIGNER)) == 100
+    assert run(at_once(replace(SIGNER, records=RecordSigner("other", signed)))) == 16
+    assert [status for _, status in in_short(records_in(path))].count("unknown") == 200
+
+
+def test_a_call_that_was_refused_though_its_decision_was_written_is_closed_as_not_forwarded(path: Path) -> None:
+    async def main() -> list[str]:
+        worker = Forgetful(path)
+        async with Log(path) as each:
+            each.records._worker = worker
+            await each.records.start()
+            worker.forgets = True
+            for _ in range(2):
+                with pytest.raises(StoreUnavailable):
+                    await each.port.begin(decided())
+            with full_disk(), pytest.raises(StoreUnavailable):
+                await each.port.begin(decided())
+            worker.forgets = False
+            await each.call()
+            await each.call()
+        return [f"{each.outcome.status}: {each.outcome.detail}" for each in records_in(path) if each.outcome]
+
+    not_forwarded = "error: the log had not answered in time: it was not forwarded"
+    assert run(main()) == [not_forwarded, not_forwarded, "ok: None", "ok: None"]
+    assert verified(path).valid
 
 
 def test_long_arguments_that_wait_are_bounded_too__a_slow_disk_must_not_fill_the_memory(

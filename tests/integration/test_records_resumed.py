@@ -265,6 +265,28 @@ def test_what_waits_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     run(main())
 
 
+def test_a_call_that_was_answered_takes_no_room_from_those_that_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "log.db"
+    monkeypatch.setattr(cut_off, "MAX_CUT_OFF_CALLS", 1)
+
+    async def main() -> None:
+        async with World(records_at(log)) as world:
+            await world.call("a", 1)
+            for tool, id in (("b", 2), ("c", 3)):
+                async with world.client() as client:
+                    await world.resume(client)
+                    await world.answered(client, response(id=id - 1))
+                    await world.call(tool, id)
+            async with world.client() as client:
+                await world.resume(client)
+                await world.answered(client, response(id=3))
+        assert outcomes(log) == [("a", "ok"), ("b", "ok"), ("c", "ok")]
+
+    run(main())
+
+
 def test_an_answer_that_can_not_be_recorded_is_withheld_on_a_resumed_stream_too() -> None:
     async def main() -> None:
         log = FailingRecords()

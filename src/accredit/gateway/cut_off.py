@@ -38,6 +38,7 @@ class CutOffCalls:
     def keep(self, session_id: str, calls: OpenCalls, outcome: Outcome) -> None:
         """Rule 1: takes calls over, which have this outcome if no other."""
         session = self._sessions.setdefault(session_id, _Session())
+        self._sweep(session)
         for call in calls.take_all():
             if self._kept >= MAX_CUT_OFF_CALLS:
                 call.settle_later(outcome)
@@ -81,9 +82,18 @@ class CutOffCalls:
         if session.timer is not None:
             session.timer.cancel()
             session.timer = None
-        if session.streams or self._sessions.get(session_id) is not session:
+        if self._sessions.get(session_id) is not session:
+            return
+        self._sweep(session)
+        if session.streams:
             return
         if session.left:
             session.timer = asyncio.get_running_loop().call_later(RESUME_SECONDS, self.end, session_id)
         else:
             del self._sessions[session_id]
+
+    def _sweep(self, session: _Session) -> None:
+        """Calls that were answered take no room from others."""
+        waiting = [left for left in session.left if not left[0].settled]
+        self._kept -= len(session.left) - len(waiting)
+        session.left = waiting

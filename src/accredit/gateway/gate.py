@@ -154,6 +154,9 @@ class Gate:
                 self._tally.refused(error)
                 replies.append(refusal(error).frame())
                 continue
+            except BaseException:
+                calls.drop()
+                raise
             replies += passage.replies
             edits |= passage.edits
             calls.add_all(passage.calls)

@@ -111,19 +111,20 @@ class LegacySse:
         """Serves `POST /messages?session_id=...`: the upstream's status is the answer, the rest is on the stream."""
         arrival = Arrival(_REVISION)
         try:
-            message, session = await self._arrived(exchange, arrival)
+            message = await self._arrived(exchange, arrival)
         except REFUSALS as error:
             await self._gate.denials.of_request(exchange, arrival, error)
             raise
         callers = [Caller(token) for token in arrival.tokens] or None
         passage = await self._gate.admit(message, Client(revision=_REVISION), callers)
-        if passage.message is None:
-            await session.stream.write(encode_event(passage.answer))
-            await exchange.reply(202)
-            return
-        message = passage.message
         exchange.calls = passage.calls
         async with exchange.calls:
+            session = self._session(exchange)  # what is added to a stream that has ended meanwhile, nobody settles
+            message = passage.message
+            if message is None:
+                await session.stream.write(encode_event(passage.answer))
+                await exchange.reply(202)
+                return
             if isinstance(message, Request):
                 _ask(session.expected, message, passage.edits.get(message.id))
                 # The answer may be there before the upstream says that it has accepted the request.
@@ -132,13 +133,10 @@ class LegacySse:
                 _take_back(session.stream, message)
             await self._forward(exchange, message, session)
 
-    async def _arrived(self, exchange: Exchange, arrival: Arrival) -> tuple[Frame | Batch, _Session]:
+    async def _arrived(self, exchange: Exchange, arrival: Arrival) -> Frame | Batch:
         if self._entrance is not None:
             arrival.header = await self._entrance.of_header(exchange)
-        named = parse_qs(exchange.query.decode("latin-1")).get("session_id", [""])
-        session = self._sessions.get(named[0])
-        if session is None:
-            raise not_found()
+        session = self._session(exchange)
         if not is_json(exchange.headers.get(b"content-type")):
             raise RequestError(INVALID_REQUEST, "Content-Type must be application/json", status=415)
         message = arrival.message = decode_request(await exchange.body(self._settings.max_request_bytes))
@@ -147,7 +145,15 @@ class LegacySse:
             await self._entrance.of_message(exchange, message, arrival, None)
             if principal_of(arrival.tokens[0]) != session.principal:
                 raise not_found()
-        return message, session
+        return message
+
+    def _session(self, exchange: Exchange) -> _Session:
+        """The session that a request names. Raises `RequestError` (404)."""
+        named = parse_qs(exchange.query.decode("latin-1")).get("session_id", [""])
+        session = self._sessions.get(named[0])
+        if session is None:
+            raise not_found()
+        return session
 
     async def _forward(self, exchange: Exchange, message: Frame | Batch, session: _Session) -> None:
         accepted, expected = False, session.expected

@@ -5,7 +5,7 @@ comes first. That goes on when whoever asked is cancelled. `recording` says who 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -32,25 +32,31 @@ if TYPE_CHECKING:  # who opens calls imports this module
     from accredit.gateway.recording import Recorder
 
 
-class OpenCall:
-    """A call whose decision is on record, and whose outcome is not yet. `id` is its request's."""
+NOT_FORWARDED = Outcome(status="cancelled", detail="before it was forwarded")
 
-    def __init__(self, recorder: "Recorder", decided: Decided, id: MessageId) -> None:
+
+class OpenCall:
+    """A call whose decision is on record, and whose outcome is not yet. `id` is its request's, `session_id` that of its
+    session as the client knows it, or ""."""
+
+    def __init__(self, recorder: "Recorder", decided: Decided, id: MessageId, session_id: str = "") -> None:
         self.id = id
+        self.session_id = session_id
+        self.decided = decided
         self.taken_back = False
         """Whether the client has said that it does not wait any more."""
         self._recorder = recorder
-        self._decided = decided
         self._settling: asyncio.Future[None] | None = None
 
-    async def settle(self, outcome: Outcome) -> bytes | None:
-        """Records what came of it, unless that was done. None when it is on record; else the response that its client
-        gets in place of any other."""
-        try:
-            await asyncio.shield(self._settle(outcome))
-        except (StoreUnavailable, AttestationError):
-            return self._recorder.withhold(self._decided, self.id)
-        return None
+    @property
+    def settled(self) -> bool:
+        """Whether its outcome is on record, or on its way there."""
+        return self._settling is not None
+
+    def settle(self, outcome: Outcome) -> Coroutine[Any, Any, bytes | None]:
+        """Records what came of it, unless that was done: at once, whether or not somebody waits. None when it is on
+        record; else the response that its client gets in place of any other."""
+        return self._told(self._settle(outcome))
 
     def settle_later(self, outcome: Outcome, then: Callable[[bytes | None], None] | None = None) -> None:
         """The same without waiting; `then` is told."""
@@ -58,14 +64,21 @@ class OpenCall:
 
     def withheld(self) -> RequestError:
         """The error that its client gets in place of another one, which is not on record."""
-        refused = withheld(self._decided)
+        refused = withheld(self.decided)
         return RequestError(refused.code, refused.message, id=self.id, status=200, data=refused.data)
+
+    async def _told(self, settling: asyncio.Future[None]) -> bytes | None:
+        try:
+            await asyncio.shield(settling)
+        except (StoreUnavailable, AttestationError):
+            return self._recorder.withhold(self.decided, self.id)
+        return None
 
     def _settle(self, outcome: Outcome) -> asyncio.Future[None]:
         if self._settling is None:
             if self.taken_back and outcome.status in ("unknown", "upstream_invalid"):
                 outcome = Outcome(status="cancelled")
-            self._settling = self._recorder.finish(self._decided, outcome, self.id)
+            self._settling = self._recorder.finish(self, outcome)
         return self._settling
 
 
@@ -112,6 +125,11 @@ class OpenCalls:
         taken = list(self._calls.values())
         self._calls.clear()
         return taken
+
+    def drop(self) -> None:
+        """Settles all, as calls that were not forwarded. Nobody waits for that."""
+        for call in self.take_all():
+            call.settle_later(NOT_FORWARDED)
 
     async def withhold(self, answers: Answers) -> bytes | None:
         """Settles the calls that were answered. None when the answers may be forwarded, else what goes instead."""

@@ -42,7 +42,7 @@ from accredit.errors import (
     StoreUnavailable,
     TokenError,
 )
-from accredit.gateway.open_calls import OpenCall, ResumedCalls, withheld
+from accredit.gateway.open_calls import NOT_FORWARDED, OpenCall, ResumedCalls, withheld
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings, RecordSettings
 from accredit.gateway.tally import Tally
@@ -120,15 +120,7 @@ class Recorder:
         chain = self._chain(decision.proved.chain) if decision is not None and decision.proved is not None else None
         decided = Decided(
             gateway=self._settings.gateway_id,
-            call=Call(
-                id=self._draw_id(),
-                method=request.method,
-                target=target[:MAX_RECORDED_TARGET],
-                session=client.session_id[:MAX_RECORDED_TEXT] or None,
-                revision=client.revision and client.revision[:MAX_RECORDED_TEXT],
-                flow=part.flow if part is not None else None,
-                round=part.round if part is not None else None,
-            ),
+            call=self._call(request.method, target, client, part),
             params=params,
             decision=self._verdict(refused, note),
             received_ms=received_ms,
@@ -136,29 +128,27 @@ class Recorder:
             token=_token(token) if token is not None else None,
             certificates=chain.text if chain is not None else None,
         )
+        call = OpenCall(self, decided, request.id, client.session_id)
         try:
             await self._records.begin(decided)
         except (StoreUnavailable, AttestationError):
             raise refusals.record_unavailable(request.method, target, forwarded=False) from None
         except asyncio.CancelledError:
             # The decision may be on record, and nothing will be forwarded.
-            OpenCall(self, decided, request.id).settle_later(
-                Outcome(status="cancelled", detail="before it was forwarded")
-            )
+            call.settle_later(NOT_FORWARDED)
             raise
         if decided.decision.verdict == "deny":
             return None
-        call = OpenCall(self, decided, request.id)
         if client.session_id:
             self._in_sessions[client.session_id, request.id] = call
         return call
 
-    def finish(self, decided: Decided, outcome: Outcome, id: MessageId) -> asyncio.Future[None]:
+    def finish(self, call: OpenCall, outcome: Outcome) -> asyncio.Future[None]:
         """Records an outcome, whether or not somebody waits for it. Raises `StoreUnavailable` or `AttestationError`."""
-        session = decided.call.session
-        if session is not None:
-            self._in_sessions.pop((session, id), None)
-        return self._records.finish(decided, outcome)
+        named = call.session_id, call.id
+        if self._in_sessions.get(named) is call:  # not another one, which the client gave the same id
+            del self._in_sessions[named]
+        return self._records.finish(call.decided, outcome)
 
     def withhold(self, decided: Decided, id: MessageId) -> bytes:
         """The response to the client of a call whose outcome could not be recorded."""
@@ -209,6 +199,17 @@ class Recorder:
             recorded = recorded_chain(encode_delegation_cert(cert) for cert in chain)
             self._chains.put(name, recorded)
         return recorded
+
+    def _call(self, method: str, target: str, client: Client, part: Part | None) -> Call:
+        return Call(
+            id=self._draw_id(),
+            method=method,
+            target=target[:MAX_RECORDED_TARGET],
+            session=client.session_id[:MAX_RECORDED_TEXT] or None,
+            revision=client.revision and client.revision[:MAX_RECORDED_TEXT],
+            flow=part.flow if part is not None else None,
+            round=part.round if part is not None else None,
+        )
 
     def _draw_id(self) -> str:
         # Each time that the system is asked, the thread that signs takes the interpreter: so it is asked for many.

@@ -7,8 +7,9 @@ closed as `unknown`. In this order:
 2. `finish` puts its outcome into the log; only then does the client see the answer;
 3. a checkpoint follows after `CHECKPOINT_RECORDS` records or `CHECKPOINT_SECONDS`, and at the end.
 
-A `durable` log has written to the disk before it answers. Another one queues; what can't be written waits and is tried
-again, and when the queue is full, `begin` refuses. Nothing is dropped but what is still in the queue
+A `durable` log has written to the disk before it answers. A decision that it was too slow to write may be written
+later: then its outcome says that the call was not forwarded. Another log queues; what can't be written waits and is
+tried again, and when the queue is full, `begin` refuses. Nothing is dropped but what is still in the queue
 `CLOSE_RECORDS_SECONDS` after the log was to close, and then it is told how much.
 """
 
@@ -24,7 +25,9 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from accredit.attest import Decided, Head, LogSigner, Outcome, Place, decision_payload
+from msgspec.structs import replace
+
+from accredit.attest import Decided, Head, LogSigner, Outcome, Place, RecordedParams, decision_payload
 from accredit.attest.statements import GENESIS
 from accredit.errors import AccreditError, AttestationError, StoreUnavailable
 from accredit.limits import (
@@ -33,11 +36,19 @@ from accredit.limits import (
     MAX_QUEUED_RECORD_BYTES,
     MAX_QUEUED_RECORDS,
     RECORD_RETRY_SECONDS,
-    RECORDS_A_TURN,
+    STORE_WAIT_SECONDS,
     UNREADY_SECONDS,
 )
 from accredit.stores.log_lives import Life, hold
-from accredit.stores.log_tables import Chain, Event, add_and_list_writers, end_writer, signed_head, touch_writer
+from accredit.stores.log_tables import (
+    Chain,
+    Event,
+    add_and_list_writers,
+    end_writer,
+    records_a_turn,
+    signed_head,
+    touch_writer,
+)
 from accredit.stores.worker import Worker
 
 T = TypeVar("T")
@@ -49,6 +60,7 @@ class _Waiting(NamedTuple):
     written: asyncio.Future[None]
 
 
+NOT_FORWARDED = Outcome(status="error", detail="the log had not answered in time: it was not forwarded")
 _ANYWHERE = Place(writer="0" * 32, sequence=1, previous=GENESIS)
 
 
@@ -89,6 +101,8 @@ class SqliteRecords:
         self._chain: Chain | None = None
         self._queue: deque[_Waiting] = deque()
         self._queued_bytes = 0
+        self._refused: deque[Decided] = deque(maxlen=records_a_turn(signer))
+        """Decisions of late whose callers were told that they are not on record, which they may be all the same."""
         self._turn = 0
         self._writing: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -102,19 +116,11 @@ class SqliteRecords:
         async with self._starting:
             if self._chain is not None:
                 return
-            # Drawn only now: processes that were forked from the one that made this object are writers of their own.
-            chain = Chain(secrets.token_hex(16), self._signer)
-            life = await asyncio.to_thread(hold, self._path, chain.name)
-            if life is None:
-                raise StoreUnavailable(f"another process has locked writer {chain.name}")
             try:
-                for other in await self._run(partial(add_and_list_writers, name=chain.name)):
-                    await self._bury(other, chain)
-            except BaseException:
-                life.end()
-                life.close()
+                await self._start()
+            except StoreUnavailable as error:
+                self._tell(str(error))
                 raise
-            self._life, self._chain, self.writer = life, chain, chain.name
 
     async def begin(self, decided: Decided) -> None:
         """Records a decision. Raises `StoreUnavailable`, or `AttestationError` for texts that no record can hold: then
@@ -164,13 +170,29 @@ class SqliteRecords:
             self._writing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._writing
-        if self._life is not None and self._chain is not None:
-            with contextlib.suppress(StoreUnavailable):
-                await self._close_calls(self._chain.name, self._chain)
-                self._life.end()
-            self._life.close()
-            self._life = None
-        await self._worker.aclose()
+        async with self._starting:  # a life that is about to begin must end as well
+            if self._life is not None and self._chain is not None:
+                with contextlib.suppress(StoreUnavailable):
+                    await self._close_calls(self._chain.name, self._chain)
+                    self._life.end()
+                self._life.close()
+                self._life = None
+            await self._worker.aclose()
+
+    async def _start(self) -> None:
+        # Drawn only now: processes that were forked from the one that made this object are writers of their own.
+        chain = Chain(secrets.token_hex(16), self._signer)
+        life = await self._hold(chain.name)
+        if life is None:
+            raise StoreUnavailable(f"another process has locked writer {chain.name}")
+        try:
+            for other in await self._run(partial(add_and_list_writers, name=chain.name)):
+                await self._bury(other, chain)
+        except BaseException:
+            life.end()
+            life.close()
+            raise
+        self._life, self._chain, self.writer = life, chain, chain.name
 
     async def _begun(self) -> Chain:
         if self._chain is None:
@@ -201,14 +223,18 @@ class SqliteRecords:
         try:
             while self._queue:
                 self._turn += 1
-                turn = list(islice(self._queue, RECORDS_A_TURN))
+                refused = [Event(decided, self._clock(), NOT_FORWARDED) for decided in self._refused]
+                room = records_a_turn(self._signer) - len(refused)
+                turn = [waiting.event for waiting in islice(self._queue, room)]
                 try:
-                    answers = await self._written([waiting.event for waiting in turn])
+                    answers = await self._written([*refused, *turn])
                 except StoreUnavailable as error:
-                    answers = [error] * len(self._queue)  # the others have waited as well
+                    self._refused += [_in_short(each.decided) for each in turn if each.outcome is None]
+                    self._tell_waiting([error] * len(self._queue))  # the others have waited as well
                 else:
+                    self._refused.clear()
                     self._checkpoint_later()
-                self._tell_waiting(answers)
+                    self._tell_waiting(answers[len(refused) :])
         finally:
             if self._durable:  # who waits must be told, whatever has happened
                 self._tell_waiting([StoreUnavailable("the record could not be written")] * len(self._queue))
@@ -267,9 +293,21 @@ class SqliteRecords:
             self._told = head
             self._on_checkpoint(head)
 
+    async def _hold(self, writer: str) -> Life | None:
+        """`hold`, in a thread. A lock that nobody waits for any more is given up. Raises `StoreUnavailable`."""
+        holding = asyncio.ensure_future(asyncio.to_thread(hold, self._path, writer))
+        try:
+            async with asyncio.timeout(STORE_WAIT_SECONDS):
+                return await asyncio.shield(holding)
+        except BaseException as error:
+            holding.add_done_callback(_give_up)
+            if isinstance(error, TimeoutError):
+                raise StoreUnavailable(f"no lock beside {self._path} in {STORE_WAIT_SECONDS} s") from None
+            raise
+
     async def _bury(self, other: str, chain: Chain) -> None:
         """Closes the calls of a writer, if it is dead. Raises `StoreUnavailable`."""
-        life = await asyncio.to_thread(hold, self._path, other)
+        life = await self._hold(other)
         if life is not None:
             with contextlib.closing(life):
                 await self._close_calls(other, chain)
@@ -292,3 +330,14 @@ class SqliteRecords:
         if self._problem != problem:
             self._problem = problem
             self._on_problem(problem)
+
+
+def _in_short(decided: Decided) -> Decided:
+    """What the record of an outcome needs: arguments may be long."""
+    return replace(decided, params=RecordedParams(decided.params.sha256), certificates=None)
+
+
+def _give_up(holding: "asyncio.Future[Life | None]") -> None:
+    if not holding.cancelled() and holding.exception() is None and (life := holding.result()) is not None:
+        life.end()
+        life.close()

@@ -45,5 +45,5 @@ def hold(log_file: Path, writer: str) -> Life | None:
             os.close(descriptor)
             raise
     except OSError as error:
-        raise StoreUnavailable(f"can't lock {path}: {error.strerror}") from None
+        raise StoreUnavailable(f"can't lock a file in {folder}: {error.strerror}") from None
     return Life(path, descriptor)

@@ -21,7 +21,7 @@ from accredit.attest import (
     unknown_payload,
 )
 from accredit.errors import AttestationError
-from accredit.limits import RECORDS_A_TURN
+from accredit.limits import RECORDS_A_TURN, RECORDS_A_TURN_ELSEWHERE
 from accredit.stores.log_tail import Tail, add_writer, insert
 
 CUT_OFF = "the process that forwarded this call ended before its outcome was recorded"
@@ -30,6 +30,11 @@ CUT_OFF = "the process that forwarded this call ended before its outcome was rec
 _OPEN = "INSERT INTO log_open (call, writer, entry)"
 _FIND = "SELECT call FROM log_open WHERE call IN (SELECT value FROM json_each(?))"
 _CLOSE = "DELETE FROM log_open WHERE call IN (SELECT value FROM json_each(?))"
+
+
+def records_a_turn(signer: LogSigner) -> int:
+    """How many records are written at once."""
+    return RECORDS_A_TURN if signer.records is None else RECORDS_A_TURN_ELSEWHERE
 
 
 class Event(NamedTuple):
@@ -66,18 +71,19 @@ class Chain(NamedTuple):
         return errors
 
     def close_calls(self, connection: sqlite3.Connection, name: str, now_ms: int) -> bool:
-        """Closes calls that a writer left open as `unknown`, `RECORDS_A_TURN` at most; True when none is left."""
+        """Closes calls that a writer left open as `unknown`, one turn's at most; True when none is left."""
+        most = records_a_turn(self.signer)
         rows = connection.execute(
             "SELECT call, payload FROM log_open JOIN log_writers USING (writer) LEFT JOIN log_entries USING (entry)"
             " WHERE name = ? LIMIT ?",
-            (name, RECORDS_A_TURN),
+            (name, most),
         ).fetchall()
         _closed(connection, [call for call, _ in rows])
         tail = Tail(connection, self.signer, self.name)
         for _, payload in rows:
             _close_call(tail, payload, now_ms)
         tail.write()
-        return len(rows) < RECORDS_A_TURN
+        return len(rows) < most
 
     def checkpoint(self, connection: sqlite3.Connection, name: str, now_ms: int) -> None:
         """Appends a checkpoint of a writer's chain, its own or another's, unless there is one of its head."""
@@ -105,7 +111,9 @@ class _Turn:
                 entry = self._tail.append(lambda place: decision_payload(decided, place, now_ms), now_ms)
                 if decided.decision.verdict == "allow":
                     self.opened[call] = entry
-            elif call in self._closed or self.opened.pop(call, None) is not None:
+            elif call in self._closed or call in self.opened:
+                self._closed.discard(call)
+                self.opened.pop(call, None)
                 self._tail.append(lambda place: outcome_payload(decided, outcome, place, now_ms), now_ms)
         except AttestationError as error:
             return error

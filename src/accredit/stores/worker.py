@@ -83,13 +83,18 @@ class Worker:
     def _start(self) -> None:
         with self._starting:
             if self._thread is None:
-                # A daemon: a disk that hangs must not keep the process from ending.
-                follower = Follower(get_native_id()) if self._awaited else None
+                leader = get_native_id() if self._awaited else None
                 name = f"accredit-store-{self._path.name}"
-                self._thread = Thread(target=self._work, args=(follower,), name=name, daemon=True)
-                self._thread.start()
+                # A daemon: a disk that hangs must not keep the process from ending.
+                thread = Thread(target=self._work, args=(leader,), name=name, daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    raise StoreUnavailable(f"{self._path}: {error}") from None
+                self._thread = thread
 
-    def _work(self, follower: Follower | None) -> None:
+    def _work(self, leader: int | None) -> None:
+        follower = Follower(leader) if leader is not None else None
         going = True
         while going:
             first = self._waiting.get()

@@ -7,14 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.world.asgi import MemoryAnswer, MemoryClient, Told
-from tests.world.calls import compact
+from tests.world.calls import compact, post
+from tests.world.raw_server import until
+from tests.world.recorded import FailingRecords
+from tests.world.running import run
 
+from accredit.attest import Decided
 from accredit.errors import AnswerError, RequestError
 from accredit.gateway import legacy_sse
 from accredit.gateway.gate import Gate
 from accredit.gateway.http_relay import HttpRelay
 from accredit.gateway.legacy_sse import LegacySse
-from accredit.gateway.settings import GatewaySettings, HttpUpstream
+from accredit.gateway.recording import Recorder
+from accredit.gateway.settings import GatewaySettings, HttpUpstream, RecordSettings
 from accredit.gateway.tally import Tally
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.responses import Expected
@@ -22,12 +27,14 @@ from accredit.jsonrpc.responses import Expected
 URL = "http://upstream.example:9000/api/sse"
 
 
-def sse_to(url: str = URL, answer: MemoryAnswer | None = None) -> tuple[LegacySse, MemoryClient]:
+def sse_to(
+    url: str = URL, answer: MemoryAnswer | None = None, recorder: Recorder | None = None
+) -> tuple[LegacySse, MemoryClient]:
     settings = GatewaySettings(HttpUpstream(url))
     relay = HttpRelay(settings, HttpUpstream(url), Tally())
     client = MemoryClient(answer or MemoryAnswer(202, []))
     relay.client = client.as_client()
-    return LegacySse(settings, url, Gate(settings, Tally(), None, None), relay, Tally()), client
+    return LegacySse(settings, url, Gate(settings, Tally(), None, None, recorder=recorder), relay, Tally()), client
 
 
 @pytest.mark.parametrize(
@@ -119,3 +126,31 @@ def test_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         asyncio.run(sse.stream(Told("GET").exchange, ""))
     assert refused.value.status == 503
     assert client.sent == []
+
+
+def test_a_call_whose_stream_ends_while_it_is_decided_is_not_forwarded_and_not_left_open() -> None:
+    class Slow(FailingRecords):
+        async def begin(self, decided: Decided) -> None:
+            await super().begin(decided)
+            await ended.wait()
+
+        async def write(self) -> None:
+            pass
+
+    ended = asyncio.Event()
+
+    async def main() -> None:
+        records = Slow()
+        sse, client = sse_to(recorder=Recorder(records, RecordSettings("gate"), Tally()))
+        sse._sessions["s"] = legacy_sse._Session(b"/m", Expected(Era.LEGACY), Told("GET").exchange, ("", ""))
+        told = Told("POST", [(b"content-type", b"application/json")], post(Era.LEGACY).body, query=b"session_id=s")
+        sending = asyncio.create_task(sse.message(told.exchange))
+        await until(lambda: bool(records.begun))
+        del sse._sessions["s"]  # as its stream does when it ends
+        ended.set()
+        with pytest.raises(RequestError) as refused:
+            await sending
+        assert (refused.value.status, client.sent) == (404, [])
+        assert [outcome.status for outcome in records.outcomes] == ["error"]
+
+    run(main())

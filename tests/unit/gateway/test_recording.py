@@ -40,10 +40,14 @@ class SlowRecords(FailingRecords):
         await self.gate.wait()
 
 
-def request() -> Request:
-    message = decode_request(CALL)
+def decoded(text: bytes) -> Request:
+    message = decode_request(text)
     assert isinstance(message, Request)
     return message
+
+
+def request() -> Request:
+    return decoded(CALL)
 
 
 async def opened(records: FailingRecords) -> tuple[Recorder, OpenCall]:
@@ -198,5 +202,49 @@ def test_a_name_of_any_length_takes_a_bounded_place() -> None:
         await recorder.begin(message, None, Client("s" * 60_000, "r" * 60_000))
         call = records.begun[0].call
         assert (call.target, call.session, call.revision) == ("x" * 2_048, "s" * 1_000, "r" * 1_000)
+
+    run(main())
+
+
+def test_the_calls_of_a_session_whose_id_is_long_are_forgotten_when_they_are_settled__memory_would_fill_up() -> None:
+    async def main() -> None:
+        records = SlowRecords()
+        records.gate.set()
+        recorder = Recorder(records, RecordSettings("gate"), Tally())
+        for session in ("s" * 60_000, "t"):
+            call = await recorder.begin(request(), None, Client(session))
+            assert call is not None
+            assert recorder.in_session(session)
+            await call.settle(Outcome(status="ok"))
+            assert not recorder.in_session(session)
+
+    run(main())
+
+
+def test_of_two_calls_with_one_id_the_end_of_the_first_leaves_the_second_open() -> None:
+    async def main() -> None:
+        records = SlowRecords()
+        records.gate.set()
+        recorder, first = await opened(records)
+        second = await recorder.begin(request(), None, Client("session"))
+        await first.settle(Outcome(status="ok"))
+        assert second is not None
+        assert recorder.in_session("session").take(second.id) is second
+
+    run(main())
+
+
+def test_of_a_batch_all_calls_are_settled__though_whoever_waits_for_that_is_cancelled_at_once() -> None:
+    async def main() -> None:
+        records = SlowRecords()
+        records.gate.set()
+        recorder, first = await opened(records)
+        second = await recorder.begin(decoded(CALL.replace(b'"id":7', b'"id":8')), None, Client())
+        assert second is not None
+        ending = asyncio.create_task(OpenCalls([first, second]).fail(Outcome(status="unknown")))
+        await asyncio.sleep(0)
+        ending.cancel()
+        await asyncio.wait([ending])
+        assert [outcome.status for outcome in records.outcomes] == ["unknown"] * 2
 
     run(main())

@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import closing
 from pathlib import Path
-from threading import Event, active_count
+from threading import Event, Thread, active_count
 from typing import Any
 
 import pytest
@@ -243,6 +243,25 @@ def test_jobs_that_wait_are_done_before_the_end(file: Path, gate: Gate) -> None:
 
     run(main())
     assert noted(file) == 10
+
+
+def test_a_thread_that_can_not_be_started_is_a_refusal__and_is_tried_again(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class NoThread(Thread):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    async def main() -> None:
+        worker = Worker(file)
+        monkeypatch.setattr("accredit.stores.worker.Thread", NoThread)
+        with pytest.raises(StoreUnavailable, match="can't start new thread"):
+            await worker.run(note(0))
+        monkeypatch.undo()
+        assert await worker.run(note(1)) == 1
+        await worker.aclose()
+
+    run(main())
 
 
 def test_a_worker_that_was_never_used_ends_without_a_file(file: Path) -> None:
