@@ -31,4 +31,4 @@ def test_a_package_has_no_public_name_that_it_does_not_export__people_would_come
     public = {
         found for found, value in vars(module).items() if not found.startswith("_") and not inspect.ismodule(value)
     }
-    assert public == set(module.__all__)
+    assert public <= set(module.__all__)  # what is loaded when it is asked for is not among them yet

