@@ -7,10 +7,11 @@ closed as `unknown`. In this order:
 2. `finish` puts its outcome into the log; only then does the client see the answer;
 3. a checkpoint follows after `CHECKPOINT_RECORDS` records or `CHECKPOINT_SECONDS`, and at the end.
 
-A `durable` log has written to the disk before it answers. A decision that it was too slow to write may be written
-later: then its outcome says that the call was not forwarded. Another log queues; what can't be written waits and is
-tried again, and when the queue is full, `begin` refuses. Nothing is dropped but what is still in the queue
-`CLOSE_RECORDS_SECONDS` after the log was to close, and then it is told how much.
+Records queue, and are written in turns; when the queue is full, `begin` refuses. A `durable` log answers when a record
+is on the disk; when a turn can't be written, all who wait are told. A decision that it was too slow to write may be
+written later: then its outcome says that the call was not forwarded. Another log answers at once, and tries again.
+Nothing is dropped but what is still in the queue `CLOSE_RECORDS_SECONDS` after the log was to close, and then it is
+told how much.
 """
 
 import asyncio
@@ -227,7 +228,7 @@ class SqliteRecords:
                 room = records_a_turn(self._signer) - len(refused)
                 turn = [waiting.event for waiting in islice(self._queue, room)]
                 try:
-                    answers = await self._written([*refused, *turn])
+                    answers = await self._append([*refused, *turn])
                 except StoreUnavailable as error:
                     self._refused += [_in_short(each.decided) for each in turn if each.outcome is None]
                     self._tell_waiting([error] * len(self._queue))  # the others have waited as well
@@ -239,7 +240,7 @@ class SqliteRecords:
             if self._durable:  # who waits must be told, whatever has happened
                 self._tell_waiting([StoreUnavailable("the record could not be written")] * len(self._queue))
 
-    async def _written(self, events: Sequence[Event]) -> list[AttestationError | None]:
+    async def _append(self, events: Sequence[Event]) -> list[AttestationError | None]:
         """Appends records. Raises `StoreUnavailable` if the log is durable; else tries again and again."""
         while True:
             try:
