@@ -15,6 +15,10 @@ from accredit.stores.worker import Worker
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system places threads")
 
 
+NO_THREAD = 2**31 - 1
+"""Above any thread's id (proc(5), pid_max)."""
+
+
 def in_a_thread(work: Callable[[], None]) -> None:
     thread = Thread(target=work)
     thread.start()
@@ -27,6 +31,7 @@ def test_a_thread_follows_another_to_its_core_alone() -> None:
     follower = Follower(get_native_id())
 
     def work() -> None:
+        os.sched_setaffinity(0, before)  # a thread starts with its parent's, which would be the answer already
         follower.follow()
         found.append(os.sched_getaffinity(0))
 
@@ -41,19 +46,31 @@ def test_a_thread_follows_another_to_its_core_alone() -> None:
 
 @linux_only
 def test_one_that_follows_nobody_stays_where_it_is() -> None:
-    before, found, gone = os.sched_getaffinity(0), list[set[int]](), list[int]()
-    in_a_thread(lambda: gone.append(get_native_id()))
+    before, found = os.sched_getaffinity(0), list[set[int]]()
     closed = Follower(get_native_id())
     closed.close()
     closed.close()
+    nobody = Follower(NO_THREAD)
 
     def work() -> None:
-        Follower(gone[0]).follow()
+        nobody.follow()
         closed.follow()
         found.append(os.sched_getaffinity(0))
 
     in_a_thread(work)
     assert found == [before]
+
+
+@linux_only
+def test_one_whose_leader_has_gone_stays_where_it_is() -> None:
+    before, leaders = os.sched_getaffinity(0), list[tuple[int, Follower]]()
+    in_a_thread(lambda: leaders.append((get_native_id(), Follower(get_native_id()))))
+    (leader, follower) = leaders[0]
+    while Path(f"/proc/self/task/{leader}").exists():  # a thread that was joined may still be on its way out
+        os.sched_yield()
+    follower.follow()
+    follower.close()
+    assert os.sched_getaffinity(0) == before
 
 
 @linux_only
