@@ -26,6 +26,7 @@ from accredit.keys.record_keys import load_record_key
 from accredit.keys.record_signers import load_record_signer
 from accredit.policy import Catalog, Entry, Facts
 from accredit.ratify.constraints import MaxAmount
+from accredit.stores import worker
 
 SECRET = "swordfish-7f3a"
 everywhere = pytest.mark.parametrize("name", ROUTES)
@@ -186,13 +187,17 @@ def test_while_the_signer_of_records_fails_nothing_is_forwarded(name: str, trust
         run(main(kms))
 
 
-def test_while_the_log_is_locked_nothing_is_forwarded(trust: Trust, tmp_path: Path) -> None:
+def test_while_the_log_is_locked_nothing_is_forwarded(
+    trust: Trust, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def main() -> None:
         async with recorded("http-modern", trust, tmp_path) as route:
             await call(route, "ok")
             other = sqlite3.connect(route.log, isolation_level=None)
             other.execute("BEGIN IMMEDIATE")
-            told = messages_of(await call(route, "ok"))[-1]
+            with monkeypatch.context() as impatient:
+                impatient.setattr(worker, "STORE_LOCK_SECONDS", 0.2)
+                told = messages_of(await call(route, "ok"))[-1]
             assert (told["error"]["code"], told["error"]["data"]["forwarded"]) == (-31006, False)
             other.execute("ROLLBACK")
             other.close()

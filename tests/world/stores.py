@@ -15,6 +15,8 @@ from collections.abc import AsyncGenerator, Generator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from tests.world.patience import be_patient
+
 from accredit.errors import StoreUnavailable
 from accredit.ports import ProofStore, RateLimit, Spending
 from accredit.stores import open_store
@@ -161,6 +163,7 @@ def _say(what: object) -> None:
 
 
 async def _main(file: str) -> None:
+    be_patient()
     async with opened(f"sqlite:///{file}", Path("/")) as store:
         while line := await asyncio.to_thread(sys.stdin.readline):
             command, number = line.split()

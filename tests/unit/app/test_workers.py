@@ -46,14 +46,13 @@ def test_a_worker_that_raises_says_so_and_is_replaced(tmp_path: Path) -> None:
     body = """
 if first:
     raise RuntimeError("broken")
-if pathlib.Path("replaced").exists():
+try:
+    pathlib.Path("waiting").touch(exist_ok=False)
+except FileExistsError:
+    pathlib.Path("replaced").touch()
     return 1
-if not pathlib.Path("waiting").exists():
-    pathlib.Path("waiting").touch()
-    os.read(lifeline, 1)
-    return 0
-pathlib.Path("replaced").touch()
-return 1
+os.read(lifeline, 1)
+return 0
 """
     done = run_parent(body, tmp_path)
     assert done.returncode == 1

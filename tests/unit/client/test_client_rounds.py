@@ -11,6 +11,7 @@ from mcp_types import CallToolResult, ElicitResult, InputRequiredResult, ListRoo
 from tests.unit.rounds.script import CALL, YES, asks
 from tests.world.raw_server import until
 from tests.world.running import run
+from tests.world.virtual_time import run_virtually
 
 from accredit.client.rounds import InputHandler, run_leg, run_rounds
 from accredit.errors import (
@@ -193,7 +194,7 @@ def test_what_a_sender_raises_comes_through_as_it_is() -> None:
 def test_a_leg_that_takes_too_long_is_cancelled_without_any_progress_arriving() -> None:
     stuck = Stuck()
     with pytest.raises(RequestTimeout):
-        run(call(Server(stuck.forever), timeout=SHORT))
+        run_virtually(call(Server(stuck.forever), timeout=SHORT), within=SHORT)
     assert stuck.cancelled == 1
 
 
@@ -209,9 +210,9 @@ class Sulky(Stuck):
 
 def test_what_made_an_error_of_its_cancellation_has_timed_out() -> None:
     with pytest.raises(RequestTimeout):
-        run(call(Server(Sulky().forever), timeout=SHORT))
+        run_virtually(call(Server(Sulky().forever), timeout=SHORT), within=SHORT)
     with pytest.raises(RoundsTimeout):
-        run(call(Server(asks("a")), Sulky().forever, max_total_timeout=SHORT))
+        run_virtually(call(Server(asks("a")), Sulky().forever, max_total_timeout=SHORT), within=SHORT)
 
 
 @pytest.mark.parametrize("first", [[], [asks("a")], [input_required(request_state="s")]])
@@ -219,7 +220,7 @@ def test_no_leg_outlives_the_budget(first: list[InputRequiredResult]) -> None:
     stuck = Stuck()
     server = Server(*first, stuck.forever)
     with pytest.raises(RoundsTimeout) as caught:
-        run(call(server, timeout=LONG, max_total_timeout=4 * SHORT))
+        run_virtually(call(server, timeout=LONG, max_total_timeout=4 * SHORT), within=4 * SHORT)
     assert caught.value.max_total_timeout == 4 * SHORT
     assert stuck.cancelled == 1
     assert server.legs[-1][1].timeout <= 4 * SHORT
@@ -234,7 +235,7 @@ def test_a_first_leg_that_overruns_the_budget_shows_no_prompt_even_where_it_can_
         return asks("a")
 
     with pytest.raises(RoundsTimeout):
-        run(call(Server(stubborn), stuck.forever, max_total_timeout=SHORT))
+        run_virtually(call(Server(stubborn), stuck.forever, max_total_timeout=SHORT), within=2 * SHORT)
     assert stuck.begun == 0
 
 
@@ -242,7 +243,7 @@ def test_a_made_up_clock_shows_that_the_budget_begins_with_the_first_leg() -> No
     stuck = Stuck()
     times = iter([100.0, 161.0])
     with pytest.raises(RoundsTimeout) as caught:
-        run(call(Server(asks("a")), stuck.forever, max_total_timeout=60, clock=lambda: next(times)))
+        run_virtually(call(Server(asks("a")), stuck.forever, max_total_timeout=60, clock=lambda: next(times)))
     assert caught.value.elapsed == 61
     assert stuck.begun == 0
 
@@ -251,15 +252,16 @@ def test_a_prompt_that_is_open_when_the_budget_ends_is_cancelled() -> None:
     stuck = Stuck()
     server = Server(asks("a", "b"))
     with pytest.raises(RoundsTimeout):
-        run(call(server, stuck.forever, max_total_timeout=SHORT))
+        run_virtually(call(server, stuck.forever, max_total_timeout=SHORT), within=SHORT)
     assert (stuck.begun, stuck.cancelled) == (2, 2)
     assert len(server.legs) == 1
 
 
 def test_a_progress_callback_that_takes_the_whole_budget_is_cancelled_and_no_prompt_shown() -> None:
     showing, asking = Stuck(), Stuck()
+    work = call(Server(asks("a")), asking.forever, max_total_timeout=SHORT, progress=showing.forever)
     with pytest.raises(RoundsTimeout):
-        run(call(Server(asks("a")), asking.forever, max_total_timeout=SHORT, progress=showing.forever))
+        run_virtually(work, within=SHORT)
     assert showing.cancelled == 1
     assert asking.begun == 0
 
@@ -343,7 +345,7 @@ def test_by_hand_a_leg_has_its_time_too() -> None:
     for times, error in (({"timeout": SHORT}, RequestTimeout), ({"max_total_timeout": SHORT}, RoundsTimeout)):
         stuck = Stuck()
         with pytest.raises(error):
-            run(run_leg(Server(stuck.forever), CALL, "tools/call", **times))
+            run_virtually(run_leg(Server(stuck.forever), CALL, "tools/call", **times), within=SHORT)
         assert stuck.cancelled == 1
 
 

@@ -40,7 +40,7 @@ def relayed(era: Era, *pieces: bytes | Exception, hold: bool = False, settings: 
             settings=settings,
             tally=Tally(),
             learn=lambda frame: None,
-            idle_seconds=10.0,
+            idle_seconds=3_600.0,
             hold=hold,
         )
         await relay.run()

@@ -1,10 +1,11 @@
 """A file that is locked, broken, gone or of another version: a refusal within a bounded time, never a yes."""
 
 import asyncio
+import contextlib
 import os
 import sqlite3
 import stat
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -43,10 +44,12 @@ def with_store(file: Path) -> Told:
     return told
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Does not wait for locks for long."""
-    monkeypatch.setattr("accredit.stores.worker.STORE_LOCK_SECONDS", 0.05)
+@contextlib.contextmanager
+def impatient() -> Generator[None]:
+    """Does not wait for locks for long: for no more than what is to be refused, as a busy machine is no lock."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("accredit.stores.worker.STORE_LOCK_SECONDS", 0.05)
+        yield
 
 
 @pytest.fixture
@@ -78,16 +81,16 @@ def locked(file: Path, how: str = "EXCLUSIVE") -> sqlite3.Connection:
     return other
 
 
-@pytest.mark.usefixtures("impatient")
 def test_while_another_process_holds_the_file_nothing_is_spent__and_it_goes_on_afterwards(
     file: Path, with_store: Told
 ) -> None:
     async def main(store: SqliteStore) -> None:
         assert await spend(store, 1) is FIRST
         with closing(locked(file)):
-            with pytest.raises(StoreUnavailable, match="locked"):
-                await spend(store, 2)
-            assert not await store.ready()
+            with impatient():
+                with pytest.raises(StoreUnavailable, match="locked"):
+                    await spend(store, 2)
+                assert not await store.ready()
             # Who only reads does not wait for who writes.
             assert await store.look(challenge(1), request(0), issued=False, now=NOW) is SPENT
         assert [await spend(store, 1), await spend(store, 2)] == [SPENT, FIRST]
@@ -95,10 +98,9 @@ def test_while_another_process_holds_the_file_nothing_is_spent__and_it_goes_on_a
     with_store(main)
 
 
-@pytest.mark.usefixtures("impatient")
 def test_a_new_file_that_is_locked_is_waited_for_and_then_refused(file: Path, with_store: Told) -> None:
     async def main(store: SqliteStore) -> None:
-        with closing(locked(file)):
+        with closing(locked(file)), impatient():
             await refuses_all(store, "locked")
         assert await spend(store, 1) is FIRST
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Barrier
 
 import pytest
+from tests.world.raw_server import PATIENCE
 from tests.world.running import run
 from tests.world.stores import NOW, ROOT, challenge, process, request
 
@@ -100,9 +101,11 @@ def test_a_process_that_is_killed_has_forgotten_nothing_that_it_said(said: int, 
 FORKING = """
 import asyncio, os, sys
 from pathlib import Path
+from tests.world.patience import be_patient
 from tests.world.stores import NOW, challenge, request
 from accredit.stores import SqliteStore
 
+be_patient()
 store = SqliteStore(Path(sys.argv[1]))
 
 async def main():
@@ -128,7 +131,7 @@ def test_workers_that_were_forked_with_a_store_share_it(tmp_path: Path) -> None:
         text=True,
         check=True,
         cwd=ROOT,
-        timeout=30,
+        timeout=PATIENCE,
     )
     assert sum(map(int, done.stdout.split())) == 100
 
@@ -163,13 +166,13 @@ def test_a_full_disk__no_until_there_is_room_again_and_what_was_spent_stays_so(t
         wal = tmp_path / "store.db-wal"
         store.tell(f"disk {wal.stat().st_size + 20_000}")
         assert store.says() == "done"
-        store.tell("spend 5000")
+        store.tell("spend 1000")
         said = store.says()
         assert said[:10] == ["spent"] * 10
         assert "unavailable" in said
         store.tell("disk 0")
         assert store.says() == "done"
-        store.tell("spend 5000")
+        store.tell("spend 1000")
         again = store.says()
     for before, after in zip(said, again, strict=True):
         assert after == ("first" if before == "unavailable" else "spent")

@@ -9,7 +9,7 @@ from threading import Event, Thread, active_count
 from typing import Any
 
 import pytest
-from tests.world.raw_server import until
+from tests.world.raw_server import PATIENCE, until
 from tests.world.running import run
 
 from accredit.errors import ConfigurationError, StoreUnavailable
@@ -48,7 +48,7 @@ class Gate:
 
     def job(self, _: sqlite3.Connection) -> None:
         self.reached.set()
-        assert self.opened.wait(10)
+        assert self.opened.wait(PATIENCE)
 
 
 @pytest.fixture
@@ -155,13 +155,16 @@ def test_a_disk_that_hangs_holds_nobody_up_for_ever(
 ) -> None:
     async def main(worker: Worker) -> None:
         await worker.run(note(0))
-        monkeypatch.setattr(f"accredit.stores.worker.{wait}", 0.05)
+        if wait == "STORE_WAIT_SECONDS":
+            monkeypatch.setattr("accredit.stores.worker.STORE_WAIT_SECONDS", 0.05)
         hanging = asyncio.create_task(worker.run(gate.job))
         await until(gate.reached.is_set)
+        if wait == "STORE_LOCK_SECONDS":
+            # The next job's own time is over when the thread comes to it.
+            monkeypatch.setattr("accredit.stores.worker.STORE_LOCK_SECONDS", 0.0)
         behind = asyncio.create_task(worker.run(note(1)))
         if wait == "STORE_LOCK_SECONDS":
-            # The job's own time is over when the thread comes to it.
-            await asyncio.sleep(0.06)
+            await asyncio.sleep(0)
             gate.opened.set()
             await hanging
             expected = "locked or busy"

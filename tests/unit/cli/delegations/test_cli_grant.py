@@ -131,11 +131,10 @@ def test_what_is_passed_on_ends_with_its_parent(expires: str, run: Run, folder: 
 
 def test_a_chain_of_eight_is_as_long_as_it_gets(run: Run, refused: Refused, world: World, save: Save) -> None:
     chain: tuple[DelegationCert, ...] = ()
-    issuer = world.owner
+    now, issuer = clock(), world.owner
     for _ in range(7):
         holder = make_key("agent", "Holder", 0)
         scope = ("comms:email:send", "identity:delegate")
-        now = clock()
         chain = (world.grant(*scope, issuer=issuer, to=holder, begins=now, ends=now + DAY), *chain)
         issuer = holder
     write_key(Path("last.key"), issuer)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.world.command import wait_until
-from tests.world.raw_server import until
+from tests.world.raw_server import PATIENCE, until
 from tests.world.running import run
 from tests.world.stdio_processes import alive, descendants
 
@@ -50,7 +50,7 @@ def test_when_its_stdin_ends_it_ends_what_it_was_told_of_and_has_not_been_told_i
         assert process.stdin is not None
         process.stdin.write(b"+%d\n+%d\n+%d\n-%d\n" % (stubborn, polite, other, other))
         process.stdin.close()
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE) == 0
         wait_until(lambda: not alive(stubborn) and not alive(polite))
         assert alive(other)
 
@@ -72,7 +72,7 @@ def test_signals_do_not_end_it__whoever_ends_all_processes_at_once_means_the_chi
         wait_until(ignores)
         process.send_signal(number)
         process.stdin.close()
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE) == 0
         wait_until(lambda: not alive(polite))
 
 
@@ -112,11 +112,15 @@ def test_a_guard_without_a_reaper_takes_no_group() -> None:
     run(main())
 
 
-def test_a_group_that_was_not_removed_ends_with_the_guard() -> None:
+def test_a_group_that_was_not_removed_ends_with_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         guard = OrphanGuard()
         with group(STUBBORN) as stubborn, group(POLITE) as removed:
-            guard.ready()
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("accredit.gateway.stdio.guard.STOP_GRACE_SECONDS", 0.1)  # the reaper's
+                guard.ready()
+            # The guard's with the reaper: one that was not done yet would be killed.
+            monkeypatch.setattr("accredit.gateway.stdio.guard.STOP_GRACE_SECONDS", PATIENCE)
             guard.add(stubborn)
             guard.add(removed)
             guard.remove(removed)

@@ -1,0 +1,20 @@
+"""How long a test waits where the product would give up: a machine that stalls for seconds has no defect. No I/O.
+
+In a gateway a disk or a lock that takes two seconds is a refusal. A test that is about such a refusal says itself, with
+`monkeypatch`, how soon it comes.
+"""
+
+import sys
+
+from accredit import limits
+
+SECONDS = {"STORE_LOCK_SECONDS": 30.0, "STORE_WAIT_SECONDS": 40.0, "CLOSE_RECORDS_SECONDS": 30.0}
+
+
+def be_patient() -> None:
+    """Makes the stores of this process wait, whether their modules are loaded already or will be later."""
+    for name, seconds in SECONDS.items():
+        assert hasattr(limits, name)
+        for module in [found for path, found in sys.modules.items() if path.startswith("accredit.")]:
+            if hasattr(module, name):
+                setattr(module, name, seconds)
