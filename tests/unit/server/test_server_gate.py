@@ -20,6 +20,7 @@ from tests.world.guarded import KINDS, Guarded
 
 from accredit.errors import StoreUnavailable
 from accredit.ports import Spending
+from accredit.ratify import DelegationCert
 from accredit.ratify.needs import clock
 from accredit.server import current_authority, require
 from accredit.server.fastmcp import ProofGuard
@@ -29,6 +30,8 @@ from accredit.stores import MemoryStore
 UNBOUND = Signed(bound=False)
 TRUST = Trust()
 CHAIN = TRUST.chain()
+# For servers whose tools name this scope alone: with one that nobody in the process names it would be invalid.
+READS = TRUST.chain("email:read", "mcp:resource")
 Case = Callable[[Client], Awaitable[None]]
 
 
@@ -43,10 +46,10 @@ def in_memory(server: Any, case: Case, mode: str = "2026-07-28") -> None:
     asyncio.run(main())
 
 
-def meta(name: str, arguments: dict[str, Any], **more: Any) -> Any:
+def meta(name: str, arguments: dict[str, Any], chain: tuple[DelegationCert, ...] = CHAIN, **more: Any) -> Any:
     """What a call carries that has a proof."""
     params = {"name": name, "arguments": arguments}
-    proof = TRUST.proof(CHAIN, "tools/call", params, UNBOUND)
+    proof = TRUST.proof(chain, "tools/call", params, UNBOUND)
     return types.RequestParamsMeta(ratify_proof=proof, **more)
 
 
@@ -257,10 +260,10 @@ class TestFastMCP:
 
         async def case(client: Client) -> None:
             old, new = {"version": "1.0"}, {"version": "2.0"}
-            done = await client.call_tool("read", {}, meta=meta("read", {}, fastmcp=old))
+            done = await client.call_tool("read", {}, meta=meta("read", {}, READS, fastmcp=old))
             assert "one" in str(done.content)
-            assert await code_of(client.call_tool("read", {}, meta=meta("read", {}, fastmcp=new))) == -31003
-            assert await code_of(client.call_tool("read", {}, meta=meta("read", {}))) == -31003
+            assert await code_of(client.call_tool("read", {}, meta=meta("read", {}, READS, fastmcp=new))) == -31003
+            assert await code_of(client.call_tool("read", {}, meta=meta("read", {}, READS))) == -31003
 
         in_memory(server, case)
 
@@ -296,7 +299,7 @@ class TestFastMCP:
         outer.mount(child, namespace="ns")
 
         async def case(client: Client) -> None:
-            done = await client.call_tool("ns_read", {}, meta=meta("ns_read", {}))
+            done = await client.call_tool("ns_read", {}, meta=meta("ns_read", {}, READS))
             assert done.is_error
 
         in_memory(outer, case)
@@ -351,7 +354,7 @@ class TestFastMCP:
             return str(await ctx.read_resource("mail://inbox"))
 
         async def case(client: Client) -> None:
-            assert "empty" in str((await client.call_tool("read", {}, meta=meta("read", {}))).content)
+            assert "empty" in str((await client.call_tool("read", {}, meta=meta("read", {}, READS))).content)
             narrow = TRUST.chain("email:read")
             proof = TRUST.proof(narrow, "tools/call", {"name": "read", "arguments": {}}, UNBOUND)
             done = await client.call_tool("read", {}, meta=types.RequestParamsMeta(ratify_proof=proof))
