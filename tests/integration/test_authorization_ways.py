@@ -20,7 +20,7 @@ from tests.world.calls import LAST_CHUNK, STREAM_HEAD, chunk, compact, event, ht
 from tests.world.command import COMMAND, environment
 from tests.world.honest_server import HonestServer, answer_to
 from tests.world.raw_client import RawClient
-from tests.world.raw_server import Connection, RawServer
+from tests.world.raw_server import PATIENCE, Connection, RawServer
 from tests.world.routes import ROUTES, Route
 from tests.world.running import RunningGateway, run
 
@@ -300,7 +300,7 @@ env = {{ PYTHONPATH = '{Path(__file__).parents[2]}' }}
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.close()
-    process.wait(20)
+    process.wait(PATIENCE)
     process.stdout.close()
 
 
