@@ -111,8 +111,8 @@ def test_while_the_database_is_locked_nothing_is_forwarded(
             assert "result" in await route.ask("tools/call", proved(trust))
             other = sqlite3.connect(file, isolation_level=None)
             other.execute("BEGIN EXCLUSIVE")
-            with monkeypatch.context() as soon:
-                soon.setattr(worker, "STORE_LOCK_SECONDS", 0.1)
+            with monkeypatch.context() as impatient:
+                impatient.setattr(worker, "STORE_LOCK_SECONDS", 0.2)
                 error = (await route.ask("tools/call", proved(trust)))["error"]
             assert error["data"]["reason"] == "store_unavailable: the decision could not be made"
             other.execute("ROLLBACK")
