@@ -127,7 +127,7 @@ def test_they_end_when_it_is_told_twice_and_ends_at_once(tmp_path: Path, pids: P
         wait_until(lambda: not accepts(gateway.port))
         assert not all_gone(pids)
         gateway.stop()
-        gateway.wait()
+        assert gateway.wait() == -signal.SIGTERM
         wait_until(lambda: all_gone(pids))
 
 
