@@ -115,6 +115,7 @@ def test_an_idle_connection_does_not_hold_up_the_end(tmp_path: Path) -> None:
             gateway.stop()
             assert await asyncio.to_thread(gateway.wait) == 0
             assert await silent.peer_closed()
+            assert "graceful shutdown exceeded" not in gateway.stderr  # the HTTP server's words after the grace
 
     scene(tmp_path)(act)
 
