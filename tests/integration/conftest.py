@@ -1,10 +1,22 @@
-"""What integration tests share: the official SDK's everything server, as one process for a whole module."""
+"""What integration tests share: stores that wait for a busy disk, and the official SDK's everything server, as one
+process for a whole module."""
 
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from tests.conformance.targets import direct
+from tests.world.raw_server import PATIENCE
+
+from accredit.stores import database, log, revocation, worker
+
+
+@pytest.fixture(autouse=True)
+def patient_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process a machine that stalls for seconds is no reason to refuse a call."""
+    for module in (database, log, revocation, worker):
+        for name in ("STORE_WAIT_SECONDS", "STORE_LOCK_SECONDS"):
+            monkeypatch.setattr(module, name, PATIENCE, raising=False)
 
 
 class SdkServer:

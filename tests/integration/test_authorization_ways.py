@@ -32,7 +32,7 @@ from accredit.keys import write_key
 from accredit.policy.passing import AUTHORIZATION
 from accredit.ports import Spending
 from accredit.ratify import IssuedChallenge
-from accredit.stores import MemoryStore, RevocationLists, SqliteStore
+from accredit.stores import MemoryStore, RevocationLists, SqliteStore, worker
 
 INBOX = {"name": "list_inbox", "arguments": {}}
 SEND = {"name": "send_email", "arguments": {}}
@@ -102,14 +102,18 @@ def test_without_an_answer_of_the_store_nothing_is_forwarded(broken: str, trust:
     run(main())
 
 
-def test_while_the_database_is_locked_nothing_is_forwarded(trust: Trust, tmp_path: Path) -> None:
+def test_while_the_database_is_locked_nothing_is_forwarded(
+    trust: Trust, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def main() -> None:
         file = tmp_path / "accredit.db"
         async with Route("http-modern", trust, tmp_path, store=SqliteStore(file)) as route:
             assert "result" in await route.ask("tools/call", proved(trust))
             other = sqlite3.connect(file, isolation_level=None)
             other.execute("BEGIN EXCLUSIVE")
-            error = (await route.ask("tools/call", proved(trust)))["error"]
+            with monkeypatch.context() as impatient:
+                impatient.setattr(worker, "STORE_LOCK_SECONDS", 0.2)
+                error = (await route.ask("tools/call", proved(trust)))["error"]
             assert error["data"]["reason"] == "store_unavailable: the decision could not be made"
             other.execute("ROLLBACK")
             other.close()

@@ -12,6 +12,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+from tests.integration.test_records_workers import writers_of
 from tests.world.calls import STREAM_HEAD, chunk, compact, event, http, response
 from tests.world.command import COMMAND, Serving, environment
 from tests.world.outcome_server import noted
@@ -31,18 +32,21 @@ def test_each_worker_has_a_chain_and_one_verification_covers_all(tmp_path: Path)
         async with RawServer(upstream) as server:
             db = configure(tmp_path, f'url = "{server.url}"')
             with await asyncio.to_thread(Serving("--workers", "4", folder=tmp_path).__enter__) as gateway:
-                writers = set[str]()
-                for number in range(500):
+                await until(lambda: len(writers_of(gateway.workers)) == 4)
+                writers = writers_of(gateway.workers)
+                served: list[str] = []
+                for number in range(4):
                     async with RawClient(gateway.port) as client:
                         assert "result" in await ask(client, f"call-{number}")
-                    writers = {record.log.writer for record in records_of(db)}
-                    if len(writers) == 4:
-                        break
-                assert len(writers) == 4
+                    served.append(records_of(db)[-1].log.writer)
+                    os.kill(writers[served[-1]], signal.SIGSTOP)  # the next call is another worker's
+                for process in writers.values():
+                    os.kill(process, signal.SIGCONT)
                 gateway.stop()
                 await asyncio.to_thread(gateway.wait)
+        assert sorted(served) == sorted(writers)
         assert {status for _, status in outcomes(db)} == {"ok"}
-        assert {each["writer"] for each in verify(tmp_path)["writers"]} == writers
+        assert {each["writer"] for each in verify(tmp_path)["writers"]} == set(writers)
 
     run(main())
 

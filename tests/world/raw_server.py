@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-PATIENCE = 10.0
-"""Seconds that a test waits for something that should happen at once, before it fails."""
+PATIENCE = 40.0
+"""Seconds that a test waits for something that should happen at once, before it fails: busy machines stall for many."""
 
 
 async def until(condition: Callable[[], bool]) -> None:
