@@ -1,22 +1,12 @@
-"""What integration tests share: stores that wait for a busy disk, and the official SDK's everything server, as one
-process for a whole module."""
+"""What integration tests share: the official SDK's everything server, as one process for a whole module, and ports."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from tests.conformance.targets import direct
-from tests.world.raw_server import PATIENCE
-
-from accredit.stores import database, log, revocation, worker
-
-
-@pytest.fixture(autouse=True)
-def patient_stores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In this process a machine that stalls for seconds is no reason to refuse a call."""
-    for module in (database, log, revocation, worker):
-        for name in ("STORE_WAIT_SECONDS", "STORE_LOCK_SECONDS"):
-            monkeypatch.setattr(module, name, PATIENCE, raising=False)
+from tests.world.ports import reserved_port
 
 
 class SdkServer:
@@ -39,3 +29,10 @@ def sdk_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[SdkServer]
     requests = folder / "requests.txt"
     with direct(folder, requests) as url:
         yield SdkServer(url, requests)
+
+
+@pytest.fixture
+def free_port() -> Generator[Callable[[], int]]:
+    """Ports for programs that a test starts with a number; nobody else gets them before the test ends."""
+    with ExitStack() as reserved:
+        yield lambda: reserved.enter_context(reserved_port())

@@ -1,18 +1,17 @@
-"""Ports for programs that have to be told theirs. I/O: sockets on 127.0.0.1."""
+"""A port on which nobody listens for as long as a test wants it so. I/O: a socket of 127.0.0.1."""
 
+import contextlib
 import socket
+from collections.abc import Generator
 
 
-def free_port() -> int:
-    """A port that nobody else gets within the next minute.
+@contextlib.contextmanager
+def reserved_port() -> Generator[int]:
+    """A port of 127.0.0.1 that refuses connections, and that the system gives to nobody else meanwhile.
 
-    A connection to it was closed here, and the kernel remembers it that long: meanwhile it gives the port to nobody who
-    asks for any, but to a server (with `SO_REUSEADDR`, as they have it) that asks for this one.
+    Who is told its number can listen on it, as servers do, with `SO_REUSEADDR`.
     """
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        with socket.create_connection(("127.0.0.1", port)) as client:
-            accepted, _ = listener.accept()
-            accepted.close()
-            client.recv(1)  # until the other side is closed: the side that closes first is the one that waits
-    return port
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]

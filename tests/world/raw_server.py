@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-PATIENCE = 40.0
-"""Seconds that a test waits for something that should happen at once, before it fails: busy machines stall for many."""
+PATIENCE = 30.0
+"""Seconds that a test waits for something that should happen at once, before it fails: machines stall for several."""
 
 
 async def until(condition: Callable[[], bool]) -> None:

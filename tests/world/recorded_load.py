@@ -43,7 +43,7 @@ def verify(folder: Path, *options: str) -> dict[str, Any]:
 
 
 def was_slow(folder: Path) -> bool:
-    """Whether the store kept a gateway of this folder waiting for too long: on a machine that stalls it refuses then."""
+    """Whether the store kept a gateway of this folder waiting for too long: where the machine stalls, it refuses."""
     told = "".join(file.read_text("utf-8") for file in folder.glob("stderr-*"))
     return re.search("has not answered in|was locked or busy for|no lock beside", told) is not None
 
