@@ -142,9 +142,11 @@ def test_a_call_that_does_not_end_is_cut_off_after_the_grace(workers: str, tmp_p
         gateway.stop()
         with pytest.raises(TimeoutExpired):
             await asyncio.to_thread(gateway.process.wait, GRACE_SECONDS - 2)
-        assert await asyncio.to_thread(gateway.process.wait, GRACE_SECONDS) == 0
-        with pytest.raises((CutOff, ConnectionError, TimeoutError)):
-            await call
+        assert await asyncio.to_thread(gateway.wait) == 0
+        try:
+            assert (await call).status == 500
+        except (CutOff, ConnectionError):
+            pass  # the end came before the HTTP server had said so
 
     scene(tmp_path, "--workers", workers)(act)
 
@@ -181,7 +183,7 @@ def test_workers_do_not_outlive_a_parent_that_is_killed(tmp_path: Path) -> None:
         children = gateway.workers
         gateway.stop(signal.SIGKILL)
         await settled(lambda: not any(alive(child) for child in children))
-        assert not accepts(gateway.port)
+        await settled(lambda: not accepts(gateway.port))  # the last thread of each takes the socket with it
 
     scene(tmp_path, "--workers", "2")(act)
 
