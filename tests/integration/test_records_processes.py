@@ -14,12 +14,13 @@ from typing import Any
 
 from tests.integration.test_records_workers import writers_of
 from tests.world.calls import STREAM_HEAD, chunk, compact, event, http, response
-from tests.world.command import COMMAND, Serving, environment
+from tests.world.command import environment
 from tests.world.outcome_server import noted
+from tests.world.patient_stores import COMMAND, IMPORTS
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import Connection, RawServer, until
 from tests.world.recorded import open_targets, outcomes, records_at, records_of
-from tests.world.recorded_load import Upstream, ask, configure, verify
+from tests.world.recorded_load import Upstream, ask, configure, serving, verify
 from tests.world.running import RunningGateway, run
 
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
@@ -31,7 +32,7 @@ def test_each_worker_has_a_chain_and_one_verification_covers_all(tmp_path: Path)
         upstream = Upstream()
         async with RawServer(upstream) as server:
             db = configure(tmp_path, f'url = "{server.url}"')
-            with await asyncio.to_thread(Serving("--workers", "4", folder=tmp_path).__enter__) as gateway:
+            with await asyncio.to_thread(serving(tmp_path, "--workers", "4").__enter__) as gateway:
                 await until(lambda: len(writers_of(gateway.workers)) == 4)
                 writers = writers_of(gateway.workers)
                 served: list[str] = []
@@ -56,7 +57,7 @@ def test_on_a_full_disk_nothing_is_forwarded_and_readyz_says_so(tmp_path: Path) 
         upstream = Upstream()
         async with RawServer(upstream) as server:
             db = configure(tmp_path, f'url = "{server.url}"')
-            with await asyncio.to_thread(Serving(folder=tmp_path).__enter__) as gateway:
+            with await asyncio.to_thread(serving(tmp_path).__enter__) as gateway:
                 async with RawClient(gateway.port) as client:
                     assert "result" in await ask(client, "before")
                     hard = resource.prlimit(gateway.process.pid, resource.RLIMIT_FSIZE)[1]
@@ -90,10 +91,13 @@ def test_on_a_full_disk_nothing_is_forwarded_and_readyz_says_so(tmp_path: Path) 
 def wrapped(folder: Path) -> Generator["subprocess.Popen[bytes]"]:
     command = [sys.executable, "-m", "tests.world.outcome_server", "accredit.db", "notes.jsonl"]
     configure(folder, f"command = {json.dumps(command)}")
-    root = str(Path(__file__).parents[2])
-    env = environment({"PYTHONPATH": os.pathsep.join([os.environ.get("PYTHONPATH", ""), root])})
     with subprocess.Popen(
-        [*COMMAND, "wrap"], cwd=folder, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*COMMAND, "wrap"],
+        cwd=folder,
+        env=environment(IMPORTS),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as process:
         yield process
 

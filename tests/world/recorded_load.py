@@ -6,12 +6,13 @@ I/O: loopback, the log's file, processes.
 import asyncio
 import contextlib
 import json
-import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.world.calls import http, post, response
-from tests.world.command import accredit
+from tests.world.command import Serving, accredit
+from tests.world.patient_stores import COMMAND, IMPORTS
 from tests.world.raw_client import CutOff, RawClient
 from tests.world.raw_server import Connection
 from tests.world.recorded import calls_of
@@ -42,10 +43,9 @@ def verify(folder: Path, *options: str) -> dict[str, Any]:
     return found
 
 
-def was_slow(folder: Path) -> bool:
-    """Whether the store kept a gateway of this folder waiting for too long: where the machine stalls, it refuses."""
-    told = "".join(file.read_text("utf-8") for file in folder.glob("stderr-*"))
-    return re.search("has not answered in|was locked or busy for|no lock beside", told) is not None
+def serving(folder: Path, *arguments: str, within: Sequence[str] = ()) -> Serving:
+    """A gateway of the folder, whose store waits where the machine stalls; it is started `within` what comes first."""
+    return Serving(*arguments, folder=folder, command=(*within, *COMMAND), env=IMPORTS)
 
 
 class Upstream:

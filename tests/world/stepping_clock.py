@@ -9,6 +9,8 @@ import sys
 import time
 from collections.abc import Callable
 
+import tests.world.patient_stores  # noqa: F401 - its stores wait where the machine stalls
+
 DAY_NS = 86_400_000_000_000
 STEP_ONCE_IN = 20
 """Looks at the clock."""
