@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.integration.test_records_workers import writers_of
 from tests.world.calls import STREAM_HEAD, chunk, compact, event, http, response
-from tests.world.command import environment
+from tests.world.command import environment, wait_until
 from tests.world.outcome_server import noted
 from tests.world.patient_stores import COMMAND, IMPORTS
 from tests.world.raw_client import RawClient
@@ -125,6 +125,7 @@ def test_wrap_records_before_it_passes_a_line_on(tmp_path: Path) -> None:
             assert line_of(process)["id"] == id
             assert outcomes(db)[id] == (tool, status)
         say(process, tool_call("hang", 8))
+        wait_until(lambda: len(noted(tmp_path / "notes.jsonl")) == 4)  # else it may look into the log only later
         say(process, {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 8}})
         say(process, tool_call("die", 9))
         assert line_of(process)["error"]["message"] == "Upstream unavailable"
