@@ -14,7 +14,7 @@ from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult, InputRe
 from tests.integration.conftest import SdkServer
 from tests.world.agents import agent_files
 from tests.world.authorization import Trust
-from tests.world.budgets import BUDGETS
+from tests.world.budgets import BUDGETS, NEVER_REACHED
 from tests.world.raw_server import PATIENCE, until
 from tests.world.rounds_server import FINAL, NEVER, VERSION, RoundsServer, asks
 from tests.world.running import RunningGateway, run
@@ -89,6 +89,8 @@ def test_nobody_is_asked_when_the_first_leg_alone_overran_the_budget() -> None:
         assert person.contexts == []
         if server.calls:
             break
+    else:
+        raise AssertionError(NEVER_REACHED)
     assert len(server.calls) == 1
 
 
@@ -99,6 +101,8 @@ def test_no_leg_outlives_the_budget__also_one_that_tells_its_progress() -> None:
         assert len(person.contexts) <= 1
         if len(server.calls) > 1:
             break
+    else:
+        raise AssertionError(NEVER_REACHED)
     assert (len(server.calls), len(person.contexts)) == (2, 1)
 
 
@@ -118,6 +122,8 @@ def test_a_prompt_that_is_open_when_the_budget_ends_is_closed() -> None:
         assert len(server.calls) <= 1
         if ended:
             break
+    else:
+        raise AssertionError(NEVER_REACHED)
     assert ended == ["closed"]
 
 

@@ -18,7 +18,7 @@ from mcp.client._input_required import InputRequiredRoundsExceededError
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolRequestParams, CallToolResult, ElicitRequestURLParams, ElicitResult, InputRequiredResult
 from pydantic import ValidationError
-from tests.world.budgets import BUDGETS
+from tests.world.budgets import BUDGETS, NEVER_REACHED
 from tests.world.rounds_client import sender
 from tests.world.rounds_server import FINAL, NEVER, VERSION, RoundsServer, asks
 from tests.world.running import RunningGateway, run
@@ -168,6 +168,8 @@ def test_ours_shows_no_prompt_where_the_first_leg_overruns_the_budget() -> None:
         assert prompt.shown == 0
         if server.calls:
             break
+    else:
+        raise AssertionError(NEVER_REACHED)
     assert len(server.calls) == 1
 
 
@@ -179,6 +181,8 @@ def test_ours_cancels_a_leg_when_the_budget_ends_whatever_its_own_time() -> None
         assert caught.value.max_total_timeout == budget
         if len(server.calls) > 1:
             break
+    else:
+        raise AssertionError(NEVER_REACHED)
     assert len(server.calls) == 2
 
 
@@ -189,6 +193,8 @@ def test_ours_cancels_a_prompt_that_is_open_when_the_budget_ends() -> None:
             play(server, ours, handler=prompt, max_total_timeout=budget)
         if prompt.shown:
             break
+    else:
+        raise AssertionError(NEVER_REACHED)
     assert (prompt.shown, prompt.cancelled, len(server.calls)) == (1, 1, 1)
 
 
@@ -199,6 +205,8 @@ def test_a_peers_time_is_each_legs_alone__a_prompt_may_take_longer_than_the_call
         with contextlib.suppress(MCPError):  # a leg that took that long, on a busy machine
             play(server, engine, handler=prompt, timeout=budget)
             break
+    else:
+        raise AssertionError(NEVER_REACHED)
     assert (prompt.answered, len(server.calls)) == (1, 2)
 
 
