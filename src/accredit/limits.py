@@ -134,8 +134,9 @@ STOP_GRACE_SECONDS = 2.0
 """For a child to end after its stdin was closed, and again after SIGTERM, before SIGKILL. The official SDK's
 client waits as long (2025-11-25, basic/lifecycle, "Shutdown" leaves the time open)."""
 
-EXIT_SECONDS = 0.25
-"""From the end of a child's output to its exit, at most, for its clients to be told the exit code."""
+EXIT_SECONDS = 2.0
+"""From the end of a child's output to its exit, at most, for its clients to be told the exit code: a busy machine may
+stop a process between the two."""
 
 GROUP_POLL_SECONDS = 0.02
 """Between two looks whether a process group is empty: the kernel tells nobody."""

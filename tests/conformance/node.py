@@ -4,6 +4,7 @@ It does I/O (runs `node` and `npm`). Looked for: `node` and `npm` in PATH, then 
 virtualenv as a wheel (basedpyright brings it). The package index is the one that npm is configured for.
 """
 
+import fcntl
 import importlib.util
 import json
 import shutil
@@ -70,11 +71,13 @@ def install_suite(node: Node) -> Path:
     """The suite's entry file, installed from the lock file where the pinned version is not there yet."""
     pinned = json.loads(MANIFEST.read_text("utf-8"))["dependencies"][PACKAGE]
     manifest = INSTALLED / "package.json"
-    if not manifest.exists() or json.loads(manifest.read_text("utf-8"))["version"] != pinned:
-        subprocess.run(
-            [*node.npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"],
-            cwd=HERE,
-            check=True,
-            timeout=INSTALL_SECONDS,
-        )
+    with MANIFEST.open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes, and each may be the first
+        if not manifest.exists() or json.loads(manifest.read_text("utf-8"))["version"] != pinned:
+            subprocess.run(
+                [*node.npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"],
+                cwd=HERE,
+                check=True,
+                timeout=INSTALL_SECONDS,
+            )
     return INSTALLED / "dist" / "index.js"

@@ -5,9 +5,8 @@ them. The processes run in the folder of the results, so that no `accredit.toml`
 and write their stderr there.
 """
 
-import http.client
 import os
-import socket
+import re
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ GATEWAY = Path(sys.executable).parent / "accredit"
 START_SECONDS = 30
 STOP_SECONDS = 15
 POLL_SECONDS = 0.05
+_LISTENING = re.compile(r"listening on (http://\S+) ")
 
 
 class NotStarted(Exception):
@@ -43,23 +43,6 @@ def _process(command: list[str], folder: Path, name: str) -> Generator[subproces
                 process.communicate()
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def _alive(port: int) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=START_SECONDS)
-    try:
-        connection.request("GET", "/healthz")
-        return connection.getresponse().status == http.HTTPStatus.OK
-    except OSError:
-        return False
-    finally:
-        connection.close()
-
-
 @contextmanager
 def direct(folder: Path, requests: Path, *options: str) -> Generator[str]:
     """The server alone, with these options; yields its URL. A line per request that reaches it goes into `requests`."""
@@ -74,15 +57,14 @@ def direct(folder: Path, requests: Path, *options: str) -> Generator[str]:
 
 @contextmanager
 def _gateway(folder: Path, *upstream: str) -> Generator[str]:
-    port = _free_port()
-    command = [str(GATEWAY), "serve", "--port", str(port), *upstream]
+    command = [str(GATEWAY), "serve", "--port", "0", *upstream]
     with _process(command, folder, "gateway") as process:
         deadline = time.monotonic() + START_SECONDS
-        while not _alive(port):
+        while not (listening := _LISTENING.search((folder / "gateway.log").read_text("utf-8"))):
             if process.poll() is not None or time.monotonic() > deadline:
                 raise NotStarted(f"the gateway did not start: see {folder}/gateway.log")
             time.sleep(POLL_SECONDS)
-        yield f"http://127.0.0.1:{port}/mcp"
+        yield listening[1]
 
 
 @contextmanager

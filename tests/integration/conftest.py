@@ -1,10 +1,12 @@
-"""What integration tests share: the official SDK's everything server, as one process for a whole module."""
+"""What integration tests share: the official SDK's everything server, as one process for a whole module, and ports."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from tests.conformance.targets import direct
+from tests.world.ports import reserved_port
 
 
 class SdkServer:
@@ -27,3 +29,10 @@ def sdk_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[SdkServer]
     requests = folder / "requests.txt"
     with direct(folder, requests) as url:
         yield SdkServer(url, requests)
+
+
+@pytest.fixture
+def free_port() -> Generator[Callable[[], int]]:
+    """Ports for programs that a test starts with a number; nobody else gets them before the test ends."""
+    with ExitStack() as reserved:
+        yield lambda: reserved.enter_context(reserved_port())

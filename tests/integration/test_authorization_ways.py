@@ -20,7 +20,7 @@ from tests.world.calls import LAST_CHUNK, STREAM_HEAD, chunk, compact, event, ht
 from tests.world.command import COMMAND, environment
 from tests.world.honest_server import HonestServer, answer_to
 from tests.world.raw_client import RawClient
-from tests.world.raw_server import Connection, RawServer
+from tests.world.raw_server import PATIENCE, Connection, RawServer
 from tests.world.routes import ROUTES, Route
 from tests.world.running import RunningGateway, run
 
@@ -158,6 +158,16 @@ def test_too_many_challenges_are_an_answer_of_their_own(trust: Trust, tmp_path: 
     run(main())
 
 
+PATIENT = """
+import sys
+from accredit import limits
+limits.STORE_LOCK_SECONDS, limits.STORE_WAIT_SECONDS = 30.0, 40.0  # where a stall of the machine is no refusal
+from accredit.cli import main
+sys.exit(main())
+"""
+"""The command, with a store that may take its time."""
+
+
 @pytest.mark.slow
 def test_four_workers_on_one_database_accept_a_proof_once(trust: Trust, tmp_path: Path) -> None:
     write_key(tmp_path / "owner.key", trust.owner)
@@ -167,7 +177,8 @@ def test_four_workers_on_one_database_accept_a_proof_once(trust: Trust, tmp_path
         async with RawServer(server) as raw:
             settings = CONFIGURATION.format(id=GATEWAY, upstream=f'url = "{raw.url}"')
             (tmp_path / "accredit.toml").write_text(settings, "utf-8")
-            command = [*COMMAND, "serve", "--config", str(tmp_path / "accredit.toml"), "--port", "0", "--workers", "4"]
+            command = [sys.executable, "-c", PATIENT, "serve", "--port", "0", "--workers", "4"]
+            command += ["--config", str(tmp_path / "accredit.toml")]
             process = await asyncio.create_subprocess_exec(
                 *command, env=environment({}), stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL
             )
@@ -304,7 +315,7 @@ env = {{ PYTHONPATH = '{Path(__file__).parents[2]}' }}
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.close()
-    process.wait(20)
+    process.wait(PATIENCE)
     process.stdout.close()
 
 

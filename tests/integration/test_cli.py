@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from tests.world.certificates import write_certificate
-from tests.world.command import Serving, accepts, accredit, environment
+from tests.world.command import COMMAND, Serving, accepts, accredit, environment, wait_until
+from tests.world.ports import reserved_port
 from tests.world.raw_server import PATIENCE
 
 COMMANDS = [(), ("serve",), ("config",), ("config", "check")]  # of all of them: tests/unit/cli/test_cli_help.py
@@ -23,26 +24,21 @@ TOKENS = URL + '[tokens]\nmode = "required"\n[[tokens.issuers]]\nissuer = "a"\na
 ROOT = '[[proofs.roots]]\nname = "Owner"\npublic_key_file = "owner.key.pub"\n'
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def write(folder: Path, text: str) -> None:
     (folder / "accredit.toml").write_text(text, "utf-8")
 
 
 def refused(folder: Path, *arguments: str, env: dict[str, str] | None = None) -> tuple[str, str]:
     """Runs a command that must refuse: exit code 2, nothing on stdout, two lines on stderr, nothing listening."""
-    port = free_port()
-    done = accredit(*arguments, folder=folder, env={"ACCREDIT_GATEWAY__PORT": str(port), **(env or {})})
+    with reserved_port() as port:
+        own = {"ACCREDIT_GATEWAY__PORT": str(port), "RES_OPTIONS": "timeout:1 attempts:1"}  # a DNS may not answer
+        done = accredit(*arguments, folder=folder, env={**own, **(env or {})})
+        assert not accepts(port)
     assert done.returncode == 2, done
     assert done.stdout == ""
     what, remedy = done.stderr.splitlines()
     assert what.startswith("error: ")
     assert remedy.startswith("help: ")
-    assert not accepts(port)
     return what, remedy
 
 
@@ -360,9 +356,12 @@ def test_a_command_in_the_file_runs_beside_the_file(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc" / "server.py").write_text("open('ran', 'w').close()", "utf-8")
     write(tmp_path / "etc", f'[upstream]\ncommand = ["{sys.executable}", "server.py"]\n')
-    done = accredit("wrap", "--config", "etc/accredit.toml", folder=tmp_path)
-    assert done.stdout == ""
-    assert (tmp_path / "etc" / "ran").exists()
+    with subprocess.Popen(
+        [*COMMAND, "wrap", "--config", "etc/accredit.toml"],
+        cwd=tmp_path, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    ) as wrap:  # fmt: skip
+        wait_until((tmp_path / "etc" / "ran").exists)  # then only its input ends: the end of that could be first
+        assert wrap.communicate(timeout=PATIENCE)[0] == b""
 
 
 def test_what_is_said_to_a_closed_stderr_does_not_land_in_the_protocol(tmp_path: Path) -> None:

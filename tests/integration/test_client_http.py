@@ -8,7 +8,8 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest
 from tests.world.calls import STREAM_HEAD, chunk, compact, event, http, initialized, response
-from tests.world.raw_server import Connection, RawServer
+from tests.world.ports import reserved_port
+from tests.world.raw_server import PATIENCE, Connection, RawServer
 from tests.world.running import run
 
 from accredit.client import http as client_http
@@ -79,23 +80,22 @@ def test_a_broken_answer_is_an_error_for_its_request__and_the_next_one_is_answer
 
 def test_a_gateway_that_is_not_there_is_an_error__and_when_it_comes_back_it_is_found() -> None:
     async def main() -> None:
-        async with RawServer(_answers) as gone:
-            port = gone.port
         log: list[str] = []
-        url = gone.url.replace("://", f"://user:{SECRET}@") + f"?key={SECRET}"
-        async with over_http(url, GatewayHttp(on_trouble=log.append)) as (read, write):
-            message = JSONRPCRequest(jsonrpc="2.0", id=7, method="ping", params={})
-            await write.send(SessionMessage(message))
-            item: Any = await read.receive()
-            assert item.message.error.message == "Upstream unavailable"
-            assert item.message.error.data == (
-                f"the gateway at 127.0.0.1:{port} can't be reached: is it running, and is the URL right?"
-            )
-            assert log == [item.message.error.data]
-            async with RawServer(_answers, port=port):
+        with reserved_port() as port:
+            url = f"http://user:{SECRET}@127.0.0.1:{port}/mcp?key={SECRET}"
+            async with over_http(url, GatewayHttp(on_trouble=log.append)) as (read, write):
+                message = JSONRPCRequest(jsonrpc="2.0", id=7, method="ping", params={})
                 await write.send(SessionMessage(message))
-                item = await read.receive()
-                assert item.message.result
+                item: Any = await read.receive()
+                assert item.message.error.message == "Upstream unavailable"
+                assert item.message.error.data == (
+                    f"the gateway at 127.0.0.1:{port} can't be reached: is it running, and is the URL right?"
+                )
+                assert log == [item.message.error.data]
+                async with RawServer(_answers, port=port):
+                    await write.send(SessionMessage(message))
+                    item = await read.receive()
+                    assert item.message.result
 
     run(main())
 
@@ -113,7 +113,7 @@ def test_a_gateway_that_says_nothing_is_an_error() -> None:
     async def main() -> None:
         async with RawServer(silent) as server:
             gateway = GatewayHttp()
-            gateway.timeout = httpx2.Timeout(0.05)
+            gateway.timeout = httpx2.Timeout(PATIENCE, read=0.05)
             async with over_http(server.url, gateway) as (read, write):
                 await write.send(SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=7, method="ping", params={})))
                 item: Any = await read.receive()

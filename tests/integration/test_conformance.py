@@ -40,7 +40,7 @@ def suite(*options: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.usefixtures("node")
 def test_our_client_passes_what_the_suite_asks_of_clients() -> None:
     printed = suite("--only", "client")
@@ -58,6 +58,7 @@ def test_what_passes_directly_passes_through_the_gateway_too() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("target", [direct, through_http, through_stdio])
 def test_a_server_that_believes_any_state_passes_behind_the_gateway_only(
     target: Callable[..., AbstractContextManager[str]], node: Node, tmp_path: Path

@@ -15,9 +15,11 @@ from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from tests.world.agents import AgentFiles, agent_files, save_delegation
 from tests.world.authorization import GATEWAY, Trust
-from tests.world.calls import meta
+from tests.world.calls import compact, meta
 from tests.world.command import Serving, accredit, environment
 from tests.world.connected import Connected
+from tests.world.ports import reserved_port
+from tests.world.raw_server import PATIENCE
 from tests.world.running import run
 
 ERAS = ["legacy", "auto"]
@@ -52,7 +54,7 @@ async def host(url: str, folder: Path, *options: str, mode: str = "auto", **env:
         command=sys.executable, args=["-m", "accredit", "connect", url, *options], env=environment(env), cwd=folder
     )
     with (folder / "host.stderr").open("a") as stderr:
-        async with Client(stdio_client(command, errlog=stderr), mode=mode, read_timeout_seconds=20) as client:
+        async with Client(stdio_client(command, errlog=stderr), mode=mode, read_timeout_seconds=PATIENCE) as client:
             yield client
 
 
@@ -249,8 +251,8 @@ def test_a_batch_is_proved_member_by_member(gateway: Serving, files: AgentFiles)
 def test_an_id_that_is_in_use_is_refused__its_answer_could_be_either(gateway: Serving, files: AgentFiles) -> None:
     with Connected(files.folder, gateway.url, *files.options) as connected:
         connected.initialize()
-        for _ in range(2):
-            connected.say(id=7, method="tools/call", params={"name": "list_inbox", "arguments": {}})
+        call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "list_inbox", "arguments": {}}}
+        connected.write(b"\n".join([compact(call)] * 2))  # in one piece: the first is not answered before the second
         told = [connected.hear(), connected.hear()]
         assert sorted("error" in message for message in told) == [False, True]
 
@@ -279,10 +281,11 @@ def test_a_signal_ends_it_at_once_and_cleanly(number: signal.Signals, gateway: S
 def test_a_gateway_that_is_down_is_an_error_for_each_request__and_is_found_when_it_is_up(
     trust: Trust, files: AgentFiles
 ) -> None:
-    with Serving("--config", "accredit.toml", folder=files.folder) as first:
-        url, port = first.url, first.port
-    with Connected(files.folder, url, *files.options) as connected:
-        call = {"name": "list_inbox", "arguments": {}, "_meta": meta()}
+    call = {"name": "list_inbox", "arguments": {}, "_meta": meta()}
+    with (
+        reserved_port() as port,
+        Connected(files.folder, f"http://127.0.0.1:{port}/mcp", *files.options) as connected,
+    ):
         for _ in range(2):
             told = connected.ask("tools/call", call)
             hint = f"the gateway at 127.0.0.1:{port} can't be reached: is it running, and is the URL right?"

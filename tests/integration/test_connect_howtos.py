@@ -16,6 +16,7 @@ from mcp import Client, StdioServerParameters
 from tests.world.agents import EXAMPLES, AgentFiles, agent_files
 from tests.world.authorization import Trust
 from tests.world.command import Serving, environment
+from tests.world.raw_server import PATIENCE
 from tests.world.running import run
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
@@ -56,7 +57,7 @@ async def as_a_host(server: dict[str, Any]) -> tuple[set[str], str]:
     command = StdioServerParameters(
         command=server["command"], args=server["args"], cwd="/", env=environment({"PATH": PATH} | server.get("env", {}))
     )
-    async with Client(command, read_timeout_seconds=20) as client:
+    async with Client(command, read_timeout_seconds=PATIENCE) as client:
         assert not (await client.call_tool("list_inbox")).is_error
         (told,) = (await client.call_tool("search", {"word": "bug"})).content
         assert isinstance(told, types.TextContent)

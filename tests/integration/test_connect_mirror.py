@@ -19,7 +19,7 @@ from tests.world.authorization import Trust
 from tests.world.calls import compact, http, initialized, meta
 from tests.world.command import Serving, environment
 from tests.world.connected import Connected
-from tests.world.raw_server import Connection, RawServer
+from tests.world.raw_server import PATIENCE, Connection, RawServer
 from tests.world.running import run
 
 LEGACY, MODERN = "legacy", "2026-07-28"
@@ -48,7 +48,7 @@ async def host(url: str, mode: str, *options: str, **callbacks: Any) -> AsyncGen
     """A host that starts `accredit connect`, without a key if no options name one."""
     arguments = ["-m", "accredit", "connect", url, "--log-level", "error", *options]
     command = StdioServerParameters(command=sys.executable, args=arguments, env=environment())
-    async with Client(command, mode=mode, read_timeout_seconds=20, **callbacks) as client:
+    async with Client(command, mode=mode, read_timeout_seconds=PATIENCE, **callbacks) as client:
         yield client
 
 
@@ -117,7 +117,7 @@ def test_what_is_offered_in_the_modern_era(sdk_server: SdkServer) -> None:
             assert seen == [0, 50, 100]
             async with client.listen(tools_list_changed=True) as subscription:
                 await client.call_tool("test_trigger_tool_change")
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(PATIENCE):
                     async for change in subscription:
                         assert isinstance(change, ToolsListChanged)
                         break
@@ -181,7 +181,7 @@ def test_a_call_that_the_host_cancels_is_cancelled_at_the_server(era: str, tmp_p
                 else:
                     params["_meta"] = meta()
                 connected.say(id=7, method="tools/call", params=params)
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(PATIENCE):
                     assert (await server.calls.get())["id"] == 7
                     connected.say(method="notifications/cancelled", params={"requestId": 7})
                     assert await server.ended.get() == (7 if era == "legacy" else "closed")
@@ -193,7 +193,9 @@ def test_a_call_that_the_host_cancels_is_cancelled_at_the_server(era: str, tmp_p
 
 
 def test_what_a_server_breaks_is_an_error_and_no_end(tmp_path: Path) -> None:
-    answers = [b"", http(b"nonsense"), http(compact({"jsonrpc": "2.0", "id": 7, "result": {"tools": []}}))]
+    last = (("Connection", "close"),)  # or the next request might meet the end of this connection
+    listed = compact({"jsonrpc": "2.0", "id": 7, "result": {"tools": []}})
+    answers = [b"", http(b"nonsense", headers=last), http(listed, headers=last)]
 
     async def serve(connection: Connection) -> None:
         if await connection.request() is not None and (answer := answers.pop(0)):

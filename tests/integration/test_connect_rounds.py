@@ -19,7 +19,7 @@ from tests.world.authorization import Trust
 from tests.world.calls import compact, http
 from tests.world.command import Serving, environment
 from tests.world.connected import Connected
-from tests.world.raw_server import Connection, RawServer, until
+from tests.world.raw_server import PATIENCE, Connection, RawServer, until
 from tests.world.rounds_server import FINAL, NEVER, RoundsServer, asks
 from tests.world.running import RunningGateway, run
 
@@ -108,7 +108,7 @@ async def host(url: str, *options: str, mode: str = "legacy", **callbacks: Any) 
     """A host that starts `accredit connect`."""
     arguments = ["-m", "accredit", "connect", url, "--log-level", "error", *options]
     command = StdioServerParameters(command=sys.executable, args=arguments, env=environment())
-    async with Client(command, mode=mode, read_timeout_seconds=20, **callbacks) as client:
+    async with Client(command, mode=mode, read_timeout_seconds=PATIENCE, **callbacks) as client:
         yield client
 
 

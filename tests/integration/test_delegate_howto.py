@@ -23,6 +23,7 @@ def without_what_changes(text: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_the_how_to_does_what_it_says(tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     printed = ""
@@ -33,7 +34,7 @@ def test_the_how_to_does_what_it_says(tmp_path: Path) -> None:
         elif kind == "console":
             done = subprocess.run(
                 ["bash", "-c", body], cwd=tmp_path, env=environment({"PATH": path}), stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False,
             )  # fmt: skip
             printed = without_what_changes(done.stdout)
         else:

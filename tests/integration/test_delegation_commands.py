@@ -5,6 +5,7 @@ import os
 import pty
 import subprocess
 import sys
+from codecs import getincrementaldecoder
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -44,8 +45,9 @@ def at_a_terminal(arguments: Sequence[str], answer: str, folder: Path) -> tuple[
         os.close(terminal)
         try:
             screen, answered = "", False
+            decoder = getincrementaldecoder("utf-8")()  # a piece may end within a character
             while piece := _read(controller):
-                screen += piece
+                screen += decoder.decode(piece)
                 if "[y/N]" in screen and not answered:
                     os.write(controller, answer.encode())
                     answered = True
@@ -55,11 +57,11 @@ def at_a_terminal(arguments: Sequence[str], answer: str, folder: Path) -> tuple[
             os.close(controller)
 
 
-def _read(controller: int) -> str:
+def _read(controller: int) -> bytes:
     try:
-        return os.read(controller, 65_536).decode()
+        return os.read(controller, 65_536)
     except OSError:  # the other side is closed
-        return ""
+        return b""
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

@@ -15,6 +15,7 @@ from tests.world.calls import Posted, compact, notification, post
 from tests.world.command import accredit
 from tests.world.issuer import IssuerKey, claims, key_set_text
 from tests.world.raw_client import RawAnswer, RawClient
+from tests.world.raw_server import PATIENCE
 from tests.world.recorded import FailingRecords, calls_of, records_at, verified
 from tests.world.routes import ROUTES, Route, messages_of
 from tests.world.running import RunningGateway, run
@@ -259,7 +260,11 @@ def test_a_body_that_does_not_come_is_not_waited_for_long(
     run(main())
 
 
-def test_a_body_that_comes_after_the_head_is_read(world: Tokened, trust: Trust, tmp_path: Path) -> None:
+def test_a_body_that_comes_after_the_head_is_read(
+    world: Tokened, trust: Trust, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(denials, "STRANGER_BODY_SECONDS", PATIENCE)
+
     async def main() -> None:
         async with guarded("http-modern", world, trust, tmp_path, records_at(tmp_path / "log.db")) as route:
             posted = calling(route)

@@ -21,6 +21,7 @@ from tests.world.calls import (
     stream,
 )
 from tests.world.hostile import (
+    SOON,
     UNAVAILABLE,
     Script,
     World,
@@ -34,6 +35,7 @@ from tests.world.hostile import (
 from tests.world.raw_client import RawAnswer
 from tests.world.raw_server import Connection, RawRequest
 from tests.world.running import run
+from tests.world.steady_loop import SteadyLoop
 
 from accredit.jsonrpc.methods import Era
 
@@ -367,7 +369,7 @@ def test_a_bomb_in_a_stream_stops_at_the_bound_of_an_event(era: Era) -> None:
 def test_a_stream_without_an_event_for_too_long_gets_an_error__also_one_of_a_byte_at_a_time(
     era: Era, trickle: bytes
 ) -> None:
-    late = error_event(7, "no event for 0.3 s", message=UNAVAILABLE)
+    late = error_event(7, f"no event for {SOON:g} s", message=UNAVAILABLE)
 
     async def script(connection: Connection, request: RawRequest) -> None:
         await connection.send(STREAM_HEAD, chunk(NEWS))
@@ -377,7 +379,7 @@ def test_a_stream_without_an_event_for_too_long_gets_an_error__also_one_of_a_byt
                 await connection.send(chunk(trickle))
             await asyncio.wait([closed], timeout=0.02)
 
-    run(streams(era, script, NEWS + late, upstream_timeout_seconds=0.3))
+    run(streams(era, script, NEWS + late, upstream_timeout_seconds=SOON))
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -389,4 +391,4 @@ def test_comments_of_the_upstream_keep_a_slow_call_alive(era: Era) -> None:
             await asyncio.sleep(0.05)
         await connection.send(chunk(ANSWER), LAST_CHUNK)
 
-    run(streams(era, script, COMMENT * 12 + ANSWER, upstream_timeout_seconds=0.3))
+    run(streams(era, script, COMMENT * 12 + ANSWER, upstream_timeout_seconds=0.3), SteadyLoop)

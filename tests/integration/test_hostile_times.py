@@ -1,12 +1,12 @@
 """Upstreams that are too slow, too early, or not there; and connections that they close at the wrong moment."""
 
 import asyncio
-import socket
 
 import pytest
 from tests.world.calls import ERAS, http, post, response
 from tests.world.hostile import (
     LEAKS,
+    SOON,
     UNAVAILABLE,
     Script,
     World,
@@ -17,14 +17,13 @@ from tests.world.hostile import (
     sends_and_hangs,
     sound_answer,
 )
+from tests.world.ports import reserved_port
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import Connection, RawRequest, RawServer
 from tests.world.running import RunningGateway, run
 
 from accredit.gateway import GatewaySettings, HttpUpstream
 from accredit.jsonrpc.methods import Era
-
-SOON = 0.3
 
 
 def trickles(at_once: bytes, rest: bytes) -> Script:
@@ -104,10 +103,7 @@ def test_an_upstream_that_refuses_the_connection_is_unavailable_until_it_is_back
             await connection.send(sound_answer(request))
 
     async def case() -> None:
-        with socket.socket() as taken:  # bound and not listening: nobody else gets the port meanwhile
-            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            taken.bind(("127.0.0.1", 0))
-            port = taken.getsockname()[1]
+        with reserved_port() as port:
             settings = GatewaySettings(HttpUpstream(f"http://127.0.0.1:{port}/mcp"))
             async with RunningGateway(settings) as gateway:
                 asked = post(Era.LEGACY)
@@ -119,7 +115,6 @@ def test_an_upstream_that_refuses_the_connection_is_unavailable_until_it_is_back
                         check_refused(await client.answer(), 502, down)
                         await client.ask("GET", "/readyz")
                         assert (await client.answer()).status == 503
-                taken.close()
                 async with RawServer(serve, port=port) as upstream, RawClient(gateway.port) as client:
                     await client.ask("POST", "/mcp", asked.headers, asked.body)
                     assert (await client.answer()).body == response()
@@ -288,7 +283,7 @@ def test_many_hostile_calls_at_once_leave_nothing_behind(era: Era) -> None:
         await scripts[int(request.header("x-number") or 0) % len(scripts)](connection, request)
 
     async def case() -> None:
-        async with World(script, upstream_timeout_seconds=0.5) as world:
+        async with World(script, upstream_timeout_seconds=SOON) as world:
             calls = [world.ask(post(era).and_header("X-Number", str(number))) for number in range(100)]
             answers = await asyncio.gather(*calls)
             assert {answer.status for answer in answers} <= {502, 504}

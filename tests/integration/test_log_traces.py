@@ -9,6 +9,7 @@ import pytest
 from tests.integration.test_wrap import wrapped
 from tests.world.calls import Posted, initialize, post
 from tests.world.command import Serving
+from tests.world.raw_server import PATIENCE
 from tests.world.stdio_processes import raw_command
 
 from accredit.jsonrpc.methods import Era
@@ -50,7 +51,7 @@ def test_of_a_call_over_stdio(tmp_path: Path) -> None:
 @pytest.mark.parametrize("era", Era)
 def test_of_a_call_over_http_to_a_stdio_server(era: Era, tmp_path: Path) -> None:
     with Serving("--log-level", "debug", "--", *raw_command(), folder=tmp_path) as gateway:
-        client = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=20)
+        client = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=PATIENCE)
 
         def answer(posted: Posted, session: str | None) -> http.client.HTTPResponse:
             own = {"Mcp-Session-Id": session} if session else {}

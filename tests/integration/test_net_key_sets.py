@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.world.certificates import write_certificate
 from tests.world.issuer import IssuerKey, RunningIssuer, answer, key_set_text
-from tests.world.raw_server import Connection, Handler, RawServer, until
+from tests.world.raw_server import PATIENCE, Connection, Handler, RawServer, until
 from tests.world.running import run
 
 from accredit.errors import ConfigurationError, KeySetError, KeysUnavailable
@@ -144,7 +144,7 @@ def test_a_key_that_was_taken_back_is_gone_when_the_set_is_no_longer_fresh() -> 
             world.clock.now += KEYS_FRESH_SECONDS
             assert await world.kids() == ["key-1"]  # nobody waits for the new set
             await until(lambda: world.issuer.fetches == 2)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 while await world.kids("key-9") != ["key-9"]:
                     await asyncio.sleep(0.002)
 
@@ -284,7 +284,7 @@ def test_loopback_is_not_the_network(url: str) -> None:
     check_url("key", url)
 
 
-def fetched(handler: Handler, *, timeout: float = 5.0, max_bytes: int = 1_000) -> bytes:
+def fetched(handler: Handler, *, timeout: float = PATIENCE, max_bytes: int = 1_000) -> bytes:
     async def main() -> bytes:
         async with RawServer(handler) as server:
             return await fetch(server.url, max_bytes=max_bytes, timeout=timeout)
@@ -292,7 +292,7 @@ def fetched(handler: Handler, *, timeout: float = 5.0, max_bytes: int = 1_000) -
     return run(main())
 
 
-def fault_of(handler: Handler, *, timeout: float = 5.0) -> str:
+def fault_of(handler: Handler, *, timeout: float = PATIENCE) -> str:
     with pytest.raises(KeySetError) as refused:
         fetched(handler, timeout=timeout)
     return str(refused.value)
@@ -403,7 +403,7 @@ def test_a_certificate_that_nobody_trusts_is_refused(tmp_path: Path) -> None:
     async def main() -> None:
         async with RawServer(answer(b"{}"), tls=tls) as server:
             with pytest.raises(KeySetError, match="ConnectError"):
-                await fetch(server.url, max_bytes=1_000, timeout=5.0)
+                await fetch(server.url, max_bytes=1_000, timeout=PATIENCE)
 
     run(main())
 

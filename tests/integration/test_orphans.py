@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from tests.world.calls import Posted, initialize, post
 from tests.world.command import COMMAND, Serving, accepts, environment, wait_until
+from tests.world.raw_server import PATIENCE
 from tests.world.stdio_processes import alive, raw_command
 
 from accredit.jsonrpc.methods import Era
@@ -63,13 +64,22 @@ def all_gone(file: Path) -> bool:
     return not any(map(alive, started(file)))
 
 
-def send(port: int, posted: Posted) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+def ask(port: int, posted: Posted) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
         connection.request("POST", "/mcp", posted.body, dict(posted.headers))
-        return connection.getresponse().status
+        response = connection.getresponse()
+        return response.status, response.read()
     finally:
         connection.close()
+
+
+def send(port: int, posted: Posted) -> int:
+    return ask(port, posted)[0]
+
+
+def tool(name: str) -> Posted:
+    return post(Era.MODERN, params={"name": name, "arguments": {}})
 
 
 @contextlib.contextmanager
@@ -106,17 +116,18 @@ def test_they_end_when_it_is_told_to_stop(tmp_path: Path, pids: Path) -> None:
 
 def test_they_end_when_it_is_told_twice_and_ends_at_once(tmp_path: Path, pids: Path) -> None:
     with serving(tmp_path, pids) as gateway, socket.create_connection(("127.0.0.1", gateway.port)) as client:
-        posted = post(Era.MODERN, params={"name": "mute", "arguments": {}})
+        posted = tool("mute")
         head = "".join(f"{name}: {value}\r\n" for name, value in posted.headers)
         client.sendall(
             f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n{head}Content-Length: {len(posted.body)}\r\n\r\n".encode()
         )
         client.sendall(posted.body)
+        wait_until(lambda: b"mute" in ask(gateway.port, tool("read"))[1])
         gateway.stop()
         wait_until(lambda: not accepts(gateway.port))
         assert not all_gone(pids)
         gateway.stop()
-        gateway.wait()
+        assert gateway.wait() == -signal.SIGTERM
         wait_until(lambda: all_gone(pids))
 
 
@@ -155,7 +166,8 @@ def test_a_child_whose_reaper_is_killed_ends_at_once(tmp_path: Path, pids: Path)
         for pid in reapers:
             os.kill(pid, signal.SIGKILL)
         wait_until(lambda: all_gone(pids))
-        assert send(gateway.port, post(Era.MODERN)) == 200
+        # One that is sent before the gateway has seen the end of the shared child is lost with it.
+        wait_until(lambda: send(gateway.port, post(Era.MODERN)) == 200)
         gateway.stop(signal.SIGKILL)
         gateway.wait()
         wait_until(lambda: all_gone(pids))

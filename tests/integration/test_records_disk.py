@@ -5,19 +5,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.world.command import COMMAND, Serving
+from tests.world.command import Serving
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import PATIENCE, RawServer, until
-from tests.world.recorded_load import Load, Upstream, ask, configure, readiness, verify
+from tests.world.recorded_load import Load, Upstream, ask, configure, readiness, serving, verify
 from tests.world.running import run
 from tests.world.small_disk import SmallDisk
 
 CLIENTS = 16
 
 
-def serving(folder: Path, disk: SmallDisk) -> Serving:
+def seeing(folder: Path, disk: SmallDisk) -> Serving:
     """A gateway that sees the disk."""
-    return Serving("--config", str(folder / "accredit.toml"), folder=folder, command=(*disk.within, *COMMAND))
+    return serving(folder, "--config", str(folder / "accredit.toml"), within=disk.within)
 
 
 async def unready(port: int) -> Any:
@@ -34,7 +34,7 @@ def test_while_a_disk_is_full_nothing_is_forwarded__and_with_room_again_calls_go
         upstream, load = Upstream(), Load()
         async with RawServer(upstream) as server:
             configure(tmp_path, f'url = "{server.url}"', db=disk.path / "accredit.db")
-            with await asyncio.to_thread(serving(tmp_path, disk).__enter__) as gateway:
+            with await asyncio.to_thread(seeing(tmp_path, disk).__enter__) as gateway:
                 working = asyncio.create_task(load.work(gateway.port, "call", CLIENTS))
                 await until(lambda: len(load.refused) > CLIENTS)  # the log alone has filled it
                 assert load.answered
@@ -61,7 +61,7 @@ def test_a_disk_that_takes_no_writes_lets_no_call_through__until_it_does(tmp_pat
         upstream, load = Upstream(), Load()
         async with RawServer(upstream) as server:
             configure(tmp_path, f'url = "{server.url}"', db=disk.path / "accredit.db")
-            with await asyncio.to_thread(serving(tmp_path, disk).__enter__) as gateway:
+            with await asyncio.to_thread(seeing(tmp_path, disk).__enter__) as gateway:
                 working = asyncio.create_task(load.work(gateway.port, "killed", CLIENTS))
                 await until(lambda: len(load.answered) > CLIENTS)
                 gateway.process.kill()
@@ -69,7 +69,7 @@ def test_a_disk_that_takes_no_writes_lets_no_call_through__until_it_does(tmp_pat
                 await asyncio.to_thread(gateway.wait)
             before = list(upstream.called)
             disk.read_only(True)
-            with await asyncio.to_thread(serving(tmp_path, disk).__enter__) as gateway:
+            with await asyncio.to_thread(seeing(tmp_path, disk).__enter__) as gateway:
                 async with RawClient(gateway.port) as client:
                     refused = await ask(client, "read-only")
                     assert (refused["error"]["code"], refused["error"]["data"]["forwarded"]) == (-31006, False)
@@ -98,7 +98,7 @@ def test_a_gateway_that_starts_on_a_full_disk_serves__and_refuses_until_there_is
         async with RawServer(upstream) as server:
             configure(tmp_path, f'url = "{server.url}"', mode=mode, db=disk.path / "accredit.db")
             disk.fill()
-            with await asyncio.to_thread(serving(tmp_path, disk).__enter__) as gateway:
+            with await asyncio.to_thread(seeing(tmp_path, disk).__enter__) as gateway:
                 async with RawClient(gateway.port) as client:
                     refused = await ask(client, "full")
                     assert (refused["error"]["code"], refused["error"]["data"]["forwarded"]) == (-31006, False)

@@ -12,13 +12,15 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+from tests.integration.test_records_workers import writers_of
 from tests.world.calls import STREAM_HEAD, chunk, compact, event, http, response
-from tests.world.command import COMMAND, Serving, environment
+from tests.world.command import environment, wait_until
 from tests.world.outcome_server import noted
+from tests.world.patient_stores import COMMAND, IMPORTS
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import Connection, RawServer, until
 from tests.world.recorded import open_targets, outcomes, records_at, records_of
-from tests.world.recorded_load import Upstream, ask, configure, verify
+from tests.world.recorded_load import Upstream, ask, configure, serving, verify
 from tests.world.running import RunningGateway, run
 
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
@@ -30,19 +32,22 @@ def test_each_worker_has_a_chain_and_one_verification_covers_all(tmp_path: Path)
         upstream = Upstream()
         async with RawServer(upstream) as server:
             db = configure(tmp_path, f'url = "{server.url}"')
-            with await asyncio.to_thread(Serving("--workers", "4", folder=tmp_path).__enter__) as gateway:
-                writers = set[str]()
-                for number in range(500):
+            with await asyncio.to_thread(serving(tmp_path, "--workers", "4").__enter__) as gateway:
+                await until(lambda: len(writers_of(gateway.workers)) == 4)
+                writers = writers_of(gateway.workers)
+                served: list[str] = []
+                for number in range(4):
                     async with RawClient(gateway.port) as client:
                         assert "result" in await ask(client, f"call-{number}")
-                    writers = {record.log.writer for record in records_of(db)}
-                    if len(writers) == 4:
-                        break
-                assert len(writers) == 4
+                    served.append(records_of(db)[-1].log.writer)
+                    os.kill(writers[served[-1]], signal.SIGSTOP)  # the next call is another worker's
+                for process in writers.values():
+                    os.kill(process, signal.SIGCONT)
                 gateway.stop()
                 await asyncio.to_thread(gateway.wait)
+        assert sorted(served) == sorted(writers)
         assert {status for _, status in outcomes(db)} == {"ok"}
-        assert {each["writer"] for each in verify(tmp_path)["writers"]} == writers
+        assert {each["writer"] for each in verify(tmp_path)["writers"]} == set(writers)
 
     run(main())
 
@@ -52,7 +57,7 @@ def test_on_a_full_disk_nothing_is_forwarded_and_readyz_says_so(tmp_path: Path) 
         upstream = Upstream()
         async with RawServer(upstream) as server:
             db = configure(tmp_path, f'url = "{server.url}"')
-            with await asyncio.to_thread(Serving(folder=tmp_path).__enter__) as gateway:
+            with await asyncio.to_thread(serving(tmp_path).__enter__) as gateway:
                 async with RawClient(gateway.port) as client:
                     assert "result" in await ask(client, "before")
                     hard = resource.prlimit(gateway.process.pid, resource.RLIMIT_FSIZE)[1]
@@ -86,10 +91,13 @@ def test_on_a_full_disk_nothing_is_forwarded_and_readyz_says_so(tmp_path: Path) 
 def wrapped(folder: Path) -> Generator["subprocess.Popen[bytes]"]:
     command = [sys.executable, "-m", "tests.world.outcome_server", "accredit.db", "notes.jsonl"]
     configure(folder, f"command = {json.dumps(command)}")
-    root = str(Path(__file__).parents[2])
-    env = environment({"PYTHONPATH": os.pathsep.join([os.environ.get("PYTHONPATH", ""), root])})
     with subprocess.Popen(
-        [*COMMAND, "wrap"], cwd=folder, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*COMMAND, "wrap"],
+        cwd=folder,
+        env=environment(IMPORTS),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as process:
         yield process
 
@@ -117,6 +125,7 @@ def test_wrap_records_before_it_passes_a_line_on(tmp_path: Path) -> None:
             assert line_of(process)["id"] == id
             assert outcomes(db)[id] == (tool, status)
         say(process, tool_call("hang", 8))
+        wait_until(lambda: len(noted(tmp_path / "notes.jsonl")) == 4)  # else it may look into the log only later
         say(process, {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 8}})
         say(process, tool_call("die", 9))
         assert line_of(process)["error"]["message"] == "Upstream unavailable"

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.world.command import Serving, accredit
+from tests.world.patient_stores import IMPORTS
 from tests.world.raw_server import RawServer, until
 from tests.world.recorded import records_of
 from tests.world.recorded_load import LONG, Load, Upstream, configure, readiness, verify
@@ -43,7 +44,7 @@ class Rounds:
         command = (*within, sys.executable, "-m", "tests.world.stepping_clock", str(seed))
         serving = Serving(
             "--config", str(self.folder / "accredit.toml"), folder=self.folder, command=command,
-            env={"PYTHONPATH": f"{Path(__file__).parents[2]}:{Path(__file__).parents[2] / 'src'}"},
+            env=IMPORTS,
         )  # fmt: skip
         with await asyncio.to_thread(serving.__enter__):
             yield serving

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.world.command import Serving
 from tests.world.raw_client import CutOff, RawClient
 from tests.world.raw_server import RawServer, until
 from tests.world.recorded import calls_of, records_of
-from tests.world.recorded_load import Load, Upstream, ask, configure, verify
+from tests.world.recorded_load import Load, Upstream, ask, configure, serving, verify
 from tests.world.running import run
 
 WORKERS = 4
@@ -70,7 +69,7 @@ def test_the_worker_that_replaces_a_dead_one_closes_its_calls_while_the_others_g
         upstream = Upstream()
         async with RawServer(upstream) as server:
             db = configure(tmp_path, f'url = "{server.url}"')
-            with await asyncio.to_thread(Serving("--workers", str(WORKERS), folder=tmp_path).__enter__) as gateway:
+            with await asyncio.to_thread(serving(tmp_path, "--workers", str(WORKERS)).__enter__) as gateway:
                 await until(lambda: len(writers_of(gateway.workers)) == WORKERS)
                 calls = await held(upstream, gateway.port, "call")
                 writers, before = writers_of(gateway.workers), statuses(db)
@@ -102,14 +101,14 @@ def test_a_gateway_that_starts_beside_another_closes_the_calls_of_dead_ones_only
         async with RawServer(upstream) as server:
             db = configure(tmp_path, f'url = "{server.url}"')
             with (
-                await asyncio.to_thread(Serving(folder=tmp_path).__enter__) as first,
-                await asyncio.to_thread(Serving(folder=tmp_path).__enter__) as second,
+                await asyncio.to_thread(serving(tmp_path).__enter__) as first,
+                await asyncio.to_thread(serving(tmp_path).__enter__) as second,
             ):
                 cut_off = await held(upstream, first.port, "first")
                 going_on = await held(upstream, second.port, "second")
                 first.process.kill()
                 assert not any([await call for call in cut_off.values()])
-                with await asyncio.to_thread(Serving(folder=tmp_path).__enter__) as third:
+                with await asyncio.to_thread(serving(tmp_path).__enter__) as third:
                     found = {call["target"]: call["status"] for call in calls_of(db)}
                     assert found == dict.fromkeys(cut_off, "unknown") | dict.fromkeys(going_on)
                     upstream.held.set()
@@ -137,18 +136,19 @@ def test_workers_may_die_one_by_one_and_all_at_once(tmp_path: Path) -> None:
         async with RawServer(upstream) as server:
             db = configure(tmp_path, f'url = "{server.url}"')
             for number in range(ROUNDS):
-                with await asyncio.to_thread(Serving("--workers", str(WORKERS), folder=tmp_path).__enter__) as gateway:
+                with await asyncio.to_thread(serving(tmp_path, "--workers", str(WORKERS)).__enter__) as gateway:
                     working: list[asyncio.Task[None]] = []
                     for wave in range(KILLS + 1):
                         load_of_wave = load.work(gateway.port, f"r{number}-w{wave}", CLIENTS)
                         working.append(asyncio.create_task(load_of_wave))
                         await more()
                         if wave < KILLS:
-                            os.kill(dice.choice(sorted(gateway.workers)), signal.SIGKILL)
+                            with contextlib.suppress(ProcessLookupError):  # one that died before, just collected
+                                os.kill(dice.choice(sorted(gateway.workers)), signal.SIGKILL)
                         else:
                             os.killpg(gateway.process.pid, signal.SIGKILL)
                     await asyncio.gather(*working)
-            with await asyncio.to_thread(Serving(folder=tmp_path).__enter__) as gateway:
+            with await asyncio.to_thread(serving(tmp_path).__enter__) as gateway:
                 gateway.stop()
                 await asyncio.to_thread(gateway.wait)
         load.check(db, upstream.called)

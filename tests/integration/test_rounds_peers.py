@@ -5,6 +5,7 @@ says that the table is out of date.
 """
 
 import asyncio
+import contextlib
 import inspect
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -17,6 +18,7 @@ from mcp.client._input_required import InputRequiredRoundsExceededError
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolRequestParams, CallToolResult, ElicitRequestURLParams, ElicitResult, InputRequiredResult
 from pydantic import ValidationError
+from tests.world.budgets import BUDGETS, NEVER_REACHED
 from tests.world.rounds_client import sender
 from tests.world.rounds_server import FINAL, NEVER, VERSION, RoundsServer, asks
 from tests.world.running import RunningGateway, run
@@ -159,34 +161,52 @@ def test_a_manual_round_followed_by_an_automatic_one_leaks_nothing(engine: Engin
 
 
 def test_ours_shows_no_prompt_where_the_first_leg_overruns_the_budget() -> None:
-    prompt = Prompt()
-    server = RoundsServer([asks("a"), FINAL], seconds=[NEVER])
-    with pytest.raises(RoundsTimeout):
-        play(server, ours, handler=prompt, max_total_timeout=0.2)
-    assert (prompt.shown, len(server.calls)) == (0, 1)
+    for budget in BUDGETS:
+        prompt, server = Prompt(), RoundsServer([asks("a"), FINAL], seconds=[NEVER])
+        with pytest.raises(RoundsTimeout):
+            play(server, ours, handler=prompt, max_total_timeout=budget)
+        assert prompt.shown == 0
+        if server.calls:
+            break
+    else:
+        raise AssertionError(NEVER_REACHED)
+    assert len(server.calls) == 1
 
 
 def test_ours_cancels_a_leg_when_the_budget_ends_whatever_its_own_time() -> None:
-    server = RoundsServer([asks("a"), FINAL], seconds=[0, NEVER])
-    with pytest.raises(RoundsTimeout) as caught:
-        play(server, ours, timeout=NEVER, max_total_timeout=0.2)
-    assert caught.value.max_total_timeout == 0.2
+    for budget in BUDGETS:
+        server = RoundsServer([asks("a"), FINAL], seconds=[0, NEVER])
+        with pytest.raises(RoundsTimeout) as caught:
+            play(server, ours, timeout=NEVER, max_total_timeout=budget)
+        assert caught.value.max_total_timeout == budget
+        if len(server.calls) > 1:
+            break
+    else:
+        raise AssertionError(NEVER_REACHED)
     assert len(server.calls) == 2
 
 
 def test_ours_cancels_a_prompt_that_is_open_when_the_budget_ends() -> None:
-    prompt = Prompt(NEVER)
-    server = RoundsServer([asks("a"), FINAL])
-    with pytest.raises(RoundsTimeout):
-        play(server, ours, handler=prompt, max_total_timeout=0.2)
+    for budget in BUDGETS:
+        prompt, server = Prompt(NEVER), RoundsServer([asks("a"), FINAL])
+        with pytest.raises(RoundsTimeout):
+            play(server, ours, handler=prompt, max_total_timeout=budget)
+        if prompt.shown:
+            break
+    else:
+        raise AssertionError(NEVER_REACHED)
     assert (prompt.shown, prompt.cancelled, len(server.calls)) == (1, 1, 1)
 
 
 @PEERS
 def test_a_peers_time_is_each_legs_alone__a_prompt_may_take_longer_than_the_call(engine: Engine) -> None:
-    prompt = Prompt(0.8)
-    server = RoundsServer([asks("a"), FINAL])
-    play(server, engine, handler=prompt, timeout=0.7)
+    for budget in BUDGETS:
+        prompt, server = Prompt(1.1 * budget), RoundsServer([asks("a"), FINAL])
+        with contextlib.suppress(MCPError):  # a leg that took that long, on a busy machine
+            play(server, engine, handler=prompt, timeout=budget)
+            break
+    else:
+        raise AssertionError(NEVER_REACHED)
     assert (prompt.answered, len(server.calls)) == (1, 2)
 
 

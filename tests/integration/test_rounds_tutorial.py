@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from mcp import StdioServerParameters
 from mcp.types import TextContent
 from mcp_types import ElicitRequestParams, ElicitResult
 from tests.integration.test_tutorial import ENVIRONMENT, ROOT, blocks, running
+from tests.world.raw_server import PATIENCE
 from tests.world.running import run
 
 from accredit.client import AccreditedClient
@@ -19,8 +21,8 @@ EXAMPLES = ROOT / "examples"
 
 
 @pytest.mark.slow
-def test_the_tutorial_of_a_tool_that_asks_does_what_it_says(tmp_path: Path) -> None:
-    steps = blocks(TUTORIAL)
+def test_the_tutorial_of_a_tool_that_asks_does_what_it_says(free_port: Callable[[], int], tmp_path: Path) -> None:
+    steps = blocks(TUTORIAL, free_port)
     server, *calls, gateway, through, connect = [body for kind, body in steps if kind == "console"]
     promised = [body for kind, body in steps if kind == "text"]
     *parts, client = sorted((body for kind, body in steps if kind == "python"), key=lambda body: "import" in body)
@@ -32,8 +34,9 @@ def test_the_tutorial_of_a_tool_that_asks_does_what_it_says(tmp_path: Path) -> N
 
     def printed(command: str) -> str:
         done = subprocess.run(
-            command, shell=True, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=30, check=False
-        )
+            command, shell=True, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE,
+            check=False,
+        )  # fmt: skip
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         return done.stdout.strip()
 
@@ -61,7 +64,7 @@ def test_the_examples_do_what_the_person_says(script: str, answer: ElicitResult,
     async def main() -> None:
         command = StdioServerParameters(command=sys.executable, args=[str(EXAMPLES / script)], env={**ENVIRONMENT})
         async with AccreditedClient(command, elicitation=on_elicit) as client:
-            result = await client.call_tool("delete", {"path": "a.txt"}, timeout=20)
+            result = await client.call_tool("delete", {"path": "a.txt"}, timeout=PATIENCE)
             assert isinstance(result.content[0], TextContent)
             assert result.content[0].text == becomes
 

@@ -11,7 +11,7 @@ from tests.world.calls import compact, meta, post
 from tests.world.command import COMMAND, Serving, accredit, environment
 from tests.world.honest_server import HonestServer
 from tests.world.raw_client import RawClient
-from tests.world.raw_server import RawServer
+from tests.world.raw_server import PATIENCE, RawServer
 from tests.world.running import run
 from tests.world.sealed import FORMS, SealedCall, again
 
@@ -43,7 +43,7 @@ def talk(folder: Path, config: str, *calls: dict[str, Any]) -> list[dict[str, An
     ]
     done = subprocess.run(
         [*COMMAND, "wrap", "--config", config, "--", *server],
-        check=False, cwd=ROOT, env=environment(), input=b"\n".join(lines), capture_output=True, timeout=15,
+        check=False, cwd=ROOT, env=environment(), input=b"\n".join(lines), capture_output=True, timeout=PATIENCE,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}

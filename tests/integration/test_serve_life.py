@@ -1,6 +1,7 @@
 """How `accredit serve` begins and ends: signals, workers, and what is left of it (nothing)."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -115,6 +116,7 @@ def test_an_idle_connection_does_not_hold_up_the_end(tmp_path: Path) -> None:
             gateway.stop()
             assert await asyncio.to_thread(gateway.wait) == 0
             assert await silent.peer_closed()
+            assert "graceful shutdown exceeded" not in gateway.stderr  # the HTTP server's words after the grace
 
     scene(tmp_path)(act)
 
@@ -142,9 +144,9 @@ def test_a_call_that_does_not_end_is_cut_off_after_the_grace(workers: str, tmp_p
         gateway.stop()
         with pytest.raises(TimeoutExpired):
             await asyncio.to_thread(gateway.process.wait, GRACE_SECONDS - 2)
-        assert await asyncio.to_thread(gateway.process.wait, GRACE_SECONDS) == 0
-        with pytest.raises((CutOff, ConnectionError, TimeoutError)):
-            await call
+        assert await asyncio.to_thread(gateway.wait) == 0
+        with contextlib.suppress(CutOff, ConnectionError):  # where the end comes before the HTTP server has said so
+            assert (await call).status == 500
 
     scene(tmp_path, "--workers", workers)(act)
 
@@ -181,7 +183,7 @@ def test_workers_do_not_outlive_a_parent_that_is_killed(tmp_path: Path) -> None:
         children = gateway.workers
         gateway.stop(signal.SIGKILL)
         await settled(lambda: not any(alive(child) for child in children))
-        assert not accepts(gateway.port)
+        await settled(lambda: not accepts(gateway.port))  # the last thread of each takes the socket with it
 
     scene(tmp_path, "--workers", "2")(act)
 

@@ -19,6 +19,7 @@ from tests.world.authorization import Signed, Trust, challenge_in
 from tests.world.calls import SESSION, initialize, notification, post
 from tests.world.guarded import KINDS, Guarded
 from tests.world.raw_client import RawAnswer, RawClient
+from tests.world.raw_server import PATIENCE
 from tests.world.running import RunningGateway
 
 from accredit.jsonrpc.methods import Era
@@ -49,7 +50,7 @@ async def reached(
         guarded = Guarded(kind, [trust.owner.public_key], **guard)
         async with (
             RunningGateway(guarded.app) as running,
-            Client(running.url, mode=mode, read_timeout_seconds=20) as client,
+            Client(running.url, mode=mode, read_timeout_seconds=PATIENCE) as client,
         ):
             yield Reached(client, lambda: guarded.ran)
         await guarded.guard.aclose()
@@ -59,7 +60,7 @@ async def reached(
     server = StdioServerParameters(
         command=sys.executable, args=["-m", "tests.world.guarded", kind, str(root), str(ran)], cwd=ROOT
     )
-    async with Client(stdio_client(server), mode=mode, read_timeout_seconds=20) as client:
+    async with Client(stdio_client(server), mode=mode, read_timeout_seconds=PATIENCE) as client:
         yield Reached(client, lambda: ran.read_text().split() if ran.exists() else [])
 
 
@@ -216,9 +217,10 @@ def test_a_proof_of_the_published_package_is_served__unbound_as_its_page_makes_i
         published.issue_delegation(cert, root_key)
 
         def prove(challenge: bytes) -> Any:
+            at = clock()
             bundle = published.ProofBundle(
                 agent_id=agent.id, agent_pub_key=agent.public_key, delegations=[cert], challenge=challenge,
-                challenge_at=clock(), challenge_sig=published.sign_challenge(challenge, clock(), agent_key),
+                challenge_at=at, challenge_sig=published.sign_challenge(challenge, at, agent_key),
             )  # fmt: skip
             return json.loads(published.encode_proof_bundle(bundle))
 
@@ -291,7 +293,7 @@ def test_what_the_owner_takes_back_is_refused_at_once(kind: str, tmp_path: Path)
         async with reached(kind, trust, revocation_files=[revoked]) as (client, ran):
             await call(client, "list_inbox", {}, trust.proof(chain, "tools/call", params))
             publish(chain[0].cert_id)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 while True:
                     proof = trust.proof(chain, "tools/call", params)
                     answers = await asyncio.gather(call(client, "list_inbox", {}, proof), return_exceptions=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.world.command import environment
+from tests.world.raw_server import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/how-to/server-author.md").read_text("utf-8")
@@ -19,7 +20,7 @@ def done(folder: Path, command: str) -> str:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(
         ["bash", "-ec", command], cwd=folder, env=environment({"PATH": path}), stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, text=True, timeout=60, check=True,
+        stdout=subprocess.PIPE, text=True, timeout=2 * PATIENCE, check=True,
     ).stdout  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from tests.world.calls import initialize, notification, post
 from tests.world.guarded import KINDS, Guarded
 from tests.world.issuer import AUDIENCE, RunningIssuer, key_set_text
 from tests.world.raw_client import RawClient
+from tests.world.raw_server import PATIENCE
 from tests.world.running import RunningGateway
 from tests.world.tokened import ISSUER, Tokened
 
@@ -98,7 +99,7 @@ def _seen(made: Guarded, a: int, ctx: Any, headers: Any) -> str:
 @contextlib.asynccontextmanager
 async def reached(made: Guarded, token: str | None = None) -> AsyncGenerator[Client]:
     """A client that knows the tools: it would ask for the list by itself, and without a token."""
-    async with RunningGateway(made.app) as running, Client(running.url, read_timeout_seconds=20) as client:
+    async with RunningGateway(made.app) as running, Client(running.url, read_timeout_seconds=PATIENCE) as client:
         if token is not None:
             await client.list_tools(meta=types.RequestParamsMeta(token=token))
         yield client
@@ -356,7 +357,7 @@ def test_without_http_the_message_alone_carries_a_token(kind: str, world: Tokene
         made = guarded(kind, rules(world, tmp_path))
         server: Any = made.server
         below = server._mcp_server if isinstance(server, FastMCP) else server  # pyright: ignore[reportPrivateUsage]
-        async with Client(below, read_timeout_seconds=20) as client:
+        async with Client(below, read_timeout_seconds=PATIENCE) as client:
             await client.list_tools(meta=types.RequestParamsMeta(token=world.token()))
             assert (await refusal(client, "seen", {}))["code"] == -31011
             for arguments, meta in (({}, {"token": world.token()}), ({"_token": world.token()}, {})):

@@ -2,22 +2,22 @@
 
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
-import socket
 import stat
 import subprocess
 import sys
 import tomllib
 from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.world import listing_server
-from tests.world.command import Serving, accepts, accredit, environment, wait_until
+from tests.world.command import Serving, accredit, environment, wait_until
 from tests.world.raw_server import PATIENCE
 from tests.world.running import run
 from tests.world.tool_lists import HOSTILE_TEXTS
@@ -35,14 +35,15 @@ FILES = ("accredit.toml", "gateway.key", "gateway.key.pub")
 @contextmanager
 def mail_server(folder: Path) -> Generator[str]:
     """The example server behind HTTP; gives its URL."""
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
-    with (folder / "mail.log").open("wb") as log:
-        process = subprocess.Popen([*MAIL, "--port", str(port)], stdout=log, stderr=log, env=environment())
+    told = folder / "mail.log"
+    with told.open("wb") as log:
+        process = subprocess.Popen([*MAIL, "--port", "0"], stdout=log, stderr=log, env=environment())
     try:
-        wait_until(lambda: accepts(port))
-        yield f"http://127.0.0.1:{port}/mcp"
+        runs = re.compile(r"Uvicorn running on (http://\S+) ")
+        wait_until(lambda: runs.search(told.read_text("utf-8")) is not None or process.poll() is not None)
+        found = runs.search(told.read_text("utf-8"))
+        assert found, told.read_text("utf-8")
+        yield f"{found[1]}/mcp"
     finally:
         process.kill()
         process.wait(PATIENCE)

@@ -17,6 +17,7 @@ from securesystemslib.signer import (
     Key,  # pyright: ignore[reportPrivateImportUsage]
     SigstoreKey,  # pyright: ignore[reportPrivateImportUsage]
 )
+from tests.world.raw_server import PATIENCE
 from tests.world.signed_log import configure, record, verified
 
 from accredit.attest import Stored, encode_envelope
@@ -37,7 +38,7 @@ def by_the_how_to(name: str, folder: Path, *arguments: str) -> str:
     found = re.search(rf"<!-- {name} -->\n```python\n(.*?)```", PAGE, re.DOTALL)
     assert found
     told = (sys.executable, "-W", "ignore", "-c", found[1], *arguments)
-    return subprocess.run(told, check=True, capture_output=True, text=True, cwd=folder, timeout=30).stdout.strip()
+    return subprocess.run(told, check=True, capture_output=True, text=True, cwd=folder, timeout=PATIENCE).stdout.strip()
 
 
 def peer_key(path: Path) -> Key:
@@ -57,7 +58,7 @@ def keyring() -> Iterator[str]:
 
 def gpg(home: str, *arguments: str) -> str:
     told = ("gpg", "--homedir", home, "--batch", "--passphrase", "", *arguments)
-    return subprocess.run(told, check=True, capture_output=True, text=True, timeout=30).stdout
+    return subprocess.run(told, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
 
 
 @pytest.mark.skipif(shutil.which("gpg") is None, reason="GnuPG is not installed")

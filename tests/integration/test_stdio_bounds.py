@@ -7,7 +7,7 @@ import pytest
 from tests.world.calls import initialize
 from tests.world.memory import MemoryWatch
 from tests.world.raw_client import RawClient
-from tests.world.raw_server import until
+from tests.world.raw_server import PATIENCE, until
 from tests.world.running import run
 from tests.world.stdio_bridge import (
     Bridge,
@@ -100,7 +100,7 @@ def test_a_flood_on_stderr_harms_nobody() -> None:
 
 def test_a_child_that_never_reads_does_not_fill_our_memory() -> None:
     async def main() -> None:
-        async with Bridge(upstream_timeout_seconds=2) as bridge:  # the child has to start within it, on any machine
+        async with Bridge(upstream_timeout_seconds=3) as bridge:  # the child has to start within it, on any machine
             session = await bridge.session()
             async with RawClient(bridge.port) as client:
                 posted = session.posted("hang", id="hang")
@@ -115,12 +115,13 @@ def test_a_child_that_never_reads_does_not_fill_our_memory() -> None:
 
 
 def test_idle_sessions_end_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accredit.gateway.stdio.backend.SESSION_IDLE_SECONDS", 0.3)
+    monkeypatch.setattr("accredit.gateway.stdio.backend.SESSION_IDLE_SECONDS", 2.0)
 
     async def main() -> None:
         async with Bridge() as bridge, RawClient(bridge.port) as client:
-            used, unused = await bridge.session(), await bridge.session()
+            used = await bridge.session()
             assert await used.get(client) == 200
+            unused = await bridge.session()
             await until(lambda: len(bridge.children) == 1)
             assert (await unused.call("echo"))[0] == 404
             assert (await used.call("echo"))[0] == 200
@@ -137,7 +138,7 @@ def test_there_is_an_end_to_the_number_of_sessions(monkeypatch: pytest.MonkeyPat
             status, message = parsed(await bridge.send(initialize()))
             assert (status, message["id"]) == (503, 7)
             await session.delete()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 while (await bridge.send(initialize())).status == 503:
                     pass
 

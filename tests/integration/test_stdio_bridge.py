@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.world.calls import Posted, initialize, post
 from tests.world.raw_client import RawClient
-from tests.world.raw_server import until
+from tests.world.raw_server import PATIENCE, until
 from tests.world.running import run
 from tests.world.stdio_bridge import (
     Bridge,
@@ -84,7 +84,8 @@ def test_each_session_has_a_child_of_its_own() -> None:
 )
 def test_an_initialize_that_fails_makes_no_session_and_leaves_no_child(how: str, status: int, code: int) -> None:
     async def main() -> None:
-        async with Bridge(f"--initialize={how}", upstream_timeout_seconds=2) as bridge:
+        patience = 2 if how == "mute" else PATIENCE
+        async with Bridge(f"--initialize={how}", upstream_timeout_seconds=patience) as bridge:
             answer = await bridge.send(initialize())
             assert answer.header("mcp-session-id") is None
             assert (answer.status, json.loads(answer.body)["error"]["code"]) == (status, code)
@@ -160,7 +161,7 @@ def test_a_client_that_goes_away_before_its_answer_began_cancels_its_request() -
                 posted = session.posted("mute", id="gone")
                 await client.ask("POST", "/mcp", posted.headers, posted.body)
                 await has_read(session, id="gone")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 while (last := (await session.lines())[-2])["method"] != "notifications/cancelled":
                     pass
             assert last["params"] == {"requestId": "gone", "reason": "the client has gone"}
@@ -200,7 +201,7 @@ def test_an_id_that_is_open_is_refused__the_answers_could_not_be_told_apart() ->
 
 def test_a_child_that_is_silent_for_too_long_is_given_up() -> None:
     async def main() -> None:
-        async with Bridge(upstream_timeout_seconds=2) as bridge:  # the child has to start within it, on any machine
+        async with Bridge(upstream_timeout_seconds=3) as bridge:  # the child has to start within it, on any machine
             session = await bridge.session()
             answer = await session.call("mute")
             assert error_of(answer) == (504, None, UNAVAILABLE, "the upstream did not answer in time")

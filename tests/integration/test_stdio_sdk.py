@@ -10,6 +10,7 @@ import mcp_types as types
 import pytest
 from mcp import Client
 from mcp.client.subscriptions import ToolsListChanged
+from tests.world.raw_server import PATIENCE
 from tests.world.running import run
 from tests.world.stdio_bridge import Bridge
 
@@ -20,7 +21,7 @@ LEGACY, MODERN = "legacy", "2026-07-28"
 def through_gateway(mode: str, case: Callable[[Client], Awaitable[None]], **callbacks: Any) -> None:
     async def main() -> None:
         async with Bridge(command=EVERYTHING) as bridge:
-            made = Client(bridge.gateway.url, mode=mode, read_timeout_seconds=20, **callbacks)
+            made = Client(bridge.gateway.url, mode=mode, read_timeout_seconds=PATIENCE, **callbacks)
             async with made as client:
                 await case(client)
 
@@ -96,7 +97,7 @@ def test_a_subscription_tells_what_changed() -> None:
     async def case(client: Client) -> None:
         async with client.listen(tools_list_changed=True) as subscription:
             await client.call_tool("test_trigger_tool_change")
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE):
                 async for change in subscription:
                     assert isinstance(change, ToolsListChanged)
                     break

@@ -35,7 +35,7 @@ def over(exp: int) -> bool:
 
 def test_a_call_goes_on_when_its_token_was_good_as_it_came__and_the_next_one_does_not() -> None:
     world = Tokened()
-    exp = ends(3)
+    exp = 0
 
     async def slow(connection: Connection) -> None:
         while await connection.request():
@@ -44,10 +44,12 @@ def test_a_call_goes_on_when_its_token_was_good_as_it_came__and_the_next_one_doe
             await connection.send(http(response()))
 
     async def main() -> None:
+        nonlocal exp
         async with RawServer(slow) as server:
             settings = GatewaySettings(HttpUpstream(server.url), tokens=world.settings())
             app = create_app(settings, key_sets=world.key_sets)
             async with RunningGateway(app) as running, RawClient(running.port) as client:
+                exp = ends(4)  # from now on: it is good until the call has come, however busy the machine is
                 sent = CALL.and_header("Authorization", f"Bearer {world.token(exp=exp)}")
                 await client.ask("POST", "/mcp", sent.headers, sent.body)
                 assert (await client.answer()).status == 200
@@ -62,10 +64,10 @@ def test_a_call_goes_on_when_its_token_was_good_as_it_came__and_the_next_one_doe
 
 def test_the_token_of_an_environment_expires_while_the_process_runs() -> None:
     world = Tokened()
-    exp = ends(2)
 
     async def main() -> None:
-        bearer = Bearer(world.settings(), world.key_sets, world.token(exp=exp))
+        settings, key_sets, exp = world.settings(), world.key_sets, ends(3)
+        bearer = Bearer(settings, key_sets, world.token(exp=exp))
         assert await bearer.of_environment() is not None
         await until(lambda: over(exp))
         with pytest.raises(InvalidToken, match="expired"):
@@ -76,7 +78,7 @@ def test_the_token_of_an_environment_expires_while_the_process_runs() -> None:
 
 @pytest.mark.slow
 def test_wrap_refuses_calls_when_the_token_of_its_environment_has_expired(tmp_path: Path) -> None:
-    key, exp = IssuerKey(), ends(9)
+    key, exp = IssuerKey(), ends(15)  # the command has to start within it
     (tmp_path / "keys.json").write_bytes(key_set_text(key))
     (tmp_path / "accredit.toml").write_text(
         f'[tokens]\nmode = "required"\n[[tokens.issuers]]\nissuer = "{ISSUER}"\naudience = "gate"\n'

@@ -4,24 +4,18 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.world.command import environment
+from tests.world.command import accepts, environment, wait_until
+from tests.world.raw_server import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"(?:`(\w+\.\w+)`[^\n]*:\n\n)?```(console|text|python|toml)\n(.*?)```", re.DOTALL)
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 @contextmanager
@@ -34,14 +28,15 @@ def shell(folder: Path) -> Generator[list[subprocess.Popen[bytes]]]:
         for process in started:
             os.killpg(process.pid, signal.SIGTERM)
         for process in started:
-            process.wait(30)
+            process.wait(PATIENCE)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "promised"), [("identity-provider", 3), ("from-token-argument", 1)])
-def test_the_how_to_does_what_it_says(name: str, promised: int, tmp_path: Path) -> None:
+def test_the_how_to_does_what_it_says(name: str, promised: int, free_port: Callable[[], int], tmp_path: Path) -> None:
     page = (ROOT / f"docs/how-to/{name}.md").read_text("utf-8")
-    page = page.replace("8484", str(free_port())).replace("9100", str(free_port()))
+    gateway, issuer = free_port(), free_port()
+    page = page.replace("8484", str(gateway)).replace("9100", str(issuer))
     for example in ("local_issuer.py", "mail_server.py"):
         shutil.copy(ROOT / "examples" / example, tmp_path)
     env = environment({"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"})
@@ -60,10 +55,12 @@ def test_the_how_to_does_what_it_says(name: str, promised: int, tmp_path: Path) 
                                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                             )
                         )  # fmt: skip
+                        port = issuer if "local_issuer" in line else gateway
+                        wait_until(lambda port=port: accepts(port))
                         continue
                     done = subprocess.run(
                         ["bash", "-c", line], cwd=tmp_path, env=env, stdin=subprocess.DEVNULL,
-                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False,
+                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=2 * PATIENCE, check=False,
                     )  # fmt: skip
                     printed += done.stdout
             else:

@@ -17,7 +17,7 @@ from mcp.shared.exceptions import MCPError
 from tests.integration.conftest import SdkServer
 from tests.world.calls import initialize, post
 from tests.world.raw_client import RawClient
-from tests.world.raw_server import until
+from tests.world.raw_server import PATIENCE, until
 from tests.world.running import RunningGateway, run
 
 from accredit.gateway import GatewaySettings, HttpUpstream
@@ -31,7 +31,7 @@ Case = Callable[[Client], Awaitable[None]]
 def through_gateway(server: SdkServer, mode: str, case: Case, **callbacks: Any) -> None:
     async def main() -> None:
         async with RunningGateway(GatewaySettings(HttpUpstream(server.url))) as gateway:
-            async with Client(gateway.url, mode=mode, read_timeout_seconds=10, **callbacks) as client:
+            async with Client(gateway.url, mode=mode, read_timeout_seconds=PATIENCE, **callbacks) as client:
                 await case(client)
             await until(lambda: not gateway.state.tasks)
 
@@ -165,7 +165,7 @@ def test_a_subscription_tells_what_changed(sdk_server: SdkServer) -> None:
     async def case(client: Client) -> None:
         async with client.listen(tools_list_changed=True) as subscription:
             await client.call_tool("test_trigger_tool_change")
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE):
                 async for change in subscription:
                     assert isinstance(change, ToolsListChanged)
                     break
@@ -238,7 +238,7 @@ def test_http_sse_of_2024_works_through_the_gateway(sse_server: str) -> None:
     async def main() -> None:
         async with RunningGateway(GatewaySettings(HttpUpstream(sse_server))) as gateway:
             transport = sse_client(gateway.url.replace("/mcp", "/sse"))
-            async with Client(transport, mode=LEGACY, read_timeout_seconds=10) as client:
+            async with Client(transport, mode=LEGACY, read_timeout_seconds=PATIENCE) as client:
                 assert [tool.name for tool in (await client.list_tools()).tools] == ["add"]
                 assert text_of(await client.call_tool("add", {"a": 2, "b": 3})) == "5"
 

@@ -27,7 +27,7 @@ from tests.world.hostile import (
 )
 from tests.world.memory import MemoryWatch
 from tests.world.raw_client import CutOff
-from tests.world.raw_server import Connection, RawRequest, until
+from tests.world.raw_server import PATIENCE, Connection, RawRequest, until
 from tests.world.running import run
 
 from accredit.app import one_write
@@ -78,7 +78,7 @@ def test_a_client_that_goes_away_cancels_the_upstream(era: Era, name: str, how: 
                     client.writer.transport.abort()
                 else:
                     await client.close()
-                await asyncio.wait_for(cancelled.wait(), 5)
+                await asyncio.wait_for(cancelled.wait(), PATIENCE)
             await world.recovered(era)
 
     run(case())
@@ -263,11 +263,11 @@ def test_comments_keep_an_idle_call_open(era: Era, monkeypatch: pytest.MonkeyPat
 
 
 def test_comments_keep_a_standing_stream_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse_relay, "KEEP_ALIVE_SECONDS", 0.05)
+    monkeypatch.setattr(sse_relay, "KEEP_ALIVE_SECONDS", 0.5)
 
     async def case() -> None:
         # Longer than the upstream's timeout, which does not hold for a stream that stands.
-        async with World(sends_and_hangs(STREAM_HEAD), upstream_timeout_seconds=0.1) as world:
+        async with World(sends_and_hangs(STREAM_HEAD), upstream_timeout_seconds=2) as world:
             async with world.client() as client:
                 await client.ask("GET", "/mcp", [("Accept", "text/event-stream"), HOSTILE])
                 await client.head()

@@ -1,13 +1,14 @@
 """The upstream client over real sockets, under both event loops: what it sends, what it keeps, what it bounds."""
 
 import asyncio
+import select
 import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
 import uvloop
-from tests.world.raw_server import Connection, RawServer, until
+from tests.world.raw_server import PATIENCE, Connection, RawServer, until
 from tests.world.running import run as run_in
 
 from accredit.errors import RequestError, UpstreamUnavailable
@@ -225,6 +226,11 @@ async def accept(listener: socket.socket) -> socket.socket:
     return accepted
 
 
+def has_arrived(client: UpstreamClient) -> None:
+    """Waits, and the loop with it, until something has come on the connection that is kept, or its end."""
+    assert select.select([client._pool._idle[-1]._sock], [], [], PATIENCE)[0]
+
+
 @pytest.mark.parametrize("farewell", [b"", b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 5\r\n\r\nstale", b"\r\n"])
 def test_a_connection_that_the_upstream_left_is_not_used_even_if_the_loop_has_not_seen_it(
     run: Run, farewell: bytes
@@ -241,6 +247,7 @@ def test_a_connection_that_the_upstream_left_is_not_used_even_if_the_loop_has_no
                 assert await asked == b"hello"
                 first.send(farewell)
             # From here to its look at the kept connection, the client never gives way to the loop.
+            has_arrived(client)
             async with asyncio.TaskGroup() as group:
                 group.create_task(serve_one(listener))
                 assert await ask(client) == b"again"
@@ -353,13 +360,13 @@ def test_a_kept_connection_is_closed_before_the_upstream_would_do_it(run: Run, m
 def test_a_connection_that_serves_again_no_longer_rests__its_time_must_not_end_the_call(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parsing, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(parsing, "IDLE_SECONDS", 0.5)
 
     async def main() -> None:
         async def handler(connection: Connection) -> None:
             while request := await connection.request():
                 if request.body == b"slow":
-                    await asyncio.sleep(0.15)
+                    await asyncio.sleep(1.0)
                 await connection.send(HELLO)
 
         async with RawServer(handler) as server:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import uvloop
+from tests.world.ports import reserved_port
 from tests.world.raw_server import Connection, RawServer, until
 from tests.world.running import run as run_in
 
@@ -356,18 +357,14 @@ def test_a_body_that_flows_without_a_pause_has_to_end_in_time_as_well(run: Run) 
 # --- not there ----------------------------------------------------------------------------------------
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
-
-
 def test_an_upstream_that_refuses_connections_is_unavailable(run: Run) -> None:
     async def main() -> None:
-        client = UpstreamClient(f"http://127.0.0.1:{free_port()}/", timeout=10)
-        with pytest.raises(UpstreamUnavailable, match="takes no connections"):
-            await client.send("GET", [])
-        assert not await client.reachable()
-        await client.close()
+        with reserved_port() as port:
+            client = UpstreamClient(f"http://127.0.0.1:{port}/", timeout=10)
+            with pytest.raises(UpstreamUnavailable, match="takes no connections"):
+                await client.send("GET", [])
+            assert not await client.reachable()
+            await client.close()
 
     run(main())
 
@@ -420,9 +417,10 @@ def test_an_upstream_that_does_not_take_the_connection_is_given_up_in_time(
 def test_every_address_of_a_name_is_tried_and_each_has_its_share_of_the_time(run: Run) -> None:
     async def main() -> None:
         async with deaf_listener() as deaf, RawServer(sends(HELLO)) as server:
-            ports = (free_port(), deaf, server.port)
-            addresses = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", port)) for port in ports]
-            sock = await dial._first(addresses, asyncio.get_running_loop().time() + 4 * SOON)
+            with reserved_port() as nobody:
+                ports = (nobody, deaf, server.port)
+                addresses = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", port)) for port in ports]
+                sock = await dial._first(addresses, asyncio.get_running_loop().time() + 40 * SOON)
             assert sock.getpeername()[1] == server.port
             sock.close()
 

@@ -15,6 +15,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from tests.world.calls import compact, meta
 from tests.world.command import COMMAND, environment, wait_until
+from tests.world.raw_server import PATIENCE
 from tests.world.stdio_processes import alive, descendants, raw_command
 
 EVERYTHING = (sys.executable, str(Path(__file__).parents[1] / "conformance" / "everything_server.py"), "--stdio")
@@ -73,7 +74,7 @@ class Wrapped:
         return [json.loads(line) for line in text_of(self.call("read", "read"))]
 
     def wait(self) -> int:
-        return self.process.wait(15)
+        return self.process.wait(PATIENCE)
 
 
 def text_of(message: Any) -> Any:
@@ -111,6 +112,7 @@ def test_good_lines_pass_both_ways_byte_for_byte(tmp_path: Path) -> None:
     with wrapped(tmp_path, "--log-format", "json", child=child) as wrap:
         wrap.write(there)
         assert wrap.line() == back
+        wait_until(lambda: "upstream_stderr" in wrap.stderr)
         logged = [json.loads(line) for line in wrap.stderr.splitlines() if "upstream_stderr" in line]
         assert [entry["line"] for entry in logged] == [there.decode()]
 
@@ -244,7 +246,7 @@ def test_when_the_host_closes_its_side_what_is_open_is_finished_first(tmp_path: 
     lines = [compact({"jsonrpc": "2.0", "id": id, "method": "ping"}) for id in range(100)]
     done = subprocess.run(
         [*COMMAND, "wrap", "--", *raw_command()],
-        input=b"\n".join(lines), capture_output=True, check=True, cwd=tmp_path, env=environment(), timeout=20,
+        input=b"\n".join(lines), capture_output=True, check=True, cwd=tmp_path, env=environment(), timeout=PATIENCE,
     )  # fmt: skip
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == list(range(100))
 
@@ -253,7 +255,9 @@ def test_files_may_be_its_stdin_and_stdout(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
     with (tmp_path / "in").open("rb") as stdin, (tmp_path / "out").open("wb") as stdout:
         command = [*COMMAND, "wrap", "--", *raw_command()]
-        subprocess.run(command, stdin=stdin, stdout=stdout, check=True, cwd=tmp_path, env=environment(), timeout=20)
+        subprocess.run(
+            command, stdin=stdin, stdout=stdout, check=True, cwd=tmp_path, env=environment(), timeout=PATIENCE
+        )
     assert json.loads((tmp_path / "out").read_bytes())["id"] == 1
 
 
@@ -311,12 +315,12 @@ def test_observed_bad_lines_pass_as_they_are(tmp_path: Path) -> None:
         assert wrap.line() == b'{"jsonrpc":"2.0","id":1,"result":{}}}'
         wrap.tool("chatter", 2)
         assert [wrap.line() for _ in range(5)][:2] == [b"Server started!", b"D'oh"]
-        assert "answer_refused_observed" in wrap.stderr
+        wait_until(lambda: "answer_refused_observed" in wrap.stderr)
 
 
 def test_a_command_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
     command = [*COMMAND, "wrap", "--", "no-such-command"]
-    done = subprocess.run(command, input=b"", capture_output=True, cwd=tmp_path, env=environment(), timeout=20)
+    done = subprocess.run(command, input=b"", capture_output=True, cwd=tmp_path, env=environment(), timeout=PATIENCE)
     assert done.returncode == 2
     assert done.stdout == b""
     assert b"no-such-command" in done.stderr
@@ -326,7 +330,7 @@ def test_a_command_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
 def test_the_official_client_and_server_work_through_it(mode: str) -> None:
     async def main() -> None:
         server = StdioServerParameters(command=COMMAND[0], args=[*COMMAND[1:], "wrap", "--", *EVERYTHING])
-        async with Client(stdio_client(server), mode=mode, read_timeout_seconds=20) as client:
+        async with Client(stdio_client(server), mode=mode, read_timeout_seconds=PATIENCE) as client:
             assert "test_simple_text" in {tool.name for tool in (await client.list_tools()).tools}
             seen: list[float] = []
 

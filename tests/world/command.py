@@ -1,5 +1,6 @@
 """Runs the real `accredit` command as a process of its own. I/O: processes, files in the test's folder."""
 
+import contextlib
 import os
 import re
 import signal
@@ -72,8 +73,8 @@ class Serving:
 
     def __enter__(self) -> Self:
         try:
-            wait_until(lambda: "listening on " in self.stderr or self.process.poll() is not None)
-            found = re.search(r"listening on (https?://\S+:(\d+)/\S*) ", self.stderr)
+            wait_until(lambda: self._listens() is not None or self.process.poll() is not None)
+            found = self._listens()
             assert found, self.stderr
         except AssertionError:
             self._kill()
@@ -105,14 +106,10 @@ class Serving:
         """Waits for its end; returns the exit code, negative for a signal."""
         return self.process.wait(PATIENCE)
 
+    def _listens(self) -> re.Match[str] | None:
+        return re.search(r"listening on (https?://\S+:(\d+)/\S*) ", self.stderr)
+
     def _kill(self) -> None:
-        if self.process.poll() is None or self._group_lives():
+        with contextlib.suppress(ProcessLookupError):  # nobody of the group is left
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(PATIENCE)
-
-    def _group_lives(self) -> bool:
-        try:
-            os.killpg(self.process.pid, 0)
-        except ProcessLookupError:
-            return False
-        return True

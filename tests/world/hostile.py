@@ -33,6 +33,10 @@ LEAKS = (
 )
 """Headers that a refused answer must take with it."""
 
+SOON = 1.0
+"""Seconds after which a gateway gives an upstream up, where that is what is tried: it has to serve sound calls within
+them as well, on a machine that stalls for a moment."""
+
 INVALID = "Invalid upstream JSON-RPC response"
 UNAVAILABLE = "Upstream unavailable"
 

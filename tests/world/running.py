@@ -19,6 +19,7 @@ from uvicorn.server import ServerState
 
 from accredit.app.edge import EdgeProtocol
 from accredit.gateway import GatewaySettings, create_app
+from accredit.limits import CLIENT_IDLE_SECONDS
 
 T = TypeVar("T")
 ASGIApplication = Any
@@ -95,9 +96,7 @@ class RunningGateway:
     as an error fails the test, unless it breaks an answer off on purpose and says so with `reports_errors`.
     """
 
-    def __init__(
-        self, served: GatewaySettings | ASGIApplication, *, reports_errors: bool = False, keep_alive: int = 30
-    ) -> None:
+    def __init__(self, served: GatewaySettings | ASGIApplication, *, reports_errors: bool = False) -> None:
         self.app = create_app(served) if isinstance(served, GatewaySettings) else served
         self._reports_errors = reports_errors
         self._errors = ServerErrors()
@@ -109,7 +108,7 @@ class RunningGateway:
             log_config=None,
             access_log=False,
             proxy_headers=False,
-            timeout_keep_alive=keep_alive,
+            timeout_keep_alive=CLIENT_IDLE_SECONDS,  # more than `PATIENCE`: what is left open is seen
         )
         self.state = ServerState()
 
