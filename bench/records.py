@@ -20,6 +20,7 @@ from tests.world.records import OK, decided, gateway
 from accredit.attest import Decided
 from accredit.stores.log import SqliteRecords
 from accredit.stores.log_file import LogFile
+from accredit.stores.log_process import LogProcess
 
 FULL_CALLS, QUICK_CALLS = 4_000, 500
 MODES = (("record", False), ("durable", True))
@@ -48,7 +49,9 @@ async def record(records: SqliteRecords, calls: list[Decided]) -> None:
 
 async def run(path: Path, *, durable: bool, connections: int, calls: int) -> tuple[float, float, float]:
     signer, _ = gateway()
-    records = SqliteRecords(path, signer, durable=durable, on_problem=print)
+    records = SqliteRecords(
+        LogProcess(path, signer, "FULL" if durable else "NORMAL"), durable=durable, on_problem=print
+    )
     await records.start()
     work = [[decided() for _ in range(calls // connections)] for _ in range(connections)]
     began, cpu, loop = time.perf_counter(), time.process_time(), time.thread_time()

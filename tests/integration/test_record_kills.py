@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.contract.test_record_log import Log, records_in, verified
+from tests.world.logs import Log, records_in
+from tests.world.recorded import verified
 from tests.world.records import NOW_MS
 from tests.world.running import run
 

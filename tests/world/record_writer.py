@@ -13,6 +13,7 @@ import uvloop
 from tests.world.records import OK, decided, gateway
 
 from accredit.stores.log import SqliteRecords
+from accredit.stores.log_process import LogProcess
 
 CLIENTS = 16
 
@@ -31,7 +32,7 @@ async def client(records: SqliteRecords) -> None:
 
 
 async def main(path: Path, now_ms: int) -> None:
-    records = SqliteRecords(path, gateway()[0], durable=True, on_problem=print, clock=lambda: now_ms)
+    records = SqliteRecords(LogProcess(path, gateway()[0]), durable=True, on_problem=print, clock=lambda: now_ms)
     await asyncio.gather(*(client(records) for _ in range(CLIENTS)))
 
 
