@@ -128,20 +128,26 @@ def in_short(records: list[CallRecord]) -> list[tuple[str, str]]:
     return [(each.call.id, each.outcome.status if each.outcome else "decision") for each in records]
 
 
+def children(process: int | str = "self") -> list[int]:
+    """The ids of the processes that a process has started and not waited for (Linux)."""
+    return [
+        int(child) for each in Path(f"/proc/{process}/task").glob("*/children") for child in each.read_text().split()
+    ]
+
+
 @contextmanager
-def full_disk() -> Generator[None]:
-    """No file of this process or of its children may grow meanwhile."""
-    here = Path("/proc/self/task")
-    processes = [0, *(int(child) for each in here.glob("*/children") for child in each.read_text().split())]
-    before = {process: resource.prlimit(process, resource.RLIMIT_FSIZE) for process in processes}
+def full_disk(process: int | None = None, *, room: int = 0) -> Generator[None]:
+    """No file of a process (this one) or of its children may grow to more than `room` bytes meanwhile."""
+    mine = [0, *children()] if process is None else [process, *children(process)]
+    before = {each: resource.prlimit(each, resource.RLIMIT_FSIZE) for each in mine}
     try:
-        for process, (_, hard) in before.items():
-            resource.prlimit(process, resource.RLIMIT_FSIZE, (0, hard))
+        for each, (_, hard) in before.items():
+            resource.prlimit(each, resource.RLIMIT_FSIZE, (room, hard))
         yield
     finally:
-        for process, limits in before.items():
+        for each, limits in before.items():
             with suppress(ProcessLookupError):  # it has ended meanwhile
-                resource.prlimit(process, resource.RLIMIT_FSIZE, limits)
+                resource.prlimit(each, resource.RLIMIT_FSIZE, limits)
 
 
 @pytest.fixture(params=[by_thread, by_process], ids=["thread", "process"])

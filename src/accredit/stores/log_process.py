@@ -149,13 +149,19 @@ class _Link(asyncio.Protocol):
         return answer
 
     async def end(self) -> None:
-        """Closes the socket, after which the process ends; waits for that, and takes leave of it."""
+        """Closes the socket, after which the process ends; one that hangs is killed."""
         if self._transport is not None:
             self._transport.close()
+        if not await self._gone():
+            self._process.kill()
+            await self._gone()  # or it hangs in the system: then nobody waits for it
+
+    async def _gone(self) -> bool:
         try:
             await asyncio.to_thread(self._process.wait, STORE_WAIT_SECONDS)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            return False
+        return True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio's callback, as those below."""
