@@ -516,7 +516,7 @@ MAX_QUEUED_RECORD_BYTES = 67_108_864
 """Bytes of records that wait so, with arguments and certificates."""
 
 RECORDS_A_TURN = 256
-"""Records that are written in one turn of the store's thread (some 20 ms), before others have theirs."""
+"""Records that are written at once (some 20 ms), before others have their turn."""
 
 RECORDS_A_TURN_ELSEWHERE = 16
 """The same where another signer signs, which may be far away: with 100 ms for each they are written in time. A turn
