@@ -89,12 +89,13 @@ class LogProcess:
                 ours.close()
                 raise StoreUnavailable(f"no process to write {self.path}: {error.strerror}") from None
         link = _Link(self.path, process)
-        await asyncio.get_running_loop().create_unix_connection(lambda: link, sock=ours)
         try:
+            await asyncio.get_running_loop().create_unix_connection(lambda: link, sock=ours)
             await self._answered(link.ask(encode_opening(self._opening), None), LOG_PROCESS_SECONDS)
         except BaseException:
             process.kill()
             await link.end()
+            ours.close()
             raise
         return link
 
