@@ -177,6 +177,20 @@ async def marked_call(log: Log, mark: bytes, size: int) -> None:
     await log.port.finish(call, OK)
 
 
+def test_pruning_never_frees_the_newest_number__who_follows_the_log_would_miss_what_gets_it(path: Path) -> None:
+    make_log(path)
+    with LogFile(path) as log_file:
+        *_, newest = (each.number for each in log_file.entries())
+    assert pruned(path, NOW_MS + 1) == 8
+    assert verified(path).valid
+    assert pruned(path, NOW_MS + 1) == 0
+    make_log(path, 1)
+    with LogFile(path) as log_file:
+        assert [type(each.entry) for each in log_file.entries(after=newest)] == [Stored] * 3
+    assert pruned(path, NOW_MS + 1) == 2
+    assert verified(path).valid
+
+
 def test_of_what_was_pruned_no_byte_is_left_in_any_file__also_while_a_gateway_is_at_work(path: Path) -> None:
     now = [NOW_MS]
 
