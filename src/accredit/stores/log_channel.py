@@ -13,14 +13,14 @@ import msgspec
 from msgspec import Struct
 
 from accredit.stores.database import Synchronous
-from accredit.stores.log_requests import REQUESTS, Request
+from accredit.stores.log_requests import AnyRequest, Request
 
 OK, NOT_OK = b"\0", b"\1"
 LENGTH = struct.Struct("<I")
 _DEADLINE = struct.Struct("<d")
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_request = msgspec.msgpack.Decoder(REQUESTS).decode
+_decode_request = msgspec.msgpack.Decoder(AnyRequest).decode
 
 
 class Opening(Struct, frozen=True):
@@ -59,7 +59,7 @@ def encode_request(request: Request[Any], deadline: float) -> bytes:
     return framed(_DEADLINE.pack(deadline) + _encode(request))
 
 
-def decode_request(body: bytes) -> tuple[REQUESTS, float]:
+def decode_request(body: bytes) -> tuple[AnyRequest, float]:
     """The request, and its deadline."""
     return _decode_request(memoryview(body)[_DEADLINE.size :]), *_DEADLINE.unpack_from(body)
 

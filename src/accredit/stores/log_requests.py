@@ -125,7 +125,7 @@ class End(_Asked, frozen=True):
         return end_writer(connection, self.writer)
 
 
-REQUESTS = Begin | Touch | Turn | CloseCalls | Sign | End
+AnyRequest = Begin | Touch | Turn | CloseCalls | Sign | End
 
 
 def encoded(event: Event) -> Raw:

@@ -20,7 +20,7 @@ from accredit.stores.log_channel import (
     encode_opening,
     encode_request,
 )
-from accredit.stores.log_requests import REQUESTS, Begin, CloseCalls, End, Sign, Touch, Turn, encoded, in_short
+from accredit.stores.log_requests import AnyRequest, Begin, CloseCalls, End, Sign, Touch, Turn, encoded, in_short
 from accredit.stores.log_tables import Event
 
 WRITER = "ab" * 16
@@ -56,7 +56,7 @@ def test_a_turn_arrives_with_all_that_is_to_be_recorded(happened: list[Event], n
     "request_",
     [Begin(WRITER), Touch(WRITER), CloseCalls(WRITER, "cd" * 16, 7), Sign(WRITER, "cd" * 16, 7), End(WRITER)],
 )
-def test_each_request_arrives_as_itself(request_: REQUESTS) -> None:
+def test_each_request_arrives_as_itself(request_: AnyRequest) -> None:
     assert decode_request(body_of(encode_request(request_, 1.5))) == (request_, 1.5)
 
 
