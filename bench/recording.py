@@ -1,18 +1,22 @@
 """`python -m bench.recording [--quick]`: what records cost a call through the real gateway.
 
 Gateways side by side, each a process of its own: records off, `record` and `durable`, with 1 and with 64 connections.
-CPU time is that of the gateway's process. Rounds go around the gateways in turn; medians are kept. The upstream runs on
-the same machine, as does the load: both take their part of its cores.
+CPU time is the gateway's, with that of the process which writes its log. Rounds go around the gateways in turn; medians
+are kept. The upstream runs on the same machine, as does the load: both take their part of its cores. A call that was
+answered has two records in the end, or the run fails: to refuse is cheap.
 """
 
 import argparse
 import contextlib
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 from statistics import median
 
 from accredit.keys import make_key, write_key
+from accredit.stores.log_file import LogFile
+from bench.errors import BenchError
 from bench.load import Load, run
 from bench.payloads import CALLS
 from bench.processes import Server, configured, upstream
@@ -35,6 +39,7 @@ def toml(url: str, mode: str) -> str:
 
 def measure(folder: Path, rounds: int, seconds: int) -> dict[tuple[str, int], list[Sample]]:
     found: dict[tuple[str, int], list[Sample]] = {}
+    calls = Counter[str]()
     write_key(folder / "gateway.key", make_key("gateway", "gateway", 0))
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(upstream("upstream", folder))
@@ -46,9 +51,15 @@ def measure(folder: Path, rounds: int, seconds: int) -> dict[tuple[str, int], li
                 for mode, way in ways.items():
                     before = cpu_seconds(way.pid)
                     load = run(way.url, CALLS["200b-json"], connections, seconds, folder)
+                    calls[mode] += load.calls
                     cpu_us = (cpu_seconds(way.pid) - before) / load.calls * 1e6
                     if number:  # the first round fills caches
                         found.setdefault((mode, connections), []).append((load, cpu_us))
+    for mode in MODES[1:]:  # their gateways have ended, and what they had to write is written
+        with LogFile(folder / f"{mode}.db") as log_file:
+            records = sum(each.record() is not None for each in log_file.entries())
+        if records < 2 * calls[mode]:
+            raise BenchError(f"{mode}: {records} records of {calls[mode]} calls")
     return found
 
 

@@ -514,14 +514,17 @@ MAX_QUEUED_RECORDS = 10_000
 """Records that wait to be written, some 2 KiB each without arguments; when there are as many, calls are refused."""
 
 MAX_QUEUED_RECORD_BYTES = 67_108_864
-"""Bytes of arguments and certificates of records that wait so."""
+"""Bytes of records that wait so, with arguments and certificates."""
 
 RECORDS_A_TURN = 256
-"""Records that are written in one turn of the store's thread (some 20 ms), before others have theirs."""
+"""Records that are written at once (some 20 ms), before others have their turn."""
 
 RECORDS_A_TURN_ELSEWHERE = 16
 """The same where another signer signs, which may be far away: with 100 ms for each they are written in time. A turn
 that takes more than `STORE_WAIT_SECONDS` refuses all who wait, and so would each that follows under the same load."""
+
+LOG_PROCESS_SECONDS = 30.0
+"""For the process that writes the log to start: 0.1 s, on a machine that does nothing else."""
 
 ROWS_A_STATEMENT = 100
 """Rows that one statement inserts: older SQLite (before 3.32) takes 999 values."""

@@ -1,119 +1,43 @@
-"""The log keeps what `ports.Records` promises: nothing forwarded or answered without its record, and no record lost."""
+"""The log keeps what `ports.Records` promises: nothing forwarded or answered without its record, and no record lost;
+whether a thread writes it or a process."""
 
 import asyncio
 import os
-import resource
 import sqlite3
-import subprocess
-import sys
-from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
-from functools import partial
+from contextlib import closing
 from pathlib import Path
 from threading import Event
-from types import TracebackType
-from typing import Self, TypeVar
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.world.logs import Log, each_executor, full_disk, in_short, records_in
 from tests.world.raw_server import until
-from tests.world.records import DENY, NOW_MS, OK, SECRET, Chained, decided, gateway
+from tests.world.recorded import verified
+from tests.world.records import DENY, OK, SECRET, decided, gateway
 from tests.world.running import run
 
 from accredit.attest import (
     Call,
-    CallRecord,
     Checkpoint,
     Decided,
     Head,
     LogReport,
     LogSigner,
-    Outcome,
     RecordSigner,
     Signature,
-    Stored,
     recorded_params,
-    verify_log,
 )
 from accredit.errors import AttestationError, StoreUnavailable
 from accredit.limits import CHECKPOINT_RECORDS
-from accredit.ports import Records
 from accredit.stores import log
-from accredit.stores.database import Job
-from accredit.stores.log import SqliteRecords
 from accredit.stores.log_file import LogFile
 from accredit.stores.log_lives import hold
-from accredit.stores.log_pruning import prune
-from accredit.stores.log_tables import touch_writer
-from accredit.stores.worker import Worker
 
-T = TypeVar("T")
+__all__ = ["each_executor"]
+
 SIGNER, KEY = gateway()
-
-
-class Log:
-    """`async with Log(path) as log`: one writer, as the gateway has it. `problems` and `heads` are what it told."""
-
-    def __init__(
-        self,
-        path: Path,
-        *,
-        durable: bool = True,
-        clock: Callable[[], int] = lambda: NOW_MS,
-        signer: LogSigner = SIGNER,
-    ) -> None:
-        self.problems: list[str] = []
-        self.heads: list[Head] = []
-        self.records = SqliteRecords(
-            path,
-            signer,
-            durable=durable,
-            on_problem=self.problems.append,
-            on_checkpoint=self.heads.append,
-            clock=clock,
-        )
-        self.port: Records = self.records
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.records.aclose()
-
-    async def call(self, outcome: Outcome | None = OK) -> Decided:
-        """One call; without an outcome, it stays open."""
-        call = decided()
-        await self.port.begin(call)
-        if outcome is not None:
-            await self.port.finish(call, outcome)
-        return call
-
-    async def die(self) -> None:
-        """Ends as a process does that is killed: the lock is given up, and nothing is written."""
-        assert self.records._life is not None
-        self.records._life.close()
-        if self.records._timer is not None:
-            self.records._timer.cancel()
-        await self.records._worker.aclose()
-
-
-def verified(path: Path) -> LogReport:
-    with LogFile(path) as log_file:
-        return log_file.verify([KEY])
-
-
-def records_in(path: Path) -> list[CallRecord]:
-    with LogFile(path) as log_file:
-        return [record for each in log_file.entries() if (record := each.record()) is not None]
-
-
-def in_short(records: list[CallRecord]) -> list[tuple[str, str]]:
-    return [(each.call.id, each.outcome.status if each.outcome else "decision") for each in records]
+pytestmark = pytest.mark.usefixtures("each_executor")
 
 
 @pytest.fixture
@@ -184,16 +108,16 @@ def test_a_checkpoint_comes_after_so_many_records(path: Path) -> None:
 def test_a_checkpoint_comes_after_some_time__even_if_no_call_does(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "CHECKPOINT_SECONDS", 0.02)
 
-    def checkpoints() -> int:
+    def covered() -> int:
         with LogFile(path) as log_file:
-            return len(list(log_file.summaries()))
+            return sum(writer.checkpointed for writer in log_file.verify([KEY]).writers)
 
     async def main() -> None:
         async with Log(path) as each:
             await each.call()
-            await until(lambda: checkpoints() == 1)
+            await until(lambda: covered() == 2)
             await each.call()
-            await until(lambda: checkpoints() == 2)
+            await until(lambda: covered() == 4)
 
     run(main())
     assert verified(path).valid
@@ -210,7 +134,7 @@ def test_each_head_that_is_signed_is_told_once__and_it_is_one_to_keep(
         await dead.die()
         async with Log(path) as each:
             await each.call()
-            await until(lambda: len(each.heads) == 2)
+            await until(lambda: each.heads[-1].sequence == 3)
             await each.call()
         return each.heads
 
@@ -406,7 +330,7 @@ def test_a_log_that_is_closed_while_it_begins_leaves_no_life_behind(path: Path) 
             with closing(sqlite3.connect(path, isolation_level=None)) as other:
                 other.execute("BEGIN IMMEDIATE")
                 starting = asyncio.create_task(later.records.start())
-                await until(lambda: later.records._worker._thread is not None)
+                await until(lambda: bool(later.executor.asked))
                 ending = asyncio.create_task(later.records.aclose())
                 await asyncio.sleep(0)
                 other.execute("COMMIT")
@@ -424,17 +348,6 @@ def test_one_writer_is_one_process__two_with_one_chain_would_break_it(path: Path
     again = hold(path, "ab" * 16)
     assert again is not None
     again.close()
-
-
-@contextmanager
-def full_disk() -> Generator[None]:
-    """No file of this process may grow meanwhile."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_a_full_disk_is_a_refusal__nothing_is_forwarded_without_its_record(path: Path) -> None:
@@ -456,33 +369,20 @@ def test_a_full_disk_is_a_refusal__nothing_is_forwarded_without_its_record(path:
     assert report.records == 4
 
 
-class Full(Worker):
-    """A worker on whose disk no record fits any more, while `full` is set; the touch of `ready` still does."""
-
-    full = False
-
-    async def run(self, job: Job[T], *, writes: bool = True) -> T:
-        if self.full and not (isinstance(job, partial) and job.func is touch_writer):
-            raise StoreUnavailable("database or disk is full")
-        return await super().run(job, writes=writes)
-
-
 def test_a_log_that_has_refused_a_record_is_not_ready_because_less_than_a_record_fits(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
-        worker = Full(path)
         async with Log(path) as each:
-            each.records._worker = worker
             assert await each.port.ready()
             for seconds, ready in ((60.0, False), (0.0, True)):
                 monkeypatch.setattr(log, "UNREADY_SECONDS", seconds)
-                worker.full = True
+                each.executor.full = True
                 with pytest.raises(StoreUnavailable):
                     await each.call()
                 assert await each.port.ready() is ready
                 assert (each.port.problem() is None) is ready
-                worker.full = False
+                each.executor.full = False
                 await each.call()
                 assert each.port.problem() is None
                 assert await each.port.ready()
@@ -542,32 +442,18 @@ def test_what_waits_is_written_when_the_disk_has_room_again__nothing_is_dropped(
     assert report.records == 10
 
 
-class Forgetful(Worker):
-    """A worker whose answers are lost, though it has done what was asked, while `forgets` is set."""
-
-    forgets = False
-
-    async def run(self, job: Job[T], *, writes: bool = True) -> T:
-        answer = await super().run(job, writes=writes)
-        if self.forgets:
-            raise StoreUnavailable("it has not answered in time")
-        return answer
-
-
 def test_what_was_written_without_an_answer_is_not_written_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "RECORD_RETRY_SECONDS", 0.01)
 
     async def main() -> None:
-        worker = Forgetful(path)
         async with Log(path, durable=False) as each:
-            each.records._worker = worker
             await each.records.start()
-            worker.forgets = True
+            each.executor.forgets = True
             await each.call()
             await until(lambda: each.port.problem() is not None)
             await each.call()
             await each.port.begin(decided(decision=DENY))
-            worker.forgets = False
+            each.executor.forgets = False
 
     run(main())
     report = verified(path)
@@ -576,32 +462,17 @@ def test_what_was_written_without_an_answer_is_not_written_again(path: Path, mon
     assert len(set(in_short(records_in(path)))) == 5
 
 
-class Watched(Worker):
-    """A worker that notes how many records come at once."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.at_once: list[int] = []
-
-    async def run(self, job: Job[T], *, writes: bool = True) -> T:
-        if isinstance(job, partial) and "events" in job.keywords:
-            self.at_once.append(len(job.keywords["events"]))
-        return await super().run(job, writes=writes)
-
-
 def test_where_another_signer_signs_fewer_records_are_written_at_once__it_may_be_slow(path: Path) -> None:
     other = gateway("other")[0]
 
     def signed(message: bytes) -> Signature:
-        return Signature("other", other.ed25519(message))
+        return other.record(message).signatures[0]
 
     async def at_once(signer: LogSigner) -> int:
-        worker = Watched(path)
         async with Log(path, signer=signer) as each:
-            each.records._worker = worker
             await each.call()
             await asyncio.gather(*(each.port.begin(decided()) for _ in range(100)))
-        return max(worker.at_once)
+        return each.executor.at_once()
 
     assert run(at_once(SIGNER)) == 100
     assert run(at_once(replace(SIGNER, records=RecordSigner("other", signed)))) == 16
@@ -610,17 +481,15 @@ def test_where_another_signer_signs_fewer_records_are_written_at_once__it_may_be
 
 def test_a_call_that_was_refused_though_its_decision_was_written_is_closed_as_not_forwarded(path: Path) -> None:
     async def main() -> list[str]:
-        worker = Forgetful(path)
         async with Log(path) as each:
-            each.records._worker = worker
             await each.records.start()
-            worker.forgets = True
+            each.executor.forgets = True
             for _ in range(2):
                 with pytest.raises(StoreUnavailable):
                     await each.port.begin(decided())
             with full_disk(), pytest.raises(StoreUnavailable):
                 await each.port.begin(decided())
-            worker.forgets = False
+            each.executor.forgets = False
             await each.call()
             await each.call()
         return [f"{each.outcome.status}: {each.outcome.detail}" for each in records_in(path) if each.outcome]
@@ -687,243 +556,3 @@ def test_arguments_are_there_only_where_they_were_asked_for(path: Path) -> None:
     first, second, *_ = records_in(path)
     assert bytes(first.call.params) == b""
     assert bytes(second.call.params) == b'{"arguments":{"to":"bob"},"name":"x"}'
-
-
-def make_log(path: Path, calls: int = 4) -> None:
-    async def main() -> None:
-        async with Log(path) as each:
-            for _ in range(calls):
-                await each.call()
-
-    run(main())
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE log_entries SET number = number + 1 WHERE entry = 9",
-        "UPDATE log_entries SET writer = writer + 1 WHERE entry = 3",
-        "UPDATE log_entries SET key = NULL WHERE entry = 3",
-        "UPDATE log_entries SET payload = NULL, digest = zeroblob(32) WHERE entry = 3",
-        "UPDATE log_entries SET payload = NULL, key = NULL, ed25519 = NULL, digest = zeroblob(32) WHERE entry = 3",
-        "UPDATE log_entries SET payload = CAST(payload AS TEXT) WHERE entry = 3",
-        "UPDATE log_entries SET digest = zeroblob(32) WHERE entry = 3",
-        "UPDATE log_entries SET ed25519 = zeroblob(64) WHERE entry = 3",
-        "UPDATE log_entries SET ml_dsa_65 = NULL WHERE ml_dsa_65 IS NOT NULL",
-        "UPDATE log_entries SET ml_dsa_65 = ed25519 WHERE entry = 3",
-        "DELETE FROM log_entries WHERE entry = 3",
-        "DELETE FROM log_entries WHERE entry > 5",
-        "DELETE FROM log_entries",
-        "INSERT INTO log_entries SELECT entry + 100, writer, number, key, payload, ed25519, ml_dsa_65, digest, members"
-        " FROM log_entries WHERE entry = 3",
-        "UPDATE log_writers SET name = 'other'",
-        "DELETE FROM log_writers",
-        "DELETE FROM log_keys",
-        "DROP TABLE log_keys",
-    ],
-)
-def test_a_file_that_was_changed_does_not_verify(path: Path, statement: str) -> None:
-    make_log(path)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(statement)
-    report = verified(path)
-    assert not report.valid
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        "payload = CAST(payload AS TEXT)",
-        "payload = replace(payload, 'allow', 'alloW')",
-        "payload = CAST(replace(payload, 'allow', 'alloW') AS BLOB)",
-        "payload = NULL",
-        "digest = zeroblob(32)",
-        "ed25519 = zeroblob(64)",
-        "key = NULL",
-    ],
-)
-def test_a_bad_record_is_named_by_its_writer_and_number(path: Path, change: str) -> None:
-    make_log(path)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        ((writer, number),) = connection.execute(
-            "SELECT name, number FROM log_entries JOIN log_writers USING (writer) WHERE entry = 3"
-        ).fetchall()
-        connection.execute(f"UPDATE log_entries SET {change} WHERE entry = 3")
-    fault = verified(path).fault
-    assert fault is not None
-    assert fault.place == f"{writer}/{number}"
-
-
-def content(path: Path) -> list[object]:
-    with LogFile(path) as log_file:
-        return [each.entry for each in log_file.entries()]
-
-
-def test_no_flipped_bit_of_the_file_changes_what_it_says_unnoticed(path: Path, tmp_path: Path) -> None:
-    make_log(path)
-    whole, original = path.read_bytes(), content(path)
-    payloads = [entry.envelope.payload for entry in original if isinstance(entry, Stored)]
-    places = [whole.index(payload[:60]) for payload in payloads if payload[:60] in whole]
-    assert places
-    changed = tmp_path / "changed.db"
-
-    @settings(max_examples=150)
-    @given(st.integers(0, 8 * len(whole) - 1) | st.integers(8 * min(places) - 800, 8 * max(places) + 4_000))
-    def check(bit: int) -> None:
-        flipped = bytearray(whole)
-        flipped[bit // 8] ^= 1 << bit % 8
-        for each in tmp_path.glob("changed.db*"):
-            each.unlink()
-        changed.write_bytes(flipped)
-        with suppress(StoreUnavailable):  # it is no database any more
-            assert not verified(changed).valid or content(changed) == original
-
-    check()
-
-
-def entries_from(path: Path, count: Callable[[LogReport], int]) -> int:
-    report = verified(path)
-    assert report.valid, report.fault
-    return count(report)
-
-
-def pruned(path: Path, before_ms: int) -> int:
-    return prune(path, SIGNER, before_ms=before_ms, now_ms=NOW_MS, on_progress=lambda _: None).records
-
-
-def test_a_pruned_log_verifies_and_goes_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accredit.stores.log_pruning.PRUNE_ENTRIES", 3)
-    now = [NOW_MS]
-
-    async def main() -> Decided:
-        async with Log(path, clock=lambda: now[0]) as first, Log(path, clock=lambda: now[0]) as second:
-            calls = [await each.call() for each in (first, second, first, second)]
-            now[0] += 1_000
-            await first.call()
-            await second.call(None)
-            assert pruned(path, NOW_MS + 500) == 8
-            await first.call()
-            return calls[0]
-
-    old = run(main())
-    assert entries_from(path, lambda report: sum(writer.pruned for writer in report.writers)) == 8
-    assert old.call.id.encode() not in path.read_bytes()
-    assert old.call.id not in [record.call.id for record in records_in(path)]
-    assert pruned(path, NOW_MS + 500) == 0
-    assert pruned(path, NOW_MS + 5_000) == entries_from(path, lambda report: report.records) - 8
-    assert entries_from(path, lambda report: sum(writer.pruned for writer in report.writers)) == 14
-    with LogFile(path) as log_file:
-        exported = [each.entry for each in log_file.entries() if isinstance(each.entry, Stored)]
-    assert verify_log(exported, [KEY]).valid
-
-
-def in_files(path: Path, text: bytes) -> list[str]:
-    """The files of a store in which there is a text. Another process looks: to close a file that SQLite has open would
-    give up its locks."""
-    look = (
-        "import pathlib, sys; [print(f) for f in sys.argv[2:] if sys.argv[1].encode() in pathlib.Path(f).read_bytes()]"
-    )
-    files = sorted(each.name for each in path.parent.glob(f"{path.name}*") if each.is_file())
-    command = [sys.executable, "-c", look, text.decode(), *files]
-    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=path.parent).stdout.split()
-
-
-async def marked_call(log: Log, mark: bytes, size: int) -> None:
-    """A call that is recorded with its arguments: a mark at their beginning and at their end."""
-    arguments = b'{"name":"t","arguments":{"a":"%b","b":"%b","c":"%b"}}' % (mark, b"x" * size, mark)
-    call = decided(params=recorded_params(arguments, token_argument=False, full=True))
-    await log.port.begin(call)
-    await log.port.finish(call, OK)
-
-
-def test_of_what_was_pruned_no_byte_is_left_in_any_file__also_while_a_gateway_is_at_work(path: Path) -> None:
-    now = [NOW_MS]
-
-    async def main() -> None:
-        async with Log(path, clock=lambda: now[0]) as each:
-            for size in (0, 300, 900, 2_500, 9_000, 70_000, 1_500, 3_900, 40, 5_000) * 5:  # on a page, and beyond it
-                await marked_call(each, b"old-swordfish", size)
-            now[0] += 1_000
-            for size in (10, 6_000):
-                await marked_call(each, b"new-swordfish", size)
-            assert in_files(path, b"old-swordfish")
-            done = prune(path, SIGNER, before_ms=NOW_MS + 500, now_ms=NOW_MS, on_progress=lambda _: None)
-            assert done == (100, True)
-            assert in_files(path, b"old-swordfish") == []
-            await marked_call(each, b"new-swordfish", 10)
-        assert in_files(path, b"old-swordfish") == []
-        assert in_files(path, b"new-swordfish") == [path.name]
-
-    run(main())
-    assert verified(path).valid
-
-
-def test_that_a_reader_keeps_what_was_pruned_is_told__and_pruning_again_takes_it(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("accredit.stores.log_pruning.EMPTY_LOG_SECONDS", 0.05)
-
-    async def main() -> None:
-        async with Log(path) as each:
-            await marked_call(each, b"old-swordfish", 5_000)
-            with closing(sqlite3.connect(path, isolation_level=None)) as reader:
-                reader.execute("BEGIN")
-                reader.execute("SELECT count(*) FROM log_entries").fetchone()
-                done = prune(path, SIGNER, before_ms=NOW_MS + 1, now_ms=NOW_MS, on_progress=lambda _: None)
-                assert done == (2, False)
-                await each.call()  # who writes is not held up
-                assert in_files(path, b"old-swordfish")
-            assert prune(path, SIGNER, before_ms=NOW_MS, now_ms=NOW_MS, on_progress=lambda _: None) == (0, True)
-            assert in_files(path, b"old-swordfish") == []
-
-    run(main())
-
-
-def test_a_call_that_is_open_is_not_pruned__it_could_not_be_closed(path: Path) -> None:
-    async def main() -> None:
-        async with Log(path) as each:
-            await each.call()
-            call = decided()
-            await each.port.begin(call)
-            await each.call()
-            assert pruned(path, NOW_MS + 1) == 2
-            await each.port.finish(call, OK)
-
-    run(main())
-    assert entries_from(path, lambda report: report.writers[0].pruned) == 2
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE log_entries SET digest = zeroblob(32) WHERE entry = 2",
-        "DELETE FROM log_entries WHERE entry = 2",
-        "DELETE FROM log_entries WHERE ml_dsa_65 IS NOT NULL",
-        "UPDATE log_entries SET number = 3 WHERE entry = 2",
-    ],
-)
-def test_what_is_left_of_pruned_records_is_held_against_the_note(path: Path, statement: str) -> None:
-    make_log(path)
-    assert pruned(path, NOW_MS + 1) == 8
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(statement)
-    assert not verified(path).valid
-
-
-def test_a_log_of_another_gateway_is_not_taken_for_ours(path: Path) -> None:
-    make_log(path)
-    with LogFile(path) as log_file:
-        report = log_file.verify([Chained("stranger").key])
-    assert report.fault is not None
-    assert "not known" in report.fault.reason
-
-
-def test_a_file_without_a_log_is_told_from_an_empty_one(tmp_path: Path) -> None:
-    empty = tmp_path / "empty.db"
-    empty.touch()
-    for each in (empty, tmp_path / "none.db"):
-        with pytest.raises(StoreUnavailable), LogFile(each):
-            pass
-    assert not (tmp_path / "none.db").exists()

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.contract.test_record_log import NOW_MS, Log, make_log, pruned
-from tests.world.records import gateway
+from tests.contract.test_record_log_file import make_log, pruned
+from tests.world.logs import Log
+from tests.world.records import NOW_MS, gateway
 from tests.world.running import run
 
 from accredit.attest import Stored, encode_envelope

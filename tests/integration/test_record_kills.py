@@ -1,12 +1,15 @@
 """Processes that record calls and are killed: what was answered is recorded, and what was forwarded was decided."""
 
+import os
 import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from tests.contract.test_record_log import Log, records_in, verified
+from tests.world.logs import Log, children, records_in
+from tests.world.recorded import verified
 from tests.world.records import NOW_MS
 from tests.world.running import run
 
@@ -23,10 +26,17 @@ class Killed:
         )
         self.lines: list[bytes] = []
 
-    def kill_after(self, lines: int) -> None:
+    def kill_after(self, lines: int, *, log_process_first: bool = False) -> None:
+        self.read(lines)
+        if log_process_first:
+            for child in children(self.process.pid):
+                os.kill(child, signal.SIGKILL)
+            self.read(lines)
+        self.kill()
+
+    def read(self, lines: int) -> None:
         assert self.process.stdout is not None
         self.lines += [self.process.stdout.readline() for _ in range(lines)]
-        self.kill()
 
     def kill(self) -> None:
         self.process.kill()
@@ -70,7 +80,7 @@ def test_every_answer_has_its_record__however_often_the_process_is_killed_and_th
     for number in range(ROUNDS):
         writer = Killed(path, NOW_MS - 60_000 * number)
         killed.append(writer)
-        writer.kill_after(chance.randrange(1, 600))
+        writer.kill_after(chance.randrange(1, 600), log_process_first=number % 3 == 0)
     check(path, killed)
     writers = verified(path).writers
     assert len(writers) >= ROUNDS

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 from tests.integration.test_records_workers import writers_of
 from tests.world.calls import STREAM_HEAD, chunk, compact, event, http, response
 from tests.world.command import environment, wait_until
+from tests.world.logs import children, full_disk
 from tests.world.outcome_server import noted
 from tests.world.patient_stores import COMMAND, IMPORTS
 from tests.world.raw_client import RawClient
@@ -60,15 +60,13 @@ def test_on_a_full_disk_nothing_is_forwarded_and_readyz_says_so(tmp_path: Path) 
             with await asyncio.to_thread(serving(tmp_path).__enter__) as gateway:
                 async with RawClient(gateway.port) as client:
                     assert "result" in await ask(client, "before")
-                    hard = resource.prlimit(gateway.process.pid, resource.RLIMIT_FSIZE)[1]
-                    resource.prlimit(gateway.process.pid, resource.RLIMIT_FSIZE, (4_096, hard))  # enough for stderr
-                    refused = await ask(client, "full")
-                    assert refused["error"]["code"] == -31006
-                    assert refused["error"]["data"]["forwarded"] is False
-                    await client.ask("GET", "/readyz")
-                    ready = await client.answer()
-                    assert (ready.status, json.loads(ready.body)["records"]) == (503, False)
-                    resource.prlimit(gateway.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+                    with full_disk(gateway.process.pid, room=4_096):  # enough for stderr
+                        refused = await ask(client, "full")
+                        assert refused["error"]["code"] == -31006
+                        assert refused["error"]["data"]["forwarded"] is False
+                        await client.ask("GET", "/readyz")
+                        ready = await client.answer()
+                        assert (ready.status, json.loads(ready.body)["records"]) == (503, False)
                     assert "result" in await ask(client, "after")
                     await client.ask("GET", "/readyz")
                     assert (await client.answer()).status == 200
@@ -80,6 +78,48 @@ def test_on_a_full_disk_nothing_is_forwarded_and_readyz_says_so(tmp_path: Path) 
         assert upstream.called == ["before", "after"]
         assert outcomes(db) == [("before", "ok"), ("after", "ok")]
         assert verify(tmp_path)["valid"]
+
+    run(main())
+
+
+def test_a_log_process_that_is_killed_is_replaced__and_no_answer_lacks_its_record(tmp_path: Path) -> None:
+    async def main() -> None:
+        upstream = Upstream()
+        async with RawServer(upstream) as server:
+            db = configure(tmp_path, f'url = "{server.url}"')
+            with await asyncio.to_thread(serving(tmp_path).__enter__) as gateway:
+                answered, refused, killed = list[str](), list[str](), list[int]()
+                async with RawClient(gateway.port) as client:
+                    for each in range(3):
+                        killed += children(gateway.process.pid)
+                        os.kill(killed[-1], signal.SIGKILL)
+                        while len(answered) < 5 * (each + 1):
+                            call = f"call-{len(answered) + len(refused)}"
+                            answer = await ask(client, call)
+                            (answered if "result" in answer else refused).append(call)
+                assert len(set(killed)) == 3
+                gateway.stop()
+                await asyncio.to_thread(gateway.wait)
+                assert not [each for each in killed if Path(f"/proc/{each}").exists()]
+        assert refused
+        found = dict(outcomes(db))
+        assert {found[call] for call in answered} == {"ok"}
+        assert set(answered) <= set(upstream.called) <= set(found)
+        assert len(verify(tmp_path)["writers"]) == 1  # the life is the gateway's: the chain goes on
+
+    run(main())
+
+
+def test_a_gateway_that_is_killed_takes_its_log_process_with_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with RawServer(Upstream()) as server:
+            configure(tmp_path, f'url = "{server.url}"')
+            with await asyncio.to_thread(serving(tmp_path).__enter__) as gateway:
+                async with RawClient(gateway.port) as client:
+                    await ask(client, "before")
+                (writer,) = children(gateway.process.pid)
+                gateway.process.kill()
+                await until(lambda: not Path(f"/proc/{writer}").exists())
 
     run(main())
 

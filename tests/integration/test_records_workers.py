@@ -6,6 +6,7 @@ import contextlib
 import os
 import random
 import signal
+import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,15 @@ def writers_of(pids: Iterable[int]) -> dict[str, int]:
     return {writer: pid for pid in pids if (writer := writer_of(pid)) is not None}
 
 
+def begun(db: Path) -> int:
+    """How many writers have looked for dead ones."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"{db.as_uri()}?mode=ro", uri=True)) as connection:
+            return connection.execute("SELECT count(*) FROM log_writers").fetchone()[0]
+    except sqlite3.OperationalError:  # it is being made
+        return 0
+
+
 def statuses(db: Path) -> dict[str, dict[str, Any]]:
     """Of each writer, its calls' statuses by their targets."""
     found: dict[str, dict[str, Any]] = {}
@@ -70,7 +80,7 @@ def test_the_worker_that_replaces_a_dead_one_closes_its_calls_while_the_others_g
         async with RawServer(upstream) as server:
             db = configure(tmp_path, f'url = "{server.url}"')
             with await asyncio.to_thread(serving(tmp_path, "--workers", str(WORKERS)).__enter__) as gateway:
-                await until(lambda: len(writers_of(gateway.workers)) == WORKERS)
+                await until(lambda: begun(db) == WORKERS)  # one that had not would bury the dead one as well
                 calls = await held(upstream, gateway.port, "call")
                 writers, before = writers_of(gateway.workers), statuses(db)
                 assert set(before) <= set(writers)

@@ -1,7 +1,7 @@
 """A process that records calls as a gateway does, to be killed: `python -m tests.world.record_writer FILE CLOCK_MS`.
 
 For each call a line on stdout: `f ID` once it may be forwarded, `a ID` once the client may see the answer. It never
-ends by itself. I/O: the file, stdout.
+ends by itself; a call that is refused is followed by another one. I/O: the file, stdout.
 """
 
 import asyncio
@@ -12,7 +12,9 @@ from pathlib import Path
 import uvloop
 from tests.world.records import OK, decided, gateway
 
+from accredit.errors import StoreUnavailable
 from accredit.stores.log import SqliteRecords
+from accredit.stores.log_process import LogProcess
 
 CLIENTS = 16
 
@@ -24,14 +26,20 @@ def say(what: str, call_id: str) -> None:
 async def client(records: SqliteRecords) -> None:
     while True:
         call = decided()
-        await records.begin(call)
-        say("f", call.call.id)
-        await records.finish(call, OK)
-        say("a", call.call.id)
+        try:
+            await records.begin(call)
+            say("f", call.call.id)
+            await records.finish(call, OK)
+        except StoreUnavailable:
+            await asyncio.sleep(0.01)  # what writes the log was killed, and is replaced within a second
+        else:
+            say("a", call.call.id)
 
 
 async def main(path: Path, now_ms: int) -> None:
-    records = SqliteRecords(path, gateway()[0], durable=True, on_problem=print, clock=lambda: now_ms)
+    records = SqliteRecords(
+        LogProcess(path, gateway()[0]), durable=True, on_problem=lambda _: None, clock=lambda: now_ms
+    )
     await asyncio.gather(*(client(records) for _ in range(CLIENTS)))
 
 

@@ -8,16 +8,22 @@ import msgspec
 from msgspec.structs import replace
 from tests.world.records import gateway
 
-from accredit.attest import CallRecord, Decided, LogReport, Outcome, RecordKey, RecordSigner
+from accredit.attest import CallRecord, Decided, LogReport, LogSigner, Outcome, RecordKey, RecordSigner
 from accredit.errors import StoreUnavailable
 from accredit.stores.log import SqliteRecords
 from accredit.stores.log_file import LogFile
+from accredit.stores.log_thread import LogThread
+
+
+def thread(path: Path, signer: LogSigner, *, durable: bool = True) -> LogThread:
+    """A thread that writes a log, as the gateway has it for one that is or is not `durable`."""
+    return LogThread(path, signer, "FULL" if durable else "NORMAL")
 
 
 def records_at(path: Path, *, durable: bool = True, signer: RecordSigner | None = None) -> SqliteRecords:
     """The log in a file, signed by the gateway of `tests.world.records`, or its records by another signer."""
     signing = replace(gateway()[0], records=signer)
-    return SqliteRecords(path, signing, durable=durable, on_problem=lambda _: None)
+    return SqliteRecords(thread(path, signing, durable=durable), durable=durable, on_problem=lambda _: None)
 
 
 def records_of(path: Path) -> list[CallRecord]:

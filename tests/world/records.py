@@ -43,7 +43,7 @@ def gateway(name: str = "gateway") -> tuple[LogSigner, LogKey]:
     ed25519, ml_dsa_65 = Ed25519PrivateKey.from_private_bytes(seed), MLDSA65PrivateKey.from_seed_bytes(seed)
     key_id = sha256_hex(name.encode())[:32]
     key = LogKey(key_id, ed25519.public_key().public_bytes_raw(), ml_dsa_65.public_key().public_bytes_raw())
-    return LogSigner(key_id, ed25519.sign, ml_dsa_65.sign), key
+    return LogSigner(key_id, seed, seed), key
 
 
 def decided(

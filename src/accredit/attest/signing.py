@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import cached_property
 
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA65PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA65PrivateKey, MLDSA65PublicKey
 from msgspec import Struct
 
 from accredit.attest.dsse import Envelope, Signature, signed_bytes
@@ -31,15 +31,15 @@ class RecordSigner(Struct, frozen=True):
         return f"<RecordSigner {self.id}>"
 
 
-class LogSigner(Struct, frozen=True):
-    """A gateway's key: its id, and what signs with its two halves. It does not show itself.
+class LogSigner(Struct, frozen=True, dict=True):
+    """A gateway's key: its id, and the seeds of its two halves, 32 bytes each. It does not show itself.
 
     `records` signs records, where it is not the gateway's key that does.
     """
 
     id: str
-    ed25519: Callable[[bytes], bytes]
-    ml_dsa_65: Callable[[bytes], bytes]
+    ed25519: bytes
+    ml_dsa_65: bytes
     records: RecordSigner | None = None
 
     def __repr__(self) -> str:
@@ -50,13 +50,21 @@ class LogSigner(Struct, frozen=True):
         message = signed_bytes(payload)
         if self.records is not None:
             return Envelope(payload, (self.records.sign(message),))
-        return Envelope(payload, (Signature(self.id, self.ed25519(message)),))
+        return Envelope(payload, (Signature(self.id, self._sign(message)),))
 
     def summary(self, payload: bytes) -> Envelope:
         """A checkpoint's envelope, or that of a note of pruning."""
         message = signed_bytes(payload)
-        second = Signature(self.id + ML_DSA_65_SUFFIX, self.ml_dsa_65(message))
-        return Envelope(payload, (Signature(self.id, self.ed25519(message)), second))
+        second = Signature(self.id + ML_DSA_65_SUFFIX, self._ml_dsa_65.sign(message))
+        return Envelope(payload, (Signature(self.id, self._sign(message)), second))
+
+    @cached_property
+    def _sign(self) -> Callable[[bytes], bytes]:
+        return Ed25519PrivateKey.from_private_bytes(self.ed25519).sign
+
+    @cached_property
+    def _ml_dsa_65(self) -> MLDSA65PrivateKey:
+        return MLDSA65PrivateKey.from_seed_bytes(self.ml_dsa_65)
 
 
 class LogKey(Struct, frozen=True, dict=True):

@@ -5,9 +5,6 @@ A gateway signs each record with the Ed25519 half of its key alone, which `Hybri
 
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA65PrivateKey
-
 from accredit.attest import LogKey, LogSigner
 from accredit.errors import ConfigurationError
 from accredit.keys.formats import KeyFile, PrivateKeyFile
@@ -16,9 +13,7 @@ from accredit.keys.load import read_key
 
 def log_signer(key: PrivateKeyFile) -> LogSigner:
     """What signs the log with a key."""
-    ed25519 = Ed25519PrivateKey.from_private_bytes(key.seed.ed25519)
-    ml_dsa_65 = MLDSA65PrivateKey.from_seed_bytes(key.seed.ml_dsa_65)
-    return LogSigner(key.id, ed25519.sign, ml_dsa_65.sign)
+    return LogSigner(key.id, key.seed.ed25519, key.seed.ml_dsa_65)
 
 
 def log_key(key: KeyFile) -> LogKey:

@@ -17,19 +17,15 @@ told how much.
 import asyncio
 import contextlib
 import secrets
-import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from msgspec.structs import replace
+from msgspec import Raw
 
-from accredit.attest import Decided, Head, LogSigner, Outcome, Place, RecordedParams, decision_payload
-from accredit.attest.statements import GENESIS
+from accredit.attest import Decided, Head, Outcome
 from accredit.errors import AccreditError, AttestationError, StoreUnavailable
 from accredit.limits import (
     CHECKPOINT_SECONDS,
@@ -41,28 +37,30 @@ from accredit.limits import (
     UNREADY_SECONDS,
 )
 from accredit.stores.log_lives import Life, hold
-from accredit.stores.log_tables import (
-    Chain,
-    Event,
-    add_and_list_writers,
-    end_writer,
-    records_a_turn,
-    signed_head,
-    touch_writer,
+from accredit.stores.log_requests import (
+    Begin,
+    CloseCalls,
+    End,
+    LogExecutor,
+    Request,
+    Sign,
+    Touch,
+    Turn,
+    encoded,
+    in_short,
 )
-from accredit.stores.worker import Worker
+from accredit.stores.log_tables import Event
 
 T = TypeVar("T")
 
 
 class _Waiting(NamedTuple):
-    event: Event
-    size: int  # bytes, beside what every record has
+    event: Raw
+    decided: Decided | None  # of a decision
     written: asyncio.Future[None]
 
 
 NOT_FORWARDED = Outcome(status="error", detail="the log had not answered in time: it was not forwarded")
-_ANYWHERE = Place(writer="0" * 32, sequence=1, previous=GENESIS)
 
 
 def clock_ms() -> int:
@@ -71,7 +69,9 @@ def clock_ms() -> int:
 
 
 class SqliteRecords:
-    """One writer of the log in the file `path`. Nothing is opened before the first call: processes may fork until then.
+    """One writer of a log. Nothing is opened before the first call: processes may fork until then.
+
+    `durable` says that the executor answers when a record is on the disk, and that calls are to wait for that.
 
     `on_problem` is told, once for each change, what keeps records from being written, in words for the log, and
     `on_checkpoint` each head that was signed, but for those of a busy chain in between.
@@ -79,8 +79,7 @@ class SqliteRecords:
 
     def __init__(
         self,
-        path: Path,
-        signer: LogSigner,
+        executor: LogExecutor,
         *,
         durable: bool,
         on_problem: Callable[[str], None],
@@ -89,9 +88,7 @@ class SqliteRecords:
     ) -> None:
         self.writer: str | None = None
         """This writer's id, once it has begun."""
-        self._path = path
-        self._worker = Worker(path, "FULL" if durable else "NORMAL", awaited=durable)
-        self._signer = signer
+        self._executor = executor
         self._durable = durable
         self._on_problem = on_problem
         self._on_checkpoint = on_checkpoint
@@ -99,10 +96,9 @@ class SqliteRecords:
         self._clock = clock
         self._starting = asyncio.Lock()
         self._life: Life | None = None
-        self._chain: Chain | None = None
         self._queue: deque[_Waiting] = deque()
         self._queued_bytes = 0
-        self._refused: deque[Decided] = deque(maxlen=records_a_turn(signer))
+        self._refused: deque[Decided] = deque(maxlen=executor.turn_records)
         """Decisions of late whose callers were told that they are not on record, which they may be all the same."""
         self._turn = 0
         self._writing: asyncio.Task[None] | None = None
@@ -115,7 +111,7 @@ class SqliteRecords:
     async def start(self) -> None:
         """Begins this writer's life, and closes the calls of dead ones. Raises `StoreUnavailable`."""
         async with self._starting:
-            if self._chain is not None:
+            if self.writer is not None:
                 return
             try:
                 await self._start()
@@ -126,19 +122,16 @@ class SqliteRecords:
     async def begin(self, decided: Decided) -> None:
         """Records a decision. Raises `StoreUnavailable`, or `AttestationError` for texts that no record can hold: then
         the call is not to be forwarded."""
-        now_ms = self._clock()
         if self._is_full():
             raise StoreUnavailable(f"{len(self._queue)} records wait to be written")
         if not self._durable:
             await self._begun()
-            decision_payload(decided, _ANYWHERE, now_ms)  # what waits must be something that can be written
-        size = len(decided.params.text or b"") + len(decided.certificates or b"")
-        await self._add(Event(decided, now_ms), size)
+        await self._add(Event(decided, self._clock()))
 
     def finish(self, decided: Decided, outcome: Outcome) -> asyncio.Future[None]:
         """Records the outcome of a call that `begin` has recorded as allowed, whether or not somebody waits for it.
-        Raises `StoreUnavailable`."""
-        return self._add(Event(decided, self._clock(), outcome), 0)
+        Raises `StoreUnavailable`, or `AttestationError` for a text that no record can hold."""
+        return self._add(Event(in_short(decided), self._clock(), outcome))
 
     def problem(self) -> str | None:
         """What keeps records from being written, or None."""
@@ -148,8 +141,7 @@ class SqliteRecords:
         """Whether a decision could be recorded now. For `UNREADY_SECONDS` after one could not, only another record that
         can be says so."""
         try:
-            chain = await self._begun()
-            await self._run(partial(touch_writer, name=chain.name))
+            await self._run(Touch(await self._begun()))
         except StoreUnavailable:
             return False
         if time.monotonic() < self._unready_until:  # where a record does not fit any more, a touch may still do
@@ -172,49 +164,53 @@ class SqliteRecords:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._writing
         async with self._starting:  # a life that is about to begin must end as well
-            if self._life is not None and self._chain is not None:
+            if self._life is not None and self.writer is not None:
                 with contextlib.suppress(StoreUnavailable):
-                    await self._close_calls(self._chain.name, self._chain)
+                    await self._close_calls(self.writer, self.writer)
                     self._life.end()
                 self._life.close()
                 self._life = None
-            await self._worker.aclose()
+            await self._executor.aclose()
 
     async def _start(self) -> None:
         # Drawn only now: processes that were forked from the one that made this object are writers of their own.
-        chain = Chain(secrets.token_hex(16), self._signer)
-        life = await self._hold(chain.name)
+        writer = secrets.token_hex(16)
+        life = await self._hold(writer)
         if life is None:
-            raise StoreUnavailable(f"another process has locked writer {chain.name}")
+            raise StoreUnavailable(f"another process has locked writer {writer}")
         try:
-            for other in await self._run(partial(add_and_list_writers, name=chain.name)):
-                await self._bury(other, chain)
+            for other in await self._run(Begin(writer)):
+                await self._bury(other, writer)
         except BaseException:
             life.end()
             life.close()
             raise
-        self._life, self._chain, self.writer = life, chain, chain.name
+        self._life, self.writer = life, writer
 
-    async def _begun(self) -> Chain:
-        if self._chain is None:
+    async def _begun(self) -> str:
+        if self.writer is None:
             await self.start()
-        if self._chain is None or self._closed:
+        if self.writer is None or self._closed:
             raise StoreUnavailable("the log is closed")
-        return self._chain
+        return self.writer
 
     def _is_full(self) -> bool:
         return len(self._queue) >= MAX_QUEUED_RECORDS or self._queued_bytes >= MAX_QUEUED_RECORD_BYTES
 
-    def _add(self, event: Event, size: int) -> asyncio.Future[None]:
+    def _add(self, event: Event) -> asyncio.Future[None]:
         """Queues what is to be recorded. The answer is there when it is written, or, if not `durable`, at once."""
         written = asyncio.get_running_loop().create_future()
-        if self._closed:
-            written.set_exception(StoreUnavailable("the log is closed"))
+        try:
+            if self._closed:
+                raise StoreUnavailable("the log is closed")
+            record = encoded(event)
+        except AccreditError as error:
+            written.set_exception(error)
             return written
         if not self._durable:
             written.set_result(None)
-        self._queue.append(_Waiting(event, size, written))
-        self._queued_bytes += size
+        self._queue.append(_Waiting(record, event.decided if event.outcome is None else None, written))
+        self._queued_bytes += len(record)
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write())
         return written
@@ -224,13 +220,12 @@ class SqliteRecords:
         try:
             while self._queue:
                 self._turn += 1
-                refused = [Event(decided, self._clock(), NOT_FORWARDED) for decided in self._refused]
-                room = records_a_turn(self._signer) - len(refused)
-                turn = [waiting.event for waiting in islice(self._queue, room)]
+                refused = [encoded(Event(decided, self._clock(), NOT_FORWARDED)) for decided in self._refused]
+                turn = list(islice(self._queue, self._executor.turn_records - len(refused)))
                 try:
-                    answers = await self._append([*refused, *turn])
+                    answers = await self._append([*refused, *(each.event for each in turn)])
                 except StoreUnavailable as error:
-                    self._refused += [_in_short(each.decided) for each in turn if each.outcome is None]
+                    self._refused += [in_short(each.decided) for each in turn if each.decided is not None]
                     self._tell_waiting([error] * len(self._queue))  # the others have waited as well
                 else:
                     self._refused.clear()
@@ -240,12 +235,11 @@ class SqliteRecords:
             if self._durable:  # who waits must be told, whatever has happened
                 self._tell_waiting([StoreUnavailable("the record could not be written")] * len(self._queue))
 
-    async def _append(self, events: Sequence[Event]) -> list[AttestationError | None]:
+    async def _append(self, events: list[Raw]) -> list[AttestationError | None]:
         """Appends records. Raises `StoreUnavailable` if the log is durable; else tries again and again."""
         while True:
             try:
-                chain = self._chain or await self._begun()
-                errors = await self._run(partial(chain.turn, number=self._turn, events=events))
+                texts = await self._run(Turn(self.writer or await self._begun(), self._turn, events))
             except StoreUnavailable:
                 self._unready_until = time.monotonic() + UNREADY_SECONDS
                 if self._durable:
@@ -253,13 +247,13 @@ class SqliteRecords:
                 await asyncio.sleep(RECORD_RETRY_SECONDS)
             else:
                 self._unready_until, self._problem = 0.0, None
-                return errors
+                return [None if text is None else AttestationError(text) for text in texts]
 
     def _tell_waiting(self, errors: Sequence[AccreditError | None]) -> None:
         """Takes the first ones out of the queue, and tells who waits for them."""
         for error in errors:
             waiting = self._queue.popleft()
-            self._queued_bytes -= waiting.size
+            self._queued_bytes -= len(waiting.event)
             if waiting.written.done():  # cancelled, or told at once
                 continue
             if error is None:
@@ -277,52 +271,50 @@ class SqliteRecords:
 
     async def _checkpoint(self) -> None:
         try:
-            chain = await self._begun()
-            await self._sign(chain.name, chain)
+            writer = await self._begun()
+            await self._sign(writer, writer)
         except StoreUnavailable:
             self._checkpoint_later()
 
-    async def _sign(self, name: str, chain: Chain) -> None:
-        """Sees to it that a checkpoint covers a writer's chain, and tells of it. Raises `StoreUnavailable`."""
-
-        def job(connection: sqlite3.Connection) -> Head | None:
-            chain.checkpoint(connection, name, self._clock())
-            return signed_head(connection, name)
-
-        head = await self._run(job)
+    async def _sign(self, writer: str, chain: str) -> None:
+        """Sees to it that a checkpoint covers a chain, and tells of it. Raises `StoreUnavailable`."""
+        head = await self._run(Sign(writer, chain, self._clock()))
         if head is not None and head != self._told:
             self._told = head
             self._on_checkpoint(head)
 
     async def _hold(self, writer: str) -> Life | None:
         """`hold`, in a thread. A lock that nobody waits for any more is given up. Raises `StoreUnavailable`."""
-        holding = asyncio.ensure_future(asyncio.to_thread(hold, self._path, writer))
+        holding = asyncio.ensure_future(asyncio.to_thread(hold, self._executor.path, writer))
         try:
             async with asyncio.timeout(STORE_WAIT_SECONDS):
                 return await asyncio.shield(holding)
         except BaseException as error:
             holding.add_done_callback(_give_up)
             if isinstance(error, TimeoutError):
-                raise StoreUnavailable(f"no lock beside {self._path} in {STORE_WAIT_SECONDS} s") from None
+                raise StoreUnavailable(f"no lock beside {self._executor.path} in {STORE_WAIT_SECONDS} s") from None
             raise
 
-    async def _bury(self, other: str, chain: Chain) -> None:
-        """Closes the calls of a writer, if it is dead. Raises `StoreUnavailable`."""
+    async def _bury(self, other: str, writer: str) -> None:
+        """Closes the calls of another writer, if it is dead. Raises `StoreUnavailable`."""
         life = await self._hold(other)
         if life is not None:
             with contextlib.closing(life):
-                await self._close_calls(other, chain)
+                await self._close_calls(other, writer)
                 life.end()
 
-    async def _close_calls(self, name: str, chain: Chain) -> None:
-        while not await self._run(partial(chain.close_calls, name=name, now_ms=self._clock())):
-            pass
-        await self._sign(name, chain)
-        await self._run(partial(end_writer, name=name))
+    async def _close_calls(self, dead: str, writer: str) -> None:
+        """Ends a chain. What writes for the dead one may have been at one more record: then it begins again."""
+        ended = False
+        while not ended:
+            while not await self._run(CloseCalls(writer, dead, self._clock())):
+                pass
+            await self._sign(writer, dead)
+            ended = await self._run(End(dead))
 
-    async def _run(self, job: Callable[[sqlite3.Connection], T]) -> T:
+    async def _run(self, request: Request[T]) -> T:
         try:
-            return await self._worker.run(job)
+            return await self._executor.run(request)
         except StoreUnavailable as error:
             self._tell(str(error))
             raise
@@ -331,11 +323,6 @@ class SqliteRecords:
         if self._problem != problem:
             self._problem = problem
             self._on_problem(problem)
-
-
-def _in_short(decided: Decided) -> Decided:
-    """What the record of an outcome needs: arguments may be long."""
-    return replace(decided, params=RecordedParams(decided.params.sha256), certificates=None)
 
 
 def _give_up(holding: "asyncio.Future[Life | None]") -> None:

@@ -4,7 +4,8 @@ For each writer, in the order of its chain:
 
 1. a record from before the given time goes, unless its call is open still; the first that stays ends it;
 2. in its place stays its SHA-256, or, for the last, a note that is signed for all of them;
-3. checkpoints that the note covers go as well.
+3. checkpoints that the note covers go as well, but for the log's newest entry: its number would be used again, and who
+   follows the log would miss that one.
 
 It is done in steps, each one transaction and whole by itself, so that a gateway at work waits for milliseconds only.
 What was deleted is overwritten in the file (`secure_delete`); the write-ahead log, which has it too, goes into the file
@@ -33,6 +34,8 @@ from accredit.attest import (
 from accredit.limits import EMPTY_LOG_SECONDS, PRUNE_ENTRIES, STORE_RETRY_SECONDS
 from accredit.stores.database import Database
 from accredit.stores.log_tail import key_number
+
+_TAKE_OUT = "DELETE FROM log_entries WHERE entry = ? AND entry < (SELECT max(entry) FROM log_entries)"
 
 
 class PruneReport(NamedTuple):
@@ -142,7 +145,7 @@ class _Pruner:
                 pruned = self._pruned.get(writer)
                 last = old[writer][-1].number if writer in old else pruned.last if pruned else 0
                 if number <= last:
-                    connection.execute("DELETE FROM log_entries WHERE entry = ?", (entry,))
+                    connection.execute(_TAKE_OUT, (entry,))
             case Pruning():
                 self._pruned[writer] = _earlier(connection, writer, entry, statement, number)
 

@@ -51,9 +51,7 @@ class Chain(NamedTuple):
     name: str
     signer: LogSigner
 
-    def turn(
-        self, connection: sqlite3.Connection, number: int, events: Sequence[Event]
-    ) -> list[AttestationError | None]:
+    def turn(self, connection: sqlite3.Connection, number: int, events: Sequence[Event]) -> list[str | None]:
         """Appends what has happened; says of each what kept it from being recorded. Turns are numbered from 1.
 
         Nothing happens if this turn, or a later one, was written before: a store that did not answer in time may have
@@ -102,7 +100,7 @@ class _Turn:
         self._tail = tail
         self._closed = closed
 
-    def append(self, event: Event) -> AttestationError | None:
+    def append(self, event: Event) -> str | None:
         """The record of what has happened, or why there is none."""
         decided, now_ms, outcome = event
         call = decided.call.id
@@ -116,7 +114,7 @@ class _Turn:
                 self.opened.pop(call, None)
                 self._tail.append(lambda place: outcome_payload(decided, outcome, place, now_ms), now_ms)
         except AttestationError as error:
-            return error
+            return str(error)
         return None
 
 
@@ -129,13 +127,17 @@ def add_and_list_writers(connection: sqlite3.Connection, name: str) -> list[str]
 
 def touch_writer(connection: sqlite3.Connection, name: str) -> None:
     """Writes what is there already: whether it can be is what one wants to know."""
-    connection.execute("UPDATE log_writers SET over = 0 WHERE name = ?", (name,))
+    connection.execute("UPDATE log_writers SET over = over WHERE name = ?", (name,))
 
 
-def end_writer(connection: sqlite3.Connection, name: str) -> None:
-    """A writer has ended: nobody needs to look after it any more. One without records is forgotten."""
-    connection.execute("UPDATE log_writers SET over = 1 WHERE name = ?", (name,))
-    connection.execute("DELETE FROM log_writers WHERE name = ? AND records = 0", (name,))
+def end_writer(connection: sqlite3.Connection, name: str) -> bool:
+    """Whether a writer, none of whose calls is open, has ended now: nobody needs to look after it any more. One without
+    records is forgotten."""
+    connection.execute(
+        "UPDATE log_writers SET over = 1 WHERE name = ? AND writer NOT IN (SELECT writer FROM log_open)", (name,)
+    )
+    connection.execute("DELETE FROM log_writers WHERE name = ? AND over = 1 AND records = 0", (name,))
+    return not connection.execute("SELECT 1 FROM log_writers WHERE name = ? AND over = 0", (name,)).fetchone()
 
 
 def signed_head(connection: sqlite3.Connection, name: str) -> Head | None:

@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 
 from accredit.attest import Envelope, LogSigner, Place, checkpoint_payload, sha256_hex
 from accredit.attest.statements import GENESIS
+from accredit.errors import StoreUnavailable
 from accredit.limits import CHECKPOINT_RECORDS, ROWS_A_STATEMENT
 from accredit.stores.log_members import kept
 
-_HEAD = "SELECT writer, records, head, checkpointed, turn FROM log_writers WHERE name = ?"
+_HEAD = "SELECT writer, records, head, checkpointed, turn, over FROM log_writers WHERE name = ?"
 _LAST_ENTRY = "SELECT coalesce(max(entry), 0) FROM log_entries"
 _INSERT = "INSERT INTO log_entries (entry, writer, number, key, payload, ed25519, ml_dsa_65, members)"
 _MOVE_ON = "UPDATE log_writers SET records = ?, head = ?, checkpointed = ?, turn = ? WHERE writer = ?"
@@ -22,14 +23,16 @@ _MOVE_ON = "UPDATE log_writers SET records = ?, head = ?, checkpointed = ?, turn
 
 class Tail:
     """Where the chain of the writer `name` ends. `writer` is its number, `turn` the last one that was written of a
-    queue."""
+    queue. Raises `StoreUnavailable` for a writer that has ended."""
 
     def __init__(self, connection: sqlite3.Connection, signer: LogSigner, name: str) -> None:
         add_writer(connection, name)  # the file may have been put in place of another one while it was open
         self._connection, self._signer, self._name = connection, signer, name
-        self.writer, self._records, self._head, self._checkpointed, self.turn = connection.execute(
+        self.writer, self._records, self._head, self._checkpointed, self.turn, over = connection.execute(
             _HEAD, (name,)
         ).fetchone()
+        if over:  # its calls are closed: no other one may become open
+            raise StoreUnavailable(f"another process took writer {name} for dead, and has ended it: restart")
         (self._entry,) = connection.execute(_LAST_ENTRY).fetchone()
         self._keys: dict[str, int] = {}
         self._rows: list[tuple[object, ...]] = []

@@ -5,13 +5,17 @@ import threading
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from tests.world.delegations import NOW, World
+from tests.world.logs import children, records_in
+from tests.world.records import decided
 from tests.world.running import run
 
 from accredit.app import Ports, assemble
 from accredit.config import build_proofs, load
 from accredit.errors import ConfigurationError
-from accredit.keys import write_key
+from accredit.keys import make_key, write_key
 from accredit.ports import Spending
 from accredit.ratify import issue_revocation_list
 
@@ -107,3 +111,33 @@ def test_lists_are_looked_for_beside_the_file(world: World, folder: Path) -> Non
     (folder / "lists").mkdir()
     (folder / "lists" / "r.json").write_bytes(issue_revocation_list(world.owner.signer(), (), NOW).text())
     assert assembled(folder, TEXT + '[proofs.revocation]\nfiles = ["lists/r.json"]\n').revocations is not None
+
+
+@pytest.mark.parametrize("mode", ["record", "durable"])
+@pytest.mark.parametrize("other", [False, True])
+def test_records_are_signed_beside_the_gateway__but_those_of_another_signer_where_it_was_opened(
+    mode: str, other: bool, folder: Path
+) -> None:
+    write_key(folder / "gateway.key", make_key("gateway", "gateway", NOW))
+    text = f'[attest]\nmode = "{mode}"\nkey_file = "gateway.key"\n[store]\nurl = "sqlite:///accredit.db"\n'
+    if other:
+        key = Ed25519PrivateKey.generate()
+        (folder / "records.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        (folder / "records.pem").chmod(0o600)
+        public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        (folder / "records.pem.pub").write_bytes(public)
+        text = text.replace(
+            "[store]", 'signer = "file2:records.pem"\nsigner_public_key_file = "records.pem.pub"\n[store]'
+        )
+    records = assembled(folder, text).records
+    assert records is not None
+    assert children() == []  # processes may fork until the first record
+
+    async def record() -> list[int]:
+        await records.begin(decided())
+        beside = children()
+        await records.aclose()
+        return beside
+
+    assert len(run(record())) == (0 if other else 1)
+    assert len(records_in(folder / "accredit.db")) == 2

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 from tests.world.in_process import Done, Run
+from tests.world.recorded import thread
 from tests.world.records import DENY, NOW_MS, OK, decided
 
 from accredit.attest import Decided, recorded_chain
@@ -48,7 +49,7 @@ def folder(gateway_key: PrivateKeyFile, tmp_path: Path, monkeypatch: pytest.Monk
     async def make() -> None:
         path = tmp_path / "accredit.db"
         records = SqliteRecords(
-            path, log_signer(gateway_key), durable=True, on_problem=pytest.fail, clock=lambda: NOW_MS
+            thread(path, log_signer(gateway_key)), durable=True, on_problem=pytest.fail, clock=lambda: NOW_MS
         )
         for call in calls:
             await records.begin(call)

@@ -1,0 +1,282 @@
+"""The file of a log: what was changed in it does not verify, and what was pruned from it is gone."""
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.world.logs import Log, records_in
+from tests.world.recorded import verified
+from tests.world.records import NOW_MS, OK, Chained, decided, gateway
+from tests.world.running import run
+
+from accredit.attest import Decided, LogReport, Stored, recorded_params, verify_log
+from accredit.errors import StoreUnavailable
+from accredit.stores.log_file import LogFile
+from accredit.stores.log_pruning import prune
+
+SIGNER, KEY = gateway()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "accredit.db"
+
+
+def make_log(path: Path, calls: int = 4) -> None:
+    async def main() -> None:
+        async with Log(path) as each:
+            for _ in range(calls):
+                await each.call()
+
+    run(main())
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE log_entries SET number = number + 1 WHERE entry = 9",
+        "UPDATE log_entries SET writer = writer + 1 WHERE entry = 3",
+        "UPDATE log_entries SET key = NULL WHERE entry = 3",
+        "UPDATE log_entries SET payload = NULL, digest = zeroblob(32) WHERE entry = 3",
+        "UPDATE log_entries SET payload = NULL, key = NULL, ed25519 = NULL, digest = zeroblob(32) WHERE entry = 3",
+        "UPDATE log_entries SET payload = CAST(payload AS TEXT) WHERE entry = 3",
+        "UPDATE log_entries SET digest = zeroblob(32) WHERE entry = 3",
+        "UPDATE log_entries SET ed25519 = zeroblob(64) WHERE entry = 3",
+        "UPDATE log_entries SET ml_dsa_65 = NULL WHERE ml_dsa_65 IS NOT NULL",
+        "UPDATE log_entries SET ml_dsa_65 = ed25519 WHERE entry = 3",
+        "DELETE FROM log_entries WHERE entry = 3",
+        "DELETE FROM log_entries WHERE entry > 5",
+        "DELETE FROM log_entries",
+        "INSERT INTO log_entries SELECT entry + 100, writer, number, key, payload, ed25519, ml_dsa_65, digest, members"
+        " FROM log_entries WHERE entry = 3",
+        "UPDATE log_writers SET name = 'other'",
+        "DELETE FROM log_writers",
+        "DELETE FROM log_keys",
+        "DROP TABLE log_keys",
+    ],
+)
+def test_a_file_that_was_changed_does_not_verify(path: Path, statement: str) -> None:
+    make_log(path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement)
+    report = verified(path)
+    assert not report.valid
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "payload = CAST(payload AS TEXT)",
+        "payload = replace(payload, 'allow', 'alloW')",
+        "payload = CAST(replace(payload, 'allow', 'alloW') AS BLOB)",
+        "payload = NULL",
+        "digest = zeroblob(32)",
+        "ed25519 = zeroblob(64)",
+        "key = NULL",
+    ],
+)
+def test_a_bad_record_is_named_by_its_writer_and_number(path: Path, change: str) -> None:
+    make_log(path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        ((writer, number),) = connection.execute(
+            "SELECT name, number FROM log_entries JOIN log_writers USING (writer) WHERE entry = 3"
+        ).fetchall()
+        connection.execute(f"UPDATE log_entries SET {change} WHERE entry = 3")
+    fault = verified(path).fault
+    assert fault is not None
+    assert fault.place == f"{writer}/{number}"
+
+
+def content(path: Path) -> list[object]:
+    with LogFile(path) as log_file:
+        return [each.entry for each in log_file.entries()]
+
+
+def test_no_flipped_bit_of_the_file_changes_what_it_says_unnoticed(path: Path, tmp_path: Path) -> None:
+    make_log(path)
+    whole, original = path.read_bytes(), content(path)
+    payloads = [entry.envelope.payload for entry in original if isinstance(entry, Stored)]
+    places = [whole.index(payload[:60]) for payload in payloads if payload[:60] in whole]
+    assert places
+    changed = tmp_path / "changed.db"
+
+    @settings(max_examples=150)
+    @given(st.integers(0, 8 * len(whole) - 1) | st.integers(8 * min(places) - 800, 8 * max(places) + 4_000))
+    def check(bit: int) -> None:
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        for each in tmp_path.glob("changed.db*"):
+            each.unlink()
+        changed.write_bytes(flipped)
+        with suppress(StoreUnavailable):  # it is no database any more
+            assert not verified(changed).valid or content(changed) == original
+
+    check()
+
+
+def entries_from(path: Path, count: Callable[[LogReport], int]) -> int:
+    report = verified(path)
+    assert report.valid, report.fault
+    return count(report)
+
+
+def pruned(path: Path, before_ms: int) -> int:
+    return prune(path, SIGNER, before_ms=before_ms, now_ms=NOW_MS, on_progress=lambda _: None).records
+
+
+def test_a_pruned_log_verifies_and_goes_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accredit.stores.log_pruning.PRUNE_ENTRIES", 3)
+    now = [NOW_MS]
+
+    async def main() -> Decided:
+        async with Log(path, clock=lambda: now[0]) as first, Log(path, clock=lambda: now[0]) as second:
+            calls = [await each.call() for each in (first, second, first, second)]
+            now[0] += 1_000
+            await first.call()
+            await second.call(None)
+            assert pruned(path, NOW_MS + 500) == 8
+            await first.call()
+            return calls[0]
+
+    old = run(main())
+    assert entries_from(path, lambda report: sum(writer.pruned for writer in report.writers)) == 8
+    assert old.call.id.encode() not in path.read_bytes()
+    assert old.call.id not in [record.call.id for record in records_in(path)]
+    assert pruned(path, NOW_MS + 500) == 0
+    assert pruned(path, NOW_MS + 5_000) == entries_from(path, lambda report: report.records) - 8
+    assert entries_from(path, lambda report: sum(writer.pruned for writer in report.writers)) == 14
+    with LogFile(path) as log_file:
+        exported = [each.entry for each in log_file.entries() if isinstance(each.entry, Stored)]
+    assert verify_log(exported, [KEY]).valid
+
+
+def in_files(path: Path, text: bytes) -> list[str]:
+    """The files of a store in which there is a text. Another process looks: to close a file that SQLite has open would
+    give up its locks."""
+    look = (
+        "import pathlib, sys; [print(f) for f in sys.argv[2:] if sys.argv[1].encode() in pathlib.Path(f).read_bytes()]"
+    )
+    files = sorted(each.name for each in path.parent.glob(f"{path.name}*") if each.is_file())
+    command = [sys.executable, "-c", look, text.decode(), *files]
+    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=path.parent).stdout.split()
+
+
+async def marked_call(log: Log, mark: bytes, size: int) -> None:
+    """A call that is recorded with its arguments: a mark at their beginning and at their end."""
+    arguments = b'{"name":"t","arguments":{"a":"%b","b":"%b","c":"%b"}}' % (mark, b"x" * size, mark)
+    call = decided(params=recorded_params(arguments, token_argument=False, full=True))
+    await log.port.begin(call)
+    await log.port.finish(call, OK)
+
+
+def test_pruning_never_frees_the_newest_number__who_follows_the_log_would_miss_what_gets_it(path: Path) -> None:
+    make_log(path)
+    with LogFile(path) as log_file:
+        *_, newest = (each.number for each in log_file.entries())
+    assert pruned(path, NOW_MS + 1) == 8
+    assert verified(path).valid
+    assert pruned(path, NOW_MS + 1) == 0
+    make_log(path, 1)
+    with LogFile(path) as log_file:
+        assert [type(each.entry) for each in log_file.entries(after=newest)] == [Stored] * 3
+    assert pruned(path, NOW_MS + 1) == 2
+    assert verified(path).valid
+
+
+def test_of_what_was_pruned_no_byte_is_left_in_any_file__also_while_a_gateway_is_at_work(path: Path) -> None:
+    now = [NOW_MS]
+
+    async def main() -> None:
+        async with Log(path, clock=lambda: now[0]) as each:
+            for size in (0, 300, 900, 2_500, 9_000, 70_000, 1_500, 3_900, 40, 5_000) * 5:  # on a page, and beyond it
+                await marked_call(each, b"old-swordfish", size)
+            now[0] += 1_000
+            for size in (10, 6_000):
+                await marked_call(each, b"new-swordfish", size)
+            assert in_files(path, b"old-swordfish")
+            done = prune(path, SIGNER, before_ms=NOW_MS + 500, now_ms=NOW_MS, on_progress=lambda _: None)
+            assert done == (100, True)
+            assert in_files(path, b"old-swordfish") == []
+            await marked_call(each, b"new-swordfish", 10)
+        assert in_files(path, b"old-swordfish") == []
+        assert in_files(path, b"new-swordfish") == [path.name]
+
+    run(main())
+    assert verified(path).valid
+
+
+def test_that_a_reader_keeps_what_was_pruned_is_told__and_pruning_again_takes_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("accredit.stores.log_pruning.EMPTY_LOG_SECONDS", 0.05)
+
+    async def main() -> None:
+        async with Log(path) as each:
+            await marked_call(each, b"old-swordfish", 5_000)
+            with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+                reader.execute("BEGIN")
+                reader.execute("SELECT count(*) FROM log_entries").fetchone()
+                done = prune(path, SIGNER, before_ms=NOW_MS + 1, now_ms=NOW_MS, on_progress=lambda _: None)
+                assert done == (2, False)
+                await each.call()  # who writes is not held up
+                assert in_files(path, b"old-swordfish")
+            assert prune(path, SIGNER, before_ms=NOW_MS, now_ms=NOW_MS, on_progress=lambda _: None) == (0, True)
+            assert in_files(path, b"old-swordfish") == []
+
+    run(main())
+
+
+def test_a_call_that_is_open_is_not_pruned__it_could_not_be_closed(path: Path) -> None:
+    async def main() -> None:
+        async with Log(path) as each:
+            await each.call()
+            call = decided()
+            await each.port.begin(call)
+            await each.call()
+            assert pruned(path, NOW_MS + 1) == 2
+            await each.port.finish(call, OK)
+
+    run(main())
+    assert entries_from(path, lambda report: report.writers[0].pruned) == 2
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE log_entries SET digest = zeroblob(32) WHERE entry = 2",
+        "DELETE FROM log_entries WHERE entry = 2",
+        "DELETE FROM log_entries WHERE ml_dsa_65 IS NOT NULL",
+        "UPDATE log_entries SET number = 3 WHERE entry = 2",
+    ],
+)
+def test_what_is_left_of_pruned_records_is_held_against_the_note(path: Path, statement: str) -> None:
+    make_log(path)
+    assert pruned(path, NOW_MS + 1) == 8
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement)
+    assert not verified(path).valid
+
+
+def test_a_log_of_another_gateway_is_not_taken_for_ours(path: Path) -> None:
+    make_log(path)
+    with LogFile(path) as log_file:
+        report = log_file.verify([Chained("stranger").key])
+    assert report.fault is not None
+    assert "not known" in report.fault.reason
+
+
+def test_a_file_without_a_log_is_told_from_an_empty_one(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.db"
+    empty.touch()
+    for each in (empty, tmp_path / "none.db"):
+        with pytest.raises(StoreUnavailable), LogFile(each):
+            pass
+    assert not (tmp_path / "none.db").exists()

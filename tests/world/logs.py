@@ -1,0 +1,156 @@
+"""Logs that are being written, for tests: writers as the gateway has them, and what goes wrong for them. I/O: files,
+threads, processes."""
+
+import resource
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+import pytest
+from tests.world.recorded import thread
+from tests.world.records import NOW_MS, OK, decided, gateway
+
+from accredit.attest import CallRecord, Decided, Head, LogSigner, Outcome
+from accredit.errors import StoreUnavailable
+from accredit.ports import Records
+from accredit.stores.log import SqliteRecords
+from accredit.stores.log_file import LogFile
+from accredit.stores.log_process import LogProcess
+from accredit.stores.log_requests import LogExecutor, Request, Touch, Turn
+
+T = TypeVar("T")
+Executors = Callable[[Path, LogSigner, bool], LogExecutor]
+
+
+def by_thread(path: Path, signer: LogSigner, durable: bool) -> LogExecutor:
+    """A thread writes the log."""
+    return thread(path, signer, durable=durable)
+
+
+def by_process(path: Path, signer: LogSigner, durable: bool) -> LogExecutor:
+    """A process writes the log, where it can: another signer stays where it was opened."""
+    if signer.records is not None:
+        return by_thread(path, signer, durable)
+    return LogProcess(path, signer, "FULL" if durable else "NORMAL")
+
+
+class Watched:
+    """An executor that notes what it is asked for, and fails where a test says so."""
+
+    def __init__(self, executor: LogExecutor) -> None:
+        self.path = executor.path
+        self.turn_records = executor.turn_records
+        self.inner = executor
+        self.asked: list[Request[object]] = []
+        self.full = False
+        """No record fits on the disk any more; the touch of `ready` still does."""
+        self.forgets = False
+        """Answers are lost, though what was asked was done."""
+
+    async def run(self, request: Request[T]) -> T:
+        self.asked.append(request)
+        if self.full and type(self.asked[-1]) is not Touch:
+            raise StoreUnavailable("database or disk is full")
+        answer = await self.inner.run(request)
+        if self.forgets:
+            raise StoreUnavailable("it has not answered in time")
+        return answer
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+    def at_once(self) -> int:
+        """How many records it was asked to write in one turn at most."""
+        return max(len(each.events) for each in self.asked if isinstance(each, Turn))
+
+
+class Log:
+    """`async with Log(path) as log`: one writer, as the gateway has it. `problems` and `heads` are what it told."""
+
+    executors: Executors = staticmethod(by_thread)
+    """Who writes: a test may run with each of them."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        durable: bool = True,
+        clock: Callable[[], int] = lambda: NOW_MS,
+        signer: LogSigner | None = None,
+    ) -> None:
+        self.problems: list[str] = []
+        self.heads: list[Head] = []
+        self.executor = Watched(self.executors(path, signer or gateway()[0], durable))
+        self.records = SqliteRecords(
+            self.executor,
+            durable=durable,
+            on_problem=self.problems.append,
+            on_checkpoint=self.heads.append,
+            clock=clock,
+        )
+        self.port: Records = self.records
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.records.aclose()
+
+    async def call(self, outcome: Outcome | None = OK) -> Decided:
+        """One call; without an outcome, it stays open."""
+        call = decided()
+        await self.port.begin(call)
+        if outcome is not None:
+            await self.port.finish(call, outcome)
+        return call
+
+    async def die(self) -> None:
+        """Ends as a process does that is killed: the lock is given up, and nothing is written."""
+        assert self.records._life is not None
+        self.records._life.close()
+        if self.records._timer is not None:
+            self.records._timer.cancel()
+        await self.executor.aclose()
+
+
+def records_in(path: Path) -> list[CallRecord]:
+    """All records of calls, in their order."""
+    with LogFile(path) as log_file:
+        return [record for each in log_file.entries() if (record := each.record()) is not None]
+
+
+def in_short(records: list[CallRecord]) -> list[tuple[str, str]]:
+    """The calls' ids, and what each record says of them."""
+    return [(each.call.id, each.outcome.status if each.outcome else "decision") for each in records]
+
+
+def children(process: int | str = "self") -> list[int]:
+    """The ids of the processes that a process has started and not waited for (Linux)."""
+    return [
+        int(child) for each in Path(f"/proc/{process}/task").glob("*/children") for child in each.read_text().split()
+    ]
+
+
+@contextmanager
+def full_disk(process: int | None = None, *, room: int = 0) -> Generator[None]:
+    """No file of a process (this one) or of its children may grow to more than `room` bytes meanwhile."""
+    mine = [0, *children()] if process is None else [process, *children(process)]
+    before = {each: resource.prlimit(each, resource.RLIMIT_FSIZE) for each in mine}
+    try:
+        for each, (_, hard) in before.items():
+            resource.prlimit(each, resource.RLIMIT_FSIZE, (room, hard))
+        yield
+    finally:
+        for each, limits in before.items():
+            with suppress(ProcessLookupError):  # it has ended meanwhile
+                resource.prlimit(each, resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.fixture(params=[by_thread, by_process], ids=["thread", "process"])
+def each_executor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs a test with each of those who may write a log."""
+    monkeypatch.setattr(Log, "executors", staticmethod(request.param))
