@@ -80,9 +80,10 @@ class Database:
             raise
         return answers
 
-    def transact_waiting(self, job: Job[T], *, writes: bool) -> T:
-        """Runs one job, and waits for a lock if it must, for `STORE_LOCK_SECONDS`. Raises like `transact`."""
-        deadline = time.monotonic() + STORE_LOCK_SECONDS
+    def transact_waiting(self, job: Job[T], *, writes: bool, deadline: float | None = None) -> T:
+        """Runs one job, and waits for a lock if it must, for `STORE_LOCK_SECONDS` or up to a monotonic time. Raises
+        like `transact`."""
+        deadline = time.monotonic() + STORE_LOCK_SECONDS if deadline is None else deadline
         while True:
             try:
                 return self.transact([job], writes=writes)[0]

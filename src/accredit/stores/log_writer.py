@@ -9,6 +9,7 @@ import contextlib
 import gc
 import os
 import socket
+import sqlite3
 import sys
 import time
 from io import BufferedReader
@@ -51,8 +52,12 @@ def _answer(body: bytes, database: Database, signer: LogSigner) -> bytes:
     request, deadline = decode_request(body)
     if time.monotonic() >= deadline:
         return encode_failure("what was asked before took too long")
+
+    def job(connection: sqlite3.Connection) -> object:
+        return request.run(connection, signer)
+
     try:
-        answer = database.transact_waiting(lambda connection: request.run(connection, signer), writes=True)
+        answer = database.transact_waiting(job, writes=True, deadline=deadline)
     except AccreditError as error:
         return encode_failure(str(error))
     return encode_answer(answer)
