@@ -106,6 +106,9 @@ class _Workers:
         self._stopping = True
         os.close(self._held)
         self._listener.close()
+        signal.alarm(0)
+        if signal.SIGALRM in signal.sigpending():  # it was for a worker's replacement, not for the end of the grace
+            signal.sigwait({signal.SIGALRM})
         signal.alarm(GRACE_SECONDS + _MARGIN_SECONDS)
 
     def _kill(self) -> None:

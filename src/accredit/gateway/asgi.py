@@ -4,11 +4,12 @@ It may be mounted in another application. What it needs (connections, children) 
 back at the end of its lifespan.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-from accredit.errors import AccreditError, ClientGone, TokenError
+from accredit.errors import AccreditError, ClientGone, TokenError, UpstreamUnavailable
 from accredit.gateway.backend import Backend
 from accredit.gateway.bearer import bearer_for
 from accredit.gateway.endpoint import Endpoint
@@ -125,11 +126,19 @@ class Gateway:
         except ClientGone:
             pass
         except AccreditError as error:
-            self._tally.refused(error)
-            if not exchange.started:  # else nothing more can be said: the server closes the connection
-                told = refusal(error, self._resource.metadata_url if self._resource is not None else "")
-                id = exchange.asked if isinstance(error, TokenError) else None
-                await exchange.reply(told.status, told.frame(id), [JSON, *told.headers])
+            await self._refuse(exchange, error)
+        except asyncio.CancelledError:
+            if exchange.started:
+                raise
+            # The server stops, and its grace was too short for this call. Its own answer would be no JSON-RPC.
+            await self._refuse(exchange, UpstreamUnavailable("the gateway has stopped before the answer came"))
+
+    async def _refuse(self, exchange: Exchange, error: AccreditError) -> None:
+        self._tally.refused(error)
+        if not exchange.started:  # else nothing more can be said: the server closes the connection
+            told = refusal(error, self._resource.metadata_url if self._resource is not None else "")
+            id = exchange.asked if isinstance(error, TokenError | UpstreamUnavailable) else None
+            await exchange.reply(told.status, told.frame(id), [JSON, *told.headers])
 
     async def _route(self, scope: Scope, exchange: Exchange) -> None:
         root: str = scope.get("root_path", "")

@@ -8,7 +8,7 @@ from tests.world.command import environment
 from tests.world.raw_server import PATIENCE
 
 PARENT = """
-import os, pathlib, socket, sys
+import os, pathlib, signal, socket, sys
 from accredit.app.workers import run_workers
 from accredit.gateway.logs import configure_logs
 
@@ -59,3 +59,19 @@ return 0
     assert (tmp_path / "replaced").exists()
     assert "RuntimeError: broken" in done.stderr
     assert all(line.startswith("{") for line in done.stderr.splitlines())
+
+
+def test_an_alarm_for_a_replacement_is_not_the_end_of_the_grace(tmp_path: Path) -> None:
+    body = """
+if first:
+    parent = os.getppid()
+    for number in (signal.SIGSTOP, signal.SIGALRM, signal.SIGINT, signal.SIGCONT):  # it finds both at once
+        os.kill(parent, number)
+os.read(lifeline, 1)
+signal.sigtimedwait({signal.SIGUSR1}, 0.5)  # a kill would come now
+pathlib.Path(f"ended-{first}").touch()
+return 0
+"""
+    done = run_parent(body, tmp_path)
+    assert done.returncode == 0
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["ended-False", "ended-True"]
