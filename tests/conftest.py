@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import threading
 import time
 from collections.abc import Generator
@@ -15,6 +16,9 @@ from tests.world.patience import be_patient
 settings.register_profile("accredit", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("accredit")
 be_patient()
+# A shell lets what it runs in the background ignore SIGINT, and children inherit that: commands are to be interrupted.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _GRACE_SECONDS = 30.0
 
