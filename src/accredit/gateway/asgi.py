@@ -137,7 +137,7 @@ class Gateway:
         self._tally.refused(error)
         if not exchange.started:  # else nothing more can be said: the server closes the connection
             told = refusal(error, self._resource.metadata_url if self._resource is not None else "")
-            id = exchange.asked if isinstance(error, TokenError | UpstreamUnavailable) else None
+            id = exchange.asked if isinstance(error, TokenError) else None
             await exchange.reply(told.status, told.frame(id), [JSON, *told.headers])
 
     async def _route(self, scope: Scope, exchange: Exchange) -> None:
