@@ -100,6 +100,7 @@ def test_a_log_process_that_is_killed_is_replaced__and_no_answer_lacks_its_recor
                 assert len(set(killed)) == 3
                 gateway.stop()
                 await asyncio.to_thread(gateway.wait)
+                assert gateway.stderr.count("the process that writes the log had ended") == 3
                 assert not [each for each in killed if Path(f"/proc/{each}").exists()]
         assert refused
         found = dict(outcomes(db))

@@ -70,7 +70,7 @@ def _log_executor(path: Path, signer: LogSigner, *, durable: bool) -> LogExecuto
     """Where calls wait for a signature of ours, a process makes it on a core of its own. What other signers bring along
     stays in this process, and most of their time is spent elsewhere."""
     if signer.records is None:
-        return LogProcess(path, signer, "FULL" if durable else "NORMAL")
+        return LogProcess(path, signer, "FULL" if durable else "NORMAL", on_replaced=_report_replaced)
     return LogThread(path, signer, "FULL" if durable else "NORMAL")
 
 
@@ -88,6 +88,12 @@ def _revocations(loaded: Loaded, proofs: ProofSettings, store: Path | None) -> R
 
 def _report_unwritten(problem: str) -> None:
     log_event(_logger, logging.ERROR, "records can't be written", detail=problem)
+
+
+def _report_replaced(exit_code: int | None) -> None:
+    log_event(
+        _logger, logging.WARNING, "the process that writes the log had ended, and is replaced", exit_code=exit_code
+    )
 
 
 def _report_checkpoint(head: Head) -> None:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -36,17 +37,28 @@ T = TypeVar("T")
 
 
 class LogProcess:
-    """A `LogExecutor`. Nothing is started before the first request: processes may fork until then."""
+    """A `LogExecutor`. Nothing is started before the first request: processes may fork until then.
+
+    `on_replaced` is told the exit code of a process that has ended alone, negative for a signal.
+    """
 
     turn_records = RECORDS_A_TURN
 
-    def __init__(self, path: Path, signer: LogSigner, synchronous: Synchronous = "FULL") -> None:
+    def __init__(
+        self,
+        path: Path,
+        signer: LogSigner,
+        synchronous: Synchronous = "FULL",
+        *,
+        on_replaced: Callable[[int | None], None] = lambda _: None,
+    ) -> None:
         """`signer` is the gateway's key, which the process is told. Another one stays where it was opened: a
         `ValueError`."""
         if signer.records is not None:
             raise ValueError("another signer of records can't be handed to a process")
         self.path = path
         self._opening = Opening(os.fsencode(path.absolute()), synchronous, signer.id, signer.ed25519, signer.ml_dsa_65)
+        self._on_replaced = on_replaced
         self._link: _Link | None = None
         self._starting = asyncio.Lock()
         self._not_before = 0.0
@@ -75,7 +87,7 @@ class LogProcess:
                 if time.monotonic() < self._not_before:
                     raise StoreUnavailable(f"{self.path}: the process that writes it has ended")
                 if self._link is not None:
-                    await self._link.end()
+                    self._on_replaced(await self._link.end())
                 self._not_before = time.monotonic() + RESTART_SECONDS
                 self._link = await self._spawn()
             return self._link
@@ -149,13 +161,14 @@ class _Link(asyncio.Protocol):
         self._transport.write(frame)
         return answer
 
-    async def end(self) -> None:
-        """Closes the socket, after which the process ends; one that hangs is killed."""
+    async def end(self) -> int | None:
+        """Closes the socket, after which the process ends; one that hangs is killed. Returns its exit code."""
         if self._transport is not None:
             self._transport.close()
         if not await self._gone():
             self._process.kill()
             await self._gone()  # or it hangs in the system: then nobody waits for it
+        return self._process.returncode
 
     async def _gone(self) -> bool:
         try:

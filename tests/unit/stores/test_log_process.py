@@ -85,6 +85,24 @@ def test_a_process_that_was_killed_is_replaced__and_the_chain_goes_on(
     assert [status for _, status in in_short(records_in(path))].count("ok") == 2
 
 
+def test_that_a_process_was_replaced_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_process, "RESTART_SECONDS", 0)
+    told = list[int | None]()
+
+    async def main() -> None:
+        process = LogProcess(path, SIGNER, on_replaced=told.append)
+        await process.run(Begin(WRITER))
+        os.kill(writing(), signal.SIGKILL)
+        for _ in range(2):  # the first one may still be asked of the dead one
+            with suppress(StoreUnavailable):
+                await process.run(Touch(WRITER))
+        await process.run(End(WRITER))
+        await process.aclose()
+
+    run(main())
+    assert told == [-signal.SIGKILL]
+
+
 def test_a_process_that_ends_at_once_is_not_started_all_the_time(path: Path) -> None:
     async def main() -> None:
         async with Log(path) as each:
