@@ -1,8 +1,8 @@
-"""A process beside the gateway that writes its log (`log_writer`), for calls that wait for the disk. I/O: a process.
+"""A process beside the gateway that signs and writes its log (`log_writer`), on a core of its own. I/O: a process.
 
-Signatures are half of what a durable record costs, and one interpreter does one thing at a time: a thread would take
-its time from the calls. It ends with the gateway. If it ends alone (it was killed), all who wait are refused, and the
-next one goes on where it was; so often as every `RESTART_SECONDS`.
+One interpreter does one thing at a time: a thread would take its time from the calls. It ends with the gateway. If it
+ends alone (it was killed), all who wait are refused, and the next one goes on where it was; it is started once in
+`RESTART_SECONDS` at most.
 """
 
 import asyncio
@@ -88,6 +88,7 @@ class LogProcess:
                     raise StoreUnavailable(f"{self.path}: the process that writes it has ended")
                 if self._link is not None:
                     self._on_replaced(await self._link.end())
+                    self._link = None
                 self._not_before = time.monotonic() + RESTART_SECONDS
                 self._link = await self._spawn()
             return self._link
@@ -163,6 +164,7 @@ class _Link(asyncio.Protocol):
 
     async def end(self) -> int | None:
         """Closes the socket, after which the process ends; one that hangs is killed. Returns its exit code."""
+        self.ended = True
         if self._transport is not None:
             self._transport.close()
         if not await self._gone():

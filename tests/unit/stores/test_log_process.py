@@ -97,10 +97,15 @@ def test_that_a_process_was_replaced_is_told(path: Path, monkeypatch: pytest.Mon
             with suppress(StoreUnavailable):
                 await process.run(Touch(WRITER))
         await process.run(End(WRITER))
+        os.kill(writing(), signal.SIGKILL)
+        monkeypatch.setattr(sys, "executable", "/nowhere/python")
+        for _ in range(3):
+            with pytest.raises(StoreUnavailable):
+                await process.run(Touch(WRITER))
         await process.aclose()
 
     run(main())
-    assert told == [-signal.SIGKILL]
+    assert told == [-signal.SIGKILL] * 2  # once for each
 
 
 def test_a_process_that_ends_at_once_is_not_started_all_the_time(path: Path) -> None:
@@ -248,6 +253,11 @@ def test_a_program_that_is_not_ours_is_a_refusal(path: Path, monkeypatch: pytest
 def test_a_log_that_was_closed_starts_no_process(path: Path) -> None:
     async def main() -> None:
         each = LogProcess(path, SIGNER)
+        await each.aclose()
+        with pytest.raises(StoreUnavailable, match="was closed"):
+            await each.run(Touch(WRITER))
+        each = LogProcess(path, SIGNER)
+        await each.run(Begin(WRITER))
         await each.aclose()
         with pytest.raises(StoreUnavailable, match="was closed"):
             await each.run(Touch(WRITER))
