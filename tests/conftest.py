@@ -1,15 +1,13 @@
 """What all tests share: properties without deadlines, and nothing left behind by a test."""
 
-import contextlib
-import os
 import signal
 import threading
 import time
 from collections.abc import Generator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.world.children import children
 from tests.world.patience import be_patient
 
 # A busy machine stalls for seconds: a deadline would fail tests for that, not for a defect.
@@ -23,22 +21,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 _GRACE_SECONDS = 30.0
 
 
-def _children() -> set[str]:
-    """Ids of the processes that this one has started and not waited for (Linux; empty elsewhere)."""
-    found: set[str] = set()
-    with contextlib.suppress(FileNotFoundError):  # not Linux
-        for thread in os.listdir("/proc/self/task"):
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # one that has just ended
-                found.update(Path(f"/proc/self/task/{thread}/children").read_text().split())
-    return found
-
-
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Generator[None]:
     """Fails a test after which a thread or a child process that it started is still there."""
-    threads, children = set(threading.enumerate()), _children()
+    threads, processes = set(threading.enumerate()), set(children())
     yield
     give_up = time.monotonic() + _GRACE_SECONDS
-    while (left := [*set(threading.enumerate()) - threads, *_children() - children]) and time.monotonic() < give_up:
+    while (
+        left := [*set(threading.enumerate()) - threads, *set(children()) - processes]
+    ) and time.monotonic() < give_up:
         time.sleep(0.01)
     assert not left, f"left behind: {left}"

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.world.logs import Log, children, records_in
+from tests.world.children import children
+from tests.world.logs import Log, records_in
 from tests.world.recorded import verified
 from tests.world.records import NOW_MS
 from tests.world.running import run

@@ -13,8 +13,9 @@ from typing import Any
 
 from tests.integration.test_records_workers import writers_of
 from tests.world.calls import STREAM_HEAD, chunk, compact, event, http, response
+from tests.world.children import children
 from tests.world.command import environment, wait_until
-from tests.world.logs import children, full_disk
+from tests.world.logs import full_disk
 from tests.world.outcome_server import noted
 from tests.world.patient_stores import COMMAND, IMPORTS
 from tests.world.raw_client import RawClient

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 import pytest
+from tests.world.children import children
 from tests.world.recorded import thread
 from tests.world.records import NOW_MS, OK, decided, gateway
 
@@ -126,13 +127,6 @@ def records_in(path: Path) -> list[CallRecord]:
 def in_short(records: list[CallRecord]) -> list[tuple[str, str]]:
     """The calls' ids, and what each record says of them."""
     return [(each.call.id, each.outcome.status if each.outcome else "decision") for each in records]
-
-
-def children(process: int | str = "self") -> list[int]:
-    """The ids of the processes that a process has started and not waited for (Linux)."""
-    return [
-        int(child) for each in Path(f"/proc/{process}/task").glob("*/children") for child in each.read_text().split()
-    ]
 
 
 @contextmanager

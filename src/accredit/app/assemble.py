@@ -67,11 +67,12 @@ def _records(loaded: Loaded) -> Records | None:
 
 
 def _log_executor(path: Path, signer: LogSigner, *, durable: bool) -> LogExecutor:
-    """Where calls wait for a signature of ours, a process makes it on a core of its own. What other signers bring along
-    stays in this process, and most of their time is spent elsewhere."""
+    """Signatures of our own key are made on a core of their own. What other signers bring along stays in this process,
+    and most of their time is spent elsewhere."""
+    synchronous = "FULL" if durable else "NORMAL"
     if signer.records is None:
-        return LogProcess(path, signer, "FULL" if durable else "NORMAL", on_replaced=_report_replaced)
-    return LogThread(path, signer, "FULL" if durable else "NORMAL")
+        return LogProcess(path, signer, synchronous, on_replaced=_report_replaced)
+    return LogThread(path, signer, synchronous)
 
 
 def _revocations(loaded: Loaded, proofs: ProofSettings, store: Path | None) -> Revocations:

@@ -1,4 +1,4 @@
-"""The log of attestations in an SQLite file: `ports.Records`. I/O: the file, through a `Worker`, and `log_lives`.
+"""The log of attestations in an SQLite file: `ports.Records`. I/O: the file, through a `LogExecutor`, and `log_lives`.
 
 A log is one writer: its chain begins with the first call, or with the calls that dead writers left open, which are
 closed as `unknown`. In this order:

@@ -94,13 +94,10 @@ class LogProcess:
             return self._link
 
     async def _spawn(self) -> "_Link":
-        ours, theirs = socket.socketpair()
-        with theirs:
-            try:
-                process = _spawn(theirs)
-            except OSError as error:
-                ours.close()
-                raise StoreUnavailable(f"no process to write {self.path}: {error.strerror}") from None
+        try:
+            ours, process = _popen()
+        except OSError as error:
+            raise StoreUnavailable(f"no process to write {self.path}: {error.strerror}") from None
         link = _Link(self.path, process)
         try:
             await asyncio.get_running_loop().create_unix_connection(lambda: link, sock=ours)
@@ -121,18 +118,24 @@ class LogProcess:
             raise StoreUnavailable(what) from None
 
 
-def _spawn(channel: socket.socket) -> "subprocess.Popen[bytes]":
+def _popen() -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
+    """Our end of the socket, and the process at the other one. Raises `OSError`."""
+    ours, theirs = socket.socketpair()
     # From its first moment it hears no signal, such as those to a whole process group: they are its gateway's.
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
-        return subprocess.Popen(  # noqa: S603 - this program
-            [sys.executable, "-P", "-m", "accredit.stores.log_writer", str(channel.fileno())],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,  # where the gateway's own may be a conversation
-            pass_fds=[channel.fileno()],
-        )
+        with theirs:
+            return ours, subprocess.Popen(  # noqa: S603 - this program
+                [sys.executable, "-P", "-m", "accredit.stores.log_writer", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,  # where the gateway's own may be a conversation
+                pass_fds=[theirs.fileno()],
+            )
+    except BaseException:
+        ours.close()
+        raise
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Asked(NamedTuple):

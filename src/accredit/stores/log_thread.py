@@ -1,4 +1,4 @@
-"""A thread of this process that writes a log: where nobody waits for it, or where signing takes longest anyway."""
+"""A thread of this process that writes a log: where another signer signs, which stays where it was opened."""
 
 import sqlite3
 from pathlib import Path

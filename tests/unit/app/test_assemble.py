@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from tests.world.children import children
 from tests.world.delegations import NOW, World
-from tests.world.logs import children, records_in
+from tests.world.logs import records_in
 from tests.world.records import decided
 from tests.world.running import run
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import signal
 import socket
 import sqlite3
@@ -13,7 +14,8 @@ from threading import Thread
 
 import pytest
 from msgspec.structs import replace
-from tests.world.logs import Log, by_process, children, in_short, records_in
+from tests.world.children import children
+from tests.world.logs import Log, by_process, in_short, records_in
 from tests.world.recorded import verified
 from tests.world.records import OK, decided, gateway
 from tests.world.running import run
@@ -235,6 +237,23 @@ def test_no_process_is_a_refusal(path: Path, monkeypatch: pytest.MonkeyPatch) ->
             with pytest.raises(StoreUnavailable, match="no process to write"):
                 await each.call()
             monkeypatch.undo()
+
+    run(main())
+
+
+def test_no_descriptor_for_a_process_is_a_refusal(path: Path) -> None:
+    async def main() -> None:
+        process = LogProcess(path, SIGNER)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        lowest = os.dup(0)
+        os.close(lowest)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 1, hard))
+        try:
+            with pytest.raises(StoreUnavailable, match="Too many open files"):
+                await process.run(Touch(WRITER))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        await process.aclose()
 
     run(main())
 

@@ -1,0 +1,15 @@
+"""The processes that a process has started and not waited for, read from /proc (Linux; none elsewhere)."""
+
+import contextlib
+import os
+from pathlib import Path
+
+
+def children(process: int | str = "self") -> list[int]:
+    """Their ids."""
+    found: list[int] = []
+    with contextlib.suppress(FileNotFoundError):  # not Linux
+        for thread in os.listdir(f"/proc/{process}/task"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # one that has just ended
+                found += map(int, Path(f"/proc/{process}/task/{thread}/children").read_text("ascii").split())
+    return found
