@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.world.authorization import GATEWAY, Signed, Trust, challenge_in
+from msgspec.structs import replace
+from tests.world.authorization import CATALOG, GATEWAY, Signed, Trust, challenge_in
 from tests.world.calls import compact, post
 from tests.world.raw_server import PATIENCE
 from tests.world.routes import ROUTES, Route
 from tests.world.running import run
 
 from accredit.jsonrpc.methods import Era
+from accredit.policy import Entry
 from accredit.policy.passing import AUTHORIZATION
 from accredit.ratify import issue_revocation_list
 from accredit.ratify.constraints import MaxAmount, MaxRate
@@ -274,6 +276,45 @@ def test_lists_say_what_is_needed__and_with_a_proof_only_what_it_covers(
                 refused(await route.ask("tools/list", with_proof(params, proof)), -31005, "ratify_replayed")
             for message in route.received("tools/list"):
                 assert "ratify_proof" not in message["params"].get("_meta", {})
+
+    run(main())
+
+
+OTHER_LISTS = [
+    ("resources/list", "resources", "uri", {"mail://1": "mcp:resource"}),
+    (
+        "resources/templates/list",
+        "resourceTemplates",
+        "uriTemplate",
+        {"mail://{id}": "mcp:resource", "vault://{key}": "email:read"},
+    ),
+    ("prompts/list", "prompts", "name", {"greet": "mcp:prompt"}),
+]
+
+
+@everywhere
+def test_resources_and_prompts_that_a_proof_does_not_cover_are_not_listed__nor_what_no_proof_could_allow(
+    name: str, trust: Trust, tmp_path: Path
+) -> None:
+    prefixes = {"vault://": Entry(scope="email:read"), "vault://y": Entry(scope="email:send")}
+    catalog = replace(CATALOG, resource_prefixes=prefixes)
+
+    async def main() -> None:
+        async with Route(name, trust, tmp_path, policy={"catalog": catalog}) as route:
+            for method, member, key, scopes in OTHER_LISTS:
+                result = (await route.ask(method, {}))["result"]
+                assert {item[key]: item["_meta"]["ratify_scope"] for item in result[member]} == scopes
+                assert all(item["_meta"]["ratify_verifier"] == GATEWAY for item in result[member])
+                assert result.get("cacheScope") != "private"
+                for scope in ("mcp:resource", "mcp:prompt"):
+                    proof = trust.proof(trust.chain(scope), method, {}, Signed(session=route.session))
+                    page = (await route.ask(method, with_proof({}, proof)))["result"]
+                    assert [item[key] for item in page[member]] == [
+                        each for each, told in scopes.items() if told == scope
+                    ]
+                    assert page["cacheScope"] == "private"
+                for message in route.received(method):
+                    assert "ratify_proof" not in message["params"].get("_meta", {})
 
     run(main())
 

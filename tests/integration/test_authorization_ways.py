@@ -216,10 +216,13 @@ def test_four_workers_on_one_database_accept_a_proof_once(trust: Trust, tmp_path
 
 def test_a_list_that_comes_on_a_resumed_stream_is_edited_too__a_client_could_ask_for_it_there(trust: Trust) -> None:
     lists = answer_to({"jsonrpc": "2.0", "id": 9, "method": "tools/list", "params": {"cursor": "2"}})
+    prompts = answer_to({"jsonrpc": "2.0", "id": 10, "method": "prompts/list"})
 
     async def handler(connection: Connection) -> None:
         while await connection.request() is not None:
-            await connection.send(STREAM_HEAD, chunk(event(compact(lists), id="2")), LAST_CHUNK)
+            await connection.send(
+                STREAM_HEAD, chunk(event(compact(lists), id="2")), chunk(event(compact(prompts))), LAST_CHUNK
+            )
 
     async def main() -> None:
         async with RawServer(handler) as server:
@@ -234,6 +237,11 @@ def test_a_list_that_comes_on_a_resumed_stream_is_edited_too__a_client_could_ask
                 assert came.data is not None
                 tools = json.loads(came.data)["result"]["tools"]
                 assert [(tool["name"], tool["_meta"]["ratify_scope"]) for tool in tools] == [("pay", "payments:send")]
+                came = await client.event()
+                assert came is not None
+                assert came.data is not None
+                (prompt,) = json.loads(came.data)["result"]["prompts"]
+                assert prompt["_meta"]["ratify_scope"] == "mcp:prompt"
 
     run(main())
 

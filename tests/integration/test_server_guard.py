@@ -171,6 +171,43 @@ def test_a_list_says_what_each_tool_asks_for__and_shows_what_the_proof_covers(ki
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", [LEGACY, MODERN])
+def test_resources_and_prompts_say_what_they_ask_for__and_a_proof_hides_what_it_does_not_cover(
+    kind: str, mode: str
+) -> None:
+    async def main() -> None:
+        trust = Trust()
+        async with reached(kind, trust, mode=mode) as (client, ran):
+
+            def hidden(method: str) -> types.RequestParamsMeta:
+                proof = trust.proof(trust.chain("email:read"), method, {}, UNBOUND)
+                return types.RequestParamsMeta(ratify_proof=proof)
+
+            (resource,) = (await client.list_resources()).resources
+            (template,) = (await client.list_resource_templates()).resource_templates
+            (prompt,) = (await client.list_prompts()).prompts
+            assert resource.meta is not None
+            assert {"ratify_scope": "mcp:resource", **HOW}.items() <= resource.meta.items()
+            assert template.meta is not None
+            assert {"ratify_scope": "mcp:resource", **HOW}.items() <= template.meta.items()
+            assert prompt.meta is not None
+            assert {"ratify_scope": "mcp:prompt", **HOW}.items() <= prompt.meta.items()
+            found = await client.list_resources(meta=hidden("resources/list"), cache_mode="bypass")
+            assert found.resources == []
+            if mode == MODERN:
+                assert found.cache_scope == "private"
+            templates = await client.list_resource_templates(
+                meta=hidden("resources/templates/list"), cache_mode="bypass"
+            )
+            assert templates.resource_templates == []
+            prompts = await client.list_prompts(meta=hidden("prompts/list"), cache_mode="bypass")
+            assert prompts.prompts == []
+            assert ran() == []
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("transport", "mode"), SLOW_WAYS)
 def test_a_tool_sees_on_whose_word_it_runs__and_nothing_that_the_client_made_up(
     kind: str, transport: str, mode: str, tmp_path: Path

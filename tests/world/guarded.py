@@ -90,6 +90,11 @@ class Guarded:
             ran.append("mail://inbox")
             return "empty"
 
+        @self.server.resource("mail://box/{name}")
+        def box(name: str) -> str:
+            ran.append(f"mail://box/{name}")
+            return "empty"
+
         @self.server.prompt()
         def greet(name: str) -> str:
             ran.append("greet")

@@ -23,6 +23,19 @@ TOOLS: list[dict[str, Any]] = [
     {"name": "secret_tool", "inputSchema": SCHEMA},
     {"name": "redeem", "inputSchema": {"type": "object", "properties": {"_token": {"type": "string"}}}},
 ]
+OTHERS: dict[str, dict[str, Any]] = {
+    "resources/list": {
+        "resources": [{"uri": "mail://1", "name": "1"}, {"uri": "vault://x/../y", "name": "2"}],
+        "cacheScope": "public",
+    },
+    "resources/templates/list": {
+        "resourceTemplates": [
+            {"uriTemplate": "mail://{id}", "name": "m"},
+            {"uriTemplate": "vault://{key}", "name": "v"},
+        ],
+    },
+    "prompts/list": {"prompts": [{"name": "greet", "_meta": {"ratify_scope": "anything:goes"}}]},
+}
 
 
 def result_of(method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -40,6 +53,8 @@ def result_of(method: str, params: dict[str, Any]) -> dict[str, Any]:
             return {"tools": TOOLS[:2], "nextCursor": "2", "ttlMs": 1000, "cacheScope": "public"}
         case "tools/list":
             return {"tools": TOOLS[2:], "ttlMs": 1000, "cacheScope": "public"}
+        case "resources/list" | "resources/templates/list" | "prompts/list":
+            return OTHERS[method]
         case "resources/read":
             return {"contents": [{"uri": params["uri"], "text": "read"}]}
         case "prompts/get":

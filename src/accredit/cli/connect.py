@@ -26,7 +26,7 @@ def connect(
         str, typer.Option("--gateway-id", metavar="ID", help="Sign for this gateway only; else for the first one met.")
     ] = "",
     show_uncovered: Annotated[
-        bool, typer.Option("--show-uncovered", help="List tools that no delegation covers too, with a note.")
+        bool, typer.Option("--show-uncovered", help="List what no delegation covers too, with a note.")
     ] = False,
     modern: Annotated[
         bool, typer.Option("--modern", help="Speak revision 2026-07-28 to the gateway, also for an older host.")

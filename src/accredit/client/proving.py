@@ -5,7 +5,7 @@ A request, in order:
 1. One that carries a proof already, or that needs none, stays as it is.
 2. A guarded call gets a proof that is bound to it, if its scope and the gateway's id are known and the target is not
    sensitive. Otherwise it goes without: the refusal says what is needed, and nothing was signed for a stranger.
-3. `tools/list` gets one where it says everything that the agent may do, so that the gateway filters.
+3. A list request gets one where it says everything that the agent may do, so that the gateway filters.
 
 A refusal is answered by sending again, once for each of these reasons:
 
@@ -25,8 +25,8 @@ from msgspec import Struct
 from accredit.client.presenter import Challenge, ProofPresenter
 from accredit.errors import FrameError
 from accredit.limits import MAX_KNOWN_TARGETS
-from accredit.policy import GUARDED, PROOF, Asked, asked, scope_fault
-from accredit.policy.lists import SCOPE, SENSITIVE, VERIFIER
+from accredit.policy import GUARDED, LISTS, PROOF, Asked, asked, scope_fault
+from accredit.policy.lists import KINDS, SCOPE, SENSITIVE, VERIFIER, Kind
 from accredit.policy.refusals import CHALLENGE_REQUIRED, DENIED, MISSING, REPLAYED, UNTRUSTED_ROOT
 
 Params = dict[str, object]
@@ -54,7 +54,7 @@ class Attempt(Struct):
 
 
 class Listed(NamedTuple):
-    """The tools of a list. `again` are the params to ask for it with once more, instead."""
+    """The items of a list. `again` are the params to ask for it with once more, instead."""
 
     covered: list[object]
     others: list[object]
@@ -84,7 +84,7 @@ class Prover:
 
     def attempt(self, method: str, params: Params) -> Attempt | None:
         """The request as something to be proved, or None: it goes as it is."""
-        if method not in GUARDED and method != "tools/list":
+        if method not in GUARDED and method not in LISTS:
             return None
         if PROOF in _object(params.get("_meta")):
             return None
@@ -95,7 +95,7 @@ class Prover:
 
     def proved(self, attempt: Attempt) -> Params:
         """The params that are sent first."""
-        if attempt.method == "tools/list":
+        if attempt.method in LISTS:
             return self._signed(attempt, "") if self._pin.id and self._filters else attempt.params
         target = self._target(attempt)
         if target is None or target.sensitive or not self._pin.id:
@@ -107,7 +107,7 @@ class Prover:
 
         Raises `ProofRefused` where the gateway asks for what is not signed, or is not the one that is pinned.
         """
-        if attempt.method == "tools/list":
+        if attempt.method in LISTS:
             refused = code in LIST_REFUSALS and attempt.scope is not None
             attempt.scope, attempt.corrected = None, True
             return attempt.params if refused else None
@@ -127,33 +127,34 @@ class Prover:
         return self._signed(attempt, self._learned(attempt, scope, sensitive=False))
 
     def listed(self, attempt: Attempt, result: Params) -> Listed:
-        """Learns from a list of tools, and tells those that the delegations cover from those that they don't.
+        """Learns from a list, and tells the items that the delegations cover from those that they don't.
 
-        A gateway that filters knows more of that than we do (a tool may accept several scopes): so one that is only
+        A gateway that filters knows more of that than we do (an item may accept several scopes): so one that is only
         now known is asked again, where something would be left out. Raises `ProofRefused` where the gateway is not the
         one that is pinned.
         """
-        tools = result.get("tools")
+        kind = KINDS[attempt.method]
+        items = result.get(kind.items)
         filtered = attempt.scope is not None and result.get("cacheScope") == "private"
         granted = self._presenter.granted
         covered: list[object] = []
         others: list[object] = []
-        for tool in cast("list[object]", tools) if isinstance(tools, list) else []:
-            scope = self._learn_tool(_object(tool))
-            (covered if filtered or scope is None or scope in granted else others).append(tool)
+        for item in cast("list[object]", items) if isinstance(items, list) else []:
+            scope = self._learn(kind, _object(item))
+            (covered if filtered or scope is None or scope in granted else others).append(item)
         again = None
         if others and self._filters and self._pin.id and attempt.scope is None and not attempt.corrected:
             attempt.corrected = True
             again = self._signed(attempt, "")
         return Listed(covered, others, again)
 
-    def _learn_tool(self, tool: Mapping[str, object]) -> str | None:
-        meta = _object(tool.get("_meta"))
-        name, scope = tool.get("name"), scope_in(meta.get(SCOPE))
-        if not isinstance(name, str) or scope is None:
+    def _learn(self, kind: Kind, item: Mapping[str, object]) -> str | None:
+        meta = _object(item.get("_meta"))
+        named, scope = item.get(kind.key), scope_in(meta.get(SCOPE))
+        if not isinstance(named, str) or scope is None:
             return None
         self._meet(meta)
-        self._remember(("tools/call", name), _Target(scope, meta.get(SENSITIVE) is True))
+        self._remember((kind.method, named), _Target(scope, meta.get(SENSITIVE) is True))
         return scope
 
     def _meet(self, meta: Mapping[str, object]) -> None:

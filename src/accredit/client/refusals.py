@@ -107,11 +107,11 @@ def _grant(scope: str, presenter: ProofPresenter | None) -> list[str]:
     return lines
 
 
-def uncovered(tool: dict[str, object]) -> dict[str, object]:
-    """A tool that no delegation covers, as a host shows it that is to show all (`--show-uncovered`)."""
-    meta = cast("dict[str, object]", tool["_meta"]) if isinstance(tool.get("_meta"), dict) else {}
+def uncovered(item: dict[str, object]) -> dict[str, object]:
+    """An item of a list that no delegation covers, as a host shows it that is to show all (`--show-uncovered`)."""
+    meta = cast("dict[str, object]", item["_meta"]) if isinstance(item.get("_meta"), dict) else {}
     note = f"[Not covered by this agent's delegation: needs {excerpt(str(meta.get(SCOPE)))}]"
-    return {**tool, "description": f"{note} {tool.get('description') or ''}".rstrip()}
+    return {**item, "description": f"{note} {item.get('description') or ''}".rstrip()}
 
 
 def public_data(data: Mapping[str, object]) -> dict[str, object]:

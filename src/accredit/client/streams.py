@@ -5,7 +5,7 @@ This is the one place where proofs join messages, below the SDK's session: what 
 1. A request that needs a proof gets one (`proving`), and the token where it travels in messages.
 2. The answer to it is looked at: a refusal that a new proof can answer is not passed on. The request is sent again
    under an id of our own, which is the host's again in what comes back.
-3. A list of tools is left with what the delegations cover.
+3. A list is left with what the delegations cover.
 
 All else passes as it is, both ways. At most two proofs follow the first attempt of a request.
 """
@@ -26,9 +26,10 @@ from msgspec import Struct
 from accredit.client.proving import Attempt, Listed, Params, Prover, with_meta
 from accredit.errors import ProofRefused
 from accredit.policy import GUARDED, LISTS
+from accredit.policy.lists import KINDS
 
 Uncovered = Callable[[dict[str, object]], dict[str, object]]
-"""What is made of a tool that no delegation covers, where it is not simply left out."""
+"""What is made of an item of a list that no delegation covers, where it is not simply left out."""
 
 Incoming = SessionMessage | Exception
 
@@ -121,9 +122,10 @@ class ProvingTransport:
         try:
             if isinstance(message, JSONRPCError):
                 params = self._prover.again(opened.attempt, message.error.code, message.error.data)
-            elif opened.attempt.method == "tools/list":
+            elif opened.attempt.method in KINDS:
                 listed = self._prover.listed(opened.attempt, message.result)
-                params, changes["result"] = listed.again, self._shown(listed, message.result)
+                shown = self._shown(listed, message.result, KINDS[opened.attempt.method].items)
+                params, changes["result"] = listed.again, shown
             else:
                 params = None
         except ProofRefused as error:
@@ -134,12 +136,12 @@ class ProvingTransport:
         self._send_again(opened, params)
         return None
 
-    def _shown(self, listed: Listed, result: Params) -> Params:
+    def _shown(self, listed: Listed, result: Params, items: str) -> Params:
         if self._uncovered is not None:
             noted = [self._uncovered(cast("dict[str, object]", tool)) for tool in listed.others]
-            return {**result, "tools": [*listed.covered, *noted]}
+            return {**result, items: [*listed.covered, *noted]}
         private = {"cacheScope": "private"} if listed.others else {}
-        return {**result, **private, "tools": listed.covered}
+        return {**result, **private, items: listed.covered}
 
     def _send_again(self, opened: _Open, params: Params) -> None:
         self._resent += 1

@@ -36,7 +36,7 @@ def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
             "proofs.roots is set and proofs.mode is not: no proof would be asked for",
             'set proofs.mode to "required", or to "off" if that is meant',
         )
-    if not required and not catalog.tools and catalog.default_tool is None:
+    if not required and not catalog.says_something:
         return None
     if required:
         zone_names()

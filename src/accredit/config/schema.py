@@ -157,7 +157,8 @@ class Proofs(Section):
         default="optional", description='"optional", or "required": proofs are bound to the exact call'
     )
     filter_tools: bool = Field(
-        default=True, description="whether a proof on tools/list leaves out the tools that it does not cover"
+        default=True,
+        description="whether a proof on a list (of tools, resources, prompts) leaves out what it does not cover",
     )
     default_tool_scope: OptionalScope = Field(
         default="", description='the scope of tools that [tools] does not name, or "" to refuse them'

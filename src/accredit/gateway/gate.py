@@ -6,7 +6,7 @@ Every message of a client comes through `admit`, whatever its transport:
 2. each request is decided (`policy.decide`); one that is refused does not go on, and has its answer from here;
 3. a state that it brings back is opened (`sealing`), or it is refused;
 4. credentials are taken out and the word of who authorized the call is put in (`policy.passing`);
-5. on its way back, an answer that lists tools is edited (`policy.lists`), and one that asks for input has its state
+5. on its way back, an answer that is a list is edited (`policy.lists`), and one that asks for input has its state
    sealed (`sealing`).
 
 Where calls are recorded, the decision on a guarded call (2 and 3) is in the log before anything else happens to it
@@ -48,7 +48,7 @@ from accredit.jsonrpc.frames import Frame, Notification, Request, Success
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
 from accredit.policy import LISTS, Authority, Catalog, Decision, asked_of, decide, drive, is_guarded, looks_guarded
-from accredit.policy.lists import ToolView, holds_tools, listed
+from accredit.policy.lists import KINDS, Kind, ListView, kinds_in, listed
 from accredit.policy.passing import passed_on
 from accredit.ports import ProofStore, Revocations
 from accredit.ratify.needs import clock
@@ -133,10 +133,10 @@ class Gate:
 
     def otherwise(self, token: VerifiedToken | None = None) -> Edit | None:
         """What becomes of a response whose request is not known: the stream was resumed, by whose token this is."""
-        edit = self._listed(None, token)
-        if edit is None:
+        view = self._view(None, token)
+        if self._bearer is None and not any(map(view.edits, KINDS.values())):
             return None
-        return lambda response: edit(response) if holds_tools(response) else response.text
+        return lambda response: self._edited(response, view, kinds_in(response))
 
     def resumed(self, session_id: str) -> OpenCalls:
         """The calls that a stream may answer that is resumed in a session."""
@@ -196,7 +196,7 @@ class Gate:
             call = await self._recorder.begin(request, decision, client, refused, token=token, part=part)  # 8
         if refused is not None:
             raise refused
-        edit = self._listed(authority, token) if request.method == "tools/list" else leg.edit
+        edit = self._listed(request.method, authority, token) if request.method in KINDS else leg.edit
         judged = self._judging is not None
         return passed_on(leg.request, judged=judged, authority=authority, token=token), edit, call
 
@@ -229,25 +229,24 @@ class Gate:
     def _judging(self) -> ProofSettings | None:
         return self._proofs if self._proofs is not None and self._proofs.required else None
 
-    def _listed(self, authority: Authority | None, token: VerifiedToken | None) -> Edit | None:
-        """What becomes of a list of tools: what is told and shown of them, and what is learned from it."""
-        view = self._view(authority, token)
-        bearer = self._bearer
-        if bearer is None and not view.edits:
+    def _listed(self, method: str, authority: Authority | None, token: VerifiedToken | None) -> Edit | None:
+        """What becomes of a list: what is told and shown of its items, and what is learned from it."""
+        view, kind = self._view(authority, token), KINDS[method]
+        if self._bearer is None and not view.edits(kind):
             return None
+        return lambda response: self._edited(response, view, (kind,))
 
-        def edit(response: Success) -> bytes:
-            if bearer is not None:
-                bearer.learn(response.result)
-            return listed(response, view) if view.edits else response.text
+    def _edited(self, response: Success, view: ListView, kinds: Sequence[Kind]) -> bytes:
+        if self._bearer is not None and KINDS["tools/list"] in kinds:
+            self._bearer.learn(response.result)
+        edited = [kind for kind in kinds if view.edits(kind)]
+        return listed(response, view, *edited) if edited else response.text
 
-        return edit
-
-    def _view(self, authority: Authority | None, token: VerifiedToken | None) -> ToolView:
+    def _view(self, authority: Authority | None, token: VerifiedToken | None) -> ListView:
         proofs = self._proofs
         if proofs is None:
-            return ToolView(catalog=Catalog(), token=token)
-        return ToolView(
+            return ListView(catalog=Catalog(), token=token)
+        return ListView(
             catalog=proofs.policy.catalog,
             verifier_id=proofs.policy.verifier_id if proofs.required else "",
             binding=proofs.policy.binding if proofs.required else "",

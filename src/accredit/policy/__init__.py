@@ -2,7 +2,7 @@
 
 `catalog` which scope a target needs · `facts` what constraints are held against · `asked` one call, and what binds a
 proof to it · `decide` the steps, in their order · `refusals` what a client is told · `needs`, `drive` the questions to
-the world and who answers them · `passing` what is removed from and added to what passes · `lists` lists of tools.
+the world and who answers them · `passing` what is removed from and added to what passes · `lists` what is listed.
 """
 
 from accredit.policy.asked import (

@@ -40,14 +40,18 @@ class Entry(Struct, frozen=True, kw_only=True):
         return self.scope in granted or any(scope in granted for scope in self.accepts)
 
 
+_UNSAID = (Entry(scope="mcp:resource"), Entry(scope="mcp:prompt"))
+"""What resources and prompts ask for where nobody says otherwise."""
+
+
 class Catalog(Struct, frozen=True, kw_only=True):
     """Every entry of a deployment. `resource_prefixes` are plain prefixes of URIs."""
 
     tools: Mapping[str, Entry] = {}
     default_tool: Entry | None = None
-    resource: Entry = Entry(scope="mcp:resource")
+    resource: Entry = _UNSAID[0]
     resource_prefixes: Mapping[str, Entry] = {}
-    prompt: Entry = Entry(scope="mcp:prompt")
+    prompt: Entry = _UNSAID[1]
 
     def find(self, method: str, target: str) -> Entry | None:
         """The entry for a guarded call; None: there is no scope that would allow it."""
@@ -60,6 +64,13 @@ class Catalog(Struct, frozen=True, kw_only=True):
     def tool(self, name: str) -> Entry | None:
         """The entry of a tool."""
         return self.tools.get(name, self.default_tool)
+
+    @property
+    def says_something(self) -> bool:
+        """Whether an operator has named anything: only then is it told where proofs are off."""
+        if self.tools or self.default_tool is not None or self.resource_prefixes:
+            return True
+        return (self.resource, self.prompt) != _UNSAID
 
     def vocabulary(self) -> frozenset[str]:
         """The scopes that this deployment adds to the canonical ones."""

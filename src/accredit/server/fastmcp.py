@@ -20,6 +20,7 @@ from typing import Any, cast
 
 from accredit.errors import ProofRefused, TokenError
 from accredit.policy import GUARDED, Asked
+from accredit.policy.lists import KINDS, Kind, ListView
 from accredit.server.assemble import Guard
 from accredit.server.gate import Found, Gate, annotated, is_judged, refused, undecided
 from accredit.server.judge import Allowed, current_authority, current_token
@@ -28,6 +29,8 @@ from accredit.server.tokens import Context, TokenRules, TrustedIssuer
 
 try:
     from fastmcp import FastMCP
+    from fastmcp.prompts import Prompt
+    from fastmcp.resources import Resource, ResourceTemplate
     from fastmcp.server.context import Context as FastMCPContext
     from fastmcp.server.dependencies import FastMCPRequestContext, bind_request_context, extract_version_spec
     from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
@@ -35,6 +38,8 @@ try:
     from fastmcp.utilities.versions import VersionSpec
 except ImportError as error:
     raise ImportError("accredit.server.fastmcp needs FastMCP 4: pip install 'accredit[fastmcp]'") from error
+
+Listable = Tool | Resource | ResourceTemplate | Prompt
 
 __all__ = ["ProofGuard", "TokenRules", "TrustedIssuer", "current_authority", "current_token", "require"]
 
@@ -107,18 +112,31 @@ class ProofGuard(Guard, Middleware):
         with self._judge.standing(allowed), bind_request_context(admitted):
             await self._check(allowed, context)
             result = await call_next(context)
-        return self._shown(result, allowed) if context.method == "tools/list" else result
+        kind = KINDS.get(context.method or "")
+        return result if kind is None else self._shown(result, self._judge.view(allowed), kind)
 
-    def _shown(self, tools: Sequence[Tool], allowed: Allowed) -> Sequence[Tool]:
-        view = self._judge.view(allowed)
-        shown: list[Tool] = []
-        for tool in tools:
-            entry = self._found(tool).entry
-            if view.shown(tool.name, entry):
-                shown.append(tool.model_copy(update={"meta": annotated(tool.meta, entry, view)}))
+    def _shown(self, items: Sequence[Listable], view: ListView, kind: Kind) -> Sequence[Listable]:
+        if kind.method != "tools/call" and not view.edits(kind):
+            return items
+        shown: list[Listable] = []
+        for item in items:
+            named = _named(item)
+            entry = self._found(item).entry if isinstance(item, Tool) else view.entry(kind, named)
+            if view.shown(kind, named, entry):
+                shown.append(item.model_copy(update={"meta": annotated(item.meta, entry, view)}))
         return shown
 
     def _found(self, tool: Tool | None) -> Found:
         if tool is None:
             return Found()
         return self.found(tool.fn if isinstance(tool, FunctionTool) else None, tool.parameters)
+
+
+def _named(item: Listable) -> str:
+    match item:
+        case Resource():
+            return str(item.uri)
+        case ResourceTemplate():
+            return item.uri_template
+        case _:
+            return item.name

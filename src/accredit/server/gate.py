@@ -9,7 +9,7 @@ this order:
    (`policy.decide`), if they are judged here. A refusal is a JSON-RPC error. All else passes.
 3. Proof and token are removed, the token from any message; an allowed call carries the authorization in its `_meta`, as
    behind the gateway.
-4. A list of tools says what each of them asks for; tools that could not be called are left out.
+4. A list says what each of its items asks for; items that could not be used are left out.
 
 The SDK has parsed the message by then. So a proof is judged in the compact form of what was parsed: of members that
 came twice the last one counts, and numbers have lost their spelling. Neither changes what was signed: the signatures
@@ -33,7 +33,7 @@ from pydantic import BaseModel
 from accredit.errors import AccreditError, FrameError, KeysUnavailable, ProofRefused, TokenError
 from accredit.jsonrpc.encode import INTERNAL_ERROR, INVALID_PARAMS
 from accredit.policy import GUARDED, LISTS, PROOF, Asked, Entry, asked, refusals
-from accredit.policy.lists import SCOPE, SENSITIVE, ToolView
+from accredit.policy.lists import KINDS, SCOPE, SENSITIVE, Kind, ListView
 from accredit.policy.passing import AUTHORIZATION, authorization, is_authorization
 from accredit.server.judge import Allowed, Judge
 from accredit.server.tokens import Context, without_tokens
@@ -74,8 +74,8 @@ class Gate:
         admitted = await self.admit(ctx)
         with self.judge.standing(admitted.allowed):
             result = await call_next(admitted.ctx)
-        view = self.judge.view(admitted.allowed)
-        return await self._shown(ctx, result, view) if ctx.method == "tools/list" else result
+        kind = KINDS.get(ctx.method)
+        return result if kind is None else await self._shown(ctx, result, self.judge.view(admitted.allowed), kind)
 
     async def admit(self, ctx: Context) -> Admitted:
         """Rules 2 and 3. Raises `MCPError` for a refusal."""
@@ -105,22 +105,26 @@ class Gate:
         # Where tokens are not judged, they are the server's own.
         return without_tokens(ctx, argument_is_the_tools=tool.takes_token) if self.judge.tokens is not None else ctx
 
-    async def _shown(self, ctx: Context, result: HandlerResult, view: ToolView) -> HandlerResult:
+    async def _shown(self, ctx: Context, result: HandlerResult, view: ListView, kind: Kind) -> HandlerResult:
+        tools = kind.method == "tools/call"
+        if not tools and not view.edits(kind):
+            return result
         dumped = isinstance(result, BaseModel)
         listed = result.model_dump(by_alias=True, mode="json", exclude_none=True) if dumped else result
-        if not isinstance(listed, dict) or not isinstance(listed.get("tools"), list):
+        if not isinstance(listed, dict) or not isinstance(listed.get(kind.items), list):
             return result
         shown: list[dict[str, Any]] = []
-        for tool in cast("list[dict[str, Any]]", listed["tools"]):
-            entry = (await self._find(ctx, tool["name"])).entry
-            if view.shown(tool["name"], entry):
-                shown.append({**tool, "_meta": annotated(tool.get("_meta"), entry, view)})
-        private = {"cacheScope": "private"} if view.private else {}
-        return {**listed, "tools": shown, **private}
+        for item in cast("list[dict[str, Any]]", listed[kind.items]):
+            named = item[kind.key]
+            entry = (await self._find(ctx, named)).entry if tools else view.entry(kind, named)
+            if view.shown(kind, named, entry):
+                shown.append({**item, "_meta": annotated(item.get("_meta"), entry, view)})
+        private = {"cacheScope": "private"} if view.private(kind) else {}
+        return {**listed, kind.items: shown, **private}
 
 
-def annotated(meta: Mapping[str, Any] | None, entry: Entry | None, view: ToolView) -> dict[str, Any]:
-    """A listed tool's `_meta`: what it says of proofs is said here, and by nobody else."""
+def annotated(meta: Mapping[str, Any] | None, entry: Entry | None, view: ListView) -> dict[str, Any]:
+    """A listed item's `_meta`: what it says of proofs is said here, and by nobody else."""
     kept = {name: value for name, value in (meta or {}).items() if name not in (SCOPE, SENSITIVE)}
     return {**kept, **view.annotations(entry)}
 

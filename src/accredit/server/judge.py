@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from accredit.errors import AccreditError
 from accredit.policy import Asked, Authority, Catalog, Entry, Policy, decide, drive, refusals
-from accredit.policy.lists import ToolView
+from accredit.policy.lists import ListView
 from accredit.ports import ProofStore, Revocations
 from accredit.ratify import IdentityStatus, VerifyResult
 from accredit.server.requirements import named_scopes
@@ -91,12 +91,12 @@ class Judge:
             )
             raise refusals.denied(asked, wanted, result, granted=authority.granted_scope)
 
-    def view(self, allowed: Allowed) -> ToolView:
-        """How whoever sent a list request gets to see the tools."""
+    def view(self, allowed: Allowed) -> ListView:
+        """How whoever sent a list request gets to see it."""
         if self._proofs is None:
-            return ToolView(catalog=Catalog(), token=allowed.token)
+            return ListView(catalog=Catalog(), token=allowed.token)
         authority, policy = allowed.authority, self._proofs.policy
-        return ToolView(
+        return ListView(
             catalog=policy.catalog,
             verifier_id=policy.verifier_id,
             binding=policy.binding,

@@ -16,8 +16,8 @@ from accredit.errors import ProofRefused
 from accredit.jsonrpc.frames import Success, decode_frame
 from accredit.keys import SigningKey
 from accredit.limits import MAX_KNOWN_TARGETS
-from accredit.policy import Entry, Policy, asked, decide, drive
-from accredit.policy.lists import ToolView, listed
+from accredit.policy import Catalog, Entry, Policy, asked, decide, drive
+from accredit.policy.lists import KINDS, ListView, listed
 from accredit.ratify.needs import clock
 from accredit.stores import MemoryStore, RevocationLists
 
@@ -199,7 +199,7 @@ def test_what_is_learned_is_bounded(trust: Trust) -> None:
 # --- what is left as it is --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["ping", "initialize", "resources/list", "prompts/list", "logging/setLevel"])
+@pytest.mark.parametrize("method", ["ping", "initialize", "completion/complete", "logging/setLevel"])
 def test_other_requests_carry_nothing(method: str, trust: Trust) -> None:
     assert prover(trust, gateway_id=GATEWAY).attempt(method, {}) is None
 
@@ -230,8 +230,8 @@ def listing(judge: Judge) -> Params:
     tools = [{"name": name, "inputSchema": {}} for name in (*CATALOG.tools, "unknown")]
     frame = decode_frame(json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": tools}}).encode())
     assert isinstance(frame, Success)
-    view = ToolView(catalog=CATALOG, verifier_id=judge.policy.verifier_id, binding="required")
-    return json.loads(listed(frame, view))["result"]
+    view = ListView(catalog=CATALOG, verifier_id=judge.policy.verifier_id, binding="required")
+    return json.loads(listed(frame, view, KINDS["tools/list"]))["result"]
 
 
 def names(tools: list[object]) -> list[str]:
@@ -300,6 +300,61 @@ def test_a_list_of_another_gateway_is_refused(trust: Trust) -> None:
     assert attempt is not None
     with pytest.raises(ProofRefused):
         agent.listed(attempt, listing(Judge(trust)))
+
+
+SHELVES = Catalog(
+    resource=Entry(scope="mcp:resource"),
+    resource_prefixes={"file:///etc": Entry(scope="email:send", marked_sensitive=True)},
+    prompt=Entry(scope="mcp:prompt"),
+)
+ITEMS: dict[str, list[dict[str, object]]] = {
+    "resources/list": [{"uri": "mail://inbox"}, {"uri": "file:///etc/hosts"}],
+    "resources/templates/list": [{"uriTemplate": "mail://{box}"}, {"uriTemplate": "file:///etc/{name}"}],
+    "prompts/list": [{"name": "greet"}],
+}
+
+
+def shelf(judge: Judge, method: str) -> Params:
+    """The gateway's list of what is no tool."""
+    kind = KINDS[method]
+    frame = decode_frame(json.dumps({"jsonrpc": "2.0", "id": 1, "result": {kind.items: ITEMS[method]}}).encode())
+    assert isinstance(frame, Success)
+    view = ListView(catalog=SHELVES, verifier_id=judge.policy.verifier_id, binding="required")
+    return json.loads(listed(frame, view, kind))["result"]
+
+
+@pytest.mark.parametrize(
+    ("method", "scope", "covered"),
+    [
+        ("resources/list", "mcp:resource", 1),
+        ("resources/templates/list", "mcp:resource", 1),
+        ("prompts/list", "mcp:prompt", 1),
+        ("resources/list", "email:read", 0),
+        ("prompts/list", "email:read", 0),
+    ],
+)
+def test_what_no_delegation_covers_is_told_apart_in_every_list(
+    method: str, scope: str, covered: int, trust: Trust
+) -> None:
+    agent, judge = prover(trust, (scope,)), Judge(trust)
+    attempt = agent.attempt(method, {})
+    assert attempt is not None
+    agent.proved(attempt)
+    found = agent.listed(attempt, shelf(judge, method))
+    assert (len(found.covered), len(found.others)) == (covered, len(ITEMS[method]) - covered)
+    assert (found.again is not None) is bool(found.others)
+    if found.again is not None:
+        assert judge.refusal(method, found.again) is None
+
+
+def test_a_list_of_resources_teaches_which_of_them_are_sensitive(trust: Trust) -> None:
+    agent, judge = prover(trust, ("email:send",)), Judge(trust)
+    attempt = agent.attempt("resources/list", {})
+    assert attempt is not None
+    agent.listed(attempt, shelf(judge, "resources/list"))
+    read = agent.attempt("resources/read", {"uri": "file:///etc/hosts"})
+    assert read is not None
+    assert "_meta" not in agent.proved(read)  # its challenge comes first
 
 
 @pytest.mark.parametrize("tools", [None, 3, [3], [{}], [{"name": 3, "_meta": {"ratify_scope": "a:b"}}]])

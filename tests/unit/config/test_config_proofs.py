@@ -38,7 +38,7 @@ def required(folder: Path, text: str, environ: dict[str, str] | None = None, *, 
 
 def test_without_a_catalog_and_without_proofs_there_is_nothing_to_say(tmp_path: Path) -> None:
     assert built(tmp_path, "") is None
-    assert built(tmp_path, '[proofs]\nmode = "off"\n[resources]\nscope = "files:read"\n') is None
+    assert built(tmp_path, '[proofs]\nmode = "off"\n[resources]\nscope = "mcp:resource"\n') is None
 
 
 def test_with_proofs_off_the_catalog_still_says_which_scopes_there_are(tmp_path: Path) -> None:
@@ -48,6 +48,12 @@ def test_with_proofs_off_the_catalog_still_says_which_scopes_there_are(tmp_path:
     assert not found.required
     assert found.policy.catalog.tool("a") == Entry(scope="email:send")
     assert found.policy.catalog.tool("b") is None
+    for named in (
+        '[resources]\nscope = "files:read"\n',
+        '[prompts]\nscope = "a:b"\n',
+        '[resources."a:"]\nscope = "a:b"\n',
+    ):
+        assert built(tmp_path, '[proofs]\nmode = "off"\n' + named) is not None
 
 
 def test_every_key_reaches_the_policy(tmp_path: Path) -> None:

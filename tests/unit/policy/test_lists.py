@@ -1,4 +1,4 @@
-"""Lists of tools as one client gets to see them: our word on scopes, nothing hidden or shown by the upstream's."""
+"""Lists as one client gets to see them: our word on scopes, nothing hidden or shown by the upstream's."""
 
 import json
 from typing import Any
@@ -11,11 +11,13 @@ from tests.world.decisions import CATALOG, VERIFIER
 
 from accredit.errors import FrameError
 from accredit.jsonrpc.frames import Success, decode_frame
-from accredit.policy import Catalog, Entry
-from accredit.policy.lists import ToolView, holds_tools, listed
+from accredit.policy import GUARDED, LISTS, Catalog, Entry
+from accredit.policy.lists import KINDS, Kind, ListView, kinds_in, listed
+from accredit.tokens import VerifiedToken
 
-JUDGED = ToolView(catalog=CATALOG, verifier_id=VERIFIER, binding="optional")
-OFF = ToolView(catalog=CATALOG)
+JUDGED = ListView(catalog=CATALOG, verifier_id=VERIFIER, binding="optional")
+TOOLS, RESOURCES, TEMPLATES, PROMPTS = KINDS.values()
+OFF = ListView(catalog=CATALOG)
 OURS = {"ratify_verifier": VERIFIER, "ratify_binding": "optional"}
 
 
@@ -25,9 +27,9 @@ def answer(result: str) -> Success:
     return frame
 
 
-def seen(result: str, view: ToolView = JUDGED) -> dict[str, Any]:
+def seen(result: str, view: ListView = JUDGED, kind: Kind = TOOLS, *others: Kind) -> dict[str, Any]:
     """The result as the client gets it."""
-    frame = decode_frame(listed(answer(result), view))
+    frame = decode_frame(listed(answer(result), view, kind, *others))
     assert isinstance(frame, Success)
     assert frame.id == 1
     return json.loads(bytes(frame.result))
@@ -41,8 +43,8 @@ def names(result: dict[str, Any]) -> list[str]:
     return [tool["name"] for tool in result["tools"]]
 
 
-def granted(*scope: str) -> ToolView:
-    return ToolView(catalog=CATALOG, verifier_id=VERIFIER, binding="optional", granted=scope)
+def granted(*scope: str) -> ListView:
+    return ListView(catalog=CATALOG, verifier_id=VERIFIER, binding="optional", granted=scope)
 
 
 def test_each_tool_says_which_scope_it_needs_and_how_a_proof_is_made() -> None:
@@ -68,7 +70,7 @@ def test_a_tool_that_no_proof_could_allow_is_hidden_only_where_proofs_are_judged
     listing = tools("list_inbox", "unknown", "List_inbox", "list_inbox ")
     assert names(seen(listing)) == ["list_inbox"]
     assert names(seen(listing, OFF)) == ["list_inbox", "unknown", "List_inbox", "list_inbox "]
-    lenient = ToolView(catalog=Catalog(default_tool=Entry(scope="mcp:tool")), verifier_id=VERIFIER, binding="required")
+    lenient = ListView(catalog=Catalog(default_tool=Entry(scope="mcp:tool")), verifier_id=VERIFIER, binding="required")
     found = seen(listing, lenient)
     assert len(found["tools"]) == 4
     assert found["tools"][1]["_meta"] == {"ratify_scope": "mcp:tool", **OURS, "ratify_binding": "required"}
@@ -116,12 +118,12 @@ def test_the_catalog_wins_over_the_upstream() -> None:
 
 @pytest.mark.parametrize("spelling", ["ratify\\u005fscope", "\\u0072atify_scope"])
 def test_the_upstreams_word_is_known_however_it_is_spelled(spelling: str) -> None:
-    found = listed(answer(f'{{"tools":[{{"name":"list_inbox","_meta":{{"{spelling}":"mcp:tool"}}}}]}}'), JUDGED)
+    found = listed(answer(f'{{"tools":[{{"name":"list_inbox","_meta":{{"{spelling}":"mcp:tool"}}}}]}}'), JUDGED, TOOLS)
     assert b"mcp:tool" not in found
 
 
 def test_a_scope_that_is_said_twice_is_said_once_and_by_us() -> None:
-    found = listed(answer('{"tools":[{"name":"wipe","_meta":{"ratify_scope":"a","ratify_scope":"b"}}]}'), JUDGED)
+    found = listed(answer('{"tools":[{"name":"wipe","_meta":{"ratify_scope":"a","ratify_scope":"b"}}]}'), JUDGED, TOOLS)
     assert found.count(b"ratify_scope") == 1
     assert b'"ratify_scope":"comms:email:delete"' in found
 
@@ -134,7 +136,7 @@ def test_a_meta_that_is_no_object_is_replaced(meta: str) -> None:
 
 def test_a_page_of_a_list_stays_one() -> None:
     result = '{"nextCursor":"a\\u002fb","tools":[],"resultType":"complete","_meta":{"k":1.50},"other":[1E2]}'
-    text = listed(answer(result), JUDGED)
+    text = listed(answer(result), JUDGED, TOOLS)
     assert text == f'{{"jsonrpc":"2.0","id":1,"result":{result}}}'.encode()
 
 
@@ -144,7 +146,7 @@ def test_a_page_of_which_nothing_is_left_still_leads_to_the_next() -> None:
 
 def test_what_is_not_ours_to_change_keeps_its_bytes() -> None:
     tool = '{"z":1.50,"name":"\\u006cist_inbox","inputSchema":{ "a" : 1E2 },"_meta":{"y":[ 1 ]},"annotations":{}}'
-    text = listed(answer(f'{{"tools":[ {tool} , {{"name":"unknown","x":1.0}} ]}}'), OFF)
+    text = listed(answer(f'{{"tools":[ {tool} , {{"name":"unknown","x":1.0}} ]}}'), OFF, TOOLS)
     assert tool.replace('{"y":[ 1 ]}', '{"y":[ 1 ],"ratify_scope":"email:read"}').encode() in text
     assert b'{"name":"unknown","x":1.0}' in text
 
@@ -193,9 +195,9 @@ BAD = [
 
 @pytest.mark.parametrize("result", BAD)
 @pytest.mark.parametrize("view", [JUDGED, OFF, granted("email:read")], ids=["judged", "off", "filtered"])
-def test_a_list_that_can_be_read_in_two_ways_or_in_none_is_refused(result: str, view: ToolView) -> None:
+def test_a_list_that_can_be_read_in_two_ways_or_in_none_is_refused(result: str, view: ListView) -> None:
     with pytest.raises(FrameError):
-        listed(answer(result), view)
+        listed(answer(result), view, TOOLS)
 
 
 JSON = st.recursive(
@@ -220,22 +222,152 @@ def test_whatever_an_upstream_answers_is_a_list_of_known_tools_or_refused(result
 
 
 @pytest.mark.parametrize(
-    ("result", "holds"),
+    ("result", "kinds"),
     [
-        ('{"tools":[]}', True),
-        ('{"tools":5}', True),
-        ("{}", False),
-        ("[]", False),
-        ("null", False),
-        ('{"x":{"tools":[]}}', False),
+        ('{"tools":[]}', (TOOLS,)),
+        ('{"tools":5}', (TOOLS,)),
+        ('{"TOOL\u017f":5}', (TOOLS,)),
+        ('{"r\\u0065sources":[],"prompts":[]}', (RESOURCES, PROMPTS)),
+        ('{"resourceTemplates":[]}', (TEMPLATES,)),
+        ("{}", ()),
+        ("[]", ()),
+        ("null", ()),
+        ('{"x":{"tools":[]}}', ()),
     ],
 )
-def test_a_list_of_tools_is_known_by_its_shape(result: str, holds: bool) -> None:
-    assert holds_tools(answer(result)) is holds
+def test_a_list_that_nobody_remembers_asking_for_is_known_by_its_shape(result: str, kinds: tuple[Kind, ...]) -> None:
+    assert kinds_in(answer(result)) == kinds
 
 
 def test_a_result_that_was_never_checked_raises_nothing_else() -> None:
     for result in (b'{"tools":[{', b'{"tools":[', b"{", b'{"tools":[\xff]}', b'{"tools":' + b"[" * 100_000):
         with pytest.raises(FrameError):
-            listed(Success(1, Raw(result), b"{}"), JUDGED)
-        assert holds_tools(Success(1, Raw(result), b"{}")) in {True, False}
+            listed(Success(1, Raw(result), b"{}"), JUDGED, TOOLS)
+        assert kinds_in(Success(1, Raw(result), b"{}")) in {(), (TOOLS,)}
+
+
+# --- resources, templates and prompts ------------------------------------------------------------------
+
+SHELVES = Catalog(
+    resource=Entry(scope="files:read"),
+    resource_prefixes={
+        "file:///etc": Entry(scope="files:system", accepts=("files:all",), marked_sensitive=True),
+        "file:///home/ada": Entry(scope="files:ada"),
+    },
+    prompt=Entry(scope="prompts:use"),
+)
+
+
+def shelves(*scope: str) -> ListView:
+    return ListView(catalog=SHELVES, verifier_id=VERIFIER, binding="optional", granted=scope or None)
+
+
+def resources(*uris: str) -> str:
+    return json.dumps({"resources": [{"uri": uri, "name": "wipe"} for uri in uris]})
+
+
+def templates(*found: str) -> str:
+    return json.dumps({"resourceTemplates": [{"uriTemplate": each, "name": "wipe"} for each in found]})
+
+
+def scopes(result: dict[str, Any], kind: Kind) -> dict[str, str]:
+    return {item[kind.key]: item["_meta"]["ratify_scope"] for item in result[kind.items]}
+
+
+def test_each_list_is_a_method_that_needs_no_proof_and_leads_to_one_that_does() -> None:
+    assert frozenset(KINDS) == LISTS
+    assert {kind.method for kind in KINDS.values()} == GUARDED
+
+
+def test_each_resource_says_which_scope_it_needs_by_its_prefix() -> None:
+    found = seen(resources("file:///etc/hosts", "file:///home/ada/a", "mail://inbox"), shelves(), RESOURCES)
+    assert [item["_meta"] for item in found["resources"]] == [
+        {"ratify_scope": "files:system", "ratify_sensitive": True, **OURS},
+        {"ratify_scope": "files:ada", **OURS},
+        {"ratify_scope": "files:read", **OURS},
+    ]
+    assert "cacheScope" not in found
+
+
+@pytest.mark.parametrize(
+    ("scope", "expected"),
+    [
+        ("files:read", ["mail://inbox"]),
+        ("files:all", ["file:///etc/hosts"]),
+        ("files:ada", ["file:///home/ada/a"]),
+        ("email:read", []),
+    ],
+)
+def test_only_resources_that_the_proof_covers_are_listed_and_the_list_is_private(
+    scope: str, expected: list[str]
+) -> None:
+    found = seen(resources("file:///etc/hosts", "file:///home/ada/a", "mail://inbox"), shelves(scope), RESOURCES)
+    assert list(scopes(found, RESOURCES)) == expected
+    assert found["cacheScope"] == "private"
+
+
+@pytest.mark.parametrize(
+    "uri", ["file:///home/ada/../../etc/hosts", "FILE:///etc/hosts", "file:///%65tc/hosts", "file:///etc\u200b/hosts"]
+)
+def test_a_resource_that_every_read_of_would_be_refused_is_listed_only_where_proofs_are_off(uri: str) -> None:
+    assert SHELVES.find("resources/read", uri) is None
+    assert seen(resources(uri), shelves(), RESOURCES) == {"resources": []}
+    assert seen(templates(uri + "{x}"), shelves(), TEMPLATES) == {"resourceTemplates": []}
+    (item,) = seen(resources(uri), ListView(catalog=SHELVES), RESOURCES)["resources"]
+    assert "_meta" not in item
+
+
+def test_a_template_is_judged_by_its_text_before_the_first_brace() -> None:
+    found = seen(
+        templates("file:///etc/{name}", "file:///home/ada/{+path}", "{+any}", "mail://{box}", "file:///etc"),
+        shelves(),
+        TEMPLATES,
+    )
+    assert list(scopes(found, TEMPLATES).values()) == [
+        "files:system",
+        "files:ada",
+        "files:read",
+        "files:read",
+        "files:system",
+    ]
+    hidden = seen(templates("file:///etc/{name}", "mail://{box}"), shelves("files:read"), TEMPLATES)
+    assert list(scopes(hidden, TEMPLATES)) == ["mail://{box}"]
+    assert hidden["cacheScope"] == "private"
+
+
+def test_prompts_have_one_scope_and_are_listed_all_or_none() -> None:
+    listing = json.dumps({"prompts": [{"name": "greet"}, {"name": "wipe", "_meta": {"ratify_scope": "evil:x"}}]})
+    assert scopes(seen(listing, shelves(), PROMPTS), PROMPTS) == {"greet": "prompts:use", "wipe": "prompts:use"}
+    assert seen(listing, shelves("files:read"), PROMPTS) == {"prompts": [], "cacheScope": "private"}
+
+
+@pytest.mark.parametrize("kind", [RESOURCES, TEMPLATES, PROMPTS], ids=lambda kind: kind.items)
+@pytest.mark.parametrize("result", BAD)
+def test_no_list_can_be_read_in_two_ways_or_in_none(kind: Kind, result: str) -> None:
+    named = "list_inbox" if kind is PROMPTS else "mail:x"
+    other = result.replace("tools", kind.items).replace("Tools", kind.items.title()).replace('"name"', f'"{kind.key}"')
+    other = other.replace("TOOLS", kind.items.upper()).replace('"Name"', f'"{kind.key.upper()}"')
+    other = other.replace("list_inbox", named).replace("t\\u006fols", kind.items).replace("n\\u0061me", kind.key)
+    with pytest.raises(FrameError):
+        listed(answer(other.replace("tool\u017f", kind.items.upper())), shelves("files:read"), kind)
+
+
+def test_an_answer_that_is_several_lists_at_once_is_edited_as_each_of_them() -> None:
+    both = '{"tools":[{"name":"wipe"}],"prompts":[{"name":"greet"}]}'
+    found = seen(both, granted("mcp:prompt"), TOOLS, PROMPTS)
+    assert found["tools"] == []
+    assert scopes(found, PROMPTS) == {"greet": "mcp:prompt"}
+
+
+def test_nothing_is_edited_where_no_operator_has_said_anything_and_no_proof_is_judged() -> None:
+    assert not any(ListView(catalog=Catalog()).edits(kind) for kind in KINDS.values())
+    assert all(ListView(catalog=SHELVES).edits(kind) for kind in KINDS.values())
+    assert all(ListView(catalog=Catalog(prompt=Entry(scope="a:b"))).edits(kind) for kind in KINDS.values())
+
+
+def test_what_a_token_may_not_use_hides_tools_alone() -> None:
+    token = VerifiedToken("issuer", "agent", 7, "ab", allowed_tools=frozenset({"list_inbox"}))
+    view = ListView(catalog=Catalog(), token=token)
+    assert [kind.items for kind in KINDS.values() if view.edits(kind)] == ["tools"]
+    assert view.shown(PROMPTS, "wipe", None)
+    assert not view.shown(TOOLS, "wipe", None)
