@@ -335,7 +335,7 @@ def test_a_clients_own_authorization_is_removed__however_it_is_spelled(name: str
                 escaped = posted.body.replace(b'"dev.accredit', b'"\\u0064ev.accredit')
                 answer = await route.send(type(posted)(posted.headers, escaped))
                 assert b'"result"' in answer.body, answer
-                await route.ask("ping", {"_meta": spoofed})
+                await route.ask("completion/complete", {"_meta": spoofed})
                 for came in route.received():
                     meta: dict[str, Any] = came.get("params", {}).get("_meta", {})
                     assert "the boss" not in json.dumps(came)

@@ -37,6 +37,7 @@ def build_settings(loaded: Loaded, environ: Mapping[str, str], *, workers: int =
         allowed_origins=tuple(gateway.allowed_origins),
         allowed_hosts=tuple(gateway.allowed_hosts),
         passthrough=tuple(gateway.passthrough),
+        methods=tuple(gateway.methods),
         max_request_bytes=gateway.max_request_bytes,
         max_response_bytes=gateway.max_response_bytes,
         max_event_bytes=gateway.max_event_bytes,

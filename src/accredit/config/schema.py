@@ -16,6 +16,7 @@ from accredit.config.values import (
     Environment,
     Facts,
     Headers,
+    Method,
     Name,
     OptionalScope,
     Path,
@@ -50,6 +51,9 @@ class Gateway(Section):
         default=["127.0.0.1", "localhost", "[::1]"], description="a list of Host header values that pass"
     )
     passthrough: list[Path] = Field(default=[], description="a list of other paths that are forwarded untouched")
+    methods: list[Method] = Field(
+        default=[], description="a list of methods beyond MCP's that pass where proofs or tokens are required"
+    )
     max_request_bytes: Bytes = Field(default=4_194_304, description="the largest request body, in bytes")
     max_response_bytes: Bytes = Field(default=104_857_600, description="the largest answer of the upstream, in bytes")
     max_event_bytes: Bytes = Field(default=16_777_216, description="the largest SSE event or stdio line, in bytes")

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator
 from pydantic_core import PydanticCustomError
 
-from accredit.policy import facts_fault, scope_fault
+from accredit.policy import facts_fault, may_guard, scope_fault
 
 NO_SUCH_KEY = "extra_forbidden"
 """pydantic's word for a key that a table does not have."""
@@ -65,6 +65,14 @@ def _endpoint(value: str) -> str:
     if value in ("/healthz", "/readyz"):
         raise ValueError("should not be a path that the gateway itself answers")
     return _path(value)
+
+
+def _method(value: str) -> str:
+    if not value.isascii() or not value.isprintable() or " " in value:
+        raise ValueError("should hold names in printable ASCII without spaces")
+    if may_guard(value):
+        raise ValueError("should hold no guarded method nor a list, however it is spelled: those are decided")
+    return value
 
 
 def _command(value: list[str]) -> list[str]:
@@ -154,6 +162,7 @@ def _store(value: str) -> str:
 
 Url = Annotated[str, AfterValidator(_url)]
 Path = Annotated[str, AfterValidator(_path)]
+Method = Annotated[str, Field(min_length=1), AfterValidator(_method)]
 Endpoint = Annotated[str, AfterValidator(_endpoint)]
 Name = Annotated[str, Field(min_length=1)]
 Bytes = Annotated[int, Field(ge=1)]

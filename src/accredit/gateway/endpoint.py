@@ -7,11 +7,12 @@
 4. Modern era: the headers agree with the body (400, -32020; missing metadata -32602).
 5. Where tokens are on, each message has a good one that may do this, and the session is its subject's (404): see
    `entrance`.
-6. The gate lets it through (`gate`): what is refused there is answered with status 200.
+6. The gate lets it through (`gate`): what is refused there is answered with status 200, a notification that it drops
+   with 202.
 
 A call that is refused before the gate is recorded as well (`denials`).
 
-What it does not check: whether the upstream knows the version, the session or the method; that is its business.
+What it does not check: whether the upstream knows the version or the session; that is its business.
 """
 
 from functools import partial
@@ -84,7 +85,7 @@ class Endpoint:
         callers = [Caller(token) for token in arrival.tokens] or None
         passage = await self._gate.admit(message, Client(session, arrival.revision), callers)
         if passage.message is None:
-            await exchange.reply(200, passage.answer, [JSON])
+            await (exchange.reply(200, passage.answer, [JSON]) if passage.replies else exchange.reply(202))
             return
         exchange.answer_also(passage.replies)
         exchange.calls = passage.calls

@@ -2,14 +2,16 @@
 
 Every message of a client comes through `admit`, whatever its transport:
 
-1. what carries a token is taken off (`bearer`), so that proofs are bound to what goes on;
-2. each request is decided (`policy.decide`); one that is refused does not go on, and has its answer from here;
-3. a state that it brings back is opened (`sealing`), or it is refused;
-4. credentials are taken out and the word of who authorized the call is put in (`policy.passing`);
-5. on its way back, an answer that is a list is edited (`policy.lists`), and one that asks for input has its state
+1. where proofs or tokens are required, a method that neither its revision nor the configuration names is none: a
+   request of it is refused, a notification dropped;
+2. what carries a token is taken off (`bearer`), so that proofs are bound to what goes on;
+3. each request is decided (`policy.decide`); one that is refused does not go on, and has its answer from here;
+4. a state that it brings back is opened (`sealing`), or it is refused;
+5. credentials are taken out and the word of who authorized the call is put in (`policy.passing`);
+6. on its way back, an answer that is a list is edited (`policy.lists`), and one that asks for input has its state
    sealed (`sealing`).
 
-Where calls are recorded, the decision on a guarded call (2 and 3) is in the log before anything else happens to it
+Where calls are recorded, the decision on a guarded call (3 and 4) is in the log before anything else happens to it
 (`recording`).
 
 The members of a batch are decided one by one. Where proofs are off no call is refused but for want of a token, and what
@@ -18,6 +20,7 @@ the client says of its own authorization is still removed. Who sent a message wa
 """
 
 import logging
+import operator
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, field
@@ -43,8 +46,9 @@ from accredit.gateway.settings import GatewaySettings, ProofSettings
 from accredit.gateway.stdio.ledger import member_id
 from accredit.gateway.tally import Tally
 from accredit.gateway.trace import traced
-from accredit.jsonrpc.encode import INVALID_REQUEST
+from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.frames import Frame, Notification, Request, Success
+from accredit.jsonrpc.methods import is_known, is_modern
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
 from accredit.policy import LISTS, Authority, Catalog, Decision, asked_of, decide, drive, is_guarded, looks_guarded
@@ -60,7 +64,8 @@ _log = logging.getLogger("accredit.gateway.gate")
 class Passage(Struct, frozen=True):
     """What goes on (None: nothing does), and the responses that requests which do not have from here.
 
-    `edits` are what becomes of the upstream's responses, by the request's id; `calls` are to be settled.
+    Without either, it was a notification that was dropped. `edits` are what becomes of the upstream's responses, by the
+    request's id; `calls` are to be settled.
     """
 
     message: Frame | Batch | None
@@ -88,6 +93,8 @@ class Gate:
         recorder: Recorder | None = None,
     ) -> None:
         self._proofs = settings.proofs
+        self._named_only = settings.guards
+        self._methods = frozenset(settings.methods)
         self._bearer = bearer
         self._seals = Seals(settings.rounds)
         self._tally = tally
@@ -105,6 +112,8 @@ class Gate:
         """
         if isinstance(message, Batch):
             return await self._batch(message, client, callers)
+        if isinstance(message, Request) and not self._named(message.method, client):
+            return self._unnamed(message, client)
         if self._bearer is not None:
             message = self._bearer.without(message)
         if isinstance(message, Notification):
@@ -122,13 +131,28 @@ class Gate:
         calls = OpenCalls() if call is None else OpenCalls([call])
         return Passage(request, edits={} if edit is None else {request.id: edit}, calls=calls)
 
-    def _notification(self, notification: Notification, client: Client) -> Notification:
+    def _named(self, method: str, client: Client) -> bool:
+        """Rule 1."""
+        return not self._named_only or is_known(method, client.revision) or method in self._methods
+
+    def _unnamed(self, request: Request, client: Client) -> Passage:
+        # In sessions a status of 404 says that there is none any more.
+        status = 404 if client.revision is not None and is_modern(client.revision) else 200
+        error = RequestError(METHOD_NOT_FOUND, "Method not found", id=request.id, status=status)
+        if status != 200:
+            raise error
+        return Passage(None, (self._refused(request, error),))
+
+    def _notification(self, notification: Notification, client: Client) -> Notification | None:
         if self._recorder is not None and notification.method == "notifications/cancelled":
             self._recorder.taken_back(client.session_id, member_id(notification, "requestId"))
         guards = self._judging is not None or self._bearer is not None or self._recorder is not None
         if brings_state(notification) or (guards and looks_guarded(notification.method)):
             # A server might do what it asks for, though nobody waits for an answer.
             raise RequestError(INVALID_REQUEST, "Invalid Request: a call needs an id")
+        if not self._named(notification.method, client):
+            self._tally.dropped(notification.method)
+            return None
         return passed_on(notification, judged=self._judging is not None)
 
     def otherwise(self, token: VerifiedToken | None = None) -> Edit | None:
@@ -162,7 +186,7 @@ class Gate:
             calls.add_all(passage.calls)
             if passage.message is not None and not isinstance(passage.message, Batch):
                 kept.append(passage.message)
-        if not replies and all(before is after for before, after in zip(batch.frames, kept, strict=True)):
+        if len(kept) == len(batch.frames) and all(map(operator.is_, batch.frames, kept)):
             return Passage(batch, edits=edits, batch=True, calls=calls)
         rest = Batch(tuple(kept), b"[" + b",".join(frame.text for frame in kept) + b"]") if kept else None
         return Passage(rest, tuple(replies), edits, batch=True, calls=calls)

@@ -122,7 +122,8 @@ class LegacySse:
             session = self._session(exchange)  # what is added to a stream that has ended meanwhile, nobody settles
             message = passage.message
             if message is None:
-                await session.stream.write(encode_event(passage.answer))
+                if passage.replies:
+                    await session.stream.write(encode_event(passage.answer))
                 await exchange.reply(202)
                 return
             if isinstance(message, Request):

@@ -96,6 +96,8 @@ class GatewaySettings:
     allowed_origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
     passthrough: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    """Methods beyond the table (`jsonrpc.methods`) that pass where proofs or tokens are required."""
     max_request_bytes: int = 4_194_304
     max_response_bytes: int = 104_857_600
     max_event_bytes: int = 16_777_216
@@ -108,6 +110,12 @@ class GatewaySettings:
     rounds: RoundsSettings = field(default_factory=RoundsSettings)
     workers: int = 1
     """Processes that serve together. What lives in one process's memory is refused with more than one."""
+
+    @property
+    def guards(self) -> bool:
+        """Whether somebody has to show who they are: then nothing passes that nobody has named."""
+        proofs, tokens = self.proofs, self.tokens
+        return (proofs is not None and proofs.required) or (tokens is not None and tokens.required)
 
     def __post_init__(self) -> None:
         """Raises `ConfigurationError` for a passthrough pattern by which MCP traffic could go around the checks."""

@@ -15,6 +15,7 @@ from accredit.errors import (
 )
 from accredit.gateway.logs import log_event
 from accredit.gateway.trace import traced
+from accredit.jsonrpc.text import excerpt
 
 _log = logging.getLogger("accredit.gateway")
 
@@ -39,6 +40,11 @@ class Tally:
         detail = error.reason if isinstance(error, TokenError) else getattr(error, "detail", str(error))
         facts: dict[str, Any] = traced() if method is None else {"method": method} | traced()
         log_event(_log, logging.WARNING, kind, detail=detail, **facts)
+
+    def dropped(self, method: str) -> None:
+        """Notes a client's notification that nobody has named, and that is not forwarded."""
+        self.counts["notification_refused"] += 1
+        log_event(_log, logging.WARNING, "notification_refused", method=excerpt(method), **traced())
 
     def unrecorded(self, *, logged: bool) -> None:
         """Notes a refusal that left no record."""

@@ -21,14 +21,7 @@ from msgspec import Raw
 from accredit.errors import FrameError, RequestError
 from accredit.jsonrpc.encode import HEADER_MISMATCH, INVALID_PARAMS
 from accredit.jsonrpc.frames import Frame, Notification, Request
-from accredit.jsonrpc.methods import (
-    LEGACY_REVISIONS,
-    META_CAPABILITIES,
-    META_VERSION,
-    MODERN_REVISIONS,
-    TARGET_MEMBER,
-    Era,
-)
+from accredit.jsonrpc.methods import META_CAPABILITIES, META_VERSION, TARGET_MEMBER, Era, is_modern
 from accredit.jsonrpc.objects import may_name, members
 from accredit.jsonrpc.requests import Batch, meta_of
 from accredit.jsonrpc.scalars import as_string
@@ -52,13 +45,10 @@ DUPLICATED = b"\0"
 def era_of(frame: Frame | Batch, headers: Headers) -> Era:
     """The era that a client's message belongs to: what its header names, or else what its body carries."""
     version = headers.get(VERSION_HEADER, b"").strip(b" \t").decode("latin-1")
-    if version in MODERN_REVISIONS:
+    if is_modern(version):
         return Era.MODERN
-    if isinstance(frame, Request) and may_name(frame.params, _NAMED_VERSION) and META_VERSION in _meta(frame):
-        return Era.MODERN
-    if version and version not in LEGACY_REVISIONS and version > LEGACY_REVISIONS[-1]:
-        return Era.MODERN  # a later revision than any that we know: stateless until we learn better
-    return Era.LEGACY
+    named = isinstance(frame, Request) and may_name(frame.params, _NAMED_VERSION) and META_VERSION in _meta(frame)
+    return Era.MODERN if named else Era.LEGACY
 
 
 def check_agreement(frame: Request | Notification, headers: Headers) -> None:

@@ -1,11 +1,13 @@
 """The method table: which revision knows which names, and which members a request's `params` may hold. No I/O.
 
-Source: the MCP schemas of 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25 and 2026-07-28. The gateway does not
-refuse a method that it does not know (extensions are the upstream's business); it uses the table to know an
-era, to find a request's target, and to see a misspelt member for what it is.
+Source: the MCP schemas of 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25 and 2026-07-28. With it the gateway tells
+what a client may send from what nobody has named (`is_known`), finds a request's target, and sees a misspelt member for
+what it is. docs/reference/methods.md shows it whole.
 """
 
 from enum import Enum
+
+from msgspec import Struct
 
 from accredit.jsonrpc.objects import Names
 
@@ -58,35 +60,67 @@ TARGET_MEMBER = {"tools/call": "name", "prompts/get": "name", "resources/read": 
 
 _ROUND = ("inputResponses", "requestState")
 
-_PARAMS: dict[str, tuple[str, ...]] = {
-    "initialize": ("protocolVersion", "capabilities", "clientInfo"),
-    "ping": (),
-    "server/discover": (),
-    "subscriptions/listen": ("notifications",),
-    "completion/complete": ("ref", "argument", "context"),
-    "logging/setLevel": ("level",),
-    "prompts/get": ("name", "arguments", *_ROUND),
-    "prompts/list": ("cursor",),
-    "resources/list": ("cursor",),
-    "resources/read": ("uri", *_ROUND),
-    "resources/subscribe": ("uri",),
-    "resources/templates/list": ("cursor",),
-    "resources/unsubscribe": ("uri",),
-    "tools/call": ("name", "arguments", "task", *_ROUND),
-    "tools/list": ("cursor",),
+
+class Method(Struct, frozen=True):
+    """A request or a notification of clients: the revisions that know it, and the members of its `params`."""
+
+    revisions: tuple[str, ...]
+    params: tuple[str, ...] = ()
+
+
+_ALL = LEGACY_REVISIONS + MODERN_REVISIONS
+
+METHODS = {
+    "initialize": Method(LEGACY_REVISIONS, ("protocolVersion", "capabilities", "clientInfo")),
+    "ping": Method(LEGACY_REVISIONS),
+    "server/discover": Method(MODERN_REVISIONS),
+    "subscriptions/listen": Method(MODERN_REVISIONS, ("notifications",)),
+    "completion/complete": Method(_ALL, ("ref", "argument", "context")),
+    "logging/setLevel": Method(LEGACY_REVISIONS, ("level",)),
+    "prompts/get": Method(_ALL, ("name", "arguments", *_ROUND)),
+    "prompts/list": Method(_ALL, ("cursor",)),
+    "resources/list": Method(_ALL, ("cursor",)),
+    "resources/read": Method(_ALL, ("uri", *_ROUND)),
+    "resources/subscribe": Method(LEGACY_REVISIONS, ("uri",)),
+    "resources/templates/list": Method(_ALL, ("cursor",)),
+    "resources/unsubscribe": Method(LEGACY_REVISIONS, ("uri",)),
+    "tools/call": Method(_ALL, ("name", "arguments", "task", *_ROUND)),
+    "tools/list": Method(_ALL, ("cursor",)),
+    "notifications/cancelled": Method(_ALL, ("requestId", "reason")),
+    "notifications/initialized": Method(LEGACY_REVISIONS),
+    "notifications/progress": Method(LEGACY_REVISIONS, ("progressToken", "progress", "total", "message")),
+    "notifications/roots/list_changed": Method(LEGACY_REVISIONS),
+}
+"""What clients send, in all revisions. What only servers send is not here: from a client it means nothing."""
+
+_TASK_PARAMS = {
     "tasks/get": ("taskId",),
     "tasks/update": ("taskId", *_ROUND),
     "tasks/result": ("taskId",),
     "tasks/cancel": ("taskId",),
     "tasks/list": ("cursor",),
-    "notifications/cancelled": ("requestId", "reason"),
-    "notifications/initialized": (),
-    "notifications/progress": ("progressToken", "progress", "total", "message"),
-    "notifications/roots/list_changed": (),
 }
 
-PARAMS_MEMBERS = {method: Names("_meta", *names) for method, names in _PARAMS.items()}
+PARAMS_MEMBERS = {
+    **{name: Names("_meta", *method.params) for name, method in METHODS.items()},
+    **{name: Names("_meta", *params) for name, params in _TASK_PARAMS.items()},
+}
 """Client methods and the members that MCP defines in their `params`, over all revisions."""
 
 UNKNOWN_PARAMS = Names("_meta")
 """... and of a method that MCP does not define."""
+
+
+def is_modern(revision: str) -> bool:
+    """Whether a revision is stateless. A later one than any that we know is, until we learn better."""
+    return revision in MODERN_REVISIONS or (revision not in LEGACY_REVISIONS and revision > LEGACY_REVISIONS[-1])
+
+
+def is_known(method: str, revision: str | None) -> bool:
+    """Whether a client may send this in a revision. Of one that is not known here (None: not negotiated yet) the table
+    is that of the newest of its era."""
+    found = METHODS.get(method)
+    if found is None or revision is None:
+        return found is not None
+    newest = MODERN_REVISIONS[-1] if is_modern(revision) else LEGACY_REVISIONS[-1]
+    return (revision if revision in _ALL else newest) in found.revisions

@@ -14,6 +14,7 @@ from accredit.policy.asked import (
     asked_of,
     is_guarded,
     looks_guarded,
+    may_guard,
     payload_digest,
 )
 from accredit.policy.catalog import MCP_SCOPES, OWN_SCOPE, Catalog, Entry, scope_fault
@@ -42,6 +43,7 @@ __all__ = [
     "facts_fault",
     "is_guarded",
     "looks_guarded",
+    "may_guard",
     "payload_digest",
     "scope_fault",
 ]

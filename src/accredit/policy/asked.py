@@ -90,6 +90,11 @@ def looks_guarded(method: str) -> bool:
     return read_freely(method) in GUARDED
 
 
+def may_guard(method: str) -> bool:
+    """Whether a method is one that is decided, or could be taken for one."""
+    return read_freely(method) in GUARDED | LISTS
+
+
 def read_freely(name: str) -> str:
     """A name as the freest reader could see it: one case, no compatibility forms, no blanks and nothing invisible."""
     if name.isascii() and name.isprintable():

@@ -15,7 +15,7 @@ from accredit.errors import ConfigurationError
 from accredit.keys import load_key_set, load_public_key
 from accredit.limits import CHALLENGE_WINDOW_SECONDS
 from accredit.net import IssuerKeys
-from accredit.policy import MCP_SCOPES, Catalog, Entry, Policy, scope_fault
+from accredit.policy import MCP_SCOPES, Catalog, Entry, Policy, may_guard, scope_fault
 from accredit.ports import ProofStore
 from accredit.ratify import CertificateCache, HybridPublicKey, derive_id, zone_names
 from accredit.ratify.needs import clock
@@ -49,15 +49,18 @@ class Guard:
         store: str | ProofStore = "memory:",
         filter_tools: bool = True,
         tokens: TokenRules | None = None,
+        methods: Iterable[str] = (),
         clock: Callable[[], int] = clock,
     ) -> None:
         """Reads the keys and lists. Raises `ConfigurationError`.
 
         The arguments are the settings of the same names in `[proofs]` and `[gateway]`; paths are
         relative to the working directory. `roots` None: proofs are not judged, only `tokens`. `store` is a URL, or a
-        store that somebody else closes. `clock` gives the time in unix seconds.
+        store that somebody else closes. `methods` are those of the server's own that pass without a decision. `clock`
+        gives the time in unix seconds.
         """
         _check(gateway_id, default_tool_scope, binding)
+        named = _named(methods)
         _check_seconds("freshness_seconds", freshness_seconds)
         _check_seconds("challenge_seconds", challenge_seconds)
         zone_names()
@@ -69,7 +72,7 @@ class Guard:
                     "nothing would be judged: neither proofs nor tokens", 'write roots=["owner.key.pub"]'
                 )
             self._owned_store = None
-            self._judge = Judge(None, self._tokens, clock)
+            self._judge = Judge(None, self._tokens, clock, named)
             return
         pinned = _pinned(roots)
         policy = Policy(
@@ -92,7 +95,7 @@ class Guard:
         lists.load()
         opened = open_store(store, Path()) if isinstance(store, str) else store
         self._owned_store = opened if isinstance(store, str) else None
-        self._judge = Judge(Proofs(policy, opened, lists, filter_tools), self._tokens, clock)
+        self._judge = Judge(Proofs(policy, opened, lists, filter_tools), self._tokens, clock, named)
 
     def found(self, function: object, input_schema: Mapping[str, Any]) -> Found:
         """What a tool that is made of this function (None: of something else) asks for."""
@@ -158,6 +161,18 @@ def _check(gateway_id: str, default_tool_scope: str, binding: str) -> None:
         raise ConfigurationError(f"default_tool_scope {fault}", 'write default_tool_scope="mcp:tool", or leave it out')
     if binding not in _BINDINGS:
         raise ConfigurationError(f"binding can't be {binding!r}", f"write one of {', '.join(_BINDINGS)}")
+
+
+def _named(methods: Iterable[str]) -> frozenset[str]:
+    if isinstance(methods, str):
+        raise ConfigurationError("methods is one name, and a list is asked for", f"write methods=[{methods!r}]")
+    named = frozenset(methods)
+    guarded = next((method for method in named if may_guard(method)), None)
+    if guarded is not None:
+        raise ConfigurationError(
+            f"methods names {guarded!a}, which is decided, or could be taken for what is", "leave it out"
+        )
+    return named
 
 
 def _check_seconds(name: str, seconds: int) -> None:

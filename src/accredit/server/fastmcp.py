@@ -22,7 +22,7 @@ from accredit.errors import ProofRefused, TokenError
 from accredit.policy import GUARDED, Asked
 from accredit.policy.lists import KINDS, Kind, ListView
 from accredit.server.assemble import Guard
-from accredit.server.gate import Found, Gate, annotated, is_judged, refused, undecided
+from accredit.server.gate import Found, Gate, annotated, is_judged, refused, undecided, unnamed
 from accredit.server.judge import Allowed, current_authority, current_token
 from accredit.server.requirements import require
 from accredit.server.tokens import Context, TokenRules, TrustedIssuer
@@ -101,6 +101,8 @@ class ProofGuard(Guard, Middleware):
     ) -> Any:
         """Rule 3."""
         ctx = request._srctx  # pyright: ignore[reportPrivateUsage]
+        if not self._judge.names(ctx.method, ctx.protocol_version):
+            return unnamed(ctx)
         if not is_judged(ctx):
             if context.method in GUARDED:  # what another request asked for has no proof
                 raise undecided()

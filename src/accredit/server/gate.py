@@ -6,7 +6,8 @@ this order:
 
 1. What the client says in `_meta["dev.accredit/authorization"]` is removed, however it is spelled, from any message.
 2. `tools/call`, `resources/read`, `prompts/get` and the lists are decided: first the token (`tokens`), then the proof
-   (`policy.decide`), if they are judged here. A refusal is a JSON-RPC error. All else passes.
+   (`policy.decide`), if they are judged here. A refusal is a JSON-RPC error. Other methods of the revision pass; one
+   that neither it nor the guard names (an extension's, tasks) is -32601, and such a notification is dropped.
 3. Proof and token are removed, the token from any message; an allowed call carries the authorization in its `_meta`, as
    behind the gateway.
 4. A list says what each of its items asks for; items that could not be used are left out.
@@ -31,7 +32,7 @@ from msgspec import Raw
 from pydantic import BaseModel
 
 from accredit.errors import AccreditError, FrameError, KeysUnavailable, ProofRefused, TokenError
-from accredit.jsonrpc.encode import INTERNAL_ERROR, INVALID_PARAMS
+from accredit.jsonrpc.encode import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from accredit.policy import GUARDED, LISTS, PROOF, Asked, Entry, asked, refusals
 from accredit.policy.lists import KINDS, SCOPE, SENSITIVE, Kind, ListView
 from accredit.policy.passing import AUTHORIZATION, authorization, is_authorization
@@ -69,6 +70,8 @@ class Gate:
 
     async def __call__(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Rules 1 to 4 for one message. Raises `MCPError`."""
+        if not self.judge.names(ctx.method, ctx.protocol_version):
+            return unnamed(ctx)
         if not is_judged(ctx):
             return await call_next(passed(self._without_tokens(ctx, Found()), None))
         admitted = await self.admit(ctx)
@@ -132,6 +135,12 @@ def annotated(meta: Mapping[str, Any] | None, entry: Entry | None, view: ListVie
 def is_judged(ctx: Context) -> bool:
     """Whether a message is a request that is decided."""
     return ctx.request_id is not None and (ctx.method in GUARDED or ctx.method in LISTS)
+
+
+def unnamed(ctx: Context) -> None:
+    """What becomes of a message that nobody has named: a notification is dropped. Raises `MCPError` for a request."""
+    if ctx.request_id is not None:
+        raise MCPError(METHOD_NOT_FOUND, "Method not found")
 
 
 def passed(ctx: Context, allowed: Allowed | None) -> Context:

@@ -6,13 +6,14 @@ itself, and was looked at before (`tokens`).
 
 import contextlib
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from contextvars import ContextVar
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from accredit.errors import AccreditError
+from accredit.jsonrpc.methods import is_known
 from accredit.policy import Asked, Authority, Catalog, Entry, Policy, decide, drive, refusals
 from accredit.policy.lists import ListView
 from accredit.ports import ProofStore, Revocations
@@ -42,12 +43,27 @@ class Allowed(NamedTuple):
 
 
 class Judge:
-    """What a guard was given, put together. None stands for what is not judged. `clock` is in unix seconds."""
+    """What a guard was given, put together. None stands for what is not judged. `clock` is in unix seconds.
 
-    def __init__(self, proofs: Proofs | None, tokens: Tokens | None, clock: Callable[[], int]) -> None:
+    `methods` are those beyond MCP's that pass where proofs or tokens are required.
+    """
+
+    def __init__(
+        self,
+        proofs: Proofs | None,
+        tokens: Tokens | None,
+        clock: Callable[[], int],
+        methods: Collection[str] = (),
+    ) -> None:
         self._proofs = proofs
         self.tokens = tokens
         self._clock = clock
+        self._methods = methods
+
+    def names(self, method: str, revision: str) -> bool:
+        """Whether a method passes, or is decided, in a revision of MCP: somebody has named it."""
+        required = self._proofs is not None or (self.tokens is not None and self.tokens.required)
+        return not required or is_known(method, revision) or method in self._methods
 
     async def decide(self, asked: Asked, entry: Entry | None, token: VerifiedToken | None) -> Allowed:
         """The decision of one call; `entry` is what the tool that is called asks for. Raises its refusal."""

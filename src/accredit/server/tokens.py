@@ -80,6 +80,11 @@ class Tokens:
         self._keys = keys
         self._clock = clock
 
+    @property
+    def required(self) -> bool:
+        """Whether there has to be one."""
+        return self._rules.required
+
     async def of(self, ctx: Context, *, argument_is_the_tools: bool) -> VerifiedToken | None:
         """Rules 1 and 2. Raises `TokenError` and `KeysUnavailable`."""
         try:

@@ -107,3 +107,23 @@ def test_variables_that_no_process_can_have(env: dict[str, str]) -> None:
 def test_commands_that_can_not_be_run(command: list[str]) -> None:
     with pytest.raises(ValidationError):
         Upstream(command=command)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "tools/call",
+        "Tools/Call",
+        "TOOLS/LIST",
+        "resources/read",
+        "prompts/get",
+        "",
+        "vendor x",
+        "vendor\n",
+        "v\u00e9ndor",
+    ],
+)
+def test_methods_that_are_decided_can_t_be_named__nor_what_a_server_could_take_for_them(method: str) -> None:
+    with pytest.raises(ValidationError):
+        Gateway(methods=[method])
+    assert Gateway(methods=["vendor/x", "tools/Call/All"]).methods

@@ -15,9 +15,11 @@ from accredit.jsonrpc.methods import (
     META_CLIENT_INFO,
     META_LOG_LEVEL,
     META_VERSION,
+    METHODS,
     MODERN_REVISIONS,
     PARAMS_MEMBERS,
     TARGET_MEMBER,
+    is_known,
 )
 
 CALLS = {**official.CLIENT_REQUESTS, **official.CLIENT_NOTIFICATIONS}
@@ -39,6 +41,22 @@ def test_every_member_that_the_schemas_define_is_in_the_table__else_its_misspell
             else set()
         )
         assert names <= PARAMS_MEMBERS[method].defined, method
+
+
+def test_each_revision_knows_the_methods_of_its_schema_and_no_others() -> None:
+    for method in METHODS:
+        for revision in (*LEGACY_REVISIONS, *MODERN_REVISIONS):
+            assert is_known(method, revision) == ((method, revision) in CALLS), (method, revision)
+    assert {method for method, _ in CALLS} == set(METHODS)
+
+
+def test_of_a_revision_that_is_not_known_the_newest_table_of_its_era_counts() -> None:
+    for revision, ping in (("2027-01-01", False), ("2026-01-01", False), ("2020-01-01", True), ("", True)):
+        assert is_known("ping", revision) is ping
+        assert is_known("server/discover", revision) is not ping
+        assert not is_known("vendor/x", revision)
+    assert is_known("ping", None)
+    assert not is_known("vendor/x", None)
 
 
 def test_every_revision_is_known() -> None:

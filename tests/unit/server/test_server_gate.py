@@ -361,3 +361,38 @@ class TestFastMCP:
             assert done.is_error
 
         in_memory(server, case)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+def test_a_guard_runs_no_method_that_nobody_named(kind: str, mode: str) -> None:
+    ran: list[str] = []
+
+    async def handler(ctx: Any, _: types.RequestParams) -> dict[str, Any]:
+        ran.append(ctx.method)
+        return {}
+
+    async def told(ctx: Any, _: types.NotificationParams) -> None:
+        ran.append(ctx.method)
+
+    guarded = Guarded(kind, [TRUST.owner.public_key], methods=["vendor/named"])
+    server: Any = guarded.server
+    below = server._mcp_server if kind == "fastmcp" else server._lowlevel_server
+    for method in ("tasks/get", "vendor/x", "vendor/named"):
+        below.add_request_handler(method, types.RequestParams, handler)
+    below.add_notification_handler("vendor/x", types.NotificationParams, told)
+    below.add_notification_handler("vendor/named", types.NotificationParams, told)
+
+    async def case(client: Client) -> None:
+        for method in ("tasks/get", "vendor/x"):
+            request = types.Request[Any, Any](method=method, params={"taskId": "1"})
+            assert await code_of(client.session.send_request(request, types.EmptyResult)) == -32601
+        named = types.Request[Any, Any](method="vendor/named", params={})
+        await client.session.send_request(named, types.EmptyResult)
+        for method in ("vendor/x", "vendor/named"):
+            told_of: Any = types.Notification[Any, Any](method=method, params={})
+            await client.session.send_notification(told_of)
+        await client.list_tools()
+
+    in_memory(guarded.server, case, mode)
+    assert set(ran) == {"vendor/named"}

@@ -38,6 +38,8 @@ def saved(folder: Path, key: PrivateKeyFile, name: str = "owner.key.pub") -> Pat
         ({"challenge_seconds": 301}, "challenge_seconds is 301"),
         ({"store": "redis://localhost"}, "'redis' is no store"),
         ({"revocation_files": ["missing.json"]}, "missing.json"),
+        ({"methods": "vendor/x"}, "a list is asked for"),
+        ({"methods": ["vendor/x", "Tools/Call"]}, "'Tools/Call'"),
     ],
 )
 def test_a_wrong_argument_is_refused(guard: Any, changes: dict[str, Any], what: str) -> None:
