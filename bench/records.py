@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import uvloop
-from tests.world.records import OK, decided, gateway
+from tests.world.records import OK, POLICY, decided, gateway
 
 from accredit.attest import Decided
 from accredit.stores.log import SqliteRecords
@@ -51,7 +51,10 @@ async def record(records: SqliteRecords, calls: list[Decided]) -> None:
 async def run(path: Path, *, durable: bool, connections: int, calls: int) -> tuple[float, float, float]:
     signer, _ = gateway()
     records = SqliteRecords(
-        LogProcess(path, signer, "FULL" if durable else "NORMAL"), durable=durable, on_problem=print
+        LogProcess(path, signer, "FULL" if durable else "NORMAL"),
+        durable=durable,
+        policy_digest=POLICY,
+        on_problem=print,
     )
     await records.start()
     work = [[decided() for _ in range(calls // connections)] for _ in range(connections)]

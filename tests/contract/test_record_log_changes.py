@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.world.recorded import thread, verified
-from tests.world.records import DENY, NOW_MS, OK, decided, gateway
+from tests.world.records import DENY, NOW_MS, OK, POLICY, decided, gateway
 from tests.world.running import run
 
 from accredit.attest import Checkpoint, Entry, Envelope, LogReport, LogSigner, Stored, sha256_hex, verify_envelope
@@ -31,7 +31,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("made") / "accredit.db"
 
     async def write(now_ms: int, calls: int) -> None:
-        records = SqliteRecords(thread(path, SIGNER), durable=True, on_problem=pytest.fail, clock=lambda: now_ms)
+        records = SqliteRecords(
+            thread(path, SIGNER), durable=True, policy_digest=POLICY, on_problem=pytest.fail, clock=lambda: now_ms
+        )
         for _ in range(calls):
             call = decided()
             await records.begin(call)
@@ -242,7 +244,9 @@ def test_two_logs_of_one_gateway_are_one_log_of_more_writers(log: Path, tmp_path
     """Each of its chains is whole. Of another gateway, whose key is not trusted, no record is taken."""
 
     async def write(other: Path, signer: LogSigner) -> None:
-        records = SqliteRecords(thread(other, signer), durable=True, on_problem=pytest.fail, clock=lambda: NOW_MS)
+        records = SqliteRecords(
+            thread(other, signer), durable=True, policy_digest=POLICY, on_problem=pytest.fail, clock=lambda: NOW_MS
+        )
         await records.begin(decided(decision=DENY))
         await records.aclose()
 

@@ -77,6 +77,23 @@ def test_each_outcome_is_on_disk_when_the_client_has_its_answer(name: str, trust
 
 
 @everywhere
+def test_both_records_of_a_call_name_its_trace_and_its_policy(name: str, trust: Trust, tmp_path: Path) -> None:
+    trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+    async def main() -> None:
+        async with recorded(name, trust, tmp_path) as route:
+            await call(route, "ok", _meta={"traceparent": f"00-{trace}-{parent}-01"})
+            await call(route, "ok", _meta={"traceparent": f"00-{'0' * 32}-{parent}-01"})
+            found = records_of(route.log)
+            assert [each.call.trace for each in found] == [trace, trace, None, None]
+            assert len({each.policy for each in found}) == 1
+            assert found[0].policy is not None
+            assert [each.decision.enforced for each in found if each.decision is not None] == [True, True]
+
+    run(main())
+
+
+@everywhere
 @pytest.mark.parametrize(("tool", "status"), [("hang", "timeout"), ("die", "unknown")])
 def test_a_call_that_is_cut_off_or_late_has_an_outcome(
     name: str, tool: str, status: str, trust: Trust, tmp_path: Path
@@ -235,7 +252,7 @@ def test_refused_calls_are_recorded_and_allowed_ones_with_who_asked(name: str, t
             assert [(each["target"], each["verdict"], each.get("error"), each["status"]) for each in found] == [
                 ("list_inbox", "deny", "missing_ratify_proof", None),
                 ("drop_tables", "deny", "unknown_tool", None),
-                ("send_email", "deny", "ratify_challenge_required", None),
+                ("send_email", "challenge", "ratify_challenge_required", None),
                 ("list_inbox", "deny", "ratify_scope_denied", None),
                 ("list_inbox", "allow", None, "ok"),
                 ("list_inbox", "deny", "ratify_replayed", None),

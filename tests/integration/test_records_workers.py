@@ -18,6 +18,8 @@ from tests.world.recorded import calls_of, records_of
 from tests.world.recorded_load import Load, Upstream, ask, configure, serving, verify
 from tests.world.running import run
 
+from accredit.config import load, policy_digest
+
 WORKERS = 4
 CLIENTS = 24
 ROUNDS = 5
@@ -94,6 +96,9 @@ def test_the_worker_that_replaces_a_dead_one_closes_its_calls_while_the_others_g
                 closed_by = {each.log.writer for each in records_of(db) if each.outcome is not None}
                 assert len(closed_by) == 1
                 assert closed_by.isdisjoint(writers)
+                assert {each.policy and each.policy.digest for each in records_of(db)} == {
+                    policy_digest(load(tmp_path / "accredit.toml", {}, {}))
+                }
                 upstream.held.set()
                 answered = {target for target, call in calls.items() if await call}
                 assert answered == set(calls) - set(before[dead])

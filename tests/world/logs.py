@@ -11,7 +11,7 @@ from typing import Self, TypeVar
 import pytest
 from tests.world.children import children
 from tests.world.recorded import thread
-from tests.world.records import NOW_MS, OK, decided, gateway
+from tests.world.records import NOW_MS, OK, POLICY, decided, gateway
 
 from accredit.attest import CallRecord, Decided, Head, LogSigner, Outcome
 from accredit.errors import StoreUnavailable
@@ -87,6 +87,7 @@ class Log:
         self.records = SqliteRecords(
             self.executor,
             durable=durable,
+            policy_digest=POLICY,
             on_problem=self.problems.append,
             on_checkpoint=self.heads.append,
             clock=clock,

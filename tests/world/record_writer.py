@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import uvloop
-from tests.world.records import OK, decided, gateway
+from tests.world.records import OK, POLICY, decided, gateway
 
 from accredit.errors import StoreUnavailable
 from accredit.stores.log import SqliteRecords
@@ -38,7 +38,11 @@ async def client(records: SqliteRecords) -> None:
 
 async def main(path: Path, now_ms: int) -> None:
     records = SqliteRecords(
-        LogProcess(path, gateway()[0]), durable=True, on_problem=lambda _: None, clock=lambda: now_ms
+        LogProcess(path, gateway()[0]),
+        durable=True,
+        policy_digest=POLICY,
+        on_problem=lambda _: None,
+        clock=lambda: now_ms,
     )
     await asyncio.gather(*(client(records) for _ in range(CLIENTS)))
 

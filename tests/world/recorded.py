@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 from msgspec.structs import replace
-from tests.world.records import gateway
+from tests.world.records import POLICY, gateway
 
 from accredit.attest import CallRecord, Decided, LogReport, LogSigner, Outcome, RecordKey, RecordSigner
 from accredit.errors import StoreUnavailable
@@ -23,7 +23,9 @@ def thread(path: Path, signer: LogSigner, *, durable: bool = True) -> LogThread:
 def records_at(path: Path, *, durable: bool = True, signer: RecordSigner | None = None) -> SqliteRecords:
     """The log in a file, signed by the gateway of `tests.world.records`, or its records by another signer."""
     signing = replace(gateway()[0], records=signer)
-    return SqliteRecords(thread(path, signing, durable=durable), durable=durable, on_problem=lambda _: None)
+    return SqliteRecords(
+        thread(path, signing, durable=durable), durable=durable, policy_digest=POLICY, on_problem=lambda _: None
+    )
 
 
 def records_of(path: Path) -> list[CallRecord]:

@@ -31,6 +31,8 @@ from accredit.attest.statements import GENESIS
 
 NOW_MS = 1_800_000_000_000
 SECRET = "swordfish-7f3a"
+POLICY = "d1" * 32
+"""The digest of the configuration by which calls are decided."""
 ALLOW = Decision(verdict="allow")
 DENY = Decision(verdict="deny", error="ratify_scope_denied", reason="this delegation covers email:read")
 OK = Outcome(status="ok", result={"sha256": "ab" * 32})
@@ -70,6 +72,7 @@ def decided(
         params=recorded_params(json.dumps(params).encode(), token_argument=False),
         decision=decision,
         received_ms=NOW_MS,
+        policy_digest=POLICY,
         authority=authority,
         token=token,
         certificates=certificates,

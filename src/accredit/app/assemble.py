@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from accredit.attest import Head, LogSigner
-from accredit.config import Loaded, build_key_sources, build_log_signer, folder_of, read_public_key, try_record_signer
+from accredit.config import (
+    Loaded,
+    build_key_sources,
+    build_log_signer,
+    folder_of,
+    policy_digest,
+    read_public_key,
+    try_record_signer,
+)
 from accredit.errors import ConfigurationError
 from accredit.gateway.logs import log_event
 from accredit.gateway.settings import ProofSettings
@@ -61,6 +69,7 @@ def _records(loaded: Loaded) -> Records | None:
     return SqliteRecords(
         _log_executor(path, signer, durable=durable),
         durable=durable,
+        policy_digest=policy_digest(loaded),
         on_problem=_report_unwritten,
         on_checkpoint=_report_checkpoint,
     )

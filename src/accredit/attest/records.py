@@ -16,6 +16,7 @@ from accredit.attest.statements import (
     Decision,
     Outcome,
     Place,
+    PolicyDigest,
     Pruning,
     Statement,
     Times,
@@ -29,6 +30,9 @@ from accredit.attest.statements import (
 class Decided(Struct, frozen=True, kw_only=True):
     """A call on which was decided. `call.params` is left empty; `received_ms` is in unix milliseconds.
 
+    `policy_digest` says by which configuration: the SHA-256 of its effective values (`config.digest`). The decision is
+    `enforced` where what it says is what happens.
+
     `certificates` is the chain of the proof, a JSON array, leaf first: `authority.chain_sha256` is the SHA-256 of it.
     """
 
@@ -37,6 +41,8 @@ class Decided(Struct, frozen=True, kw_only=True):
     params: RecordedParams
     decision: Decision
     received_ms: int
+    policy_digest: str
+    enforced: bool = True
     authority: Authority | None = None
     token: Token | None = None
     certificates: bytes | None = None
@@ -44,20 +50,20 @@ class Decided(Struct, frozen=True, kw_only=True):
 
 def decision_payload(decided: Decided, place: Place, now_ms: int) -> bytes:
     """The record of a decision. Raises `AttestationError` for a text that can't be written."""
-    call, decision = decided.call, decided.decision
+    call, said = decided.call, decided.decision
     if decided.params.text is not None:
         call = replace(call, params=Raw(decided.params.text))
-    if decision.reason is not None:
-        decision = replace(decision, reason=clipped(decision.reason))
+    reason = None if said.reason is None else clipped(said.reason)
     record = CallRecord(
         gateway=decided.gateway,
         phase="decision",
         call=call,
         times=_times(decided.received_ms, now_ms),
         log=place,
-        decision=decision,
+        decision=replace(said, reason=reason, enforced=decided.enforced),
         authority=decided.authority,
         token=decided.token,
+        policy=PolicyDigest(digest=decided.policy_digest),
     )
     return encode_statement(Statement(record, decided.params.sha256))
 
@@ -73,12 +79,16 @@ def outcome_payload(decided: Decided, outcome: Outcome, place: Place, now_ms: in
         times=_times(decided.received_ms, now_ms),
         log=place,
         outcome=outcome,
+        policy=PolicyDigest(digest=decided.policy_digest),
     )
     return encode_statement(Statement(record, decided.params.sha256))
 
 
-def unknown_payload(decision: Statement, record: CallRecord, detail: str, place: Place, now_ms: int) -> bytes:
-    """The record that closes a call whose writer has died: `decision` is the statement of its decision."""
+def unknown_payload(
+    decision: Statement, record: CallRecord, detail: str, place: Place, now_ms: int, policy_digest: str
+) -> bytes:
+    """The record that closes a call whose writer has died: `decision` is the statement of its decision. Where that is
+    of version 1, which does not say by which policy it was made, `policy_digest` is that of who closes the call."""
     closed = CallRecord(
         gateway=record.gateway,
         phase="outcome",
@@ -86,6 +96,7 @@ def unknown_payload(decision: Statement, record: CallRecord, detail: str, place:
         times=Times(received=record.times.received, recorded=timestamp(now_ms)),
         log=place,
         outcome=Outcome(status="unknown", detail=detail),
+        policy=record.policy or PolicyDigest(digest=policy_digest),
     )
     return encode_statement(Statement(closed, decision.sha256))
 

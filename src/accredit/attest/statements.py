@@ -1,11 +1,11 @@
 """Statements: in-toto v1, with the three predicates of the log. No I/O.
 
-A record of a call (`urn:accredit:tool-call:v1`, `tool-call.v1.schema.json` beside this file), a checkpoint of a
+A record of a call (`urn:accredit:tool-call:v2`, `tool-call.v2.schema.json` beside this file), a checkpoint of a
 writer's chain (`urn:accredit:log-checkpoint:v1`), and the note that stands for pruned records
-(`urn:accredit:log-pruning:v1`). A payload is read only when:
+(`urn:accredit:log-pruning:v1`). Records of version 1 are read for ever, and never written. A payload is read only when:
 
 1. it is one JSON object with the members that in-toto names, the right `_type`, and one subject with a SHA-256;
-2. its predicate has the members of its type, and nothing else;
+2. its predicate has the members of its type and version, and nothing else;
 3. the members that a phase asks for are there, and the subject is the one that the predicate is about.
 
 Members that have no value are left out. Times are RFC 3339, UTC, with milliseconds. Signatures and chains are not
@@ -23,7 +23,8 @@ from accredit.errors import AttestationError
 from accredit.limits import MAX_RECORDED_TEXT, MAX_SAFE_INTEGER
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
-CALL_TYPE = "urn:accredit:tool-call:v1"
+CALL_TYPE = "urn:accredit:tool-call:v2"
+CALL_TYPE_V1 = "urn:accredit:tool-call:v1"
 CHECKPOINT_TYPE = "urn:accredit:log-checkpoint:v1"
 PRUNING_TYPE = "urn:accredit:log-pruning:v1"
 
@@ -34,8 +35,10 @@ Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 WriterId = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
 Sequence = Annotated[int, Meta(ge=1, le=MAX_SAFE_INTEGER)]
 Time = Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$")]
+TraceId = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+Verdict = Literal["allow", "deny", "challenge"]
 OutcomeStatus = Literal[
-    "ok", "tool_error", "error", "input_required", "upstream_invalid", "timeout", "cancelled", "unknown"
+    "ok", "tool_error", "error", "input_required", "task", "upstream_invalid", "timeout", "cancelled", "unknown"
 ]
 
 NO_PARAMS = Raw()
@@ -54,6 +57,9 @@ class Call(_Part, frozen=True):
 
     `target` is the tool's or prompt's name, or the resource's URI. `flow` and `round` (from 1) say which
     multi-round-trip request the call is part of. `params` are there where arguments are recorded in full.
+
+    Version 2 brought `definition`, the SHA-256 that is pinned for the tool's definition; `trace`, the trace id that the
+    client gave; and `server`, the server's name, where there are several.
     """
 
     id: WriterId
@@ -64,14 +70,22 @@ class Call(_Part, frozen=True):
     flow: str | None = None
     round: Annotated[int, Meta(ge=1, le=MAX_SAFE_INTEGER)] | None = None
     params: Raw = NO_PARAMS
+    definition: Sha256 | None = None
+    trace: TraceId | None = None
+    server: str | None = None
 
 
 class Decision(_Part, frozen=True):
-    """What was decided. `error` is the word for programs, `reason` is for people."""
+    """What was decided. `error` is the word for programs, `reason` is for people.
 
-    verdict: Literal["allow", "deny"]
+    Version 2 brought the verdict `challenge`, for a call that was asked for a proof over a challenge, and `enforced`:
+    whether what was decided is what happened.
+    """
+
+    verdict: Verdict
     error: str | None = None
     reason: str | None = None
+    enforced: bool | None = None
 
 
 class Authority(_Part, frozen=True):
@@ -99,7 +113,8 @@ class Token(_Part, frozen=True):
 
 
 class Outcome(_Part, frozen=True):
-    """What came of a call that was forwarded. `result` is what `result_digest` says of the result."""
+    """What came of a call that was forwarded. `result` is what `result_digest` says of the result. Version 2 brought
+    the status `task`: the server has taken it on, and its result comes later."""
 
     status: OutcomeStatus
     detail: str | None = None
@@ -121,8 +136,14 @@ class Place(_Part, frozen=True):
     previous: Sha256
 
 
+class PolicyDigest(_Part, frozen=True):
+    """By which configuration was decided: the SHA-256 of its effective values, in the form of RFC 8785."""
+
+    digest: Sha256
+
+
 class CallRecord(_Part, frozen=True):
-    """The predicate of a record. `gateway` is the verifier's id (`[gateway] id`)."""
+    """The predicate of a record. `gateway` is the verifier's id (`[gateway] id`). Version 2 brought `policy`."""
 
     gateway: str
     phase: Literal["decision", "outcome"]
@@ -133,6 +154,7 @@ class CallRecord(_Part, frozen=True):
     authority: Authority | None = None
     token: Token | None = None
     outcome: Outcome | None = None
+    policy: PolicyDigest | None = None
 
 
 class Checkpoint(_Part, frozen=True):
@@ -187,8 +209,10 @@ class _RawWire(_Wire, frozen=True):
 
 _encode = msgspec.json.Encoder().encode
 _decode_wire = msgspec.json.Decoder(_RawWire).decode
+_decoder_of_calls = msgspec.json.Decoder(CallRecord)
 _DECODERS = {
-    CALL_TYPE: msgspec.json.Decoder(CallRecord),
+    CALL_TYPE: _decoder_of_calls,
+    CALL_TYPE_V1: _decoder_of_calls,
     CHECKPOINT_TYPE: msgspec.json.Decoder(Checkpoint),
     PRUNING_TYPE: msgspec.json.Decoder(Pruning),
 }
@@ -238,6 +262,8 @@ def decode_statement(payload: bytes) -> Statement:
         raise AttestationError("the subject is not what the predicate is about")
     if isinstance(predicate, CallRecord):
         _check_phase(predicate)
+        if not (_is_version_1 if wire.predicate_type == CALL_TYPE_V1 else _is_version_2)(predicate):
+            raise AttestationError("the record has not the members of its version")
     return Statement(predicate, subject.digest.sha256)
 
 
@@ -245,6 +271,20 @@ def _check_phase(record: CallRecord) -> None:
     is_decision = record.phase == "decision"
     if is_decision != (record.decision is not None) or is_decision != (record.outcome is None):
         raise AttestationError("the record has not the members of its phase")
+
+
+def _is_version_1(record: CallRecord) -> bool:
+    """Whether there is nothing of what version 2 brought."""
+    call, decision, outcome = record.call, record.decision, record.outcome
+    brought = (record.policy, call.definition, call.trace, call.server, decision and decision.enforced)
+    if any(member is not None for member in brought):
+        return False
+    return not (decision and decision.verdict == "challenge") and not (outcome and outcome.status == "task")
+
+
+def _is_version_2(record: CallRecord) -> bool:
+    """Whether there is what a record always has since."""
+    return record.policy is not None and (record.decision is None or record.decision.enforced is not None)
 
 
 def _type_of(predicate: Predicate) -> str:

@@ -22,7 +22,7 @@ KeysOption = Annotated[
 ]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a new file, not to stdout.")]
 Ending = Literal[
-    "ok", "tool_error", "error", "input_required", "upstream_invalid", "timeout", "cancelled", "unknown", "open"
+    "ok", "tool_error", "error", "input_required", "task", "upstream_invalid", "timeout", "cancelled", "unknown", "open"
 ]
 _Time = "2026-08-01T12:00:00Z, or 7d for so long ago"
 
@@ -34,7 +34,9 @@ def list_calls(
     tool: Annotated[str | None, typer.Option("--tool", metavar="NAME", help="Calls of this target.")] = None,
     principal: Annotated[str | None, typer.Option("--principal", metavar="ID", help="Of this principal.")] = None,
     agent: Annotated[str | None, typer.Option("--agent", metavar="ID", help="Of this agent.")] = None,
-    decision: Annotated[Literal["allow", "deny"] | None, typer.Option("--decision", help="Decided so.")] = None,
+    decision: Annotated[
+        Literal["allow", "deny", "challenge"] | None, typer.Option("--decision", help="Decided so.")
+    ] = None,
     outcome: Annotated[Ending | None, typer.Option("--outcome", metavar="STATUS", help="Ended so; or open.")] = None,
     after: Annotated[str | None, typer.Option("--after", metavar="TIME", help=f"Since then: {_Time}.")] = None,
     before: Annotated[str | None, typer.Option("--before", metavar="TIME", help="Until then.")] = None,
@@ -44,8 +46,9 @@ def list_calls(
 ) -> None:
     """Lists calls, the newest first; with -f the newest last, and then each call as it ends.
 
-    Statuses: ok, tool_error, error, input_required, upstream_invalid, timeout, cancelled, unknown; open for a call that
-    has none yet. With --json, each call is a JSON object on a line. Nothing is verified.
+    Decisions: allow, deny; challenge where the client was asked for a proof over a challenge first. Statuses: ok,
+    tool_error, error, input_required, task, upstream_invalid, timeout, cancelled, unknown; open for a call that has
+    none yet. With --json, each call is a JSON object on a line. Nothing is verified.
 
     Examples:
 

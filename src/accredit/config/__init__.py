@@ -2,12 +2,14 @@
 
 `load` finds and validates; `build_settings` checks what it says against this machine, and `build_upstream`,
 `build_catalog`, `build_proofs`, `build_records`, `build_rounds`, `build_tokens` and `build_key_sources` parts of it;
-`tls_context` the certificate; `try_record_signer` has the signer of records sign once; `shown` prints it. Every
-failure is an `accredit.errors.ConfigurationError`: one line what is wrong, one line what to do.
+`tls_context` the certificate; `try_record_signer` has the signer of records sign once; `shown` prints it, and
+`policy_digest` is what records name it by. Every failure is an `accredit.errors.ConfigurationError`: one line what is
+wrong, one line what to do.
 """
 
 from accredit.config.attest import build_log_signer, build_records, own_key_file, try_record_signer
 from accredit.config.build import build_settings, build_upstream
+from accredit.config.digest import policy_digest
 from accredit.config.listen import check_exposure, tls_context
 from accredit.config.load import Loaded, Origin, Values, folder_of, load, load_command_line
 from accredit.config.proofs import build_catalog, build_proofs, read_public_key
@@ -35,6 +37,7 @@ __all__ = [
     "load",
     "load_command_line",
     "own_key_file",
+    "policy_digest",
     "read_public_key",
     "shown",
     "tls_context",

@@ -15,6 +15,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from accredit.attest import LogSigner, RecordSigner
+from accredit.config.digest import policy_digest
 from accredit.config.load import Loaded, folder_of
 from accredit.config.problems import one_line
 from accredit.errors import ConfigurationError
@@ -38,7 +39,7 @@ def build_records(loaded: Loaded) -> RecordSettings | None:
             f'attest.mode is "{attest.mode}" and store.url is memory:, where no record outlives the process',
             'set store.url = "sqlite:///accredit.db", or attest.mode = "off"',
         )
-    return RecordSettings(gateway_id(loaded), full=attest.arguments == "full")
+    return RecordSettings(gateway_id(loaded), full=attest.arguments == "full", policy_digest=policy_digest(loaded))
 
 
 def build_log_signer(loaded: Loaded) -> LogSigner:

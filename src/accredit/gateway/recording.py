@@ -16,6 +16,7 @@ import re
 import secrets
 import time
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 
 from msgspec import Struct
@@ -45,7 +46,9 @@ from accredit.errors import (
 from accredit.gateway.open_calls import NOT_FORWARDED, OpenCall, ResumedCalls, withheld
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings, RecordSettings
+from accredit.gateway.settings_digest import settings_digest
 from accredit.gateway.tally import Tally
+from accredit.gateway.trace import trace_of
 from accredit.jsonrpc.encode import HEADER_MISMATCH, INVALID_PARAMS
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import TARGET_MEMBER
@@ -54,6 +57,7 @@ from accredit.jsonrpc.scalars import as_string
 from accredit.limits import MAX_RECORDED_CHAINS, MAX_RECORDED_TARGET, MAX_RECORDED_TEXT
 from accredit.policy import CONSTRAINT_REFUSALS, refusals
 from accredit.policy import Decision as PolicyDecision
+from accredit.policy.refusals import CHALLENGE_REQUIRED
 from accredit.ports import Records
 from accredit.ratify import DelegationCert, encode_delegation_cert
 from accredit.ratify.cache import RecentlyUsed
@@ -111,7 +115,7 @@ class Recorder:
         Raises `ProofRefused`, or `RequestError` for params that no record can hold.
         """
         received_ms = time.time_ns() // 1_000_000
-        target = target_of(request)
+        target, trace = target_of(request), trace_of(request)
         try:
             params = recorded_params(request.params, token_argument=False, full=self._settings.full and not stranger)
         except AttestationError:
@@ -120,10 +124,11 @@ class Recorder:
         chain = self._chain(decision.proved.chain) if decision is not None and decision.proved is not None else None
         decided = Decided(
             gateway=self._settings.gateway_id,
-            call=self._call(request.method, target, client, part),
+            call=self._call(request.method, target, client, part, trace),
             params=params,
             decision=self._verdict(refused, note),
             received_ms=received_ms,
+            policy_digest=self._settings.policy_digest,
             authority=_authority(decision, chain.sha256) if decision is not None and chain is not None else None,
             token=_token(token) if token is not None else None,
             certificates=chain.text if chain is not None else None,
@@ -137,7 +142,7 @@ class Recorder:
             # The decision may be on record, and nothing will be forwarded.
             call.settle_later(NOT_FORWARDED)
             raise
-        if decided.decision.verdict == "deny":
+        if decided.decision.verdict != "allow":
             return None
         if client.session_id:
             self._in_sessions[client.session_id, request.id] = call
@@ -200,7 +205,7 @@ class Recorder:
             self._chains.put(name, recorded)
         return recorded
 
-    def _call(self, method: str, target: str, client: Client, part: Part | None) -> Call:
+    def _call(self, method: str, target: str, client: Client, part: Part | None, trace: str | None) -> Call:
         return Call(
             id=self._draw_id(),
             method=method,
@@ -209,6 +214,7 @@ class Recorder:
             revision=client.revision and client.revision[:MAX_RECORDED_TEXT],
             flow=part.flow if part is not None else None,
             round=part.round if part is not None else None,
+            trace=trace,
         )
 
     def _draw_id(self) -> str:
@@ -228,7 +234,8 @@ class Recorder:
         if text is not None and not self._settings.full and refused.data.get("identity_status") in CONSTRAINT_REFUSALS:
             found = _CONSTRAINT.match(text)
             text = found[0] if found else None
-        return Decision(verdict="deny", error=refused.error, reason=text)
+        verdict = "challenge" if refused.code == CHALLENGE_REQUIRED else "deny"
+        return Decision(verdict=verdict, error=refused.error, reason=text)
 
 
 def recorder_of(settings: GatewaySettings, tally: Tally, records: Records | None) -> Recorder | None:
@@ -237,7 +244,10 @@ def recorder_of(settings: GatewaySettings, tally: Tally, records: Records | None
         return None
     if records is None:
         raise ConfigurationError("calls are to be recorded, and there is no log", "give create_app records")
-    return Recorder(records, settings.records, tally)
+    told = settings.records
+    if not told.policy_digest:
+        told = replace(told, policy_digest=settings_digest(settings))
+    return Recorder(records, told, tally)
 
 
 def target_of(request: Request) -> str:

@@ -78,10 +78,12 @@ class TokenSettings:
 @dataclass(frozen=True, slots=True)
 class RecordSettings:
     """The section `[attest]`, but for the log itself. `gateway_id` says in the records who made them; with `full` they
-    hold the arguments, not only a digest of them."""
+    hold the arguments, not only a digest of them. `policy_digest` says by which configuration is decided; "": by these
+    settings (`settings_digest`)."""
 
     gateway_id: str
     full: bool = False
+    policy_digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)

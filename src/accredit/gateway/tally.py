@@ -16,8 +16,10 @@ from accredit.errors import (
 from accredit.gateway.logs import log_event
 from accredit.gateway.trace import traced
 from accredit.jsonrpc.text import excerpt
+from accredit.policy.refusals import CHALLENGE_REQUIRED
 
 _log = logging.getLogger("accredit.gateway")
+_CHALLENGED = "call_challenged"
 
 
 class Tally:
@@ -39,7 +41,9 @@ class Tally:
             return
         detail = error.reason if isinstance(error, TokenError) else getattr(error, "detail", str(error))
         facts: dict[str, Any] = traced() if method is None else {"method": method} | traced()
-        log_event(_log, logging.WARNING, kind, detail=detail, **facts)
+        # To be asked for a proof over a challenge is how a call of a sensitive tool begins: nobody was denied anything.
+        level = logging.INFO if kind.startswith(_CHALLENGED) else logging.WARNING
+        log_event(_log, level, kind, detail=detail, **facts)
 
     def dropped(self, method: str) -> None:
         """Notes a client's notification that nobody has named, and that is not forwarded."""
@@ -57,7 +61,7 @@ def _kind(error: AccreditError) -> str:
     if isinstance(error, RequestError):
         return "request_refused"
     if isinstance(error, ProofRefused):
-        return "call_denied"
+        return _CHALLENGED if error.code == CHALLENGE_REQUIRED else "call_denied"
     if isinstance(error, TokenError):
         return "token_refused"
     if isinstance(error, KeysUnavailable):

@@ -1,4 +1,4 @@
-"""The trace id of the call at hand, read only when something is logged. No I/O."""
+"""The trace id of a call, as its client gives it: for logs and records. No I/O."""
 
 import re
 from contextvars import ContextVar
@@ -10,8 +10,9 @@ from accredit.jsonrpc.requests import Batch, meta_of
 from accredit.jsonrpc.scalars import as_string
 
 _current: ContextVar[Frame | Batch | None] = ContextVar("accredit_current_message", default=None)
-# W3C Trace Context, version 00: version, trace id, parent id, flags.
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+# W3C Trace Context, section 3.2.2: version, trace id, parent id, flags. No id is all zeros, there is no version ff, and
+# only a version after 00 may have more, behind a dash.
+_TRACEPARENT = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 
 
 def set_current(message: Frame | Batch | None) -> None:
@@ -19,9 +20,8 @@ def set_current(message: Frame | Batch | None) -> None:
     _current.set(message)
 
 
-def trace_id() -> str | None:
-    """The trace id in `params._meta.traceparent` of the current message, if it is one."""
-    message = _current.get()
+def trace_of(message: Frame | Batch | None) -> str | None:
+    """The trace id in `params._meta.traceparent` of a message, if it is one: 32 lowercase hex characters."""
     if not isinstance(message, Request | Notification):
         return None
     try:
@@ -29,7 +29,12 @@ def trace_id() -> str | None:
     except FrameError:
         return None
     found = _TRACEPARENT.fullmatch(parent or "")
-    return found[1] if found else None
+    return found[2] if found and not (found[1] == "00" and found[3]) else None
+
+
+def trace_id() -> str | None:
+    """That of the current message."""
+    return trace_of(_current.get())
 
 
 def traced() -> dict[str, Any]:

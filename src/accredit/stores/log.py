@@ -72,6 +72,7 @@ class SqliteRecords:
     """One writer of a log. Nothing is opened before the first call: processes may fork until then.
 
     `durable` says that the executor answers when a record is on the disk, and that calls are to wait for that.
+    `policy_digest` is that of the configuration, for calls of dead writers that do not say by which they were decided.
 
     `on_problem` is told, once for each change, what keeps records from being written, in words for the log, and
     `on_checkpoint` each head that was signed, but for those of a busy chain in between.
@@ -82,6 +83,7 @@ class SqliteRecords:
         executor: LogExecutor,
         *,
         durable: bool,
+        policy_digest: str,
         on_problem: Callable[[str], None],
         on_checkpoint: Callable[[Head], None] = lambda _: None,
         clock: Callable[[], int] = clock_ms,
@@ -90,6 +92,7 @@ class SqliteRecords:
         """This writer's id, once it has begun."""
         self._executor = executor
         self._durable = durable
+        self._policy_digest = policy_digest
         self._on_problem = on_problem
         self._on_checkpoint = on_checkpoint
         self._told: Head | None = None
@@ -307,7 +310,7 @@ class SqliteRecords:
         """Ends a chain. What writes for the dead one may have been at one more record: then it begins again."""
         ended = False
         while not ended:
-            while not await self._run(CloseCalls(writer, dead, self._clock())):
+            while not await self._run(CloseCalls(writer, dead, self._clock(), self._policy_digest)):
                 pass
             await self._sign(writer, dead)
             ended = await self._run(End(dead))

@@ -95,10 +95,11 @@ class CloseCalls(_Asked, frozen=True):
 
     dead: str
     now_ms: int
+    policy_digest: str
 
     def run(self, connection: sqlite3.Connection, signer: LogSigner) -> bool:
         """Whether none is left."""
-        return Chain(self.writer, signer).close_calls(connection, self.dead, self.now_ms)
+        return Chain(self.writer, signer).close_calls(connection, self.dead, self.now_ms, self.policy_digest)
 
 
 class Sign(_Asked, frozen=True):

@@ -68,8 +68,9 @@ class Chain(NamedTuple):
         _keep_certificates(connection, events)
         return errors
 
-    def close_calls(self, connection: sqlite3.Connection, name: str, now_ms: int) -> bool:
-        """Closes calls that a writer left open as `unknown`, one turn's at most; True when none is left."""
+    def close_calls(self, connection: sqlite3.Connection, name: str, now_ms: int, policy_digest: str) -> bool:
+        """Closes calls that a writer left open as `unknown`, one turn's at most; True when none is left.
+        `policy_digest` is for those that do not say by which policy they were decided."""
         most = records_a_turn(self.signer)
         rows = connection.execute(
             "SELECT call, payload FROM log_open JOIN log_writers USING (writer) LEFT JOIN log_entries USING (entry)"
@@ -79,7 +80,7 @@ class Chain(NamedTuple):
         _closed(connection, [call for call, _ in rows])
         tail = Tail(connection, self.signer, self.name)
         for _, payload in rows:
-            _close_call(tail, payload, now_ms)
+            _close_call(tail, payload, now_ms, policy_digest)
         tail.write()
         return len(rows) < most
 
@@ -158,7 +159,7 @@ def _closed(connection: sqlite3.Connection, calls: list[str]) -> set[str]:
     return closed
 
 
-def _close_call(tail: Tail, payload: object, now_ms: int) -> None:
+def _close_call(tail: Tail, payload: object, now_ms: int, policy_digest: str) -> None:
     # What was damaged can't be closed, and must not keep a writer from starting: `log verify` tells of it.
     try:
         decision = decode_statement(payload if isinstance(payload, bytes) else b"")
@@ -166,7 +167,7 @@ def _close_call(tail: Tail, payload: object, now_ms: int) -> None:
         return
     record = decision.predicate
     if isinstance(record, CallRecord):
-        tail.append(lambda place: unknown_payload(decision, record, CUT_OFF, place, now_ms), now_ms)
+        tail.append(lambda place: unknown_payload(decision, record, CUT_OFF, place, now_ms, policy_digest), now_ms)
 
 
 def _keep_certificates(connection: sqlite3.Connection, events: Sequence[Event]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import jsonschema
 import msgspec
 import pytest
+from msgspec.structs import replace
 from tests.world.records import DENY, NOW_MS, OK, SECRET, Chained, decided
 
 from accredit.attest import (
@@ -24,15 +25,17 @@ from accredit.attest import (
     recorded_params,
     timestamp,
 )
-from accredit.attest.statements import CALL_TYPE
+from accredit.attest.statements import CALL_TYPE, PolicyDigest
 from accredit.errors import AttestationError
 
-SCHEMA: dict[str, Any] = json.loads(files("accredit.attest").joinpath("tool-call.v1.schema.json").read_text("utf-8"))
+SCHEMA: dict[str, Any] = json.loads(files("accredit.attest").joinpath("tool-call.v2.schema.json").read_text("utf-8"))
 PLACE = Place(writer="ab" * 16, sequence=7, previous="cd" * 32)
 
 
 def payloads() -> list[bytes]:
     chain, call = Chained(), decided()
+    told = replace(call.call, definition="ef" * 32, trace="0a" * 16, server="mail")
+    asked = Decision(verdict="challenge", error="ratify_challenge_required")
     full = decided(params=recorded_params(b'{"name": "x", "arguments": {"n": 1e400}}'.replace(b"1e400", b"12"),
                                           token_argument=True, full=True))  # fmt: skip
     records = [
@@ -41,6 +44,9 @@ def payloads() -> list[bytes]:
         chain.decision(decided(decision=DENY, authority=None, token=None)),
         chain.decision(full),
         chain.outcome(full, OK),
+        chain.decision(decided(decision=asked, authority=None)),
+        chain.decision(decided(call=told, decision=DENY, enforced=False)),
+        chain.outcome(decided(call=told), Outcome(status="task")),
     ]
     return [record.payload for record in records]
 
@@ -64,14 +70,15 @@ def test_what_is_read_is_what_was_written(payload: bytes) -> None:
     ("member", "kind"),
     [
         ("call", Call), ("decision", Decision), ("authority", Authority), ("token", Token), ("outcome", Outcome),
-        ("times", Times), ("log", Place), (None, CallRecord),
+        ("times", Times), ("log", Place), ("policy", PolicyDigest), (None, CallRecord),
     ],
 )  # fmt: skip
 def test_the_schema_has_every_member_that_a_record_may_have(member: str | None, kind: type[msgspec.Struct]) -> None:
     schema = SCHEMA["properties"][member] if member else SCHEMA
     fields = msgspec.structs.fields(kind)
     assert set(schema["properties"]) == {field.encode_name for field in fields}
-    assert set(schema["required"]) == {field.encode_name for field in fields if field.required}
+    always = {"decision": {"enforced"}, None: {"policy"}}.get(member, set())  # since version 2
+    assert set(schema["required"]) == {field.encode_name for field in fields if field.required} | always
 
 
 def test_no_secret_of_a_call_is_in_its_records() -> None:
@@ -101,7 +108,8 @@ def change(payload: bytes, path: str, value: object) -> bytes:
     ("path", "value"),
     [
         ("_type", "https://in-toto.io/Statement/v0.1"),
-        ("predicateType", "urn:accredit:tool-call:v2"),
+        ("predicateType", "urn:accredit:tool-call:v1"),
+        ("predicateType", "urn:accredit:tool-call:v3"),
         ("predicateType", "urn:accredit:log-checkpoint:v1"),
         ("extra", 1),
         ("subject", []),
@@ -112,6 +120,14 @@ def change(payload: bytes, path: str, value: object) -> bytes:
         ("predicate.phase", "both"),
         ("predicate.phase", "outcome"),
         ("predicate.decision", ...),
+        ("predicate.decision.verdict", "maybe"),
+        ("predicate.decision.enforced", ...),
+        ("predicate.decision.enforced", "yes"),
+        ("predicate.policy", ...),
+        ("predicate.policy.digest", "short"),
+        ("predicate.policy.version", 1),
+        ("predicate.call.trace", "0A" * 16),
+        ("predicate.call.definition", ""),
         ("predicate.outcome", {"status": "ok"}),
         ("predicate.call.id", "short"),
         ("predicate.call.round", 0),

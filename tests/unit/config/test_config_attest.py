@@ -35,16 +35,19 @@ def test_records_bear_the_id_of_the_key_or_the_gateways_own(folder: Path) -> Non
     found = built(folder, attest() + STORE)
     assert found is not None
     assert (len(found.gateway_id), found.full) == (32, False)
-    assert built(folder, '[gateway]\nid = "gate"\n' + attest(more='arguments = "full"\n') + STORE) == RecordSettings(
-        "gate", full=True
-    )
+    named = built(folder, '[gateway]\nid = "gate"\n' + attest(more='arguments = "full"\n') + STORE)
+    assert named is not None
+    assert (named.gateway_id, named.full) == ("gate", True)
     assert built(folder, "") is None
     assert built(folder, attest(mode="off", key="none.key")) is None
 
 
 def test_a_gateway_key_beside_the_file_needs_no_name(folder: Path) -> None:
     text = '[attest]\nmode = "record"\n' + STORE
-    assert built(folder, text) == built(folder, attest() + STORE)
+    beside, named = built(folder, text), built(folder, attest() + STORE)
+    assert beside is not None
+    assert named is not None
+    assert beside.gateway_id == named.gateway_id
     (folder / "gateway.key").unlink()
     with pytest.raises(ConfigurationError, match=r"attest\.key_file is not set") as refused:
         built(folder, text)

@@ -28,6 +28,11 @@ def test_it_is_read_from_the_message(id: str) -> None:
     assert trace_id() == TRACE
 
 
+def test_a_later_version_may_say_more_than_we_understand() -> None:
+    set_current(decode_request(message(f'{{"_meta":{{"traceparent":"cc{PARENT[2:]}-more"}}}}')))
+    assert trace_id() == TRACE
+
+
 @pytest.mark.parametrize(
     "params",
     [
@@ -39,6 +44,10 @@ def test_it_is_read_from_the_message(id: str) -> None:
         f'{{"_meta":{{"traceparent":"{PARENT}x"}}}}',
         f'{{"_meta":{{"traceparent":"{PARENT.upper()}"}}}}',
         f'{{"_meta":{{"traceparent":"{PARENT}\\n"}}}}',
+        f'{{"_meta":{{"traceparent":"{PARENT}-more"}}}}',
+        f'{{"_meta":{{"traceparent":"ff{PARENT[2:]}"}}}}',
+        f'{{"_meta":{{"traceparent":"00-{"0" * 32}-b7ad6b7169203331-01"}}}}',
+        f'{{"_meta":{{"traceparent":"00-{TRACE}-{"0" * 16}-01"}}}}',
     ],
 )
 def test_what_is_no_trace_parent_is_none__it_would_be_a_stranger_s_text_in_our_log(params: str) -> None:

@@ -54,7 +54,13 @@ def test_a_turn_arrives_with_all_that_is_to_be_recorded(happened: list[Event], n
 
 @pytest.mark.parametrize(
     "request_",
-    [Begin(WRITER), Touch(WRITER), CloseCalls(WRITER, "cd" * 16, 7), Sign(WRITER, "cd" * 16, 7), End(WRITER)],
+    [
+        Begin(WRITER),
+        Touch(WRITER),
+        CloseCalls(WRITER, "cd" * 16, 7, "ef" * 32),
+        Sign(WRITER, "cd" * 16, 7),
+        End(WRITER),
+    ],
 )
 def test_each_request_arrives_as_itself(request_: AnyRequest) -> None:
     assert decode_request(body_of(encode_request(request_, 1.5))) == (request_, 1.5)

@@ -17,7 +17,7 @@ class CallRow(NamedTuple):
 
     @property
     def status(self) -> str:
-        """How it ended: a status of its outcome, "open", or "" for one that was denied."""
+        """How it ended: a status of its outcome, "open", or "" for one that was not allowed."""
         if self.outcome is not None and self.outcome.outcome is not None:
             return self.outcome.outcome.status
         return "open" if self.verdict == "allow" else ""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 from tests.world.in_process import Done, Run
 from tests.world.recorded import thread
-from tests.world.records import DENY, NOW_MS, OK, decided
+from tests.world.records import DENY, NOW_MS, OK, POLICY, decided
 
 from accredit.attest import Decided, recorded_chain
 from accredit.cli import main
@@ -49,7 +49,11 @@ def folder(gateway_key: PrivateKeyFile, tmp_path: Path, monkeypatch: pytest.Monk
     async def make() -> None:
         path = tmp_path / "accredit.db"
         records = SqliteRecords(
-            thread(path, log_signer(gateway_key)), durable=True, on_problem=pytest.fail, clock=lambda: NOW_MS
+            thread(path, log_signer(gateway_key)),
+            durable=True,
+            policy_digest=POLICY,
+            on_problem=pytest.fail,
+            clock=lambda: NOW_MS,
         )
         for call in calls:
             await records.begin(call)

@@ -1,0 +1,81 @@
+"""Which configuration this is: the digest that records name it by (`policy.digest`). Reads the public keys' files.
+
+It is the SHA-256 of the RFC 8785 form of `{"SECTION": {"KEY": value}}`: the effective values, as `accredit config show`
+prints them, wherever they came from, without `gateway.host` and `gateway.port`. In them:
+
+1. a file of public keys stands by its content, `{"sha256": hex}`, or `null` where it can't be read;
+2. a secret stands by the name that it comes from (a file, a variable of the environment); one that is written into the
+   configuration itself, or may be (the query of a URL), is masked;
+3. a file of the configuration's own folder has its name there, so that a copy elsewhere has the same digest.
+
+It is not the `policy_digest` of session tokens, which is over the file's bytes.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+from accredit.attest import canonical, sha256_hex
+from accredit.config.load import Loaded, folder_of
+from accredit.config.schema import FILES
+from accredit.config.show import shown
+from accredit.errors import AttestationError, ConfigurationError
+from accredit.keys import read_file
+from accredit.limits import MAX_KEY_SET_BYTES
+
+_LISTENS = (("gateway", "host"), ("gateway", "port"))
+_PUBLIC_KEYS = {
+    ("proofs", "roots"): ("public_key_file",),
+    ("proofs", "revocation"): ("public_key_files",),
+    ("tokens", "issuers"): ("public_key_file", "jwks_file"),
+    ("attest", "signer_public_key_file"): (),
+}
+"""The keys that name files of public keys, and the members of their tables that do so."""
+
+
+def policy_digest(loaded: Loaded) -> str:
+    """64 lowercase hex characters. Raises `ConfigurationError` for a value that has no RFC 8785 form."""
+    tree: dict[str, dict[str, object]] = {section: {} for section, _ in loaded.config}
+    for section, key, value in _values(loaded):
+        tree[section][key] = value
+    try:
+        return sha256_hex(canonical(json.dumps(tree).encode()))
+    except AttestationError:
+        raise ConfigurationError(
+            "a value of the configuration has no canonical form (RFC 8785), and records name the configuration by that",
+            "look for numbers that are infinite, or of hundreds of digits",
+        ) from None
+
+
+def _values(loaded: Loaded) -> Iterator[tuple[str, str, object]]:
+    for row in shown(loaded):
+        key = row.section, row.key
+        if key in _PUBLIC_KEYS:
+            yield *key, _with_contents(row.value, _PUBLIC_KEYS[key], folder_of(loaded, key))
+        elif key not in _LISTENS:
+            yield *key, _named(row.value, loaded) if key in FILES else row.value
+
+
+def _with_contents(value: object, members: tuple[str, ...], folder: Path) -> object:
+    """Rule 1 for a file, a table whose `members` name files, or a list of these."""
+    if isinstance(value, list):
+        return [_with_contents(each, members, folder) for each in cast("list[object]", value)]
+    if isinstance(value, dict):
+        table = cast("dict[str, object]", value)
+        return table | {name: _with_contents(table[name], (), folder) for name in members}
+    return _content(folder / value) if isinstance(value, str) else value
+
+
+def _content(path: Path) -> dict[str, str] | None:
+    try:
+        return {"sha256": sha256_hex(read_file(path, MAX_KEY_SET_BYTES).data)}
+    except ConfigurationError:  # who needs it says so
+        return None
+
+
+def _named(value: object, loaded: Loaded) -> object:
+    """Rule 3."""
+    if isinstance(value, str) and loaded.file is not None and Path(value).is_relative_to(loaded.file.parent):
+        return str(Path(value).relative_to(loaded.file.parent))
+    return value

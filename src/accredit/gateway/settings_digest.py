@@ -1,0 +1,68 @@
+"""The digest that records name a gateway's settings by (`policy.digest`), where no configuration gave one. No I/O.
+
+It is the SHA-256 of the RFC 8785 form of all settings, by their names:
+
+1. of what a setting does not show of itself (`repr=False`: headers, environments, secrets) the names alone count;
+2. a principal's key is its id, which is made of the key; a URL has no query, where some servers take their key;
+3. what is no plain value (a ring of keys, a cache) is left out, and so is what decides on no call (`workers`).
+"""
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from enum import Enum
+from pathlib import PurePath
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from accredit.attest import canonical, sha256_hex
+from accredit.gateway.settings import GatewaySettings, HttpUpstream
+from accredit.ratify import HybridPublicKey
+
+_LEFT_OUT = object()
+
+
+def settings_digest(settings: GatewaySettings) -> str:
+    """64 lowercase hex characters."""
+    return sha256_hex(canonical(msgspec.json.encode(_plain(dataclasses.replace(settings, workers=1)))))
+
+
+def _plain(value: object) -> object:
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case Enum():
+            return value.name
+        case PurePath():
+            return str(value)
+        case HttpUpstream():
+            return {"url": value.url.partition("?")[0], "headers": sorted(value.headers)}
+        case Mapping():
+            table = cast("Mapping[object, object]", value)
+            return _without({_name(key): _plain(each) for key, each in table.items()})
+        case tuple() | list():
+            return [_plain(each) for each in cast("Collection[object]", value)]
+        case set() | frozenset():
+            return sorted(map(str, cast("Collection[object]", value)))
+        case Struct():
+            return _without({name: _plain(getattr(value, name)) for name in value.__struct_fields__})
+        case _ if dataclasses.is_dataclass(value):
+            return _without({field.name: _field(value, field) for field in dataclasses.fields(value)})
+        case _:
+            return _LEFT_OUT
+
+
+def _field(value: object, field: "dataclasses.Field[Any]") -> object:
+    found = getattr(value, field.name)
+    if field.repr:
+        return _plain(found)
+    return sorted(map(_name, cast("Mapping[object, object]", found))) if isinstance(found, Mapping) else _LEFT_OUT
+
+
+def _name(key: object) -> str:
+    return key.id if isinstance(key, HybridPublicKey) else str(key)
+
+
+def _without(table: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in table.items() if value is not _LEFT_OUT}
