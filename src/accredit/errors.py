@@ -303,6 +303,16 @@ class InvalidInputRequired(RoundsError):
         self.detail = detail
 
 
+class UnsupportedResultType(RoundsError):
+    """A result of a kind that neither the revision nor an extension that was negotiated defines: what it means, nobody
+    here knows. `result_type` is what it says that it is, `result` all of it."""
+
+    def __init__(self, result_type: object, result: object) -> None:
+        super().__init__(f"the result is of a kind that is not known here: resultType {result_type!a:.40}")
+        self.result_type = result_type
+        self.result = result
+
+
 class SealError(RoundsError):
     """A `requestState` that can't be sealed or does not open. The text is public, and one for every cause (2026-07-28,
     basic/patterns/mrtr); `reason` is for the log alone."""

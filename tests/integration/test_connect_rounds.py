@@ -213,6 +213,19 @@ def test_what_no_protocol_allows_is_an_error_for_the_host() -> None:
     play(asked({"resultType": "input_required"}, unknown), calls, elicitation_callback=yes)
 
 
+@pytest.mark.parametrize("kind", ["task", "vendor/other", 7, None])
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+def test_a_result_of_a_kind_that_the_host_can_not_know_is_an_error_for_it(mode: str, kind: object) -> None:
+    async def main() -> None:
+        server = RoundsServer([{**FINAL, "resultType": kind, "taskId": "1"}])
+        async with RunningGateway(server) as running, host(running.url, mode=mode, elicitation_callback=yes) as client:
+            with pytest.raises(MCPError, match=r"resultType|Invalid upstream") as caught:
+                await client.call_tool("deploy")
+            assert caught.value.error.code == -32000
+
+    run(main())
+
+
 def test_a_server_that_asks_for_ever_is_left_after_the_bound() -> None:
     async def calls(client: Client) -> None:
         with pytest.raises(MCPError, match="keeps asking"):

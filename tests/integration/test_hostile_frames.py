@@ -92,7 +92,6 @@ def test_a_form_is_refused_where_the_client_declared_urls_only() -> None:
 SOUND_MODERN = [
     response(),
     b'{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","content":[]}}',
-    b'{"jsonrpc":"2.0","id":7,"result":{"resultType":"task","taskId":"1"}}',
 ]
 ASKING = [
     input_required({"a": ask_for("elicitation/create", message="m")}),
@@ -113,6 +112,20 @@ SOUND = [
 @pytest.mark.parametrize("body", SOUND_MODERN + SOUND)
 def test_a_sound_modern_body_passes_byte_for_byte(body: bytes) -> None:
     run(passes(Era.MODERN, body))
+
+
+def test_a_task_passes_where_the_request_declares_the_extension() -> None:
+    task = b'{"jsonrpc":"2.0","id":7,"result":{"resultType":"task","taskId":"1"}}'
+
+    async def case() -> None:
+        async with World(sends(http(task))) as world:
+            declared = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+            answer = await world.ask(post(Era.MODERN, capabilities=declared))
+            assert (answer.status, answer.body) == (200, task)
+            check_refused(await world.ask(post(Era.MODERN)), 502, refused("an unknown resultType: task"))
+            await world.recovered(Era.MODERN)
+
+    run(case())
 
 
 @pytest.mark.parametrize("body", ASKING)

@@ -184,6 +184,8 @@ MODERN_RESULTS: list[Row] = [
     ("a_result_that_is_a_string", _result('"x"'), '"result" is not an object'),
     ("a_result_type_that_is_a_number", _result('{"resultType":5}'), '"resultType" is not a string'),
     ("a_null_result_type", _result('{"resultType":null}'), '"resultType" is not a string'),
+    ("a_result_type_that_nobody_defines", _result('{"resultType":"x"}'), "an unknown resultType: x"),
+    ("a_task_undeclared", _result('{"resultType":"task","taskId":"1"}'), "an unknown resultType: task"),
     (
         "input_required_and_nothing_asked",
         input_required(),

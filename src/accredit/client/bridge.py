@@ -53,6 +53,7 @@ from accredit.jsonrpc.methods import (
 )
 from accredit.limits import STOP_GRACE_SECONDS
 from accredit.rounds import InputContext, LegOptions, RoundsOptions
+from accredit.rounds.results import check_result_type
 
 Incoming = SessionMessage | Exception
 Answer = JSONRPCResponse | JSONRPCError
@@ -206,7 +207,8 @@ class Bridge:
             return offered
 
     async def _discover(self, request: JSONRPCRequest) -> Params | None:
-        """What a legacy host is told of a modern server; None where it is none, and nothing is bridged."""
+        """What a legacy host is told of a modern server; None where it is none, and nothing is bridged. Raises
+        `RoundsError`."""
         begun = request.params or {}
         declared = _object(begun.get("capabilities"))
         # What the roots' client says besides (`listChanged`) is a notification, which the modern era does not have.
@@ -221,6 +223,7 @@ class Bridge:
             found = await self._server.ask(asking, self._headers.of(asking))
         except MCPError:
             return None
+        check_result_type(found)
         supported = found.get("supportedVersions")
         if not isinstance(supported, list) or MODERN_REVISIONS[-1] not in supported:
             return None

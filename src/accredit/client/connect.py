@@ -3,8 +3,9 @@
 1. A line of the host is one message; a bad one gets an error line. It goes on as it is, with a proof and the token
    where it needs them (`streams`); both eras pass, and so does whatever the server asks of its client. A host of the
    legacy era in front of a server that is none gets a `bridge`.
-2. What comes back goes to the host as it is. A refused tool call becomes a result that says what would allow it, which
-   models and people can read; other refusals become errors with that text. Key, proof, challenge and token stay here.
+2. What comes back goes to the host as it is, but for a result of a kind that the host can't know: that is an error. A
+   refused tool call becomes a result that says what would allow it, which models and people can read; other refusals
+   become errors with that text. Key, proof, challenge and token stay here.
 3. When the host closes its side, what is open may finish. When the gateway is gone, each request gets an error; the
    next one may find it again.
 
@@ -42,11 +43,12 @@ from accredit.client.proving import Prover
 from accredit.client.refusals import explained, public_data, refusal_of, uncovered
 from accredit.client.streams import ProvingTransport
 from accredit.errors import FrameError, RequestError
-from accredit.jsonrpc.encode import INVALID_REQUEST, UNAVAILABLE, UPSTREAM_ERROR, error_frame
-from accredit.jsonrpc.frames import Frame
+from accredit.jsonrpc.encode import INVALID_ANSWER, INVALID_REQUEST, UNAVAILABLE, UPSTREAM_ERROR, error_frame
+from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.lines import LineSplitter, encode_line
 from accredit.jsonrpc.methods import BATCH_REVISION
 from accredit.jsonrpc.requests import Batch, decode_request
+from accredit.jsonrpc.result_types import COMPLETE, declared_extensions, is_result_type
 from accredit.jsonrpc.text import excerpt
 from accredit.limits import GRACE_SECONDS, MAX_ANSWER_EVENT_BYTES, STOP_GRACE_SECONDS
 
@@ -117,8 +119,11 @@ async def run(connecting: Connecting, make_host: Callable[[], Host]) -> int:
 
 
 class _Open(Struct, frozen=True):
+    """A request of the host: its method, whether it is of the modern era, and the extensions that it declares."""
+
     method: str
     modern: bool
+    extensions: frozenset[str]
 
 
 class Connection:
@@ -192,7 +197,7 @@ class Connection:
             case JSONRPCRequest():
                 if message.id in self._open:
                     raise RequestError(INVALID_REQUEST, "Invalid Request: this id is in use", id=message.id)
-                self._open[message.id] = _Open(message.method, bool(modern_version(message.params or {})))
+                self._open[message.id] = _opened(message, frame)
                 self._idle.clear()
             case JSONRPCNotification(method="notifications/cancelled"):
                 self._settle((message.params or {}).get("requestId"))
@@ -223,6 +228,9 @@ class Connection:
         self._settle(message.id)
         if isinstance(message, JSONRPCError):
             return self._refusal(message, opened)
+        fault = _unknown_kind(message, opened)
+        if fault is not None:
+            return fault
         self._headers.learn(opened.method, message.result)
         if opened.method == "initialize":
             self._revision = str(message.result.get("protocolVersion"))
@@ -246,3 +254,20 @@ class Connection:
             self._open.pop(id, None)
         if not self._open:
             self._idle.set()
+
+
+def _opened(message: JSONRPCRequest, frame: Frame) -> _Open:
+    modern = bool(modern_version(message.params or {}))
+    declared = declared_extensions(frame) if modern and isinstance(frame, Request) else frozenset[str]()
+    return _Open(message.method, modern, declared)
+
+
+def _unknown_kind(message: JSONRPCResponse, opened: _Open) -> JSONRPCError | None:
+    kind = message.result.get("resultType", COMPLETE) if opened.modern else COMPLETE
+    if isinstance(kind, str) and is_result_type(kind, opened.method, opened.extensions):
+        return None
+    told = f"an unknown resultType: {excerpt(str(kind))}"
+    _log.warning("a result of the gateway can't be used: %s", told)
+    return JSONRPCError(
+        jsonrpc="2.0", id=message.id, error=ErrorData(code=UPSTREAM_ERROR, message=INVALID_ANSWER, data=told)
+    )

@@ -1,7 +1,8 @@
 """One leg of a call over the official SDK's session, and the handlers as the SDK takes them. I/O: the session's own.
 
 1. What a server answers is read as it came on the wire, before the SDK's models judge it: an `input_required` that the
-   protocol does not allow is a typed error, and a result of a modern server that does not say what it is is complete.
+   protocol does not allow, and a result of a kind that it does not know, are typed errors, and a result of a modern
+   server that does not say what it is is complete. No extension is negotiated, which could bring kinds of its own.
 2. A modern server that misses a header of a tool's arguments gets the call once more, after the tools were listed.
 3. In the legacy era the same handlers answer the server's own requests. A server is never told why one failed.
 
@@ -38,7 +39,7 @@ from accredit.client.rounds import InputHandler, call_handler
 from accredit.jsonrpc.methods import MODERN_REVISIONS
 from accredit.limits import MAX_LIST_PAGES
 from accredit.rounds import InputContext, is_input_required_result, read_input_required
-from accredit.rounds.results import Responses
+from accredit.rounds.results import Responses, check_result_type
 
 _log = logging.getLogger("accredit.client")
 
@@ -67,8 +68,10 @@ class Legs:
     """Sends single legs with a connected client."""
 
     def __init__(self, client: Client) -> None:
+        """Raises `UnsupportedResultType` where that is what the server has said of itself."""
         self._client = client
         self._session = client.session
+        check_result_type(self._session.discover_result)
         # The SDK has no public place between the wire and its models; the dispatcher itself is a public protocol.
         inner = self._session._dispatcher  # pyright: ignore[reportPrivateUsage]
         is_modern = client.protocol_version in MODERN_REVISIONS
@@ -138,6 +141,7 @@ class _Reading:
         raw = await self._inner.send_raw_request(method, params, opts)
         if not self._is_modern:
             return raw
+        check_result_type(raw)
         if is_input_required_result(raw):
             asked = read_input_required(method, raw)
             return asked.model_dump(by_alias=True, mode="json", exclude_none=True)

@@ -39,6 +39,7 @@ from accredit.client.proving import Prover
 from accredit.client.refusals import refusal_of
 from accredit.client.rounds import InputHandler, run_leg, run_rounds
 from accredit.client.streams import ProvingTransport
+from accredit.errors import UnsupportedResultType
 from accredit.rounds import LegOptions, RoundsOptions, with_retry_params
 
 ParamsModel = TypeVar("ParamsModel", bound=InputResponseRequestParams)
@@ -81,13 +82,18 @@ class AccreditedClient:
         )
 
     async def __aenter__(self) -> Self:
-        """Connects. Raises `MCPError` where there is no server that answers, and `ProofRefused` for want of a token."""
+        """Connects. Raises `MCPError` where there is no server that answers, `ProofRefused` for want of a token, and
+        `UnsupportedResultType` for a server that says of itself what is of no kind known here."""
         with _refusals():
             try:
                 await self._client.__aenter__()
             except ExceptionGroup as group:
                 raise _only(group) from None
-        self._legs = Legs(self._client)
+        try:
+            self._legs = Legs(self._client)
+        except UnsupportedResultType:
+            await self._client.__aexit__(None, None, None)
+            raise
         return self
 
     async def __aexit__(

@@ -7,8 +7,8 @@ order (docs/reference/validation.md):
 2. a batch where none was sent, an empty one, or one with a member that is no response or that rule 3 refuses;
 3. a response to an id that was not asked for (7 is not "7"), or that was answered already;
 4. a request from the upstream where none may come: in the modern era, or in a plain JSON body;
-5. in the modern era: a `result` that is no object, a `resultType` that is no string, an `input_required` that
-   breaks its rules.
+5. in the modern era: a `result` that is no object, a `resultType` that is no string or none of those that may answer
+   this request (`result_types`), an `input_required` that breaks its rules.
 
 What it does not check: whether a result has the shape that its method defines.
 """
@@ -33,8 +33,9 @@ from accredit.jsonrpc.objects import (
     split_batch,
     unambiguous_members,
 )
+from accredit.jsonrpc.result_types import INPUT_REQUIRED, declared_extensions, is_result_type
 from accredit.jsonrpc.scalars import as_string
-from accredit.jsonrpc.text import check_text
+from accredit.jsonrpc.text import check_text, excerpt
 
 _RESULT = Names("resultType", "inputRequests", "requestState")
 
@@ -182,5 +183,7 @@ def check_modern_result(request: Request, result: Raw) -> None:
     kind = as_string(found["resultType"])
     if kind is None:
         raise FrameError('"resultType" is not a string')
-    if kind == "input_required":
+    if kind == INPUT_REQUIRED:
         check_input_required(request, found)
+    elif not is_result_type(kind, request.method, declared_extensions(request)):
+        raise FrameError(f"an unknown resultType: {excerpt(kind)}")

@@ -3,7 +3,8 @@
 Source: 2026-07-28, basic/patterns/mrtr, "Client Requirements". `drive` yields a step and is sent its outcome; time is
 in seconds on any clock that only goes forward. A round, in this order:
 
-1. the result is read (`results`); what the protocol does not allow ends the call, in manual mode too;
+1. the result is read (`results`); what the protocol does not allow, or does not know, ends the call, in manual mode
+   too;
 2. in manual mode the call ends with `InputRequired`;
 3. `max_rounds` retries were made: `RoundsExceeded`;
 4. nothing is left of the whole call's time: `RoundsTimeout`, before anyone is asked for anything;
@@ -34,7 +35,13 @@ from accredit.errors import (
     RoundsTimeout,
 )
 from accredit.limits import LEG_SECONDS, MAX_ROUNDS, STATE_ONLY_FIRST_SECONDS, STATE_ONLY_MAX_SECONDS
-from accredit.rounds.results import Params, is_input_required_result, read_input_required, with_retry_params
+from accredit.rounds.results import (
+    Params,
+    check_result_type,
+    is_input_required_result,
+    read_input_required,
+    with_retry_params,
+)
 from accredit.rounds.steps import (
     Announce,
     Dispatch,
@@ -142,6 +149,7 @@ class _Call(Generic[Params]):
         self.legs += 1
         outcome = yield from self._do(leg)
         if isinstance(outcome, Done):
+            check_result_type(outcome.value)
             return outcome.value
         if timeout == left:
             raise self._out_of_time()

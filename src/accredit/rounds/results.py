@@ -1,6 +1,7 @@
-"""An `input_required` result, as a client must check it; and the params of the retry. No I/O.
+"""A result's kind, an `input_required` result, as a client must check them; and the params of the retry. No I/O.
 
-In this order, raising at the first fault:
+A result is `complete`, or `input_required`, or of no kind that is known here (`check_result_type`). One that asks for
+input is read in this order, raising at the first fault:
 
 1. only `tools/call`, `prompts/get` and `resources/read` may be answered so;
 2. it has `inputRequests`, or `requestState` (a string), or both; an empty map counts as absent;
@@ -25,10 +26,11 @@ from mcp_types import (
     InputResponseRequestParams,
     InputResponses,
     ListRootsRequest,
+    Result,
 )
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from accredit.errors import InvalidInputRequired, UnknownInputRequest
+from accredit.errors import InvalidInputRequired, UnknownInputRequest, UnsupportedResultType
 
 INPUT_REQUIRED_METHODS = frozenset({"tools/call", "prompts/get", "resources/read"})
 """The requests that may be answered with `input_required` (basic/patterns/mrtr, "Supported Requests")."""
@@ -39,6 +41,7 @@ Params = TypeVar("Params", bound=InputResponseRequestParams | dict[str, Any])
 Responses = Mapping[str, InputResponse | Mapping[str, Any]] | None
 """`inputResponses` by their keys: typed, or plain; None where there are none."""
 
+_KINDS = frozenset({"complete", "input_required"})
 _RETRY_FIELDS = frozenset({"inputResponses", "requestState"})
 _RESPONSES = TypeAdapter[InputResponses](InputResponses)
 _MODES = {"form": ElicitRequestFormParams, "url": ElicitRequestURLParams}
@@ -49,6 +52,19 @@ def is_input_required_result(result: object) -> TypeGuard[InputRequiredResult | 
     if isinstance(result, InputRequiredResult):
         return True
     return _is_object(result) and result.get("resultType") == "input_required"
+
+
+def check_result_type(result: object) -> None:
+    """Refuses a result, typed or plain, of a kind that the revision does not define. Raises `UnsupportedResultType`.
+
+    One without `resultType` is complete, and so is what is no result of the protocol.
+    """
+    if isinstance(result, Result):
+        found: object = getattr(result, "result_type", None) or "complete"
+    else:
+        found = result.get("resultType", "complete") if _is_object(result) else "complete"
+    if not isinstance(found, str) or found not in _KINDS:
+        raise UnsupportedResultType(found, result)
 
 
 def read_input_required(method: str, result: InputRequiredResult | Mapping[str, Any]) -> InputRequiredResult:

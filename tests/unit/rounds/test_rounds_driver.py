@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import pytest
-from mcp_types import CallToolRequestParams, CallToolResult, ElicitResult, InputRequiredResult
+from mcp_types import CallToolRequestParams, CallToolResult, ElicitResult, EmptyResult, InputRequiredResult
 from msgspec import structs
 from tests.unit.rounds.script import CALL, STARTED, YES, Script, asks
 from tests.world.running import run
@@ -19,6 +19,7 @@ from accredit.errors import (
     RoundsExceeded,
     RoundsTimeout,
     UnknownInputRequest,
+    UnsupportedResultType,
 )
 from accredit.limits import LEG_SECONDS
 from accredit.rounds import InputContext, LegOptions, RoundsOptions, drive, input_required
@@ -36,11 +37,32 @@ def test_a_call_without_rounds_is_sent_once_and_its_result_is_the_result() -> No
     assert len(script.legs) == 1
 
 
-@pytest.mark.parametrize("result", [{}, {"resultType": "complete"}, {"resultType": "task"}, {"inputRequests": {}}])
+@pytest.mark.parametrize("result", [{}, {"resultType": "complete"}, {"inputRequests": {}}, None, 7, EmptyResult()])
 def test_a_result_that_does_not_say_input_required_is_complete(result: dict[str, Any]) -> None:
     script = Script()
     script.done(result)
     assert script.result is result
+
+
+@pytest.mark.parametrize("options", [RoundsOptions(), RoundsOptions(auto_fulfil=False)], ids=["driven", "by_hand"])
+@pytest.mark.parametrize(
+    ("result", "kind"),
+    [
+        ({"resultType": "task", "taskId": "1"}, "task"),
+        ({"resultType": "vendor/other", "content": []}, "vendor/other"),
+        ({"resultType": ""}, ""),
+        ({"resultType": None}, None),
+        ({"resultType": 7}, 7),
+        ({"resultType": ["complete"]}, ["complete"]),
+        (CallToolResult(content=[], result_type="vendor/other"), "vendor/other"),
+    ],
+)
+def test_half_an_answer_is_not_taken_for_a_whole_one(options: RoundsOptions, result: object, kind: object) -> None:
+    script = Script(options=options)
+    with pytest.raises(UnsupportedResultType) as caught:
+        script.done(result)
+    assert caught.value.result_type == kind
+    assert caught.value.result is result
 
 
 def test_a_round_is_announced_its_handlers_run_and_the_retry_has_answers_and_state() -> None:

@@ -1,0 +1,42 @@
+"""What a modern result may say that it is (`resultType`), and in answer to what. No I/O.
+
+Source: 2026-07-28, basic/index ("ResultType"), and SEP-2663 ("Polymorphic Results", "Supported Methods") for tasks. Who
+takes a result of a kind that it does not know for a complete one acts on half an answer. So a kind counts only where it
+is named here; one of an extension's only for the methods that it is defined for, and where the request itself declares
+that extension (`clientCapabilities.extensions`: an object under its identifier).
+"""
+
+from collections.abc import Container
+
+from accredit.jsonrpc.frames import Request
+from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, META_CAPABILITIES
+from accredit.jsonrpc.objects import is_object, members
+from accredit.jsonrpc.requests import meta_of
+
+COMPLETE = "complete"
+INPUT_REQUIRED = "input_required"
+TASK = "task"
+
+TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
+
+EXTENSION_RESULT_TYPES = {TASKS_EXTENSION: {TASK: frozenset({"tools/call"})}}
+"""By extension: the kinds that it defines, each with the methods that may be answered so. What other extensions define
+is not known here, so none of theirs passes."""
+
+
+def is_result_type(kind: str, method: str, extensions: Container[str]) -> bool:
+    """Whether the answer to a `method` may be of this kind, where these extensions were declared."""
+    if kind == INPUT_REQUIRED:
+        return method in INPUT_REQUIRED_METHODS
+    return kind == COMPLETE or any(
+        method in kinds.get(kind, ()) for extension, kinds in EXTENSION_RESULT_TYPES.items() if extension in extensions
+    )
+
+
+def declared_extensions(request: Request) -> frozenset[str]:
+    """The extensions that a request declares. Raises `FrameError` where its `_meta` is no object."""
+    capabilities = meta_of(request.params).get(META_CAPABILITIES)
+    declared = members(capabilities).get("extensions") if capabilities is not None and is_object(capabilities) else None
+    if declared is None or not is_object(declared):
+        return frozenset()
+    return frozenset(name for name, settings in members(declared).items() if is_object(settings))
