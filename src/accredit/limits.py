@@ -56,6 +56,11 @@ KEEP_ALIVE_SECONDS = 15.0
 """A stream to a client that has been silent for so long gets a comment, so that proxies and clients with an idle
 timeout (30 s and up are common) keep it open."""
 
+UNJUDGED_HEAD_SECONDS = 1.0
+"""For the first event with data of a stream to come, and to be judged, before the stream's head is sent without waiting
+for it. Within it a bad answer can still be replaced whole; most calls are over by then. Clients and proxies wait for a
+head for ten seconds and up."""
+
 REQUEST_BODY_SECONDS = 60.0
 """For the rest of a request's body after its first piece. 4 MiB in a minute is 0.5 Mbit/s."""
 

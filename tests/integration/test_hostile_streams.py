@@ -10,19 +10,25 @@ import pytest
 from tests.world.calls import (
     ERAS,
     LAST_CHUNK,
+    SESSION,
     STREAM_HEAD,
     chunk,
     compact,
     error,
     event,
+    http,
+    initialize,
     log_message,
     post,
     response,
     stream,
 )
 from tests.world.hostile import (
+    INVALID,
+    LEAKS,
     SOON,
     UNAVAILABLE,
+    Hangs,
     Script,
     World,
     check_refused,
@@ -33,10 +39,11 @@ from tests.world.hostile import (
     sends_and_hangs,
 )
 from tests.world.raw_client import RawAnswer
-from tests.world.raw_server import Connection, RawRequest
+from tests.world.raw_server import PATIENCE, Connection, RawRequest
 from tests.world.running import run
 from tests.world.steady_loop import SteadyLoop
 
+from accredit.gateway import sse_relay
 from accredit.jsonrpc.methods import Era
 
 NO_RESPONSE = "the stream ended without a response"
@@ -53,6 +60,18 @@ async def streams(era: Era, script: Script, expected: bytes, **settings: Any) ->
         assert answer.header("content-type") == "text/event-stream"
         await world.recovered(era)
         return answer
+
+
+async def ends(
+    era: Era, script: Script, before: bytes, detail: str, *, message: str = INVALID, status: int = 502, **settings: Any
+) -> None:
+    """The client gets the events `before`, then the error; or, where none of them has data, the clean error alone."""
+    if b"data: {" in before:
+        await streams(era, script, before + error_event(7, detail, message=message), **settings)
+        return
+    async with World(script, **settings) as world:
+        check_refused(await world.ask(post(era)), status, refused(detail, message=message))
+        await world.recovered(era)
 
 
 # --- what passes ------------------------------------------------------------------------------------
@@ -161,7 +180,7 @@ def test_a_second_response_in_a_chunk_of_its_own_is_dropped(era: Era) -> None:
     ids=["nothing", "a_comment", "news", "more", "retry"],
 )
 def test_a_stream_that_ends_without_the_response_gets_an_error(era: Era, before: bytes) -> None:
-    run(streams(era, sends(stream(before) if before else stream()), before + error_event(7, NO_RESPONSE)))
+    run(ends(era, sends(stream(before) if before else stream()), before, NO_RESPONSE))
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -231,6 +250,141 @@ def test_chunks_that_are_none_end_the_stream(era: Era) -> None:
     run(case())
 
 
+# --- the head of a stream ---------------------------------------------------------------------------
+
+LEAKING = b"\r\n".join([STREAM_HEAD[:-4], *(f"{name}: {value}".encode() for name, value in LEAKS)]) + b"\r\n\r\n"
+SILENCE = b": one\n\nretry: 10\n\nid: 4\n\n"
+
+
+@pytest.mark.parametrize(
+    "before", [b"", COMMENT, SILENCE, b"id: 1\ndata:\n\n"], ids=["none", "comment", "more", "primed"]
+)
+@pytest.mark.parametrize("split", [False, True], ids=["at_once", "byte_by_byte"])
+def test_a_bad_first_event_gives_away_nothing_of_the_upstream_s_head(before: bytes, split: bool) -> None:
+    """Nothing was sent yet, so its client gets what it gets for a bad JSON body: status, error, no header."""
+    text = before + event(response(8))
+    pieces = [chunk(bytes([byte])) for byte in text] if split else [chunk(text)]
+    script = sends_and_hangs(LEAKING, *pieces)
+    run(ends(Era.LEGACY, script, b"", "a response to an id that was not asked for"))
+
+
+def test_a_good_first_event_brings_the_head_as_it_came() -> None:
+    async def case() -> None:
+        async with World(sends_and_hangs(LEAKING, chunk(SILENCE + NEWS), chunk(ANSWER))) as world:
+            answer = await world.ask(post(Era.LEGACY))
+            assert (answer.status, answer.body) == (200, SILENCE + NEWS + ANSWER)
+            for name, value in LEAKS:
+                assert value in (answer.header(name.lower()) or "")
+            await world.recovered(Era.LEGACY)
+
+    run(case())
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("busy", [False, True], ids=["silent", "busy"])
+def test_a_head_that_is_sent_unjudged_says_nothing_that_lasts(era: Era, busy: bool) -> None:
+    """After a second without an event a client is told that a stream has begun, and no more: neither a cookie nor
+    another session, nothing to keep."""
+    go_on = asyncio.Event()
+
+    async def script(connection: Connection, request: RawRequest) -> None:
+        await connection.send(LEAKING, chunk(COMMENT))
+        while busy and not go_on.is_set():
+            await connection.send(chunk(COMMENT))
+            await asyncio.sleep(0.02)
+        await go_on.wait()
+        await connection.send(chunk(event(response(8))))
+        raise Hangs
+
+    async def case() -> None:
+        async with World(script) as world:
+            async with world.client() as client:
+                await world.send(client, post(era))
+                status, headers = await client.head()
+                go_on.set()
+                assert status == 200
+                assert {name.lower() for name, _ in headers} <= {
+                    "content-type", "transfer-encoding", "access-control-allow-origin", "date", "connection"
+                }  # fmt: skip
+                rest = await client.rest()
+            assert rest.replace(COMMENT, b"") == error_event(7, "a response to an id that was not asked for")
+            await world.recovered(era)
+
+    run(case())
+
+
+def test_the_session_that_a_client_is_in_stays_in_an_unjudged_head__another_one_does_not() -> None:
+    async def case(session: str, shown: list[str]) -> None:
+        head = STREAM_HEAD[:-2] + f"Mcp-Session-Id: {session}\r\n\r\n".encode()
+        async with World(sends_and_hangs(head)) as world:
+            async with world.client() as client:
+                await world.send(client, post(Era.LEGACY))
+                _, headers = await client.head()
+                assert [value for name, value in headers if name.lower() == "mcp-session-id"] == shown
+            await world.recovered(Era.LEGACY)
+
+    run(case(SESSION, [SESSION]))
+    run(case("another", []))
+
+
+def test_the_head_of_an_answer_to_initialize_waits_until_it_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sse_relay, "UNJUDGED_HEAD_SECONDS", 0.0)
+    monkeypatch.setattr(sse_relay, "KEEP_ALIVE_SECONDS", 0.01)
+
+    async def script(connection: Connection, request: RawRequest) -> None:
+        if request.method == "DELETE":
+            await connection.send(http(b"", None, status="204 No Content"))
+            return
+        await connection.send(LEAKING, chunk(COMMENT + NEWS))
+        await asyncio.sleep(0.1)
+        await connection.send(chunk(event(response(8))))
+        raise Hangs
+
+    async def case() -> None:
+        async with World(script) as world:
+            answer = await world.ask(initialize())
+            check_refused(answer, 502, refused("a response to an id that was not asked for"))
+            await world.recovered(Era.LEGACY)
+
+    run(case())
+
+
+def test_a_client_that_goes_while_the_head_waits_is_noticed() -> None:
+    cancelled = asyncio.Event()
+
+    async def script(connection: Connection, request: RawRequest) -> None:
+        await connection.send(STREAM_HEAD, chunk(COMMENT))
+        await connection.peer_closed()
+        cancelled.set()
+        raise ConnectionAbortedError
+
+    async def case() -> None:
+        async with World(script) as world:
+            async with world.client() as client:
+                await world.send(client, post(Era.LEGACY))
+                await world.upstream.until(lambda server: len(server.requests) == 1)
+            await asyncio.wait_for(cancelled.wait(), PATIENCE)
+            await world.recovered(Era.LEGACY)
+
+    run(case())
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "detail", "message"),
+    [
+        (sends_and_closes(STREAM_HEAD), 502, "the upstream's answer was cut off", UNAVAILABLE),
+        (sends_and_closes(STREAM_HEAD, chunk(COMMENT)), 502, "the upstream's answer was cut off", UNAVAILABLE),
+        (sends_and_hangs(STREAM_HEAD), 504, "no event for 0.5 s", UNAVAILABLE),
+    ],
+    ids=["cut_off", "cut_off_after_a_comment", "silent"],
+)
+@pytest.mark.parametrize("era", ERAS)
+def test_a_stream_that_fails_before_its_first_event_fails_as_a_body_does(
+    era: Era, script: Script, status: int, detail: str, message: str
+) -> None:
+    run(ends(era, script, b"", detail, message=message, status=status, upstream_timeout_seconds=0.5))
+
+
 # --- events that are none ---------------------------------------------------------------------------
 
 _JSON = "not valid JSON"
@@ -268,11 +422,11 @@ def test_a_second_byte_order_mark_hides_nothing__it_would_be_the_first_that_the_
     hidden = b"\xef\xbb\xbfdata: not judged\n\n"
     script = sends_and_hangs(STREAM_HEAD, chunk(before + b"\xef\xbb\xbf" * (not before) + hidden))
     seen = before if era is Era.LEGACY and before.startswith(b"id") else b""
-    run(streams(era, script, seen + error_event(7, "a byte order mark within the stream")))
+    run(ends(era, script, seen, "a byte order mark within the stream"))
 
 
 def test_an_empty_event_is_no_priming_event_in_the_modern_era() -> None:
-    run(streams(Era.MODERN, sends_and_hangs(STREAM_HEAD, chunk(b"data:\n\n")), error_event(7, _JSON)))
+    run(ends(Era.MODERN, sends_and_hangs(STREAM_HEAD, chunk(b"data:\n\n")), b"", _JSON))
 
 
 LIMIT = 10_000
@@ -331,8 +485,10 @@ def test_a_damaged_compressed_stream_gets_an_error(era: Era, name: str) -> None:
     async def case() -> None:
         async with World(sends(head, chunk(packed), LAST_CHUNK)) as world:
             answer = await world.ask(post(era))
-            assert answer.status == 200
-            assert answer.body in (before + error_event(7, detail), error_event(7, detail))
+            if answer.status == 200:
+                assert answer.body == before + error_event(7, detail)
+            else:
+                check_refused(answer, 502, refused(detail))
             await world.recovered(era)
 
     run(case())

@@ -46,6 +46,7 @@ _END_TO_END = frozenset(
 _NOT_FORWARDED = frozenset({b"accept-encoding", b"content-length", b"expect", b"forwarded", b"host", b"x-real-ip"})
 _NOT_TO_UPSTREAM = _HOP_BY_HOP | _NOT_FORWARDED
 _NOT_TO_CLIENT = _HOP_BY_HOP | {b"content-length"}
+_OF_UNJUDGED = frozenset({b"content-type", b"date", b"server", b"vary", b"x-accel-buffering"})
 _LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
@@ -76,6 +77,19 @@ def to_client(raw: RawHeaders, *, without: frozenset[bytes] = frozenset()) -> Ra
     """An upstream's end-to-end headers, without `Content-Length`, which is written anew, and `without`."""
     drop = _and_hops(_NOT_TO_CLIENT, raw)
     return [pair for pair in raw if pair[0] not in drop and pair[0] not in without]
+
+
+def of_unjudged(raw: RawHeaders, session: bytes | None) -> RawHeaders:
+    """Of an answer's headers for the client, those that go out before anything in its body was judged.
+
+    Only what says how a stream is carried. `session` is the one that the request was made in: another one, which an
+    answer announces, would be the client's from then on.
+    """
+    return [
+        (name, value)
+        for name, value in raw
+        if name in _OF_UNJUDGED or name.startswith(b"access-control-") or (name == SESSION_HEADER and value == session)
+    ]
 
 
 @lru_cache(256)

@@ -10,7 +10,10 @@
 5. A stream that ends without the response gets an error response, except in the legacy era after an event with
    an id: the client may resume with `Last-Event-ID`.
 
-The stream's head is sent at once (but see `hold`); while the upstream is silent, comments keep the client's side open.
+The stream's head waits for the first event with data to be judged: a bad one gets the clean error, with a status and
+none of the upstream's headers, as a bad JSON body does. It waits `UNJUDGED_HEAD_SECONDS` at most (but see `hold`), and
+is then without what could change anything for a client (`headers.of_unjudged`). From there on, while the upstream is
+silent, comments keep the client's side open.
 """
 
 import asyncio
@@ -20,7 +23,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 
 from accredit.errors import AccreditError, AnswerError, UpstreamError, UpstreamTimeout
-from accredit.gateway.headers import to_client
+from accredit.gateway.headers import SESSION_HEADER, of_unjudged, to_client
 from accredit.gateway.http import Exchange
 from accredit.gateway.open_calls import outcome_of_end
 from accredit.gateway.replies import refusal
@@ -32,15 +35,15 @@ from accredit.jsonrpc.frames import Frame
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.sse import KEEP_ALIVE, Event, SseParser, encode_event
-from accredit.limits import AFTERMATH_SECONDS, EVENTS_PIECE_BYTES, KEEP_ALIVE_SECONDS
+from accredit.limits import AFTERMATH_SECONDS, EVENTS_PIECE_BYTES, KEEP_ALIVE_SECONDS, UNJUDGED_HEAD_SECONDS
 
 
 class EventRelay:
     """One stream. `idle_seconds` bounds the time between two events; None: it may stand for ever.
 
-    With `hold` nothing reaches the client, not even the head, before the response was judged: an `initialize`
-    answer's headers announce a session, which a bad answer must not give away. `endpoint` rewrites the data of
-    the event of that name (HTTP+SSE of 2024-11-05).
+    With `hold` nothing reaches the client, not even the head, before the response was judged, however long that takes:
+    an `initialize` answer's headers announce a session, which a bad answer must not give away. `endpoint` rewrites the
+    data of the event of that name (HTTP+SSE of 2024-11-05).
     """
 
     def __init__(
@@ -66,19 +69,22 @@ class EventRelay:
         self._tally = tally
         self._learn = learn
         self._idle_seconds = math.inf if idle_seconds is None else idle_seconds
-        self._held = bytearray() if hold else None
+        self._hold = hold
+        self._held: bytearray | None = bytearray()
+        """What waits for the head to be sent; None once it was."""
+        self._judged_one = False
+        self._has_ids = False
         self._endpoint = endpoint
         self._observed: AnswerError | None = None
         self._loop = asyncio.get_running_loop()
         self._last_event = self._last_write = self._loop.time()
+        self._head_due = math.inf if hold else self._last_event + UNJUDGED_HEAD_SECONDS
 
     async def run(self) -> None:
         """Relays until the stream is over, one way or another."""
         problem: AccreditError | None = None
         broken_off = True
         try:
-            if self._held is None:
-                await self._start()
             await self._pump()
             if self._enforce and self._expected.open:
                 problem = AnswerError("the stream ended without a response")
@@ -86,29 +92,34 @@ class EventRelay:
             problem = error
         except AnswerError as error:
             problem, broken_off = error, False
+        if broken_off and self._has_ids and not self._hold:
+            problem = None  # rule 5: what the client has, or gets now, is enough to resume
         if problem is not None and self._held is not None:
             raise problem
-        if problem is not None and not (broken_off and self._exchange.resumable):
+        await self._release()
+        if problem is not None:
             await self.fail(problem)
-        if self._held is not None:
-            await self._release()
         await self._exchange.end()
         if self._expected.done:
             await self._aftermath()
 
-    async def _start(self) -> None:
+    async def _release(self) -> None:
+        """Sends the head, and what has waited for it."""
+        if self._held is None:
+            return
+        held, self._held = self._held, None
         # Events are forwarded decoded: a compressed stream can't be cut where an event ends.
         headers = to_client(self._answer.headers, without=frozenset({b"content-encoding"}))
+        if not self._judged_one:
+            headers = of_unjudged(headers, self._exchange.headers.get(SESSION_HEADER))
+        self._exchange.resumable = self._has_ids
         await self._exchange.start(self._answer.status, headers)
-
-    async def _release(self) -> None:
-        held, self._held = self._held, None
-        await self._start()
         if held:
             await self._exchange.write(bytes(held))
 
     async def stop(self, error: AccreditError) -> None:
         """Ends the stream from this side, because of `error`."""
+        await self._release()
         await self.fail(error)
         await self._exchange.end()
 
@@ -123,9 +134,12 @@ class EventRelay:
 
     async def _pump(self) -> None:
         while not (self._expected.done and self._enforce):
+            if self._loop.time() >= self._head_due:
+                await self._release()
             chunk = await self._next_chunk()
             if chunk is None:
-                await self._write(KEEP_ALIVE if self._held is None else b"")
+                if self._last_write + KEEP_ALIVE_SECONDS <= self._loop.time():
+                    await self._write(KEEP_ALIVE if self._held is None else b"")
                 continue
             if not chunk:
                 if self._decoder is not None:
@@ -137,15 +151,17 @@ class EventRelay:
                     await asyncio.sleep(0)  # others have their turn: it may be a flood of tiny events
 
     async def _next_chunk(self) -> bytes | None:
-        """The next bytes, b"" at the end, None when it is time for a comment. Raises `UpstreamTimeout`."""
+        """The next bytes, b"" at the end, None when it is time for the head or a comment. Raises `UpstreamTimeout`."""
         now = self._loop.time()
-        comment_due = self._last_write + KEEP_ALIVE_SECONDS
+        due = self._last_write + KEEP_ALIVE_SECONDS
+        if self._held is not None:
+            due = min(due, self._head_due)
         too_late = self._last_event + self._idle_seconds
         if now < too_late:  # else bytes that end no event have come all the time
             try:
-                return await self._answer.chunk(timeout=max(min(comment_due, too_late) - now, 0.0))
+                return await self._answer.chunk(timeout=max(min(due, too_late) - now, 0.0))
             except UpstreamTimeout:
-                if comment_due < too_late:
+                if due < too_late:
                     return None
         raise UpstreamTimeout(f"no event for {self._idle_seconds:g} s")
 
@@ -155,6 +171,7 @@ class EventRelay:
             for event in events:
                 self._observed = None
                 text = self._judged(event)
+                self._judged_one = self._judged_one or bool(event.data)
                 if self._exchange.calls and (self._expected.answers.members or self._observed):
                     if judged:
                         await self._write(b"".join(judged))
@@ -182,19 +199,22 @@ class EventRelay:
 
     async def _write(self, text: bytes) -> None:
         self._last_write = self._loop.time()
-        if self._held is not None:
-            self._held += text
-            if self._expected.done:
-                await self._release()
-            elif len(self._held) > self._max_held:
-                raise AnswerError(f"more than {self._max_held} bytes before the response", bound=True)
-        elif text:
-            await self._exchange.write(text)
+        if self._held is None:
+            if text:
+                await self._exchange.write(text)
+            return
+        self._held += text
+        too_many = len(self._held) > self._max_held
+        if self._expected.done or (not self._hold and (self._judged_one or too_many)):
+            await self._release()
+        elif too_many:
+            raise AnswerError(f"more than {self._max_held} bytes before the response", bound=True)
 
     def _judged(self, event: Event) -> bytes:
         legacy = self._expected.era is Era.LEGACY
         if event.id and legacy:
-            self._exchange.resumable = True
+            self._has_ids = True
+            self._exchange.resumable = self._held is None  # else the client has not seen it yet
         if event.name == b"endpoint" and event.data is not None and self._endpoint is not None:
             return encode_event(self._endpoint(event.data), name=event.name)
         try:
