@@ -37,11 +37,12 @@ def test_the_how_to_does_what_it_says(tmp_path: Path) -> None:
         else:
             assert body in printed
             promises += 1
-    assert promises == 4
+    assert promises == 5
 
 
-def test_the_server_of_the_how_to_is_the_example() -> None:
-    assert (ROOT / "examples/guarded_server.py").read_text("utf-8") in PAGE
+@pytest.mark.parametrize("name", ["guarded_server.py", "guarded_lowlevel.py"])
+def test_the_servers_of_the_how_to_are_the_examples(name: str) -> None:
+    assert (ROOT / "examples" / name).read_text("utf-8") in PAGE
 
 
 @pytest.mark.slow

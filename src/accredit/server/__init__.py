@@ -1,13 +1,22 @@
 """For a server's author: `require` beside a tool, `ProofGuard` before the server. Such a server needs no gateway.
 
 `requirements` what tools ask for · `tokens` whose bearer tokens count · `assemble` from arguments to a `judge`, which
-decides · `gate` what stands before a server · `sdk` the guard for the official SDK · `fastmcp` the guard for FastMCP,
-with the same names (import it by itself: it needs the optional dependency).
+decides · `gate` what stands before a server · `sdk` the guard for the official SDK · `lowlevel` what its low-level
+server needs besides · `fastmcp` the guard for FastMCP, with the same names (import it by itself: it needs the optional
+dependency).
 """
 
 from accredit.server.judge import current_authority, current_token
-from accredit.server.requirements import require
+from accredit.server.requirements import Requirement, require
 from accredit.server.sdk import ProofGuard
 from accredit.server.tokens import TokenRules, TrustedIssuer
 
-__all__ = ["ProofGuard", "TokenRules", "TrustedIssuer", "current_authority", "current_token", "require"]
+__all__ = [
+    "ProofGuard",
+    "Requirement",
+    "TokenRules",
+    "TrustedIssuer",
+    "current_authority",
+    "current_token",
+    "require",
+]

@@ -1,28 +1,35 @@
-"""`ProofGuard` for servers of the official SDK. Waits for decisions; reads key files when it is made.
+"""`ProofGuard` for servers of the official SDK, `MCPServer` and the low-level one. Waits for decisions.
+
+It reads key files when it is made.
 
 The SDK hands an extension no server, and asks it about `tools/call` alone: not about resources, prompts and lists, nor
 which function is behind a name. So the guard looks who applies it (`settings` is called while that happens), and puts a
 gate (`gate`) before that server's other middleware. A tool call that has not passed the gate, whatever became of it, is
-refused by the extension.
+refused by the extension; in a low-level server, which has none, where its handler is looked for (`lowlevel`).
 """
 
 import inspect
+from collections.abc import Collection, Mapping
 from types import FrameType
 from typing import Any, cast
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.extension import Extension
+from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import MCPServer
 from mcp_types import CallToolRequestParams
 
 from accredit.errors import ConfigurationError
 from accredit.server.assemble import Guard
-from accredit.server.gate import Found, Gate, undecided
+from accredit.server.gate import Find, Found, Gate, undecided
+from accredit.server.lowlevel import finder, look_last
+from accredit.server.requirements import Requirement
 from accredit.server.tokens import Context
 
 
 class ProofGuard(Guard, Extension):
-    """Lets a call through that carries what is asked for, and no other: `MCPServer("mail", extensions=[guard])`."""
+    """Lets a call through that carries what is asked for, and no other: `MCPServer("mail", extensions=[guard])`, or
+    `guard.protect(server, tools={"send_email": require("email:send")})` for a low-level server."""
 
     identifier = "dev.accredit/proofs"
 
@@ -31,18 +38,42 @@ class ProofGuard(Guard, Extension):
         self.protect(_applying(inspect.currentframe()))
         return {}
 
-    def protect(self, server: MCPServer[Any]) -> None:
-        """Puts the gate before a server, once; `extensions=[guard]` does so too."""
-        gates = [each for each in server.middleware if isinstance(each, Gate)]
-        if any(gate.judge is self._judge for gate in gates):
-            return
+    def protect(
+        self,
+        server: MCPServer[Any] | Server[Any],
+        *,
+        tools: Mapping[str, Requirement] | None = None,
+        methods: Collection[str] = (),
+    ) -> None:
+        """Puts the gate before a server; for an `MCPServer` `extensions=[guard]` does so too.
 
+        `tools` and `methods` are for a low-level server: what its tools ask for, by name (for others
+        `default_tool_scope` counts, or they are refused), and its methods that MCP does not define and that need no
+        proof. Raises `ConfigurationError`.
+        """
+        there = any(isinstance(each, Gate) and each.judge is self._judge for each in server.middleware)
+        if isinstance(server, Server):
+            if there:
+                raise ConfigurationError("this server is protected already", "call guard.protect(server) once")
+            find = finder(server, dict(tools or {}), self._default_tool)
+            look_last(server, self._judge, methods)
+            server.extensions.setdefault(self.identifier, {})
+        elif tools is not None or methods:
+            raise ConfigurationError(
+                "an MCPServer knows its tools by itself", "put @require beside each tool, and leave out tools, methods"
+            )
+        else:
+            find = self._finder(server)
+        if not there:
+            server.middleware.insert(0, Gate(self._judge, find))
+
+    def _finder(self, server: MCPServer[Any]) -> Find:
         async def find(_: Context, name: str) -> Found:
             # The SDK has no public way from a tool's name to its function.
             tool = server._tool_manager.get_tool(name)  # pyright: ignore[reportPrivateUsage]
             return self.found(tool.fn, tool.parameters) if tool is not None else Found()
 
-        server.middleware.insert(0, Gate(self._judge, find))
+        return find
 
     async def intercept_tool_call(
         self, params: CallToolRequestParams, ctx: ServerRequestContext[Any, Any], call_next: CallNext
