@@ -432,6 +432,9 @@ MAX_TOLD_REASON_CHARS = 500
 """Characters of a gateway's reason for a refusal that a person is told. Ours have some 200, but for scopes that are
 listed; what matters of a constraint's stands at the end."""
 
+MAX_TOLD_URL_CHARS = 200
+"""Characters of a gateway's URL that a person is told: enough to tell one from another, and two fit a refusal."""
+
 MAX_ANSWER_BYTES = 104_857_600
 """Bytes of a gateway's answer that a client reads: as many as a gateway forwards."""
 

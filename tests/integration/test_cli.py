@@ -204,19 +204,19 @@ def test_a_wrong_environment_stops_the_start(
 
 def test_a_file_that_can_not_be_read_stops_the_start(tmp_path: Path) -> None:
     (tmp_path / "accredit.toml").mkdir()
-    what, _ = refused(tmp_path, "serve", "http://127.0.0.1:9/mcp")
+    what, _ = refused(tmp_path, "serve")
     assert "accredit.toml" in what
 
 
 def test_a_link_to_a_missing_file_is_not_taken_for_no_file(tmp_path: Path) -> None:
     (tmp_path / "accredit.toml").symlink_to("missing.toml")
-    what, _ = refused(tmp_path, "serve", "http://127.0.0.1:9/mcp")
+    what, _ = refused(tmp_path, "serve")
     assert "accredit.toml" in what
 
 
 def test_a_file_that_is_not_utf8_stops_the_start(tmp_path: Path) -> None:
     (tmp_path / "accredit.toml").write_bytes(b'[gateway]\nid = "\xff"\n')
-    what, _ = refused(tmp_path, "serve", "http://127.0.0.1:9/mcp")
+    what, _ = refused(tmp_path, "serve")
     assert "UTF-8" in what
 
 

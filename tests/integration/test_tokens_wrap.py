@@ -129,7 +129,7 @@ def test_the_token_of_the_environment_covers_all_and_the_child_never_sees_it(key
 
 def test_a_token_of_the_environment_that_is_not_good_stops_the_start(key: IssuerKey, tmp_path: Path) -> None:
     bad = token(key, aud="other")
-    done = accredit("wrap", "--", "cat", folder=tmp_path, env={"ACCREDIT_TOKEN": bad})
+    done = accredit("wrap", "--config", "accredit.toml", "--", "cat", folder=tmp_path, env={"ACCREDIT_TOKEN": bad})
     assert done.returncode == 2
     assert "for another audience" in done.stderr
     assert bad not in done.stderr

@@ -23,10 +23,13 @@ INITIALIZE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo":
 
 
 class Wrapped:
-    """The command, with the raw server in it, as a host sees it."""
+    """The command, with the raw server in it, as a host sees it. A configuration in its folder is named to it."""
 
     def __init__(self, folder: Path, *options: str, child: tuple[str, ...] | None = None, **env: str) -> None:
         self._stderr = folder / "stderr"
+        file = folder / "accredit.toml"
+        if file.exists() and "--config" not in options:
+            options = (*options, "--config", str(file))
         with self._stderr.open("wb") as stderr:
             self.process = subprocess.Popen(
                 [*COMMAND, "wrap", *options, "--", *(child or raw_command())],

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from accredit.cli.dashes import command_of
-from accredit.cli.options import ConfigOption, JsonOption
+from accredit.cli.options import JsonOption, ServerConfigOption
 from accredit.errors import ConfigurationError
 
 _PYTHON = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
@@ -21,7 +21,7 @@ def check(
         str | None,
         typer.Argument(metavar="URL|MODULE:SERVER", help="An MCP server, or a server object that can be imported."),
     ] = None,
-    config: ConfigOption = None,
+    config: ServerConfigOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Whether every tool of a server has a scope; exit code 1 lists those that have not.

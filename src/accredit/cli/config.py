@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 import typer
 
 from accredit.cli.dashes import CommandAfterDashes, command_of
-from accredit.cli.options import ConfigOption, HostOption, JsonAnywayOption, JsonOption, PortOption, UrlArgument
+from accredit.cli.options import (
+    ConfigOption,
+    HostOption,
+    JsonAnywayOption,
+    JsonOption,
+    PortOption,
+    ServerConfigOption,
+    UrlArgument,
+)
 from accredit.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -42,7 +50,7 @@ def check(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     if upstream is not None:
         typer.echo(f"ok: the upstream is a {'URL' if upstream == 'url' else 'command'}")
     else:
-        typer.echo("ok: it names no upstream, so `accredit serve` needs a URL or a command")
+        typer.echo("ok: it names no upstream, so `accredit serve --config` needs a URL or a command")
     for name in ("tokens", "proofs", "records"):
         typer.echo(f"ok: {name} are {found[name]}")
     if found["signer"]:
@@ -94,7 +102,7 @@ def _examined(loaded: "Loaded") -> dict[str, object]:
 def show(
     ctx: typer.Context,
     url: UrlArgument = None,
-    config: ConfigOption = None,
+    config: ServerConfigOption = None,
     host: HostOption = None,
     port: PortOption = None,
     as_json: JsonOption = False,

@@ -113,7 +113,7 @@ def verify(
 
     That records are missing at the end can only be seen with a checkpoint that was kept elsewhere. Without --key the
     configuration's own keys are trusted: attest.key_file's, or that of gateway.key beside the configuration, and
-    attest.signer's.
+    attest.signer's. With --store, ./accredit.toml is not looked for.
 
     Examples:
 
@@ -125,9 +125,7 @@ def verify(
 
     if file is not None:
         return verify_file(file, key or (), since or (), config=config, as_json=as_json)
-    from accredit.cli.records.place import log_file
-
-    return verify_store(log_file(store, config), key or (), since or (), config=config, as_json=as_json)
+    return verify_store(store, key or (), since or (), config=config, as_json=as_json)
 
 
 @log_app.command()

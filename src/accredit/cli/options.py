@@ -9,6 +9,14 @@ ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", metavar="FILE", help="The configuration; else $ACCREDIT_CONFIG, else ./accredit.toml."),
 ]
+ServerConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="The configuration; else $ACCREDIT_CONFIG, else ./accredit.toml, but that only where no server is named.",
+    ),
+]
 LogLevelOption = Annotated[
     Literal["debug", "info", "warning", "error"], typer.Option("--log-level", help="The least that is logged.")
 ]

@@ -9,11 +9,11 @@ import typer
 
 from accredit.cli.dashes import command_of
 from accredit.cli.options import (
-    ConfigOption,
     HostOption,
     LogFormatOption,
     LogLevelOption,
     PortOption,
+    ServerConfigOption,
     UrlArgument,
 )
 
@@ -21,7 +21,7 @@ from accredit.cli.options import (
 def serve(
     ctx: typer.Context,
     url: UrlArgument = None,
-    config: ConfigOption = None,
+    config: ServerConfigOption = None,
     host: HostOption = None,
     port: PortOption = None,
     workers: Annotated[

@@ -12,6 +12,7 @@ import uvloop
 from accredit import __version__
 from accredit.app import address_of, allow_descriptors, assemble, open_listener, run_workers, serve
 from accredit.config import Loaded, build_settings, check_exposure, tls_context
+from accredit.config.load import DEFAULT_FILE
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
 from accredit.gateway.bootstrap import PATH, BootstrapSettings
@@ -70,10 +71,9 @@ def run_wrap(loaded: Loaded, *, log_level: LogLevel, log_format: LogFormat) -> i
 
 def _tell_what_runs(loaded: Loaded, settings: GatewaySettings) -> None:
     proofs = settings.proofs is not None and settings.proofs.required
-    upstream = "-- COMMAND" if isinstance(settings.upstream, StdioUpstream) else "URL"
     # Nobody should take a validating proxy for more than it is.
     if loaded.file is None and not proofs and settings.tokens is None and settings.records is None:
-        notice(f"tokens, proofs and records are off (no accredit.toml; `accredit init {upstream}` writes one)")
+        notice(f"tokens, proofs and records are off ({_why_no_file(settings)})")
     log_event(
         _logger,
         logging.INFO,
@@ -93,6 +93,15 @@ def _tell_what_runs(loaded: Loaded, settings: GatewaySettings) -> None:
             "requestState is sealed with a key of this process: a restart, or another machine, does not know it",
             remedy="set rounds.keys_file",
         )
+
+
+def _why_no_file(settings: GatewaySettings) -> str:
+    command = isinstance(settings.upstream, StdioUpstream)
+    if os.path.lexists(DEFAULT_FILE):
+        return (
+            f"{DEFAULT_FILE} is not read beside a {'command' if command else 'URL'}: --config {DEFAULT_FILE} reads it"
+        )
+    return f"no {DEFAULT_FILE}; `accredit init {'-- COMMAND' if command else 'URL'}` writes one"
 
 
 def _offer_token(bootstrap: BootstrapSettings) -> None:

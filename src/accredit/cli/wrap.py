@@ -7,12 +7,12 @@ import os
 import typer
 
 from accredit.cli.dashes import command_of
-from accredit.cli.options import ConfigOption, LogFormatOption, LogLevelOption
+from accredit.cli.options import LogFormatOption, LogLevelOption, ServerConfigOption
 
 
 def wrap(
     ctx: typer.Context,
-    config: ConfigOption = None,
+    config: ServerConfigOption = None,
     log_level: LogLevelOption = "info",
     log_format: LogFormatOption = "json",
 ) -> int:

@@ -1,67 +1,172 @@
 """Which gateway a proof may be made for: the pin of its id. Reads and writes the file of known gateways.
 
 A proof is bound to one gateway's id, so an agent that signed whatever id it is told could be made to sign for another
-gateway. In order:
+gateway: whoever got the proof would carry it there. In order:
 
 1. An id that the caller names is the pin.
 2. Else the id that this URL had before is (`known_gateways.json` beside the agent's key).
-3. Else the first id that the URL names becomes the pin, and is remembered: trust on first use.
+3. Else the first id that the URL names becomes the pin, and is remembered: trust on first use. But an id that is known
+   under another URL is refused (`gateway_mismatch`): that both lead to one gateway is a person's to say, by rule 1.
 
-From then on another id is refused. What is not checked: who was met first. Name the id from the start where that
-matters (`accredit connect --gateway-id`).
+From then on another id is refused (`gateway_changed`). Two URLs are one if they differ only by the case of their scheme
+or host, by the port that goes without saying, by a slash at the end, or by a name of this machine's loopback. Rule 3
+asks the file anew, one process at a time: of two that meet one id under two URLs at once, one is refused.
+
+What is not checked: who was met first. Name the id from the start where that matters (`accredit connect --gateway-id`).
+Nor is anything that has no URL: a server that we start ourselves could read the key.
 """
 
+import fcntl
 import json
 import logging
+import os
+from collections.abc import Generator, Mapping, MutableMapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import cast
+from urllib.parse import urlsplit
 
 from accredit.errors import ConfigurationError, ProofRefused, WireError
 from accredit.jsonrpc.text import excerpt
 from accredit.keys import read_file, write_file
-from accredit.limits import MAX_IDENTIFIER_LENGTH_BYTES, MAX_KNOWN_GATEWAYS_BYTES
+from accredit.limits import MAX_IDENTIFIER_LENGTH_BYTES, MAX_KNOWN_GATEWAYS_BYTES, MAX_TOLD_URL_CHARS
 from accredit.ratify.strict_json import parse
 
 KNOWN_GATEWAYS = "known_gateways.json"
 GATEWAY_CHANGED = -31020
-"""Code of the refusal that never leaves the client: the gateway is not the one that is pinned."""
+"""Code of the refusals that never leave the client: the gateway is not the one that is pinned, or can't be known."""
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_PORTS = {"http": 80, "https": 443}
 
 _log = logging.getLogger("accredit.client")
 
 
 class GatewayPin:
-    """The id of the gateway at one URL. `id` is "" until it is known."""
+    """The id of the gateway at one URL ("" where it has none). `id` is "" until it is known."""
 
-    def __init__(self, id: str = "", *, url: str = "", file: Path | None = None) -> None:
-        """Raises `ConfigurationError` for a file that can't be read as one of known gateways."""
+    def __init__(
+        self, id: str = "", *, url: str = "", file: Path | None = None, met: MutableMapping[str, str] | None = None
+    ) -> None:
+        """`met` are the ids by URL that this process has met. Raises `ConfigurationError` for a file that can't be
+        read as one of known gateways."""
         self._file = file if url else None
-        self._url = url
-        self.id = id or (_read(self._file).get(url, "") if self._file is not None else "")
+        self.url = url
+        self._met: MutableMapping[str, str] = {} if met is None else met
+        self.id = id or self._known_here(self._known())
 
     def meet(self, found: str) -> None:
-        """The gateway says that this is its id. Raises `ProofRefused` for another one than is pinned."""
+        """The gateway says that this is its id. Raises `ProofRefused` for another one than is pinned, and for one that
+        is known elsewhere."""
         if not self.id and found.isprintable() and 0 < len(found.encode()) <= MAX_IDENTIFIER_LENGTH_BYTES:
-            self.id = found
-            self._remember(found)
+            with _alone(self._file):
+                self._meet_first(found)
         if found != self.id:
             text = f"this gateway was {self.id or 'nobody'}, and now says that it is {excerpt(found)}"
             data = {"error": "gateway_changed", "pinned": self.id, "found": excerpt(found)}
             raise ProofRefused(data, f"gateway_changed: {text}; nothing was signed for it", GATEWAY_CHANGED)
 
-    def _remember(self, found: str) -> None:
+    def unknown(self, why: str = "the gateway asks for a proof and does not say who it is") -> ProofRefused:
+        """The refusal to sign before the gateway's id is known: such a proof would be good elsewhere as well."""
+        text = f"gateway_unknown: {why}; nothing was signed for it"
+        return ProofRefused({"error": "gateway_unknown"}, text, GATEWAY_CHANGED)
+
+    def _meet_first(self, found: str) -> None:
+        """Rules 2 and 3, with what other processes have met meanwhile. Raises `ProofRefused`."""
+        try:
+            known = self._known()
+        except ConfigurationError as error:
+            _log.warning("the gateways that are known can't be looked at: %s", error.what)
+            raise self.unknown("the file of known gateways can't be read") from None
+        here = self._known_here(known)
+        if here:
+            self.id = here
+            return
+        elsewhere = next((url for url, id in known.items() if self.url and id == found), None)
+        if elsewhere is not None:
+            raise _mismatch(found, told_url(self.url), told_url(elsewhere))
+        self.id = found
+        self._remember(known, found)
+
+    def _known(self) -> dict[str, str]:
+        return dict(self._met) if self._file is None else {**self._met, **_read(self._file)}
+
+    def _known_here(self, known: Mapping[str, str]) -> str:
+        if not self.url:
+            return ""
+        same = _place(self.url)
+        return known.get(self.url) or next((id for url, id in known.items() if _place(url) == same), "")
+
+    def _remember(self, known: Mapping[str, str], found: str) -> None:
+        if not self.url:
+            return
+        self._met[self.url] = found
         if self._file is None:
             return
+        text = (json.dumps({**known, self.url: found}, indent=2, sort_keys=True) + "\n").encode()
         try:
-            known = _read(self._file) | {self._url: found}
-            text = json.dumps(known, indent=2, sort_keys=True) + "\n"
-            write_file(self._file, text.encode(), private=True, replace=True)
+            if len(text) > MAX_KNOWN_GATEWAYS_BYTES:
+                raise ConfigurationError(f"{self._file} is full", "take out gateways that are gone")
+            write_file(self._file, text, private=True, replace=True)
         except ConfigurationError as error:
             _log.warning("the gateway's id is pinned for this process only: %s", error.what)
 
 
+def told_url(url: str) -> str:
+    """A URL for people: without what may be a secret in it, and bounded."""
+    try:
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+    except ValueError:
+        return excerpt(url, MAX_TOLD_URL_CHARS)
+    return excerpt(f"{parts.scheme}://{host}{parts.path}{'?***' if parts.query else ''}", MAX_TOLD_URL_CHARS)
+
+
+def _mismatch(found: str, here: str, elsewhere: str) -> ProofRefused:
+    data = {"error": "gateway_mismatch", "found": excerpt(found), "url": here, "known_url": elsewhere}
+    text = f"{here} says that it is {excerpt(found)}, which is known as the gateway at {elsewhere}"
+    remedy = "if both lead to it, name its id (--gateway-id, or gateway_id of ProofPresenter)"
+    return ProofRefused(data, f"gateway_mismatch: {text}; nothing was signed for it; {remedy}", GATEWAY_CHANGED)
+
+
+def _place(url: str) -> tuple[object, ...]:
+    """What a URL has in common with its other spellings."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return (url,)
+    host = "localhost" if host in _LOOPBACK else host
+    return (parts.scheme, host, port or _PORTS.get(parts.scheme), parts.path.rstrip("/"), parts.query)
+
+
+@contextmanager
+def _alone(file: Path | None) -> Generator[None]:
+    """One process at a time looks at the file and changes it, where there is a folder for it."""
+    try:
+        lock = None if file is None else os.open(_lock_of(file), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        lock = None  # nothing can be remembered there, and `_remember` says so
+    if lock is None:
+        yield
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _lock_of(file: Path) -> str:
+    """The file itself is replaced by each change, so it can't be what is locked; others must not be able to."""
+    folder, name = os.path.split(os.path.realpath(file))
+    return os.path.join(folder, f".{name}.lock")
+
+
 def _read(file: Path) -> dict[str, str]:
-    if not file.exists():
-        return {}
+    with suppress(PermissionError):  # reading says so
+        if not file.exists():
+            return {}
     remedy = f"repair {file} or delete it; it then fills anew, with the gateways that are met first"
     try:
         tree = parse(read_file(file, MAX_KNOWN_GATEWAYS_BYTES).data, MAX_KNOWN_GATEWAYS_BYTES)

@@ -3,7 +3,8 @@
 1. A delegation is taken only if it is for this key, is signed soundly and holds now.
 2. For a scope, the first delegation that covers it is presented, else the one that covers most; an expired one comes
    last. No delegation is ever presented for another agent's key.
-3. A proof is bound to the exact call and to the pinned gateway; it is unbound only where no gateway has said its id.
+3. A proof is bound to the exact call and to the gateway that is named. It is unbound only for a caller of `prove` who
+   names none: no client of a URL does (`proving`).
 4. A gateway's challenge is signed only if it has 32 bytes, has not expired, and names the pinned gateway.
 
 Not checked here: revocation, constraints, whether the gateway trusts the principal. The gateway says so.
@@ -53,7 +54,8 @@ class ProofPresenter:
     """What an agent proves itself with. `agent_id` is the agent's; `key_path` is None for a key that is no file's.
 
     `gateway_id` pins the gateway from the start; otherwise `known_gateways` remembers the first one met at each URL
-    (default: `known_gateways.json` beside the key file). `clock` gives unix seconds, `draw` unpredictable bytes.
+    (default: `known_gateways.json` beside the key file), and one that is known under another URL is refused.
+    `clock` gives unix seconds, `draw` unpredictable bytes.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class ProofPresenter:
         if known_gateways is None and self.key_path is not None:
             known_gateways = self.key_path.with_name(KNOWN_GATEWAYS)
         self._known_gateways = None if known_gateways is None else Path(known_gateways)
+        self._met: dict[str, str] = {}
         self._held = tuple(self._take(each) for each in delegations)
         if not self._held:
             raise ConfigurationError("there is no delegation to present", "name a file that `accredit grant` made")
@@ -99,7 +102,7 @@ class ProofPresenter:
 
     def pin(self, url: str = "") -> GatewayPin:
         """The pin of the gateway at a URL ("" for one that has none). Raises `ConfigurationError`."""
-        return GatewayPin(self._gateway_id, url=url, file=self._known_gateways)
+        return GatewayPin(self._gateway_id, url=url, file=self._known_gateways, met=self._met)
 
     def chain_for(self, scope: str) -> tuple[DelegationCert, ...]:
         """Rule 2. For "" it is the delegation that covers most."""

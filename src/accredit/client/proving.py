@@ -10,7 +10,9 @@ A request, in order:
 A refusal is answered by sending again, once for each of these reasons:
 
 1. A list: it goes without a proof. What may be seen is not what may be called, and calls then say what is wrong.
-2. -31001, or -31003 with another scope than was assumed: the proof is made for the scope that the gateway names.
+2. -31001, or -31003 with another scope than was assumed: the proof is made for the scope that the gateway names, if it
+   has said who it is. An unbound proof, good at any gateway, is made for no URL: only for a server of our own (stdio,
+   in memory), which could read the key.
 3. -31002: the gateway's challenge is checked and signed (Option B).
 
 Not here: who sends it (`streams`), and what people are told (`explain`).
@@ -105,7 +107,8 @@ class Prover:
     def again(self, attempt: Attempt, code: int, data: object) -> Params | None:
         """The params to send in answer to a refusal, or None where it stands.
 
-        Raises `ProofRefused` where the gateway asks for what is not signed, or is not the one that is pinned.
+        Raises `ProofRefused` where the gateway asks for what is not signed, does not say who it is, or is not the one
+        that is pinned.
         """
         if attempt.method in LISTS:
             refused = code in LIST_REFUSALS and attempt.scope is not None
@@ -181,6 +184,8 @@ class Prover:
             self._targets.popitem(last=False)
 
     def _signed(self, attempt: Attempt, scope: str, challenge: Challenge | None = None) -> Params:
+        if not self._pin.id and self._pin.url:
+            raise self._pin.unknown()
         attempt.scope = scope
         proof = self._presenter.prove(attempt.asked, scope, self._pin.id, challenge=challenge)
         return with_meta(attempt.params, {PROOF: proof})

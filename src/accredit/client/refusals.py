@@ -19,7 +19,7 @@ from accredit.client.proving import scope_in
 from accredit.errors import ProofRefused
 from accredit.jsonrpc.text import excerpt
 from accredit.keys import public_path
-from accredit.limits import MAX_TOLD_REASON_CHARS
+from accredit.limits import MAX_TOLD_REASON_CHARS, MAX_TOLD_URL_CHARS
 from accredit.policy.lists import SCOPE
 from accredit.policy.refusals import (
     CHALLENGE_REQUIRED,
@@ -44,6 +44,7 @@ _A_GRANT_HELPS = frozenset(
         "ratify_untrusted_root", "ratify_constraint_denied",
     }
 )  # fmt: skip
+_MISMATCH = ("found", "url", "known_url")
 _OF_SCOPE = frozenset({"missing_ratify_proof", "ratify_scope_denied"})
 _SAYS_MORE = {
     "ratify_untrusted_root": "Only a delegation from a principal whose key this gateway has as a root counts.",
@@ -51,6 +52,8 @@ _SAYS_MORE = {
     "ratify_constraint_denied": "The new delegation must allow this call by its constraints, too.",
     "gateway_changed": "If the gateway was replaced on purpose, correct its id in known_gateways.json, or name it with"
     " --gateway-id.",
+    "gateway_mismatch": "Somebody may be posing as that gateway. If both URLs lead to it, say so with --gateway-id.",
+    "gateway_unknown": "If it binds proofs to an id, name that with --gateway-id.",
     "missing_token": "Name the environment variable that holds one with --token-env.",
     "invalid_token": "The variable that --token-env names needs a token that this gateway accepts.",
 }
@@ -83,6 +86,9 @@ def _reason(refusal: ProofRefused, scope: str | None) -> str:
     if refusal.error == "gateway_changed":  # both ids whole, for a person to compare
         was, found = (excerpt(str(refusal.data.get(name) or "nobody")) for name in ("pinned", "found"))
         return f"this gateway was {was}, and now says that it is {found}; nothing was signed for it"
+    if refusal.error == "gateway_mismatch":
+        found, url, known = (excerpt(str(refusal.data.get(name)), MAX_TOLD_URL_CHARS) for name in _MISMATCH)
+        return f"{url} says that it is {found}, which is known as the gateway at {known}; nothing was signed for it"
     target = refusal.data.get("target")
     if isinstance(target, str) and scope is not None and refusal.error in _OF_SCOPE:
         return f"nobody has allowed this agent {excerpt(target)}"

@@ -7,6 +7,8 @@ In this order; each failure is a `ConfigurationError` that names its key:
 2. where `attest.signer` is given, the signer of records and its public key, with an id of its own;
 3. a store that is a file: a log in memory would show nothing later;
 4. the gateway's id: `[gateway] id`, else that of its key, which is `attest.key_file` or `gateway.key` beside the file.
+
+Without a file there is nothing beside it: a key that merely lies in the current folder is nobody's.
 """
 
 import shlex
@@ -85,7 +87,7 @@ def _named_signer(loaded: Loaded) -> tuple[str, Path, Path] | None:
 def log_key_file(loaded: Loaded) -> Path:
     """The key that signs the log. Raises `ConfigurationError` where none is named, or there."""
     name, path = loaded.config.attest.key_file, own_key_file(loaded)
-    if path.exists():
+    if path is not None and path.exists():
         return path
     if name is None:
         raise ConfigurationError(
@@ -98,10 +100,13 @@ def log_key_file(loaded: Loaded) -> Path:
     )
 
 
-def own_key_file(loaded: Loaded) -> Path:
-    """Where the gateway's key is, if it has one: `attest.key_file`, else `gateway.key` beside the file."""
+def own_key_file(loaded: Loaded) -> Path | None:
+    """Where the gateway's key is, if it has one: `attest.key_file`, else `gateway.key` beside the file, if there is
+    a file."""
     named = loaded.config.attest.key_file
-    return Path(named) if named is not None else _folder(loaded) / GATEWAY_KEY_FILE
+    if named is not None:
+        return Path(named)
+    return loaded.file.parent / GATEWAY_KEY_FILE if loaded.file is not None else None
 
 
 def gateway_id(loaded: Loaded) -> str:
@@ -109,9 +114,12 @@ def gateway_id(loaded: Loaded) -> str:
     if loaded.config.gateway.id is not None:
         return loaded.config.gateway.id
     path = own_key_file(loaded)
-    if not path.exists():
+    if path is None or not path.exists():
         raise ConfigurationError(
-            one_line(f"gateway.id is not set, and there is no {path} to take it from: proofs are made out to it"),
+            one_line(
+                f"gateway.id is not set, and there is no {path or 'attest.key_file'} to take it from: proofs are made"
+                " out to it"
+            ),
             f"accredit keys new {GATEWAY_KEY_FILE} --kind gateway, or set gateway.id to a name that is used once",
         )
     key = load_signing_key(path).about
@@ -121,7 +129,3 @@ def gateway_id(loaded: Loaded) -> str:
             f"move it away, and make the gateway's: accredit keys new {GATEWAY_KEY_FILE} --kind gateway",
         )
     return key.id
-
-
-def _folder(loaded: Loaded) -> Path:
-    return loaded.file.parent if loaded.file else Path.cwd()

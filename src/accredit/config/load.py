@@ -2,14 +2,17 @@
 
 In this order; what comes later overrides:
 
-1. the file: `--config`, else `$ACCREDIT_CONFIG`, else `./accredit.toml` where it exists. It is validated by
-   itself and strictly: a broken file stops the start, even where something else would override that part;
+1. the file: `--config`, else `$ACCREDIT_CONFIG`, else `./accredit.toml` where it exists. That last one is not looked
+   for where the command line names a server: who says which server to run, or to stand in front of, may be in a folder
+   that somebody else has filled. The file is validated by itself and strictly: a broken file stops the start, even
+   where something else would override that part;
 2. the environment, `ACCREDIT_<SECTION>__<KEY>`: text, or JSON where a key holds several values;
 3. the command line. A URL or a command given there replaces the whole of `[upstream]`: headers with a secret
    that are meant for one server must not reach another.
 """
 
 import json
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -51,9 +54,12 @@ class Loaded:
     content: bytes = b""
 
 
-def load(file: Path | None, environ: Mapping[str, str], command_line: Values) -> Loaded:
-    """Reads and joins the three sources. Raises `ConfigurationError`."""
-    file = _find(file, environ)
+def load(file: Path | None, environ: Mapping[str, str], command_line: Values, *, look_here: bool = True) -> Loaded:
+    """Reads and joins the three sources; the file is not looked for in the current folder where `look_here` is false.
+
+    Raises `ConfigurationError`.
+    """
+    file = _find(file, environ, look_here=look_here and not names_a_server(command_line))
     content = _content(file) if file else b""
     from_file: Values = _read(file, content) if file else {}
     return replace(_joined(file, from_file, _from_environment(environ), command_line), content=content)
@@ -65,13 +71,18 @@ def folder_of(loaded: Loaded, key: Key) -> Path:
     return loaded.file.parent if loaded.file and origin and origin.kind == "file" else Path.cwd()
 
 
+def names_a_server(command_line: Values) -> bool:
+    """Whether the command line brings a `[upstream]` of its own."""
+    return any(section == "upstream" for section, _ in command_line)
+
+
 def load_command_line(command_line: Values) -> Loaded:
     """The same from the command line alone. Raises `ConfigurationError`."""
     return _joined(None, {}, {}, command_line)
 
 
 def _joined(file: Path | None, from_file: Values, from_environment: Values, command_line: Values) -> Loaded:
-    if any(section == "upstream" for section, _ in command_line):
+    if names_a_server(command_line):
         from_file = {key: found for key, found in from_file.items() if key[0] != "upstream"}
         from_environment = {key: found for key, found in from_environment.items() if key[0] != "upstream"}
     joined = {**from_file, **from_environment, **command_line}
@@ -86,10 +97,10 @@ def _joined(file: Path | None, from_file: Values, from_environment: Values, comm
     return Loaded(config, file, origins)
 
 
-def _find(file: Path | None, environ: Mapping[str, str]) -> Path | None:
+def _find(file: Path | None, environ: Mapping[str, str], *, look_here: bool) -> Path | None:
     if file is None and environ.get("ACCREDIT_CONFIG"):
         file = Path(environ["ACCREDIT_CONFIG"])
-    if file is None and (Path(DEFAULT_FILE).exists() or Path(DEFAULT_FILE).is_symlink()):
+    if file is None and look_here and os.path.lexists(DEFAULT_FILE):
         file = Path(DEFAULT_FILE)
     return file.absolute() if file else None
 

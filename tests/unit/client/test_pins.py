@@ -86,3 +86,94 @@ def test_a_folder_that_takes_no_file_does_not_stop_a_call(tmp_path: Path, caplog
         found.meet("mail")
     assert found.id == "mail"
     assert "for this process only" in caplog.text
+
+
+ELSEWHERE = "http://evil.example/mcp"
+
+
+def test_an_id_that_is_known_under_another_url_is_refused_with_both_urls_named(tmp_path: Path) -> None:
+    file = tmp_path / "known.json"
+    pin(file).meet("mail")
+    posing = pin(file, url=ELSEWHERE)
+    for _ in range(2):
+        with pytest.raises(ProofRefused, match=r"evil\.example.*127\.0\.0\.1:8484.*--gateway-id") as caught:
+            posing.meet("mail")
+        data = {"error": "gateway_mismatch", "found": "mail", "url": ELSEWHERE, "known_url": URL}
+        assert (caught.value.code, caught.value.data) == (GATEWAY_CHANGED, data)
+    assert posing.id == ""
+    assert json.loads(file.read_text("utf-8")) == {URL: "mail"}
+    pin(file, "mail", url=ELSEWHERE).meet("mail")  # a person says so
+
+
+def test_one_process_knows_it_too__without_a_file_or_where_none_can_be_written(tmp_path: Path) -> None:
+    for file in (None, tmp_path / "missing" / "known.json"):
+        met: dict[str, str] = {}
+        GatewayPin(url=URL, file=file, met=met).meet("mail")
+        assert GatewayPin(url=URL, file=file, met=met).id == "mail"
+        with pytest.raises(ProofRefused, match="gateway_mismatch"):
+            GatewayPin(url=ELSEWHERE, file=file, met=met).meet("mail")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("https://gw.example/mcp", "HTTPS://GW.example:443/mcp/"),
+        ("http://gw.example:80/mcp", "http://gw.example/mcp"),
+        ("http://localhost:8484/mcp", "http://127.0.0.1:8484/mcp"),
+        ("http://[::1]:8484/mcp", "http://localhost:8484/mcp"),
+    ],
+)
+def test_another_spelling_of_a_url_is_that_url(one: str, other: str, tmp_path: Path) -> None:
+    file = tmp_path / "known.json"
+    pin(file, url=one).meet("mail")
+    assert pin(file, url=other).id == "mail"
+    with pytest.raises(ProofRefused, match="gateway_changed"):
+        pin(file, url=other).meet("evil")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "http://gw.example:8443/mcp", "http://gw.example/mcp", "https://gw.example/other", "https://gw.example/mcp?t=1",
+        "https://gw.example.evil/mcp", "https://gw.example@evil.example/mcp", "https://gw.example:x/mcp",
+        "https://gw.example/MCP",
+    ],
+)  # fmt: skip
+def test_what_leads_elsewhere_is_another_url(other: str, tmp_path: Path) -> None:
+    file = tmp_path / "known.json"
+    pin(file, url="https://gw.example/mcp").meet("mail")
+    assert pin(file, url=other).id == ""
+    with pytest.raises(ProofRefused, match="gateway_mismatch"):
+        pin(file, url=other).meet("mail")
+
+
+def test_of_two_processes_that_meet_one_id_at_once_one_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "known.json"
+    one, two = pin(file), pin(file, url=ELSEWHERE)  # both have read the file before either has met anybody
+    one.meet("mail")
+    with pytest.raises(ProofRefused, match="gateway_mismatch"):
+        two.meet("mail")
+    late = GatewayPin(url=URL, file=tmp_path / "other.json")
+    pin(tmp_path / "other.json").meet("mail")
+    with pytest.raises(ProofRefused, match="gateway_changed"):
+        late.meet("evil")
+    assert late.id == "mail"
+
+
+def test_a_file_that_breaks_while_we_run_lets_nobody_in(tmp_path: Path) -> None:
+    file = tmp_path / "known.json"
+    met = pin(file)
+    file.write_text("{", "utf-8")
+    with pytest.raises(ProofRefused, match="gateway_unknown"):
+        met.meet("mail")
+    assert met.id == ""
+
+
+def test_no_secret_of_a_url_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "known.json"
+    pin(file, url="https://ada:pass@gw.example/mcp?key=secret").meet("mail")
+    with pytest.raises(ProofRefused) as caught:
+        pin(file, url="https://evil.example/mcp?key=other").meet("mail")
+    told = str(caught.value) + str(caught.value.data)
+    assert "https://gw.example/mcp?***" in told
+    assert not any(word in told for word in ("secret", "other", "pass"))

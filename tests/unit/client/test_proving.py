@@ -85,7 +85,15 @@ def test_after_that_each_call_is_proved_at_once(trust: Trust) -> None:
     assert sent(agent, judge, "prompts/get", {"name": "p"}) == ([True], None)
 
 
-def test_a_gateway_that_says_no_id_gets_a_proof_that_is_bound_to_nothing(trust: Trust) -> None:
+def test_a_url_that_says_no_id_gets_no_proof__it_would_be_good_at_any_gateway(trust: Trust) -> None:
+    agent = prover(trust, url="http://stranger.example/mcp")
+    attempt = agent.attempt("tools/call", call())
+    assert attempt is not None
+    with pytest.raises(ProofRefused, match="gateway_unknown"):
+        agent.again(attempt, -31001, {"required_scope": "email:read", "_meta": {}})
+
+
+def test_a_server_of_ones_own_that_says_no_id_gets_a_proof_that_is_bound_to_nothing(trust: Trust) -> None:
     agent = prover(trust)
     attempt = agent.attempt("tools/call", call())
     assert attempt is not None

@@ -75,6 +75,8 @@ def test_who_has_no_key_yet_is_told_to_make_one() -> None:
         ("ratify_constraint_denied", -31003, "by its constraints"),
         ("ratify_untrusted_root", -31004, "as a root"),
         ("gateway_changed", -31020, "--gateway-id"),
+        ("gateway_mismatch", -31020, "--gateway-id"),
+        ("gateway_unknown", -31020, "--gateway-id"),
         ("missing_token", -31011, "--token-env"),
         ("invalid_token", -31010, "--token-env"),
         ("ratify_replayed", -31005, "the gateway's words"),

@@ -161,5 +161,6 @@ def test_neither_serve_nor_wrap_starts(
 ) -> None:
     configure(folder, "testkms:key")
     kms.fault = "no permission"
-    assert accredit(monkeypatch, *command, "--", sys.executable, "-c", "raise SystemExit") == 2
+    named = ("--config", "accredit.toml", "--", sys.executable, "-c", "raise SystemExit")
+    assert accredit(monkeypatch, *command, *named) == 2
     assert "does not sign" in capsys.readouterr().err

@@ -61,17 +61,20 @@ def understood() -> Generator[None]:
         raise ConfigurationError(str(error), "`accredit log verify` names the place that is damaged") from None
 
 
-def public_keys(paths: Iterable[Path], config: Path | None = None) -> list[LogKey | RecordKey]:
+def public_keys(
+    paths: Iterable[Path], config: Path | None = None, *, look_here: bool = True
+) -> list[LogKey | RecordKey]:
     """The keys that a log is verified with: those that are named, else the configuration's own.
 
-    Raises `ConfigurationError`, also for none.
+    The configuration is not looked for in the current folder where `look_here` is false. Raises `ConfigurationError`,
+    also for no key.
     """
     keys = [_public_key(path) for path in paths]
     if not keys:
-        loaded = load(config, os.environ, {})
-        attest, public = loaded.config.attest, public_path(own_key_file(loaded))
-        configured = attest.key_file is not None or (loaded.file is not None and public.exists())
-        own = [public] if configured else []
+        loaded = load(config, os.environ, {}, look_here=look_here)
+        attest, private = loaded.config.attest, own_key_file(loaded)
+        public = public_path(private) if private is not None else None
+        own = [public] if public is not None and (attest.key_file is not None or public.exists()) else []
         other = [Path(attest.signer_public_key_file)] if attest.signer_public_key_file is not None else []
         keys = [_public_key(path) for path in (*own, *other)]
     if not keys:

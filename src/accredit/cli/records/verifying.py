@@ -19,7 +19,7 @@ from accredit.attest import (
     verify_log,
 )
 from accredit.cli.delegations.paper import BAD, GOOD, Words, print_facts, print_json, say
-from accredit.cli.records.place import checkpoints, lines, public_keys, understood
+from accredit.cli.records.place import checkpoints, lines, log_file, public_keys, understood
 from accredit.cli.records.showing import print_record
 from accredit.errors import AttestationError
 from accredit.keys import read_file
@@ -31,9 +31,15 @@ _NEGATIVE = 1
 _BUNDLE = b'{"envelopes"'
 
 
-def verify_store(path: Path, keys: Sequence[Path], since: Sequence[Path], *, config: Path | None, as_json: bool) -> int:
-    """Verifies a store's log; returns the exit code. Raises `ConfigurationError`."""
-    trusted, kept = public_keys(keys, config), checkpoints(since)
+def verify_store(
+    store: str | None, keys: Sequence[Path], since: Sequence[Path], *, config: Path | None, as_json: bool
+) -> int:
+    """Verifies a store's log; returns the exit code. Raises `ConfigurationError`.
+
+    Who names the store names the keys, or the configuration: what lies in the current folder is then not trusted.
+    """
+    path = log_file(store, config)
+    trusted, kept = public_keys(keys, config, look_here=store is None), checkpoints(since)
     with understood(), LogFile(path) as log:
         report = log.verify(trusted, kept, partial(_watched, total=_count(log)))
     return _tell(report, kept, as_json=as_json)
