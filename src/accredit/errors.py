@@ -89,6 +89,7 @@ class RequestError(FrameError):
 
     `code` and `detail` become the JSON-RPC error, `id` is the request's where it could be read, and
     `status` is the HTTP status that goes with it. `word` is what a record calls it, where its code says too little.
+    `retry_after` is in seconds: after them, asking again may help.
     """
 
     def __init__(
@@ -100,9 +101,11 @@ class RequestError(FrameError):
         status: int = 400,
         data: object = None,
         word: str = "",
+        retry_after: int = 0,
     ) -> None:
         super().__init__(detail)
         self.code = code
+        self.retry_after = retry_after
         self.id = id
         self.status = status
         self.data = data

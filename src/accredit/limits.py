@@ -61,8 +61,11 @@ UNJUDGED_HEAD_SECONDS = 1.0
 for it. Within it a bad answer can still be replaced whole; most calls are over by then. Clients and proxies wait for a
 head for ten seconds and up."""
 
-REQUEST_BODY_SECONDS = 60.0
-"""For the rest of a request's body after its first piece. 4 MiB in a minute is 0.5 Mbit/s."""
+BODY_GRACE_SECONDS = 10.0
+"""For which a request's body may be late: its first bytes, and what a slow or interrupted line holds up."""
+
+MIN_BODY_BYTES_PER_SECOND = 65_536
+"""How fast a body has to come after that: what is held for it is held from others. 0.5 Mbit/s."""
 
 CLIENT_STALL_SECONDS = 30.0
 """For a client to read 256 KiB of its answer, or an event; past it, it counts as gone. What waits for it is in memory,
@@ -84,8 +87,43 @@ EVENTS_PIECE_BYTES = 32_768
 """Bytes of an event stream that are judged in one go, before other calls have their turn. The smallest events (three
 bytes each) take some 30 ms for as many."""
 
-MAX_SSE_SESSIONS = 1_000
-"""Open HTTP+SSE sessions (revision 2024-11-05). Each holds a connection on both sides, and its open requests."""
+# --- room that callers share ------------------------------------------------------------------------
+
+MAX_CALLS = 2_000
+"""Requests of clients that are under way to the upstream at once, but for streams: each holds a connection on both
+sides, or a place with a child. A process on one core answers some 2,000 a second."""
+
+MAX_STREAMS = 1_000
+"""Streams at once that stand until somebody ends them (GET, `subscriptions/listen`, HTTP+SSE sessions). They have room
+of their own: calls don't wait for it."""
+
+RESERVED_SHARE = 0.25
+"""Of each kind of room, the part that strangers never hold, where tokens or proofs are required: it is kept for
+callers who have proved something."""
+
+MAX_LARGEST_BODIES = 16
+"""Requests of `max_request_bytes` that are in memory at once, each until it is answered: 64 MiB as a rule. Smaller ones
+share that room."""
+
+MAX_BODIES_BYTES = 67_108_864
+"""The same in bytes, where `max_request_bytes` is smaller than 4 MiB."""
+
+SMALL_BODY_BYTES = 65_536
+"""Bytes of a body that takes no such room where it comes at once, as calls do (some 1 KiB): as many are read from each
+connection anyway. A slow one counts for as many at least."""
+
+LARGE_BLOCK_BYTES = 131_072
+"""Bytes of a block of memory that goes back to the system as soon as it is free. Mapping one takes some microseconds;
+messages of the usual size have smaller ones."""
+
+MAX_WAITING_BODIES = 64
+"""Requests that wait for such room, each with up to 320 KiB that were read already."""
+
+BODY_ROOM_SECONDS = 5.0
+"""For which they wait: clients commonly give a call a minute, and see a refusal sooner than they give up."""
+
+BUSY_RETRY_SECONDS = 1
+"""What a client is told to wait before it asks again for what there was no room for."""
 
 # --- the upstream HTTP client -----------------------------------------------------------------------
 
@@ -106,8 +144,9 @@ silence, and a request that meets their FIN is lost, as it can't be sent again."
 MAX_IDLE_CONNECTIONS = 64
 """Connections kept for the next request. More calls than this at once pay for new connections."""
 
-MAX_CONNECTIONS = 2_000
-"""Connections to the upstream in all, a file descriptor each. Sessions hold one for each standing stream."""
+MAX_CONNECTIONS = 3_200
+"""Connections to the upstream in all, a file descriptor each: for `MAX_CALLS`, `MAX_STREAMS`, and the gateway's own
+requests, of which there are few at a time."""
 
 MAX_HEAD_BYTES = 65_536
 """Bytes of an answer's header names and values, and bytes that an upstream may send without any body among them

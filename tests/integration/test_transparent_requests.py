@@ -196,7 +196,7 @@ def test_a_declared_length_over_the_bound_is_refused_before_the_body_comes() -> 
 
 
 def test_a_request_whose_body_stops_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway_http, "REQUEST_BODY_SECONDS", 0.2)
+    monkeypatch.setattr(gateway_http, "BODY_GRACE_SECONDS", 0.2)
 
     async def case() -> None:
         async with World(sends(http(response()))) as world, world.client() as client:

@@ -7,6 +7,7 @@ from typing import Any, cast
 from accredit.errors import AnswerError, UpstreamTimeout
 from accredit.gateway.headers import RawHeaders, fold
 from accredit.gateway.http import Exchange
+from accredit.gateway.room import Rooms
 from accredit.gateway.upstream.client import Answer, UpstreamClient
 
 
@@ -23,6 +24,7 @@ class Told:
         *body_parts: bytes,
         path: str = "/mcp",
         query: bytes = b"",
+        rooms: Rooms | None = None,
     ) -> None:
         self._parts = list(body_parts or (b"",))
         self._gone = asyncio.Event()
@@ -38,7 +40,7 @@ class Told:
             "query_string": query,
             "headers": list(headers),
         }
-        self.exchange = Exchange(self.scope, self.receive, self.send)
+        self.exchange = Exchange(self.scope, self.receive, self.send, rooms or Rooms(4_194_304, proving=False))
 
     def go_away(self) -> None:
         """The client closes its connection."""

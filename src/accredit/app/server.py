@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import uvicorn
 
 from accredit.app.edge import EdgeProtocol
+from accredit.app.memory import give_large_blocks_back
 from accredit.limits import CLIENT_IDLE_SECONDS, GRACE_SECONDS, LISTEN_BACKLOG
 
 
@@ -46,6 +47,7 @@ def serve(
     `announce` is called once connections are accepted. `lifeline` makes this a worker: a file descriptor whose end
     of file means that the parent says stop, or is gone.
     """
+    give_large_blocks_back()
     server = _Server(_config(app, tls), app, lifeline, announce)
     gc.collect()
     gc.freeze()  # what was loaded stays: collections need not look through it again and again

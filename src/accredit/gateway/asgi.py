@@ -22,6 +22,7 @@ from accredit.gateway.passthrough import forward, named, refuse
 from accredit.gateway.recording import recorder_of
 from accredit.gateway.replies import refusal
 from accredit.gateway.resource import Resource
+from accredit.gateway.room import Rooms
 from accredit.gateway.session_tags import SessionTags
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstream
 from accredit.gateway.stdio.backend import StdioBackend
@@ -68,6 +69,7 @@ class Gateway:
         self._store = store
         self._revocations = revocations
         self._tally = Tally()
+        self.rooms = rooms_for(settings)
         self._recorder = recorder_of(settings, self._tally, records)
         self._key_sets = key_sets
         bearer = bearer_for(settings, key_sets)
@@ -87,7 +89,7 @@ class Gateway:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one ASGI scope."""
         if scope["type"] == "http":
-            await self._serve(scope, Exchange(scope, receive, send))
+            await self._serve(scope, Exchange(scope, receive, send, self.rooms))
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
         else:
@@ -132,6 +134,8 @@ class Gateway:
                 raise
             # The server stops, and its grace was too short for this call. Its own answer would be no JSON-RPC.
             await self._refuse(exchange, UpstreamUnavailable("the gateway has stopped before the answer came"))
+        finally:
+            exchange.over()
 
     async def _refuse(self, exchange: Exchange, error: AccreditError) -> None:
         self._tally.refused(error)
@@ -192,3 +196,9 @@ class Gateway:
             await forward(exchange, target, self._http.client, self._settings)
         else:
             raise refuse(path)
+
+
+def rooms_for(settings: GatewaySettings) -> Rooms:
+    """The rooms of a process with these settings."""
+    proving = settings.tokens is not None or (settings.proofs is not None and settings.proofs.required)
+    return Rooms(settings.max_request_bytes, proving=proving)

@@ -15,6 +15,8 @@ A call that is refused before the gate is recorded as well (`denials`).
 What it does not check: whether the upstream knows the version or the session; that is its business.
 """
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import partial
 
 from accredit.errors import RequestError
@@ -31,7 +33,7 @@ from accredit.gateway.trace import set_current
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.era import DUPLICATED, VERSION_HEADER, check_agreement, era_of
 from accredit.jsonrpc.frames import Frame, Notification, Request
-from accredit.jsonrpc.methods import BATCH_REVISION, HEADERLESS_REVISION, Era
+from accredit.jsonrpc.methods import BATCH_REVISION, HEADERLESS_REVISION, LISTEN, Era
 from accredit.jsonrpc.requests import Batch, decode_request
 
 
@@ -57,13 +59,28 @@ class Endpoint:
                 token = await self._entrance.of_request(exchange) if self._entrance is not None else None
                 if session is not None and b"last-event-id" in exchange.headers:
                     exchange.calls = self._gate.resumed(session.decode("latin-1"))
-                await self._backend.get(exchange, self._gate.otherwise(token))
+                with exchange.rooms.streams.held(exchange, yields=True):
+                    await self._backend.get(exchange, self._gate.otherwise(token))
             case "DELETE":
                 if self._entrance is not None:
                     await self._entrance.of_request(exchange)
-                await self._backend.delete(exchange)
+                with exchange.rooms.calls.held(exchange):
+                    await self._backend.delete(exchange)
             case _:
                 raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
+
+    @contextmanager
+    def _place(self, exchange: Exchange, message: Frame | Batch) -> Generator[None]:
+        """Room for what goes on. Raises `RequestError` (503)."""
+        stands = isinstance(message, Request) and message.method == LISTEN
+        room = exchange.rooms.streams if stands else exchange.rooms.calls
+        try:
+            with room.held(exchange, yields=stands):
+                yield
+        except RequestError as error:
+            if error.id is None and isinstance(message, Request):
+                error.id = message.id
+            raise
 
     def check_source(self, exchange: Exchange) -> None:
         """Step 1. Raises `RequestError` (403)."""
@@ -84,13 +101,16 @@ class Endpoint:
             raise
         callers = [Caller(token) for token in arrival.tokens] or None
         passage = await self._gate.admit(message, Client(session, arrival.revision), callers)
+        if passage.proved:
+            exchange.vouch()
         if passage.message is None:
             await (exchange.reply(200, passage.answer, [JSON]) if passage.replies else exchange.reply(202))
             return
         exchange.answer_also(passage.replies)
         exchange.calls = passage.calls
         async with exchange.calls:
-            await self._backend.post(exchange, passage.message, era, passage.edits)
+            with self._place(exchange, passage.message):
+                await self._backend.post(exchange, passage.message, era, passage.edits)
 
     async def _arrived(self, exchange: Exchange, arrival: Arrival) -> tuple[Frame | Batch, Era, str]:
         """Steps 2 to 5: the message, its era, and the session that it is in; `arrival` is told on the way."""

@@ -28,7 +28,9 @@ class Entrance:
 
     async def of_header(self, exchange: Exchange) -> VerifiedToken | None:
         """The token in the header. Raises `TokenError` and `KeysUnavailable`."""
-        return await self._bearer.of_header(exchange.credentials)
+        token = await self._bearer.of_header(exchange.credentials)
+        exchange.vouched = token is not None
+        return token
 
     async def of_request(self, exchange: Exchange) -> VerifiedToken | None:
         """The token of a request without a body. Raises the same, and `RequestError`."""
@@ -60,6 +62,8 @@ class Entrance:
         principal = principal_of(token)
         if named is not None:
             exchange.name_session(self._tags.untagged(named, principal))
+        if token is not None:
+            exchange.vouch()
         exchange.session_shown = lambda id: self._tags.tagged(id, principal)
 
 

@@ -65,7 +65,7 @@ class Passage(Struct, frozen=True):
     """What goes on (None: nothing does), and the responses that requests which do not have from here.
 
     Without either, it was a notification that was dropped. `edits` are what becomes of the upstream's responses, by the
-    request's id; `calls` are to be settled.
+    request's id; `calls` are to be settled. `proved` says that a proof in it was good.
     """
 
     message: Frame | Batch | None
@@ -73,6 +73,7 @@ class Passage(Struct, frozen=True):
     edits: Mapping[MessageId, Edit] = {}
     batch: bool = False
     calls: OpenCalls = field(default_factory=OpenCalls)
+    proved: bool = False
 
     @property
     def answer(self) -> bytes:
@@ -121,7 +122,7 @@ class Gate:
         if not isinstance(message, Request):
             return Passage(message)
         try:
-            request, edit, call = await self._request(message, client, callers[0] if callers else Caller())
+            request, edit, call, proved = await self._request(message, client, callers[0] if callers else Caller())
         except (ProofRefused, TokenError, KeysUnavailable, RequestError) as error:
             if isinstance(error, RequestError) and error.status != 200:
                 raise
@@ -129,7 +130,7 @@ class Gate:
         if _log.isEnabledFor(logging.DEBUG):
             log_event(_log, logging.DEBUG, "request_passed", method=request.method, **traced())
         calls = OpenCalls() if call is None else OpenCalls([call])
-        return Passage(request, edits={} if edit is None else {request.id: edit}, calls=calls)
+        return Passage(request, edits={} if edit is None else {request.id: edit}, calls=calls, proved=proved)
 
     def _named(self, method: str, client: Client) -> bool:
         """Rule 1."""
@@ -171,6 +172,7 @@ class Gate:
         replies: list[bytes] = []
         edits: dict[MessageId, Edit] = {}
         calls = OpenCalls()
+        proved = False
         for frame, caller in zip(batch.frames, callers or [Caller()] * len(batch.frames), strict=True):
             try:
                 passage = await self.admit(frame, client, (caller,))
@@ -184,17 +186,19 @@ class Gate:
             replies += passage.replies
             edits |= passage.edits
             calls.add_all(passage.calls)
+            proved = proved or passage.proved
             if passage.message is not None and not isinstance(passage.message, Batch):
                 kept.append(passage.message)
         if len(kept) == len(batch.frames) and all(map(operator.is_, batch.frames, kept)):
-            return Passage(batch, edits=edits, batch=True, calls=calls)
+            return Passage(batch, edits=edits, batch=True, calls=calls, proved=proved)
         rest = Batch(tuple(kept), b"[" + b",".join(frame.text for frame in kept) + b"]") if kept else None
-        return Passage(rest, tuple(replies), edits, batch=True, calls=calls)
+        return Passage(rest, tuple(replies), edits, batch=True, calls=calls, proved=proved)
 
     async def _request(
         self, request: Request, client: Client, caller: Caller
-    ) -> tuple[Request, Edit | None, OpenCall | None]:
-        """What goes on of a request, what becomes of its response, and the call that is to be settled.
+    ) -> tuple[Request, Edit | None, OpenCall | None, bool]:
+        """What goes on of a request, what becomes of its response, the call that is to be settled, and whether a proof
+        in it was good.
 
         Raises `ProofRefused`, `RequestError`, and what its caller is, if that is an error.
         """
@@ -222,7 +226,8 @@ class Gate:
             raise refused
         edit = self._listed(request.method, authority, token) if request.method in KINDS else leg.edit
         judged = self._judging is not None
-        return passed_on(leg.request, judged=judged, authority=authority, token=token), edit, call
+        passed = passed_on(leg.request, judged=judged, authority=authority, token=token)
+        return passed, edit, call, authority is not None
 
     def _missing(self, request: Request, token: VerifiedToken | None) -> MissingToken | None:
         """What a request is refused for that came without being asked for its token, on whatever way."""

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import nullcontext
+from io import BytesIO
 from types import TracebackType
 from typing import Any
 
@@ -9,9 +11,17 @@ from accredit.errors import ClientGone, MessageId, RequestError
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders, fold
 from accredit.gateway.merging import merged
 from accredit.gateway.open_calls import OpenCalls
+from accredit.gateway.room import Place, Rooms, peer_of
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.sse import encode_event
-from accredit.limits import CLIENT_STALL_SECONDS, DISCONNECT_WATCH_SECONDS, REQUEST_BODY_SECONDS
+from accredit.limits import (
+    BODY_GRACE_SECONDS,
+    BODY_ROOM_SECONDS,
+    CLIENT_STALL_SECONDS,
+    DISCONNECT_WATCH_SECONDS,
+    MIN_BODY_BYTES_PER_SECOND,
+    SMALL_BODY_BYTES,
+)
 from accredit.tokens import without_authorization
 
 Message = MutableMapping[str, Any]
@@ -36,29 +46,37 @@ class Exchange:
     `calls` are those that its answer concerns and whose outcomes are not on record yet. `credentials` are the
     Authorization fields, where they were taken off; `session_shown` makes of a session's id what the client gets to
     see; `asked` is the id of the one request in the body, once it was read; `resumable` says that its client has seen
-    an event with an id, from which it may resume the stream.
+    an event with an id, from which it may resume the stream. `peer` is the address that it comes from; `vouched` says
+    that it has proved something itself, `proved` that it or its session has: there is more room for it then (`rooms`).
     """
 
     __slots__ = (
+        "_body",
         "_receive",
         "_refused",
         "_send",
+        "_session",
         "asked",
         "calls",
         "credentials",
         "headers",
         "method",
         "path",
+        "peer",
         "query",
         "raw_headers",
         "resumable",
+        "rooms",
         "session_shown",
         "started",
+        "vouched",
     )
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, rooms: Rooms) -> None:
         self._receive = receive
         self._send = send
+        self.rooms = rooms
+        self.peer = peer_of((scope.get("client") or ("",))[0])
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.query: bytes = scope["query_string"]
@@ -71,6 +89,25 @@ class Exchange:
         self.resumable = False
         self.calls = OpenCalls()
         self._refused: tuple[bytes, ...] = ()
+        self._session = self.headers.get(SESSION_HEADER)  # as the client knows it
+        self.vouched = False
+        self._body: Place | None = None
+
+    @property
+    def proved(self) -> bool:
+        """Whether its caller, or one in its session, has proved something."""
+        return self.vouched or (self._session is not None and self.rooms.has_proved(self._session))
+
+    def vouch(self) -> None:
+        """Its caller has proved something, in its session."""
+        self.vouched = True
+        if self._session is not None:
+            self.rooms.proved(self._session)
+
+    def over(self) -> None:
+        """The answer is given: its body is needed no more."""
+        if self._body is not None:
+            self._body.leave()
 
     def take_credentials(self) -> None:
         """Takes the Authorization fields off: nothing forwards them from here on."""
@@ -84,26 +121,39 @@ class Exchange:
         self.headers[SESSION_HEADER] = id
 
     async def body(self, limit: int) -> bytes:
-        """The whole body. Raises `RequestError` (413) as soon as it is known to pass `limit` bytes."""
+        """The whole body. Raises `RequestError`: 413 as soon as it is known to pass `limit` bytes, 408 when it comes
+        too slowly, 503 where others have taken all room for large and slow ones."""
         declared = self.headers.get(b"content-length", b"")
-        if declared.isdigit() and int(declared) > limit:
+        length = int(declared) if declared.isdigit() else limit
+        if length > limit:
             raise _too_large(limit)
         chunk, more = await self._piece()
-        if not more and len(chunk) <= limit:
+        if not more and len(chunk) <= SMALL_BODY_BYTES:
+            if len(chunk) > limit:
+                raise _too_large(limit)
             return chunk
-        chunks = [chunk]
-        size = len(chunk)
+        # What has come counts as well: a server of another make may hand over the whole at once.
+        size = max(length if more else len(chunk), SMALL_BODY_BYTES)
+        self._body = await self.rooms.bodies.wait(self, size, BODY_ROOM_SECONDS)
+        with self._body if more else nullcontext():
+            return await self._rest(chunk, limit, more=more)
+
+    async def _rest(self, chunk: bytes, limit: int, *, more: bool) -> bytes:
+        whole = BytesIO()  # grows in place, and gives its bytes away without a copy
+        loop = asyncio.get_running_loop()
+        began = loop.time() + BODY_GRACE_SECONDS
         try:
-            async with asyncio.timeout(REQUEST_BODY_SECONDS):
-                while more and size <= limit:
+            async with asyncio.timeout_at(began) as deadline:
+                whole.write(chunk)
+                while more and whole.tell() <= limit:
+                    deadline.reschedule(began + whole.tell() / MIN_BODY_BYTES_PER_SECOND)
                     chunk, more = await self._piece()
-                    size += len(chunk)
-                    chunks.append(chunk)
+                    whole.write(chunk)
         except TimeoutError:
             raise RequestError(INVALID_REQUEST, "The request did not come in time", status=408) from None
-        if size > limit:
+        if whole.tell() > limit:
             raise _too_large(limit)
-        return b"".join(chunks)
+        return whole.getvalue()
 
     async def _piece(self) -> tuple[bytes, bool]:
         message = await self._receive()

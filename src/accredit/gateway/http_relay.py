@@ -33,13 +33,12 @@ from accredit.gateway.tally import Tally
 from accredit.gateway.upstream.client import Answer, UpstreamClient
 from accredit.gateway.upstream.encoding import accepted_codings, decode_body
 from accredit.jsonrpc.frames import Frame, Request, Success, decode_error, decode_frame
-from accredit.jsonrpc.methods import Era
+from accredit.jsonrpc.methods import LISTEN, Era
 from accredit.jsonrpc.objects import members
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit, Expected
 from accredit.jsonrpc.scalars import as_string
 
-_STANDING = "subscriptions/listen"
 _LEARNED_FROM = frozenset({"initialize", "tools/list"})
 
 
@@ -213,7 +212,7 @@ class HttpRelay:
 
     async def _stream(self, exchange: Exchange, answer: Answer, expected: Expected, requests: list[Request]) -> None:
         """Rule 4 for a stream, and the standing streams."""
-        stands = not requests or any(request.method == _STANDING for request in requests)
+        stands = not requests or any(request.method == LISTEN for request in requests)
         relay = EventRelay(
             exchange,
             answer,

@@ -32,7 +32,7 @@ from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.jsonrpc.responses import Edit, Expected
 from accredit.jsonrpc.sse import encode_event
-from accredit.limits import MAX_OPEN_REQUESTS, MAX_SSE_SESSIONS
+from accredit.limits import MAX_OPEN_REQUESTS
 
 SSE_PATH = "/sse"
 MESSAGES_PATH = "/messages"
@@ -73,8 +73,6 @@ class LegacySse:
         if self._settings.workers > 1:
             detail = "HTTP+SSE (2024-11-05) needs a gateway with one worker"
             raise RequestError(INVALID_REQUEST, detail, status=501)
-        if len(self._sessions) >= MAX_SSE_SESSIONS:
-            raise RequestError(INVALID_REQUEST, "Too many sessions", status=503)
         token = await self._entrance.of_request(exchange) if self._entrance is not None else None
         expected = Expected(Era.LEGACY)
         session = secrets.token_hex(16)
@@ -84,7 +82,7 @@ class LegacySse:
             return f"{root}{MESSAGES_PATH}?session_id={session}".encode()
 
         async with exchange.calls:
-            with WhileConnected(exchange):
+            with exchange.rooms.streams.held(exchange, yields=True), WhileConnected(exchange):
                 answer = await self._send(exchange, b"", _target_of(self._url))
                 try:
                     if answer.status >= 400:
@@ -132,6 +130,9 @@ class LegacySse:
                 session.stream.calls.add(exchange.calls.take(message.id))
             elif isinstance(message, Notification):
                 _take_back(session.stream, message)
+            if passage.proved:
+                exchange.vouched = session.stream.vouched = True
+                exchange.rooms.streams.recount()
             await self._forward(exchange, message, session)
 
     async def _arrived(self, exchange: Exchange, arrival: Arrival) -> Frame | Batch:
@@ -159,19 +160,20 @@ class LegacySse:
     async def _forward(self, exchange: Exchange, message: Frame | Batch, session: _Session) -> None:
         accepted, expected = False, session.expected
         try:
-            answer = await self._send(exchange, message.text, session.target)
-            try:
-                if answer.status >= 400:
-                    if isinstance(message, Request):
-                        exchange.calls.add(session.stream.calls.take(message.id))
-                    await self._relay.error(exchange, answer, expected, [])
-                elif answer.status >= 300:
-                    raise AnswerError(f"status {answer.status}")
-                else:
-                    accepted = True
-                    await exchange.reply(answer.status)
-            finally:
-                answer.close()
+            with exchange.rooms.calls.held(exchange):
+                answer = await self._send(exchange, message.text, session.target)
+                try:
+                    if answer.status >= 400:
+                        if isinstance(message, Request):
+                            exchange.calls.add(session.stream.calls.take(message.id))
+                        await self._relay.error(exchange, answer, expected, [])
+                    elif answer.status >= 300:
+                        raise AnswerError(f"status {answer.status}")
+                    else:
+                        accepted = True
+                        await exchange.reply(answer.status)
+                finally:
+                    answer.close()
         finally:
             if not accepted and isinstance(message, Request):
                 expected.open.pop(message.id, None)

@@ -26,7 +26,7 @@ async def forward(exchange: Exchange, target: bytes, client: UpstreamClient, set
     encodings = exchange.headers.get(b"accept-encoding")
     if encodings is not None:
         headers.append((b"accept-encoding", encodings))
-    with WhileConnected(exchange):
+    with exchange.rooms.calls.held(exchange), WhileConnected(exchange):
         answer = await client.send(exchange.method, headers, body, target=target)
         try:
             # Its length, so that a client sees it when the answer is cut off; a 304 tells that of another answer.

@@ -39,8 +39,10 @@ def refusal(error: AccreditError, metadata_url: str = "") -> Refusal:
     """
     match error:
         case RequestError():
-            allow = ((b"allow", b"GET, POST, DELETE"),) if error.status == 405 else ()
-            return Refusal(error.status, error.code, error.detail, error.data, error.id, allow)
+            told = ((b"allow", b"GET, POST, DELETE"),) if error.status == 405 else ()
+            if error.retry_after:
+                told = ((b"retry-after", b"%d" % error.retry_after),)
+            return Refusal(error.status, error.code, error.detail, error.data, error.id, told)
         case TokenError():
             told = ((b"www-authenticate", challenge(error, metadata_url).encode("ascii")),)
             data = {"error": error.error}

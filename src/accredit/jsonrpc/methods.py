@@ -101,6 +101,9 @@ _TASK_PARAMS = {
     "tasks/list": ("cursor",),
 }
 
+LISTEN = "subscriptions/listen"
+"""The request whose answer is a stream that stands until somebody ends it (2026-07-28)."""
+
 PARAMS_MEMBERS = {
     **{name: Names("_meta", *method.params) for name, method in METHODS.items()},
     **{name: Names("_meta", *params) for name, params in _TASK_PARAMS.items()},

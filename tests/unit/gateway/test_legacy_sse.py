@@ -19,6 +19,7 @@ from accredit.gateway.gate import Gate
 from accredit.gateway.http_relay import HttpRelay
 from accredit.gateway.legacy_sse import LegacySse
 from accredit.gateway.recording import Recorder
+from accredit.gateway.room import Rooms
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RecordSettings
 from accredit.gateway.tally import Tally
 from accredit.jsonrpc.methods import Era
@@ -119,11 +120,11 @@ def test_the_requests_that_a_session_holds_are_bounded__and_their_texts_are_not_
 
 
 def test_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(legacy_sse, "MAX_SSE_SESSIONS", 1)
+    monkeypatch.setattr("accredit.gateway.room.MAX_STREAMS", 1)
     sse, client = sse_to()
-    sse._sessions["s"] = legacy_sse._Session(b"/m", Expected(Era.LEGACY), Told("GET").exchange, ("", ""))
-    with pytest.raises(RequestError) as refused:
-        asyncio.run(sse.stream(Told("GET").exchange, ""))
+    rooms = Rooms(1, proving=False)
+    with rooms.streams.held(Told("GET", rooms=rooms).exchange), pytest.raises(RequestError) as refused:
+        asyncio.run(sse.stream(Told("GET", rooms=rooms).exchange, ""))
     assert refused.value.status == 503
     assert client.sent == []
 

@@ -39,7 +39,7 @@ from accredit.jsonrpc.encode import (
     PARSE_ERROR,
 )
 from accredit.jsonrpc.frames import Failure, Notification, Request, Success, message_id
-from accredit.jsonrpc.methods import META_LOG_LEVEL, Era
+from accredit.jsonrpc.methods import LISTEN, META_LOG_LEVEL, Era
 from accredit.jsonrpc.responses import Edit
 from accredit.limits import SHARED_UNSENT_BYTES
 
@@ -63,7 +63,7 @@ class SharedCall(StreamCall):
         super().__init__(request, number, None if self.client_token is None else number)
         self.number = number
         self.stream = Stream(due=1)
-        self.listens = request.method == "subscriptions/listen"
+        self.listens = request.method == LISTEN
         self.wants_log = META_LOG_LEVEL in request_meta(request)
 
 

@@ -1,0 +1,270 @@
+"""Room that strangers share with callers who have proved something: bounds, reserves, and who gives way. No I/O.
+
+A room has so many places (or bytes) at once.
+
+1. Some are kept for callers who have proved something: with a good token, or with a proof in the same session.
+   Strangers never hold those. Where nobody can prove anything (tokens and proofs are off), all are for everybody.
+2. Before a newcomer is refused, somebody who can gives way, if that is fair: for a caller who has proved something any
+   stranger does; among strangers, an address that still holds as much as the newcomer's afterwards. Behind a proxy all
+   have one address: nobody gives way there for another stranger, and addresses refuse nobody.
+3. Who finds no place waits a moment (`wait`), or is refused (`take`): 503 with `Retry-After`.
+
+It authorizes nothing: whoever has a place is judged like everybody else.
+"""
+
+import asyncio
+import ipaddress
+from collections import OrderedDict
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import lru_cache
+from types import TracebackType
+from typing import Protocol
+
+from accredit.errors import RequestError
+from accredit.jsonrpc.encode import UPSTREAM_ERROR
+from accredit.limits import (
+    BUSY_RETRY_SECONDS,
+    MAX_BODIES_BYTES,
+    MAX_CALLS,
+    MAX_LARGEST_BODIES,
+    MAX_REMEMBERED_SESSIONS,
+    MAX_STREAMS,
+    MAX_WAITING_BODIES,
+    RESERVED_SHARE,
+)
+
+
+class Holder(Protocol):
+    """Who holds a place."""
+
+    @property
+    def peer(self) -> str:
+        """Where it comes from: those of one address are one."""
+        ...
+
+    @property
+    def proved(self) -> bool:
+        """Whether it has proved something by now."""
+        ...
+
+
+class Place:
+    """A part of a room, to be left. Within its context the current task is interrupted when it has to give way."""
+
+    __slots__ = ("_gave_way", "_room", "_task", "holder", "size", "strange")
+
+    def __init__(self, room: "Room", holder: Holder, size: int, *, strange: bool) -> None:
+        self.holder = holder
+        self.size = size
+        self.strange = strange
+        self._room = room
+        self._task: asyncio.Task[object] | None = None
+        self._gave_way = False
+
+    def give_way(self) -> None:
+        """Leaves, and interrupts the task that is in the context."""
+        self.leave()
+        if self._task is not None:
+            self._gave_way = True
+            self._task.cancel()
+
+    def leave(self) -> None:
+        """Gives the place back; a second time does nothing."""
+        self._room.left(self)
+
+    def __enter__(self) -> None:
+        self._task = asyncio.current_task()
+        self._room.yields(self)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._room.yields_no_more(self)
+        task, self._task = self._task, None
+        if self._gave_way and task is not None and task.uncancel() == 0 and kind is asyncio.CancelledError:
+            raise self._room.full() from None  # else somebody else has cancelled it as well
+
+
+class Room:
+    """`most` places at once, of which strangers hold at most `most - reserved`. `what` is the plural of what fills it.
+
+    At most `waiting` callers wait for a place.
+    """
+
+    def __init__(self, what: str, most: int, reserved: int = 0, *, waiting: int = 0) -> None:
+        self._what = what
+        self._most = most
+        self._for_strangers = most - reserved
+        self._waiting = waiting
+        self._places: set[Place] = set()
+        self._taken = 0
+        self._taken_by_strangers = 0
+        self._by_peer: dict[str, int] = {}
+        self._yielding: dict[str, dict[Place, None]] = {}
+        self._waiters: set[asyncio.Future[None]] = set()
+
+    @property
+    def taken(self) -> int:
+        """How much is taken."""
+        return self._taken
+
+    def take(self, holder: Holder, size: int = 1) -> Place:
+        """A place. Raises `RequestError` (503)."""
+        place = self._taken_place(holder, size)
+        if place is None:
+            raise self.full()
+        return place
+
+    @contextmanager
+    def held(self, holder: Holder, *, yields: bool = False) -> Generator[None]:
+        """A place for the time of a context; with `yields` it may be interrupted. Raises `RequestError` (503)."""
+        place = self.take(holder)
+        try:
+            if yields:
+                with place:
+                    yield
+            else:
+                yield
+        finally:
+            place.leave()
+
+    async def wait(self, holder: Holder, size: int, seconds: float) -> Place:
+        """A place, for which others are waited for so long at most. Raises `RequestError` (503)."""
+        place = self._taken_place(holder, size)
+        if place is not None:
+            return place
+        if len(self._waiters) >= self._waiting:
+            raise self.full()
+        try:
+            async with asyncio.timeout(seconds):
+                while place is None:
+                    await self._next_left()
+                    place = self._taken_place(holder, size)
+        except TimeoutError:
+            raise self.full() from None
+        return place
+
+    def left(self, place: Place) -> None:
+        """Takes a place back."""
+        if place not in self._places:
+            return
+        self._places.remove(place)
+        self._taken -= place.size
+        self._no_strangers(place)
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def yields(self, place: Place) -> None:
+        """A stranger's place can be given up from here on."""
+        if place.strange:
+            self._yielding.setdefault(place.holder.peer, {})[place] = None
+
+    def yields_no_more(self, place: Place) -> None:
+        """It can't any more."""
+        places = self._yielding.get(place.holder.peer, {})
+        if places.pop(place, place) is None and not places:
+            del self._yielding[place.holder.peer]
+
+    def recount(self) -> None:
+        """Looks again who has proved something: their places are strangers' no more."""
+        for place in self._places:
+            if place.strange and place.holder.proved:
+                self._no_strangers(place)
+
+    def full(self) -> RequestError:
+        """What is said to those for whom there is no place."""
+        detail = f"Too many {self._what}"
+        return RequestError(UPSTREAM_ERROR, detail, status=503, retry_after=BUSY_RETRY_SECONDS)
+
+    def _taken_place(self, holder: Holder, size: int) -> Place | None:
+        strange = not holder.proved
+        while not self._fits(size, strange=strange):
+            if not self._make_room(holder, size, strange=strange):
+                return None
+        place = Place(self, holder, size, strange=strange)
+        self._places.add(place)
+        self._taken += size
+        if strange:
+            self._taken_by_strangers += size
+            self._by_peer[holder.peer] = self._by_peer.get(holder.peer, 0) + size
+        return place
+
+    def _fits(self, size: int, *, strange: bool) -> bool:
+        if self._taken + size > self._most:
+            return False
+        return not strange or self._taken_by_strangers + size <= self._for_strangers
+
+    def _make_room(self, holder: Holder, size: int, *, strange: bool) -> bool:
+        """Rule 2: whether somebody has given way. Who came first goes first, of the address that holds most."""
+        held = self._by_peer
+        least = held.get(holder.peer, 0) + size if strange else 0
+        for peer in sorted(self._yielding, key=held.__getitem__, reverse=True):
+            place = next(iter(self._yielding[peer]))
+            if held[peer] - place.size >= least:
+                place.give_way()
+                return True
+        return False
+
+    def _no_strangers(self, place: Place) -> None:
+        """A place is a stranger's no more, whoever has it."""
+        if not place.strange:
+            return
+        self.yields_no_more(place)
+        place.strange = False
+        self._taken_by_strangers -= place.size
+        peer = place.holder.peer
+        self._by_peer[peer] -= place.size
+        if not self._by_peer[peer]:
+            del self._by_peer[peer]
+
+    async def _next_left(self) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.discard(waiter)
+
+
+class Rooms:
+    """Those of one process, and which sessions have proved something. With `proving`, tokens or proofs are required.
+
+    `max_body` is how large a request's body may be, in bytes.
+    """
+
+    def __init__(self, max_body: int, *, proving: bool) -> None:
+        self._sessions: OrderedDict[bytes, None] = OrderedDict()
+        bodies = max(MAX_BODIES_BYTES, MAX_LARGEST_BODIES * max_body)
+        reserved = RESERVED_SHARE if proving else 0.0
+        self.streams = Room("streams", MAX_STREAMS, int(MAX_STREAMS * reserved))
+        self.calls = Room("calls", MAX_CALLS, int(MAX_CALLS * reserved))
+        self.bodies = Room("large or slow requests", bodies, int(bodies * reserved), waiting=MAX_WAITING_BODIES)
+
+    def proved(self, session: bytes) -> None:
+        """A caller in a session, by the id that the client knows it by, has proved something."""
+        known = session in self._sessions
+        self._sessions[session] = None
+        self._sessions.move_to_end(session)
+        if known:
+            return
+        if len(self._sessions) > MAX_REMEMBERED_SESSIONS:
+            self._sessions.popitem(last=False)
+        self.streams.recount()
+
+    def has_proved(self, session: bytes) -> bool:
+        """Whether somebody has proved something in a session, as far as is remembered."""
+        return session in self._sessions
+
+
+@lru_cache(1_024)
+def peer_of(address: str) -> str:
+    """What counts as one address: all of IPv6 that share their first 64 bits, as one machine has as many."""
+    if ":" not in address:
+        return address
+    try:
+        packed = ipaddress.IPv6Address(address.partition("%")[0])
+    except ValueError:
+        return address
+    return str(packed.ipv4_mapped or packed.packed[:8].hex())

@@ -1,0 +1,270 @@
+"""What strangers take up, and what is left for those who have proved something: streams, calls, bodies."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from tests.world.authorization import Signed, Trust
+from tests.world.calls import SESSION, STREAM_HEAD, Posted, compact, http, post
+from tests.world.command import Serving
+from tests.world.crowd import Crowd, request
+from tests.world.honest_server import answer_to
+from tests.world.memory import MemoryWatch
+from tests.world.raw_server import Connection, RawServer, until
+from tests.world.running import RunningGateway, run
+from tests.world.tokened import Tokened
+
+from accredit.gateway import create_app
+from accredit.gateway.settings import GatewaySettings, HttpUpstream
+from accredit.jsonrpc.methods import Era
+from accredit.stores import MemoryStore, RevocationLists
+
+ACCEPT = [("Accept", "text/event-stream")]
+GET = request("GET", Posted(ACCEPT, b""))
+LISTEN = post(Era.MODERN, "subscriptions/listen", {"notifications": {}})
+SLOW = post(Era.LEGACY, "ping")
+INBOX = {"name": "list_inbox", "arguments": {}}
+MIB = 1_048_576
+
+
+async def upstream(connection: Connection) -> None:
+    """Streams stand, and a `ping` is never answered."""
+    while request := await connection.request():
+        message = json.loads(request.body) if request.body else {"method": "GET"}
+        if message["method"] in ("GET", "subscriptions/listen"):
+            await connection.send(STREAM_HEAD)
+        if message["method"] in ("GET", "subscriptions/listen", "ping"):
+            await connection.peer_closed()
+            return
+        headers = (("Mcp-Session-Id", SESSION),) if message["method"] == "initialize" else ()
+        await connection.send(http(compact(answer_to(message)), headers=headers))
+
+
+@pytest.fixture(scope="module")
+def trust() -> Trust:
+    return Trust()
+
+
+@pytest.fixture(scope="module")
+def tokened() -> Tokened:
+    return Tokened()
+
+
+@pytest.fixture(autouse=True)
+def small_rooms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight streams and eight calls at once, of which two are kept where something can be proved."""
+    monkeypatch.setattr("accredit.gateway.room.MAX_STREAMS", 8)
+    monkeypatch.setattr("accredit.gateway.room.MAX_CALLS", 8)
+
+
+def open_to_all(server: RawServer) -> RunningGateway:
+    return RunningGateway(GatewaySettings(HttpUpstream(server.url)), reports_errors=True)
+
+
+def with_proofs(server: RawServer, trust: Trust) -> RunningGateway:
+    app = create_app(trust.settings(HttpUpstream(server.url)), store=MemoryStore(), revocations=RevocationLists((), {}))
+    return RunningGateway(app, reports_errors=True)
+
+
+def with_tokens(server: RawServer, tokened: Tokened) -> RunningGateway:
+    settings_ = GatewaySettings(HttpUpstream(server.url), tokens=tokened.settings(required=False))
+    return RunningGateway(create_app(settings_, key_sets=tokened.key_sets), reports_errors=True)
+
+
+def bearer(tokened: Tokened) -> str:
+    return f"Bearer {tokened.token()}"
+
+
+def proved(trust: Trust) -> Posted:
+    proof = trust.proof(trust.chain(), "tools/call", INBOX, Signed(session=SESSION))
+    return post(Era.LEGACY, "tools/call", {**INBOX, "_meta": {"ratify_proof": proof}})
+
+
+# --- streams ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stream", [GET, request("POST", LISTEN)], ids=["get", "listen"])
+def test_idle_streams_of_a_stranger_keep_nobody_s_call_from_the_server__and_one_too_many_is_told_so(
+    stream: bytes,
+) -> None:
+    async def main() -> None:
+        async with RawServer(upstream) as server, open_to_all(server) as gateway, Crowd(gateway.port) as crowd:
+            assert [await member.status() for member in await crowd.join(8, stream)] == [200] * 8
+            (late,) = await crowd.join(1, stream)
+            assert await late.status() == 503
+            assert b"\r\nretry-after: 1\r\n" in late.head
+            for era in Era:
+                assert await crowd.asks(post(era, "tools/call", INBOX)) == 200
+            await crowd.members[0].leave()
+            await until(lambda: server.open < 9)
+            (again,) = await crowd.join(1, stream)
+            assert await again.status() == 200
+
+    run(main())
+
+
+def test_streams_of_strangers_leave_room_for_a_session_that_has_proved_something(trust: Trust) -> None:
+    async def main() -> None:
+        async with RawServer(upstream) as server, with_proofs(server, trust) as gateway, Crowd(gateway.port) as crowd:
+            statuses = [await member.status() for member in await crowd.join(8, GET)]
+            assert statuses == [200] * 6 + [503] * 2
+            mine = request("GET", Posted([*ACCEPT, ("Mcp-Session-Id", SESSION)], b""))
+            (early,) = await crowd.join(1, mine)
+            assert await early.status() == 503  # it says whose it is, and has proved nothing
+            assert await crowd.asks(proved(trust)) == 200
+            (member,) = await crowd.join(1, mine)
+            assert await member.status() == 200
+
+    run(main())
+
+
+def test_streams_of_strangers_leave_room_for_a_good_token(tokened: Tokened) -> None:
+    async def main() -> None:
+        async with RawServer(upstream) as server, with_tokens(server, tokened) as gateway, Crowd(gateway.port) as crowd:
+            statuses = [await member.status() for member in await crowd.join(8, GET)]
+            assert statuses == [200] * 6 + [503] * 2
+            mine = request("GET", Posted(ACCEPT, b""), Authorization=bearer(tokened))
+            assert [await member.status() for member in await crowd.join(3, mine)] == [200] * 3
+            await crowd.members[0].is_closed()  # the third took the place of the stranger who came first
+
+    run(main())
+
+
+def test_one_address_with_all_streams_gives_some_to_another__and_behind_a_proxy_nothing_changes() -> None:
+    async def main() -> None:
+        async with (
+            RawServer(upstream) as server,
+            open_to_all(server) as gateway,
+            Crowd(gateway.port) as crowd,
+            Crowd(gateway.port, "127.0.0.2") as other,
+        ):
+            assert [await member.status() for member in await crowd.join(9, GET)] == [200] * 8 + [503]
+            assert [await member.status() for member in await other.join(5, GET)] == [200] * 4 + [503]
+            for member in crowd.members[:4]:
+                await member.is_closed()
+
+    run(main())
+
+
+# --- calls --------------------------------------------------------------------------------------------
+
+
+def test_slow_requests_of_strangers_keep_no_allowed_call_from_the_server(trust: Trust) -> None:
+    async def main() -> None:
+        async with RawServer(upstream) as server, with_proofs(server, trust) as gateway, Crowd(gateway.port) as crowd:
+            await crowd.join(6, request("POST", SLOW))
+            await until(lambda: len(server.requests) == 6)
+            (late,) = await crowd.join(1, request("POST", SLOW))
+            assert await late.status() == 503
+            assert await crowd.asks(proved(trust)) == 200
+            assert await crowd.asks(post(Era.MODERN, "ping")) == 503
+
+    run(main())
+
+
+def test_what_is_refused_for_want_of_room_is_a_json_rpc_error_with_its_id() -> None:
+    async def main() -> None:
+        async with RawServer(upstream) as server, open_to_all(server) as gateway, Crowd(gateway.port) as crowd:
+            await crowd.join(8, request("POST", SLOW))
+            await until(lambda: len(server.requests) == 8)
+            (late,) = await crowd.join(1, request("POST", SLOW))
+            assert await late.status() == 503
+            body = json.loads(await late.body())
+            assert body == {"jsonrpc": "2.0", "id": 7, "error": {"code": -32000, "message": "Too many calls"}}
+
+    run(main())
+
+
+# --- bodies -------------------------------------------------------------------------------------------
+
+
+def large(mib: int) -> Posted:
+    return post(Era.LEGACY, "tools/call", {"name": "echo", "arguments": {"text": "x" * (mib * MIB - 500)}})
+
+
+def test_large_bodies_that_strangers_hold_open_take_one_budget_of_memory__which_is_given_back(tmp_path: Path) -> None:
+    held_open = request("POST", large(4))[:-1]
+
+    async def main(gateway: Serving) -> tuple[int, float, float]:
+        with MemoryWatch(gateway.process.pid) as watch:
+            async with Crowd(gateway.port) as crowd:
+                members = await crowd.join(60, held_open)
+                answered = [asyncio.create_task(member.status()) for member in members]
+                await until(lambda: sum(task.done() for task in answered) >= 44)
+                # A call takes none of it; nobody listens where it is sent on.
+                assert await crowd.asks(post(Era.LEGACY, "tools/call", INBOX)) == 502
+                refused = [task.result() for task in answered if task.done()]
+                for task in answered:
+                    task.cancel()
+            assert set(refused) == {503}
+            await until(lambda: watch.now_mib < 40)
+        return len(refused), watch.peak_mib, watch.kept_mib
+
+    with Serving("http://127.0.0.1:9/mcp", folder=tmp_path) as gateway:
+        refused, peak, kept = run(main(gateway))
+    assert refused == 44  # 16 are held
+    assert peak < 160
+    assert kept < 40
+
+
+@pytest.fixture
+def eight_bodies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room for eight slow bodies, of which two are kept; nobody waits for long."""
+    monkeypatch.setattr("accredit.gateway.room.MAX_BODIES_BYTES", 8 * 65_536)
+    monkeypatch.setattr("accredit.gateway.room.MAX_LARGEST_BODIES", 0)
+    monkeypatch.setattr("accredit.gateway.http.BODY_ROOM_SECONDS", 0.1)
+
+
+SLOW_BODY = request("POST", post(Era.LEGACY, "tools/call", INBOX), length=1_000)
+
+
+@pytest.mark.usefixtures("eight_bodies")
+def test_bodies_that_strangers_send_slowly_leave_room_for_a_good_token(tokened: Tokened) -> None:
+    async def main() -> None:
+        async with RawServer(upstream) as server, with_tokens(server, tokened) as gateway, Crowd(gateway.port) as crowd:
+            bodies = gateway.app.rooms.bodies
+            await crowd.join(6, SLOW_BODY)
+            await until(lambda: bodies.taken == 6 * 65_536)
+            assert [await member.status() for member in await crowd.join(2, SLOW_BODY)] == [503] * 2
+            mine = request("POST", post(Era.MODERN, "tools/call", INBOX), length=1_000, Authorization=bearer(tokened))
+            (member,) = await crowd.join(1, mine)
+            await until(lambda: bodies.taken == 7 * 65_536)
+            body = len(post(Era.MODERN, "tools/call", INBOX).body)
+            member.writer.write(b" " * (1_000 - body))
+            assert await member.status() == 200
+            await until(lambda: bodies.taken == 6 * 65_536)
+
+    run(main())
+
+
+@pytest.mark.usefixtures("eight_bodies")
+def test_one_address_with_all_slow_bodies_gives_some_to_another() -> None:
+    async def main() -> None:
+        async with (
+            RawServer(upstream) as server,
+            open_to_all(server) as gateway,
+            Crowd(gateway.port) as crowd,
+            Crowd(gateway.port, "127.0.0.2") as other,
+        ):
+            bodies = gateway.app.rooms.bodies
+            first = (await crowd.join(8, SLOW_BODY))[0]
+            await until(lambda: bodies.taken == 8 * 65_536)
+            await other.join(1, SLOW_BODY)
+            assert await first.status() == 503
+            assert bodies.taken == 8 * 65_536
+
+    run(main())
+
+
+def test_a_body_that_comes_too_slowly_gives_its_room_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accredit.gateway.http.BODY_GRACE_SECONDS", 0.2)
+    monkeypatch.setattr("accredit.gateway.http.MIN_BODY_BYTES_PER_SECOND", 1 << 30)
+
+    async def main() -> None:
+        async with RawServer(upstream) as server, open_to_all(server) as gateway, Crowd(gateway.port) as crowd:
+            (slow,) = await crowd.join(1, request("POST", SLOW, length=100_000))
+            assert await slow.status() == 408
+            assert gateway.app.rooms.bodies.taken == 0
+
+    run(main())
