@@ -563,6 +563,12 @@ MAX_QUEUED_RECORDS = 10_000
 MAX_QUEUED_RECORD_BYTES = 67_108_864
 """Bytes of records that wait so, with arguments and certificates."""
 
+MAX_KEPT_OUTCOMES = 10_000
+"""Outcomes that are known and wait until a durable log can be written again: more than calls that can be open."""
+
+MAX_KEPT_OUTCOME_BYTES = 16_777_216
+"""Bytes of outcomes that wait so, some 1 KiB each: they hold no arguments."""
+
 RECORDS_A_TURN = 256
 """Records that are written at once (some 20 ms), before others have their turn."""
 
@@ -577,7 +583,7 @@ ROWS_A_STATEMENT = 100
 """Rows that one statement inserts: older SQLite (before 3.32) takes 999 values."""
 
 RECORD_RETRY_SECONDS = 1.0
-"""Between two attempts to write what waits, in mode `record`, while the store can't take it."""
+"""Between two attempts to write what waits while the store can't take it; a new record is tried at once."""
 
 EMPTY_LOG_SECONDS = 5.0
 """For whoever reads or writes the log to let its write-ahead log be emptied after pruning: each does for a moment, but

@@ -8,6 +8,7 @@ import pytest
 from tests.world.command import Serving
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import PATIENCE, RawServer, until
+from tests.world.recorded import outcomes
 from tests.world.recorded_load import Load, Upstream, ask, configure, readiness, serving, verify
 from tests.world.running import run
 from tests.world.small_disk import SmallDisk
@@ -50,6 +51,43 @@ def test_while_a_disk_is_full_nothing_is_forwarded__and_with_room_again_calls_go
                 await asyncio.to_thread(gateway.wait)
                 assert '"records can\'t be written"' in gateway.stderr
         load.check(disk.copy(tmp_path) / "accredit.db", upstream.called)
+        assert verify(tmp_path)["valid"]
+
+    with SmallDisk(tmp_path, 2) as disk:
+        run(main(disk))
+
+
+def test_what_came_of_calls_on_a_full_disk_is_on_record_when_there_is_room__though_the_clients_did_not_get_it(
+    tmp_path: Path,
+) -> None:
+    async def main(disk: SmallDisk) -> None:
+        upstream = Upstream()
+        async with RawServer(upstream) as server:
+            configure(tmp_path, f'url = "{server.url}"', db=disk.path / "accredit.db")
+            with await asyncio.to_thread(seeing(tmp_path, disk).__enter__) as gateway:
+
+                async def called(target: str) -> Any:
+                    async with RawClient(gateway.port) as client:
+                        return await ask(client, target)
+
+                assert "result" in await called("before")
+                upstream.held.clear()
+                targets = [f"held-{number}" for number in range(CLIENTS)]
+                calls = [asyncio.create_task(called(target)) for target in targets]
+                await until(lambda: set(targets) <= set(upstream.called))
+                disk.fill()
+                upstream.held.set()
+                told = [(await call)["error"] for call in calls]
+                assert {(error["code"], error["data"]["forwarded"]) for error in told} == {(-31006, True)}
+                assert (await unready(gateway.port))["records"] is False
+                disk.make_room()
+                async with asyncio.timeout(PATIENCE):
+                    while (await readiness(gateway.port))[0] != 200:  # nobody calls: it tries by itself
+                        pass
+                gateway.process.kill()
+                await asyncio.to_thread(gateway.wait)
+        found = outcomes(disk.copy(tmp_path) / "accredit.db")
+        assert dict(found) == dict.fromkeys(["before", *targets], "ok")
         assert verify(tmp_path)["valid"]
 
     with SmallDisk(tmp_path, 2) as disk:

@@ -183,6 +183,32 @@ def test_without_a_record_of_the_decision_nothing_is_forwarded(name: str, trust:
 
 
 @everywhere
+def test_a_refusal_stays_what_it_is_where_the_log_is_down__and_that_it_left_no_record_is_counted(
+    name: str, trust: Trust, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        log = FailingRecords(decisions=False)
+        async with recorded(name, trust, tmp_path, records=log, required=True) as route:
+
+            async def code(tool: str, *scope: str) -> int:
+                params: dict[str, Any] = {"name": tool, "arguments": {}}
+                if scope:
+                    proof = trust.proof(trust.chain(*scope), "tools/call", params, Signed(session=route.session))
+                    params["_meta"] = {"ratify_proof": proof}
+                return (await route.ask("tools/call", params))["error"]["code"]
+
+            asked = [("list_inbox",), ("send_email",), ("drop_tables",), ("list_inbox", "email:send")]
+            assert [await code(*each) for each in asked] == [-31001, -31002, -32602, -31003]
+            assert await code("list_inbox", "email:read") == -31006
+            assert noted(route.notes) == []
+            async with RawClient(route.port) as client:
+                await client.ask("GET", "/readyz")
+                assert json.loads((await client.answer()).body)["refused"]["denial_unrecorded"] == len(asked)
+
+    run(main())
+
+
+@everywhere
 def test_while_the_signer_of_records_fails_nothing_is_forwarded(name: str, trust: Trust, tmp_path: Path) -> None:
     key_pair(tmp_path / "records.pem")
 

@@ -221,7 +221,12 @@ class Gate:
         call = None
         if self._recorder is not None and is_guarded(request):
             part = Part(leg.flow, leg.round + 1) if leg.flow else None
-            call = await self._recorder.begin(request, decision, client, refused, token=token, part=part)  # 8
+            try:
+                call = await self._recorder.begin(request, decision, client, refused, token=token, part=part)  # 8
+            except ProofRefused:  # it could not be recorded: no call; a refusal stays what it is
+                if refused is None:
+                    raise
+                self._tally.unrecorded(logged=True)
         if refused is not None:
             raise refused
         edit = self._listed(request.method, authority, token) if request.method in KINDS else leg.edit

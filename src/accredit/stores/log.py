@@ -8,10 +8,10 @@ closed as `unknown`. In this order:
 3. a checkpoint follows after `CHECKPOINT_RECORDS` records or `CHECKPOINT_SECONDS`, and at the end.
 
 Records queue, and are written in turns; when the queue is full, `begin` refuses. A `durable` log answers when a record
-is on the disk; when a turn can't be written, all who wait are told. A decision that it was too slow to write may be
-written later: then its outcome says that the call was not forwarded. Another log answers at once, and tries again.
-Nothing is dropped but what is still in the queue `CLOSE_RECORDS_SECONDS` after the log was to close, and then it is
-told how much.
+is on the disk; when a turn can't be written, all who wait are told. What is known of their calls is kept all the same
+(`log_kept`), and is written as soon as the log takes it: outcomes, and of decisions that it was too slow to write, and
+that may be on record, that the call was not forwarded. Another log answers at once, and tries again. Nothing is dropped
+but what still waits `CLOSE_RECORDS_SECONDS` after the log was to close, and then it is told how much.
 """
 
 import asyncio
@@ -36,6 +36,7 @@ from accredit.limits import (
     STORE_WAIT_SECONDS,
     UNREADY_SECONDS,
 )
+from accredit.stores.log_kept import KeptOutcomes
 from accredit.stores.log_lives import Life, hold
 from accredit.stores.log_requests import (
     Begin,
@@ -103,6 +104,9 @@ class SqliteRecords:
         self._queued_bytes = 0
         self._refused: deque[Decided] = deque(maxlen=executor.turn_records)
         """Decisions of late whose callers were told that they are not on record, which they may be all the same."""
+        self._kept = KeptOutcomes()
+        self._come = asyncio.Event()
+        """Whether a record was queued, or the log is to close, since the last turn that could not be written."""
         self._turn = 0
         self._writing: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -133,7 +137,8 @@ class SqliteRecords:
 
     def finish(self, decided: Decided, outcome: Outcome) -> asyncio.Future[None]:
         """Records the outcome of a call that `begin` has recorded as allowed, whether or not somebody waits for it.
-        Raises `StoreUnavailable`, or `AttestationError` for a text that no record can hold."""
+        Raises `StoreUnavailable`: then it is not on record, and is to be once it can be. Raises `AttestationError` for
+        a text that no record can hold."""
         return self._add(Event(in_short(decided), self._clock(), outcome))
 
     def problem(self) -> str | None:
@@ -155,14 +160,15 @@ class SqliteRecords:
     async def aclose(self) -> None:
         """Ends this writer's life: what waits is written, open calls are closed, a checkpoint covers all of it."""
         self._closed = True
+        self._come.set()
         if self._timer is not None:
             self._timer.cancel()
         if self._checkpointing is not None:
             await self._checkpointing
         if self._writing is not None:
             await asyncio.wait([self._writing], timeout=CLOSE_RECORDS_SECONDS)
-            if self._queue:
-                self._on_problem(f"{len(self._queue)} records were lost: the store did not take them")
+            if lost := len(self._queue) + len(self._kept):
+                self._on_problem(f"{lost} records were lost: the store did not take them")
             self._writing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._writing
@@ -214,6 +220,7 @@ class SqliteRecords:
             written.set_result(None)
         self._queue.append(_Waiting(record, event.decided if event.outcome is None else None, written))
         self._queued_bytes += len(record)
+        self._come.set()
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write())
         return written
@@ -221,22 +228,44 @@ class SqliteRecords:
     async def _write(self) -> None:
         """Writes what waits, in its order, until nothing does."""
         try:
-            while self._queue:
-                self._turn += 1
-                refused = [encoded(Event(decided, self._clock(), NOT_FORWARDED)) for decided in self._refused]
-                turn = list(islice(self._queue, self._executor.turn_records - len(refused)))
-                try:
-                    answers = await self._append([*refused, *(each.event for each in turn)])
-                except StoreUnavailable as error:
-                    self._refused += [in_short(each.decided) for each in turn if each.decided is not None]
-                    self._tell_waiting([error] * len(self._queue))  # the others have waited as well
-                else:
-                    self._refused.clear()
-                    self._checkpoint_later()
-                    self._tell_waiting(answers[len(refused) :])
+            while self._queue or self._kept or self._refused:
+                if await self._take_turn():
+                    continue
+                if self._closed and not self._kept:
+                    return
+                self._come.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(RECORD_RETRY_SECONDS):
+                        await self._come.wait()
         finally:
             if self._durable:  # who waits must be told, whatever has happened
                 self._tell_waiting([StoreUnavailable("the record could not be written")] * len(self._queue))
+
+    async def _take_turn(self) -> bool:
+        """Whether what comes next was written; else who waits has been told, and what is known is kept."""
+        self._turn += 1
+        refused = [encoded(Event(decided, self._clock(), NOT_FORWARDED)) for decided in self._refused]
+        room = self._executor.turn_records - len(refused)
+        kept = self._kept.first(room // 2)  # the other half is for calls that wait now
+        turn = list(islice(self._queue, room - len(kept)))
+        try:
+            answers = await self._append([*refused, *kept, *(each.event for each in turn)])
+        except StoreUnavailable as error:
+            self._refused += [in_short(each.decided) for each in turn if each.decided is not None]
+            self._keep_outcomes()
+            self._tell_waiting([error] * len(self._queue))  # the others have waited as well
+            return False
+        self._refused.clear()
+        self._kept.drop(len(kept))
+        self._checkpoint_later()
+        self._tell_waiting(answers[len(refused) + len(kept) :])
+        return True
+
+    def _keep_outcomes(self) -> None:
+        outcomes = [each.event for each in self._queue if each.decided is None]
+        lost = sum(not self._kept.add(event) for event in outcomes)
+        if lost:
+            self._on_problem(f"{lost} outcomes were lost: {len(self._kept)} wait for the store already")
 
     async def _append(self, events: list[Raw]) -> list[AttestationError | None]:
         """Appends records. Raises `StoreUnavailable` if the log is durable; else tries again and again."""

@@ -1,0 +1,40 @@
+"""Outcomes that are known while the log can't be written: they wait here until it can. No I/O.
+
+Each is one of a call that was open when the log failed, as no other can begin meanwhile. Past `MAX_KEPT_OUTCOMES`, or
+`MAX_KEPT_OUTCOME_BYTES`, one that comes is not kept: its call stays open, and is closed as `unknown` when the log is.
+"""
+
+from collections import deque
+from itertools import islice
+
+from msgspec import Raw
+
+from accredit.limits import MAX_KEPT_OUTCOME_BYTES, MAX_KEPT_OUTCOMES
+
+
+class KeptOutcomes:
+    """They are written in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._events: deque[Raw] = deque()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def add(self, event: Raw) -> bool:
+        """Keeps one more; False where there is no room for it."""
+        if len(self._events) >= MAX_KEPT_OUTCOMES or self._bytes + len(event) > MAX_KEPT_OUTCOME_BYTES:
+            return False
+        self._events.append(event)
+        self._bytes += len(event)
+        return True
+
+    def first(self, number: int) -> list[Raw]:
+        """The first ones, which stay: so many at most."""
+        return list(islice(self._events, number))
+
+    def drop(self, number: int) -> None:
+        """The first ones were written."""
+        for _ in range(number):
+            self._bytes -= len(self._events.popleft())
