@@ -121,7 +121,8 @@ class Records(Protocol):
 
     def finish(self, decided: Decided, outcome: Outcome) -> Future[None]:
         """Records the outcome of a call that `begin` has recorded as allowed. Until that is done, the client sees no
-        answer. To be called whatever happens to the call; it is recorded also when nobody waits for that."""
+        answer. To be called whatever happens to the call; it is recorded also when nobody waits for that, and, where it
+        raises `StoreUnavailable`, as soon as it can be."""
         ...
 
     def problem(self) -> str | None:
