@@ -24,6 +24,40 @@ MAX_MEMBERS = 65_536
 """Members of one JSON object of which the gateway reads the names (a message, its params, its result). Real ones have
 tens; a body of 100 MiB could hold 20 million, at some 300 bytes of memory each."""
 
+MAX_PARAMS_MEMBERS = 1_024
+"""Members of a request's `params`, whose names are read at every step. MCP defines up to six."""
+
+MAX_VALUES = 262_144
+"""Values in a request: elements of arrays and members of objects, at every depth. To read them all takes 50 ms at the
+most (measured), in which nobody else is served. A hundred embeddings of 1,536 numbers have 153,600."""
+
+MAX_STRUCTURES = 65_536
+"""Arrays, objects and members of objects in a request, at every depth. They cost three times what a number does, and
+real requests have a few hundred; a map with 20,000 points has 40,000."""
+
+MAX_METHOD_CHARS = 256
+"""Characters of a request's method. MCP's longest has 36; extensions put a domain's name before theirs."""
+
+MAX_ID_CHARS = 1_024
+"""Characters of a request's id that is a string. Clients count, or take a UUID of 36."""
+
+MAX_TARGET_CHARS = 8_192
+"""Characters of what a call is about: a tool's or prompt's name (128, says MCP), or a resource's URI (8,000 octets are
+what RFC 9110 section 4.1 asks of recipients)."""
+
+MAX_META_MEMBERS = 256
+"""Members of a request's `_meta`: clients send up to ten."""
+
+MAX_META_NAME_CHARS = 256
+"""Characters of the name of one: a domain's name of at most 253, and what it calls it."""
+
+MAX_SESSION_ID_BYTES = 4_096
+"""Bytes of `Mcp-Session-Id`. A UUID has 36; ids that hold a sealed state, some 500."""
+
+MAX_REWRITTEN_NUMBERS = 25_000
+"""Numbers of one text that its canonical form spells one by one (1 us each): integers beyond 2^53-1, fractions nearer
+to zero than 1e-5, and those from 1e16 on. Measurements have a few; lists of large ids some thousands."""
+
 MAX_ENVELOPE_BYTES = 65_536
 """Bytes of an invalid line in which the id that it answers is looked for, by a slow and lenient reader."""
 

@@ -1,32 +1,21 @@
 """Canonical JSON (RFC 8785) of what is recorded, and its digests. No I/O.
 
-The text is one that `jsonrpc` has accepted. Its form is found like this:
-
-1. it is decoded; the last of equal members counts, as in most readers;
-2. numbers with a fraction or an exponent take the form that ECMAScript gives them;
-3. it is encoded with sorted members, by C code;
-4. where that can differ from RFC 8785, the `rfc8785` library does it anew: integers of 16 digits and more are doubles
-   there, and members sort by UTF-16 units, which is the order of UTF-8 but for names beyond the basic plane.
+The text is one that `jsonrpc` has accepted. It is decoded (the last of equal members counts, as in most readers), and
+written by `accredit.canonical`.
 
 Texts that differ only in integers beyond 2^53, where doubles can't tell them apart, have the same form.
 """
 
 import hashlib
-import re
 from collections.abc import Iterable
 from typing import NamedTuple, cast
 
 import msgspec
-import rfc8785
 from msgspec import Raw
 
+from accredit.canonical import canonical as canonical_form
 from accredit.errors import AttestationError
-from accredit.limits import MAX_CANONICAL_RESULT_BYTES, MAX_SAFE_INTEGER
-
-_encode = msgspec.json.Encoder(order="sorted").encode
-_LONG_INTEGER = re.compile(rb"[0-9]{16}")
-_END_OF_BASIC_PLANE = re.compile(rb"[\xee\xef]")
-_BEYOND_BASIC_PLANE = re.compile(rb"[\xf0-\xf4]")
+from accredit.limits import MAX_CANONICAL_RESULT_BYTES
 
 
 class RecordedParams(NamedTuple):
@@ -87,44 +76,15 @@ def _members(value: object) -> dict[str, object]:
     return cast("dict[str, object]", value) if isinstance(value, dict) else {}
 
 
-def _number(text: str) -> object:
-    value = float(text)
-    if value == 0:
-        return 0
-    if abs(value) <= MAX_SAFE_INTEGER:
-        if value == int(value):
-            return int(value)
-        if abs(value) >= 1e-5:
-            return value
-    try:
-        return Raw(rfc8785.dumps(value))
-    except ValueError:
-        raise AttestationError("a number is too large for a canonical form") from None
-
-
 def _parse(text: bytes | Raw) -> object:
     try:
-        return _decode(text)
+        return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise AttestationError("not a JSON text with a canonical form") from None
 
 
 def _canonical(tree: object) -> bytes:
-    form = _encode(tree)
-    if _LONG_INTEGER.search(form) or (_BEYOND_BASIC_PLANE.search(form) and _END_OF_BASIC_PLANE.search(form)):
-        try:
-            return rfc8785.dumps(cast("str", _as_doubles(msgspec.json.decode(form))))
-        except (ValueError, OverflowError, RecursionError):
-            raise AttestationError("not a JSON text with a canonical form") from None
-    return form
-
-
-def _as_doubles(tree: object) -> object:
-    if isinstance(tree, dict):
-        return {name: _as_doubles(value) for name, value in cast("dict[str, object]", tree).items()}
-    if isinstance(tree, list):
-        return [_as_doubles(value) for value in cast("list[object]", tree)]
-    return float(tree) if isinstance(tree, int) and abs(tree) > MAX_SAFE_INTEGER else tree
-
-
-_decode = msgspec.json.Decoder(float_hook=_number).decode
+    try:
+        return canonical_form(tree, wide_integers=True)
+    except ValueError:
+        raise AttestationError("not a JSON text with a canonical form") from None

@@ -28,6 +28,7 @@ from msgspec import Struct, field
 from accredit.errors import (
     AccreditError,
     ConfigurationError,
+    FrameError,
     KeysUnavailable,
     MessageId,
     MissingToken,
@@ -46,7 +47,7 @@ from accredit.gateway.settings import GatewaySettings, ProofSettings
 from accredit.gateway.stdio.ledger import member_id
 from accredit.gateway.tally import Tally
 from accredit.gateway.trace import traced
-from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND
+from accredit.jsonrpc.encode import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.frames import Frame, Notification, Request, Success
 from accredit.jsonrpc.methods import is_known, is_modern
 from accredit.jsonrpc.requests import Batch
@@ -251,6 +252,9 @@ class Gate:
             return None
         now = clock()
         decision = await drive(decide(asked, proofs.policy, now, token), *self._ports, now)
+        if isinstance(decision.fault, FrameError):  # what is asked has no digest
+            detail = f"Invalid params: {decision.fault.detail}"
+            raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200)
         if decision.fault is not None:
             _report(decision, decision.fault)
         return decision

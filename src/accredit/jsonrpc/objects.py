@@ -16,8 +16,6 @@ from accredit.limits import MAX_BATCH_MEMBERS, MAX_MEMBERS
 
 _BRACE = ord("{")
 _NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-# `"":0,`: a shorter text has no room for more members.
-_SURELY_WITHIN_MEMBERS = 5 * MAX_MEMBERS
 
 
 class _Name:
@@ -48,9 +46,14 @@ def _decode_long(text: bytes | Raw) -> dict[_Name, Raw]:
     return msgspec.json.Decoder(dict[_Name, Raw], dec_hook=count).decode(text)
 
 
+def _surely_within(text: bytes | Raw) -> bool:
+    """Whether a text has no room for more than `MAX_MEMBERS` members: each has its colon, and five bytes at least."""
+    return len(text) < 5 * MAX_MEMBERS or bytes(text).count(b":") <= MAX_MEMBERS
+
+
 def pairs(text: bytes | Raw) -> list[tuple[str, Raw]]:
     """The members of an object, each as it comes, at most `MAX_MEMBERS`. Raises `FrameError`."""
-    decode = _decode_short if len(text) < _SURELY_WITHIN_MEMBERS else _decode_long
+    decode = _decode_short if _surely_within(text) else _decode_long
     try:
         return [(name.text, value) for name, value in decode(text).items()]
     except msgspec.ValidationError:
@@ -61,7 +64,7 @@ def pairs(text: bytes | Raw) -> list[tuple[str, Raw]]:
 
 def members(text: bytes | Raw) -> dict[str, Raw]:
     """The members of an object by name; of two with the same name, the last. Raises `FrameError`."""
-    if len(text) >= _SURELY_WITHIN_MEMBERS:
+    if not _surely_within(text):
         return dict(pairs(text))
     try:
         return _decode_members(text)
@@ -99,7 +102,7 @@ def check_names(found: Collection[str], names: Names) -> None:
 
 def unambiguous_members(text: bytes | Raw, names: Names) -> dict[str, Raw]:
     """The members of an object whose names all readers take alike. Raises `FrameError`."""
-    if len(text) < _SURELY_WITHIN_MEMBERS:
+    if _surely_within(text):
         found = members(text)
         if _fill(found, text):
             check_names(found, names)

@@ -3,22 +3,24 @@
 The gateway decides on one reading of a request and the upstream acts on another, if their parsers differ. So
 requests are read more strictly than answers, in this order:
 
-1. strict JSON text, else -32700;
-2. no duplicate member at any depth, also when spelled with escapes;
-3. a valid message (`frames.frame_of`), or a non-empty array of such where a batch is allowed;
-4. in `params` and `params._meta`, no member that differs only by case from one that MCP defines there.
+1. no more values than are read in a moment (`text.check_amount`): all that follows grows with them;
+2. strict JSON text, else -32700;
+3. no duplicate member at any depth, also when spelled with escapes;
+4. a valid message (`frames.frame_of`), or a non-empty array of such where a batch is allowed;
+5. its id, its method, its target and the names in its `_meta` have lengths: nothing else is done to a name before;
+6. in `params` and `params._meta`, no member that differs only by case from one that MCP defines there.
 
 Every refusal is a `RequestError`, with the request's id where it could be read.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec import Raw
 
 from accredit.errors import FrameError, JsonError, MessageId, RequestError
 from accredit.jsonrpc.encode import INVALID_REQUEST, PARSE_ERROR
 from accredit.jsonrpc.frames import MESSAGE, Frame, Notification, Request, frame_of, message_id
-from accredit.jsonrpc.methods import META_MEMBERS, PARAMS_MEMBERS, UNKNOWN_PARAMS
+from accredit.jsonrpc.methods import META_MEMBERS, PARAMS_MEMBERS, TARGET_MEMBER, UNKNOWN_PARAMS
 from accredit.jsonrpc.objects import (
     check_names,
     check_no_duplicates,
@@ -27,7 +29,16 @@ from accredit.jsonrpc.objects import (
     split_batch,
     unambiguous_members,
 )
-from accredit.jsonrpc.text import check_text
+from accredit.jsonrpc.scalars import as_string
+from accredit.jsonrpc.text import check_amount, check_text
+from accredit.limits import (
+    MAX_ID_CHARS,
+    MAX_META_MEMBERS,
+    MAX_META_NAME_CHARS,
+    MAX_METHOD_CHARS,
+    MAX_PARAMS_MEMBERS,
+    MAX_TARGET_CHARS,
+)
 
 
 class Batch:
@@ -44,6 +55,7 @@ def decode_request(text: bytes, *, batch_allowed: bool = False) -> Frame | Batch
     """Reads the body of a client's POST, or a line of its stdin. Raises `RequestError`."""
     found: dict[str, Raw] = {}
     try:
+        check_amount(text)
         check_text(text)
         if text.lstrip(b" \t\r\n").startswith(b"["):
             return _decode_batch(text, batch_allowed)
@@ -84,16 +96,49 @@ def _decode_batch(text: bytes, allowed: bool) -> Batch:
 
 
 def _checked(frame: Frame) -> Frame:
-    if isinstance(frame, Request | Notification) and frame.params is not None:
-        params = members(frame.params)
-        check_names(params, PARAMS_MEMBERS.get(frame.method, UNKNOWN_PARAMS))
-        if is_object(params.get("_meta")):
-            check_names(members(params["_meta"]), META_MEMBERS)
+    if not isinstance(frame, Notification) and isinstance(frame.id, str) and len(frame.id) > MAX_ID_CHARS:
+        raise _too_long("id", MAX_ID_CHARS)
+    if isinstance(frame, Request | Notification):
+        if len(frame.method) > MAX_METHOD_CHARS:
+            raise _too_long("method", MAX_METHOD_CHARS)
+        if frame.params is not None:
+            _check_params(frame.method, members(frame.params))
     return frame
+
+
+def _check_params(method: str, params: dict[str, Raw]) -> None:
+    if len(params) > MAX_PARAMS_MEMBERS:
+        raise FrameError(f'more than {MAX_PARAMS_MEMBERS} members in "params"', bound=True)
+    # Quotes and escapes make a text longer than it is: most need not be decoded.
+    target = params.get(TARGET_MEMBER.get(method, ""))
+    if target is not None and len(target) > MAX_TARGET_CHARS and len(as_string(target) or "") > MAX_TARGET_CHARS:
+        raise _too_long(f"params.{TARGET_MEMBER[method]}", MAX_TARGET_CHARS)
+    check_names(params, PARAMS_MEMBERS.get(method, UNKNOWN_PARAMS))
+    meta = params.get("_meta")
+    if meta is not None and is_object(meta):
+        found = members(meta)
+        check_meta(found)
+        check_names(found, META_MEMBERS)
+
+
+def check_meta(names: Collection[str]) -> None:
+    """Refuses more than `MAX_META_MEMBERS` names in `_meta`, and a longer one than `MAX_META_NAME_CHARS`.
+
+    Raises `FrameError`.
+    """
+    if len(names) > MAX_META_MEMBERS:
+        raise FrameError(f'more than {MAX_META_MEMBERS} members in "params._meta"', bound=True)
+    if any(len(name) > MAX_META_NAME_CHARS for name in names):
+        raise _too_long("name in params._meta", MAX_META_NAME_CHARS)
+
+
+def _too_long(what: str, chars: int) -> FrameError:
+    return FrameError(f"a {what} of more than {chars} characters", bound=True)
 
 
 def _id_of(found: dict[str, Raw]) -> MessageId | None:
     try:
-        return message_id(found["id"]) if "id" in found else None
+        id = message_id(found["id"]) if "id" in found else None
     except FrameError:
         return None
+    return None if isinstance(id, str) and len(id) > MAX_ID_CHARS else id

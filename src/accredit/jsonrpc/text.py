@@ -15,8 +15,8 @@ import math
 import re
 from itertools import accumulate
 
-from accredit.errors import JsonError
-from accredit.limits import MAX_DEPTH, MAX_EXTREME_NUMBERS, MAX_QUOTED
+from accredit.errors import FrameError, JsonError
+from accredit.limits import MAX_DEPTH, MAX_EXTREME_NUMBERS, MAX_QUOTED, MAX_STRUCTURES, MAX_VALUES
 
 _SLICE = 1 << 18
 
@@ -27,13 +27,14 @@ _LONG_EXPONENT = b"0e000"
 # A number overflows a double from 309 digits on; with an exponent of two digits from 209 on.
 _LONG_DIGITS = b"0" * 200
 _EXTREME_NUMBER = re.compile(
-    rb"(?<![0-9.eE])(?<![eE][+-])"  # where a number begins: so each of its digits is read once
-    rb"(?:[0-9]+(?:\.[0-9]+)?[eE]\+?[0-9]{3,}|[0-9]{200,}(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"
+    rb"[0-9](?<![0-9.eE][0-9])(?<![eE][+-][0-9])"  # where a number begins: so each of its digits is read once
+    rb"(?:[0-9]*+(?:\.[0-9]++)?[eE]\+?[0-9]{3,}+|[0-9]{199,}+(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?)"
 )
 
 # What may follow a backslash, and the backslash itself.
 _ESCAPED = b"\\/bfnrtu"
 _NOT_BRACKETS = bytes(set(range(256)) - set(b'"[]{}' + _ESCAPED))
+_NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[{:,' + _ESCAPED))
 _NOT_COLONS = bytes(set(range(256)) - set(b'":' + _ESCAPED))
 # As signed bytes: a level deeper is 1, a level back is -1.
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
@@ -64,6 +65,24 @@ def check_text(data: bytes) -> None:
         raise JsonError(f"nested more than {MAX_DEPTH} deep", bound=True)
     if extreme and not numbers_are_finite(data):
         raise JsonError("a number is too large")
+
+
+def check_amount(data: bytes) -> None:
+    """Refuses a text with more than `MAX_VALUES` values, or `MAX_STRUCTURES` arrays, objects and members of objects.
+
+    It comes first: all that is done with a text grows with these. Raises `FrameError`.
+    """
+    if len(data) <= MAX_STRUCTURES or _within_amount(data):
+        return
+    if not _within_amount(_outside_strings(data, _NOT_STRUCTURE)):
+        if depth_exceeds(data[:_SLICE], MAX_DEPTH):
+            raise JsonError(f"nested more than {MAX_DEPTH} deep", bound=True)
+        raise FrameError(f"more than {MAX_VALUES} values, or {MAX_STRUCTURES} arrays, objects and members", bound=True)
+
+
+def _within_amount(data: bytes) -> bool:
+    structures = data.count(b"[") + data.count(b"{") + data.count(b":")
+    return structures <= MAX_STRUCTURES and structures + data.count(b",") <= MAX_VALUES
 
 
 def check_utf8(data: bytes) -> None:

@@ -7,18 +7,19 @@ that is bound to it is worth nothing for another call.
 import hashlib
 import unicodedata
 from collections.abc import Mapping
-from typing import cast
+from functools import cached_property, partial
 
 import msgspec
-import rfc8785
 from msgspec import Raw, Struct
 
+from accredit.canonical import canonical, has_wide_integer
 from accredit.errors import FrameError, RequestError
 from accredit.jsonrpc.encode import INVALID_PARAMS, METHOD_NOT_FOUND
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import TARGET_MEMBER
 from accredit.jsonrpc.objects import members
 from accredit.jsonrpc.requests import meta_in
+from accredit.policy.values import NO_FORM, check_values
 from accredit.ratify.contexts import build_session_context, operation_context_hash
 
 PROOF = "ratify_proof"
@@ -59,6 +60,19 @@ class Asked(Struct, frozen=True):
         return build_session_context(verifier_id, "", agent_id, self.session_id, "", request_hash=request_hash)
 
 
+class _Undigested(Asked, frozen=True, dict=True):
+    """A call whose digest is made when it is first looked at: most of what strangers send is refused before.
+
+    To look at it raises `FrameError` where `covered`, the params without `_meta`, have no canonical form.
+    """
+
+    covered: Mapping[str, object] = {}
+
+    @cached_property
+    def digest(self) -> bytes:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return super().digest or _digest(self.covered)
+
+
 def asked_of(request: Request, session_id: str = "") -> Asked | None:
     """What a request asks, or None where nothing is to be decided. Raises `RequestError` (-32602).
 
@@ -69,8 +83,11 @@ def asked_of(request: Request, session_id: str = "") -> Asked | None:
     try:
         params = members(request.params) if request.params is not None else {}
         proof = meta_in(params).get(PROOF)
-        plain = {name: msgspec.json.decode(value) for name, value in params.items() if name != "_meta"}
-        return asked(request.method, plain, session_id, proof)
+        covered = {name: value for name, value in params.items() if name != "_meta"}
+        if request.method in GUARDED and any(has_wide_integer(bytes(value)) for value in covered.values()):
+            raise FrameError(NO_FORM)
+        plain = {name: msgspec.json.decode(value) for name, value in covered.items()}
+        return _asked(request.method, plain, session_id, proof)
     except (FrameError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         detail = error.detail if isinstance(error, FrameError) else "params can't be read"
         raise RequestError(INVALID_PARAMS, f"Invalid params: {detail}", id=request.id, status=200) from None
@@ -96,21 +113,22 @@ def may_guard(method: str) -> bool:
 
 
 def read_freely(name: str) -> str:
-    """A name as the freest reader could see it: one case, no compatibility forms, no blanks and nothing invisible."""
+    """A name as the freest reader could see it: one case, no compatibility forms, no blanks and nothing invisible.
+
+    Characters are read one by one, in time that grows with the name and not with its square (marks that pile up on a
+    letter are put in order first, otherwise). What two of them make together is no ASCII character either way.
+    """
     if name.isascii() and name.isprintable():
         return name.replace(" ", "").lower()
-    seen = (char for char in unicodedata.normalize("NFKC", name) if char.isprintable() and char != " ")
-    return "".join(seen).casefold()
+    seen = "".join(map(partial(unicodedata.normalize, "NFKC"), name))
+    return "".join(char for char in seen if char.isprintable() and char != " ").casefold()
 
 
 def asked(method: str, params: Mapping[str, object], session_id: str, proof: Raw | None) -> Asked:
     """What a call with these params (as Python values) asks; `_meta` is passed over. Raises `FrameError`."""
-    if method in LISTS:
-        return Asked(method, "", session_id, b"", None, proof)
-    target = params.get(TARGET_MEMBER[method])
-    if not isinstance(target, str):
-        raise FrameError(f'"{TARGET_MEMBER[method]}" is not a string')
-    return Asked(method, target, session_id, payload_digest(params), params.get("arguments"), proof)
+    covered = _covered(params)
+    check_values(covered)
+    return _asked(method, covered, session_id, proof)
 
 
 def payload_digest(params: Mapping[str, object]) -> bytes:
@@ -118,8 +136,26 @@ def payload_digest(params: Mapping[str, object]) -> bytes:
 
     Raises `FrameError` for what has none: an integer beyond 2^53-1, a lone surrogate, a number that is not finite.
     """
-    covered = {name: value for name, value in params.items() if name != "_meta"}
+    covered = _covered(params)
+    check_values(covered)
+    return _digest(covered)
+
+
+def _asked(method: str, covered: Mapping[str, object], session_id: str, proof: Raw | None) -> Asked:
+    if method in LISTS:
+        return Asked(method, "", session_id, b"", None, proof)
+    target = covered.get(TARGET_MEMBER[method])
+    if not isinstance(target, str):
+        raise FrameError(f'"{TARGET_MEMBER[method]}" is not a string')
+    return _Undigested(method, target, session_id, b"", covered.get("arguments"), proof, covered)
+
+
+def _covered(params: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in params.items() if name != "_meta"}
+
+
+def _digest(covered: Mapping[str, object]) -> bytes:
     try:
-        return hashlib.sha256(rfc8785.dumps(cast("dict[str, str]", covered))).digest()
-    except (ValueError, RecursionError):
-        raise FrameError("params hold what has no canonical form (an integer beyond 2^53-1)") from None
+        return hashlib.sha256(canonical(covered)).digest()
+    except ValueError as error:
+        raise FrameError(f"params have no canonical form: {error}") from None

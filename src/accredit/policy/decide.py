@@ -24,6 +24,7 @@ meant it, what the upstream does with the call, and whether a proof that is not 
 
 import hashlib
 from collections.abc import Collection, Generator, Mapping
+from functools import cached_property
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -170,10 +171,13 @@ class _Case:
         self._now = now
         self._scope = entry.scope if entry is not None else ""
         self._issued = entry is not None and entry.sensitive
-        self._request_hash = asked.request_hash(self._scope)
         self._seen: Spending | None = None
         self._fault: Exception | None = None
         self._uses: dict[tuple[str, int], int] = {}
+
+    @cached_property
+    def _request_hash(self) -> bytes:
+        return self._asked.request_hash(self._scope)
 
     def authority(self) -> Generator[Need, object, Authority]:
         """Steps 4 to 7. Raises `ProofRefused`."""

@@ -32,7 +32,8 @@ from msgspec import Raw
 from pydantic import BaseModel
 
 from accredit.errors import AccreditError, FrameError, KeysUnavailable, ProofRefused, TokenError
-from accredit.jsonrpc.encode import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+from accredit.jsonrpc.encode import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
+from accredit.jsonrpc.requests import check_meta
 from accredit.policy import GUARDED, LISTS, PROOF, Asked, Entry, asked, refusals
 from accredit.policy.lists import KINDS, SCOPE, SENSITIVE, Kind, ListView
 from accredit.policy.passing import AUTHORIZATION, authorization, is_authorization
@@ -70,6 +71,10 @@ class Gate:
 
     async def __call__(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Rules 1 to 4 for one message. Raises `MCPError`."""
+        try:
+            check_meta(_meta(ctx))
+        except FrameError as error:
+            raise MCPError(INVALID_REQUEST, f"Invalid Request: {error.detail}") from None
         if not self.judge.names(ctx.method, ctx.protocol_version):
             return unnamed(ctx)
         if not is_judged(ctx):
@@ -88,7 +93,7 @@ class Gate:
             token = await self._token(ctx, tool)
             bare = self._without_tokens(ctx, tool)
             allowed = await self.judge.decide(question if bare is ctx else _asked(bare), tool.entry, token)
-        except (ProofRefused, TokenError, KeysUnavailable) as error:
+        except (ProofRefused, TokenError, KeysUnavailable, FrameError) as error:
             raise refused(error) from error.__cause__
         return Admitted(allowed, passed(bare, allowed))
 
@@ -162,6 +167,8 @@ def refused(error: AccreditError) -> MCPError:
             return MCPError(error.code, error.message, dict(error.data))
         case TokenError():
             return MCPError(error.code, f"{error.error}: {error.detail}", {"error": error.error})
+        case FrameError():
+            return MCPError(INVALID_PARAMS, f"Invalid params: {error.detail}")
         case KeysUnavailable():
             retry = {"retry_after_seconds": error.retry_after}
             return MCPError(INTERNAL_ERROR, "Tokens can't be verified for now", retry)
@@ -189,7 +196,7 @@ def _asked(ctx: Context) -> Asked:
     try:
         return asked(ctx.method, ctx.params or {}, _session_id(ctx), proof)
     except FrameError as error:
-        raise MCPError(INVALID_PARAMS, f"Invalid params: {error.detail}") from None
+        raise refused(error) from None
 
 
 def _meta(ctx: Context) -> Mapping[str, object]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from accredit.errors import AccreditError
+from accredit.errors import AccreditError, FrameError
 from accredit.jsonrpc.methods import is_known
 from accredit.policy import Asked, Authority, Catalog, Entry, Policy, decide, drive, refusals
 from accredit.policy.lists import ListView
@@ -66,7 +66,10 @@ class Judge:
         return not required or is_known(method, revision) or method in self._methods
 
     async def decide(self, asked: Asked, entry: Entry | None, token: VerifiedToken | None) -> Allowed:
-        """The decision of one call; `entry` is what the tool that is called asks for. Raises its refusal."""
+        """The decision of one call; `entry` is what the tool that is called asks for. Raises its refusal.
+
+        Raises `FrameError` for params that no proof can be bound to.
+        """
         self._check_tool(asked, token)
         if self._proofs is None:
             return Allowed(asked, None, token)
@@ -75,6 +78,8 @@ class Judge:
         vocabulary = named_scopes().union(policy.vocabulary)
         policy = replace(policy, catalog=_catalog(policy, asked, entry), vocabulary=vocabulary)
         decision = await drive(decide(asked, policy, now, token), store, revocations, now)
+        if isinstance(decision.fault, FrameError):  # what is asked has no digest
+            raise decision.fault
         if decision.fault is not None:
             _log.warning("a call was refused: %s", _named(decision.fault))
         if decision.refusal is not None:

@@ -3,9 +3,20 @@
 import pytest
 
 from accredit.errors import FrameError, RequestError
+from accredit.jsonrpc.encode import INVALID_REQUEST, PARSE_ERROR
 from accredit.jsonrpc.frames import Notification, Request, Success, decode_frame
 from accredit.jsonrpc.requests import Batch, decode_request, meta_of
-from accredit.limits import MAX_BATCH_MEMBERS
+from accredit.limits import (
+    MAX_BATCH_MEMBERS,
+    MAX_ID_CHARS,
+    MAX_META_MEMBERS,
+    MAX_META_NAME_CHARS,
+    MAX_METHOD_CHARS,
+    MAX_PARAMS_MEMBERS,
+    MAX_STRUCTURES,
+    MAX_TARGET_CHARS,
+    MAX_VALUES,
+)
 
 CALL = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"n","arguments":{}}}'
 NOTE = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
@@ -188,3 +199,53 @@ def test_meta_that_is_no_object_is_said_to_be_none() -> None:
     with pytest.raises(FrameError, match="_meta"):
         meta_of(params_of(in_params(b'"_meta":[]')).params)
     assert decode_request(in_params(b'"_meta":[]'))  # what to say about it is the upstream's business
+
+
+MARKS = "\u0301\u0316"
+
+
+@pytest.mark.parametrize("kind", ["request", "notification"])
+def test_names_have_lengths__what_is_done_to_a_longer_one_could_take_half_a_minute(kind: str) -> None:
+    head = '{"jsonrpc":"2.0",' + ('"id":7,' if kind == "request" else "")
+    for over, rest in (
+        (MAX_METHOD_CHARS, '"method":"%s"}'),
+        (MAX_TARGET_CHARS, '"method":"tools/call","params":{"name":"%s"}}'),
+        (MAX_TARGET_CHARS, '"method":"resources/read","params":{"uri":"%s"}}'),
+        (MAX_META_NAME_CHARS, '"method":"x","params":{"_meta":{"%s":1}}}'),
+    ):
+        for text in ("a" * over, MARKS * (over // 2), "\\u0061" * over):
+            assert not isinstance(decode_request((head + rest % text).encode()), Batch)
+            error = refused((head + rest % (text + "b")).encode())
+            assert (error.code, error.status, error.id) == (INVALID_REQUEST, 400, 7 if kind == "request" else None)
+            assert f"more than {over} characters" in str(error)
+
+
+def test_an_id_has_a_length__and_one_that_is_longer_is_not_sent_back() -> None:
+    for rest in ('"method":"ping"}', '"result":{}}', '"error":{"code":1,"message":""}}'):
+        decode_request(('{"jsonrpc":"2.0","id":"%s",' % ("a" * MAX_ID_CHARS) + rest).encode())
+        error = refused(('{"jsonrpc":"2.0","id":"%s",' % ("a" * (MAX_ID_CHARS + 1)) + rest).encode())
+        assert (error.code, error.id) == (INVALID_REQUEST, None)
+
+
+@pytest.mark.parametrize(
+    ("holder", "most"), [('{"_meta":{%s}}', MAX_META_MEMBERS), ("{%s}", MAX_PARAMS_MEMBERS)], ids=["_meta", "params"]
+)
+def test_the_names_that_are_read_at_every_step_are_counted_first(holder: str, most: int) -> None:
+    def message(count: int) -> bytes:
+        members = ",".join(f'"a{index}":0' for index in range(count))
+        return ('{"jsonrpc":"2.0","id":1,"method":"x","params":' + holder % members + "}").encode()
+
+    decode_request(message(most))
+    assert f"more than {most} members" in str(refused(message(most + 1)))
+
+
+def test_values_are_counted_before_anything_is_made_of_them() -> None:
+    def message(inner: str) -> bytes:
+        return b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":[' + inner.encode() + b"0]}}"
+
+    text = '"' + r"[{:,\\\"" * 60_000 + '",'
+    for inner in ("0," * (MAX_VALUES - 20), "[]," * (MAX_STRUCTURES - 10), '{"":0},' * (MAX_STRUCTURES // 2 - 5), text):
+        decode_request(message(inner))
+    for inner in ("0," * MAX_VALUES, "[]," * MAX_STRUCTURES, '{"":0},' * (MAX_STRUCTURES // 2), "[" * 100 * 700):
+        assert refused(message(inner)).code in (INVALID_REQUEST, PARSE_ERROR)
+    assert "nested more than" in str(refused(b"[" * MAX_VALUES))
