@@ -7,7 +7,7 @@ requests are read more strictly than answers, in this order:
 2. strict JSON text, else -32700;
 3. no duplicate member at any depth, also when spelled with escapes;
 4. a valid message (`frames.frame_of`), or a non-empty array of such where a batch is allowed;
-5. its id, its method, its target and the names in its `_meta` have lengths: nothing else is done to a name before;
+5. its id, its method and the names in its `_meta` have lengths: nothing else is done to a name before;
 6. in `params` and `params._meta`, no member that differs only by case from one that MCP defines there.
 
 Every refusal is a `RequestError`, with the request's id where it could be read.
@@ -20,7 +20,7 @@ from msgspec import Raw
 from accredit.errors import FrameError, JsonError, MessageId, RequestError
 from accredit.jsonrpc.encode import INVALID_REQUEST, PARSE_ERROR
 from accredit.jsonrpc.frames import MESSAGE, Frame, Notification, Request, frame_of, message_id
-from accredit.jsonrpc.methods import META_MEMBERS, PARAMS_MEMBERS, TARGET_MEMBER, UNKNOWN_PARAMS
+from accredit.jsonrpc.methods import META_MEMBERS, PARAMS_MEMBERS, UNKNOWN_PARAMS
 from accredit.jsonrpc.objects import (
     check_names,
     check_no_duplicates,
@@ -29,7 +29,6 @@ from accredit.jsonrpc.objects import (
     split_batch,
     unambiguous_members,
 )
-from accredit.jsonrpc.scalars import as_string
 from accredit.jsonrpc.text import check_amount, check_text
 from accredit.limits import (
     MAX_ID_CHARS,
@@ -37,7 +36,6 @@ from accredit.limits import (
     MAX_META_NAME_CHARS,
     MAX_METHOD_CHARS,
     MAX_PARAMS_MEMBERS,
-    MAX_TARGET_CHARS,
 )
 
 
@@ -109,10 +107,6 @@ def _checked(frame: Frame) -> Frame:
 def _check_params(method: str, params: dict[str, Raw]) -> None:
     if len(params) > MAX_PARAMS_MEMBERS:
         raise FrameError(f'more than {MAX_PARAMS_MEMBERS} members in "params"', bound=True)
-    # Quotes and escapes make a text longer than it is: most need not be decoded.
-    target = params.get(TARGET_MEMBER.get(method, ""))
-    if target is not None and len(target) > MAX_TARGET_CHARS and len(as_string(target) or "") > MAX_TARGET_CHARS:
-        raise _too_long(f"params.{TARGET_MEMBER[method]}", MAX_TARGET_CHARS)
     check_names(params, PARAMS_MEMBERS.get(method, UNKNOWN_PARAMS))
     meta = params.get("_meta")
     if meta is not None and is_object(meta):

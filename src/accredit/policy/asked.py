@@ -19,6 +19,7 @@ from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import TARGET_MEMBER
 from accredit.jsonrpc.objects import members
 from accredit.jsonrpc.requests import meta_in
+from accredit.limits import MAX_TARGET_CHARS
 from accredit.policy.values import NO_FORM, check_values
 from accredit.ratify.contexts import build_session_context, operation_context_hash
 
@@ -147,6 +148,8 @@ def _asked(method: str, covered: Mapping[str, object], session_id: str, proof: R
     target = covered.get(TARGET_MEMBER[method])
     if not isinstance(target, str):
         raise FrameError(f'"{TARGET_MEMBER[method]}" is not a string')
+    if len(target) > MAX_TARGET_CHARS:
+        raise FrameError(f'"{TARGET_MEMBER[method]}" has more than {MAX_TARGET_CHARS} characters', bound=True)
     return _Undigested(method, target, session_id, b"", covered.get("arguments"), proof, covered)
 
 

@@ -14,7 +14,6 @@ from accredit.limits import (
     MAX_METHOD_CHARS,
     MAX_PARAMS_MEMBERS,
     MAX_STRUCTURES,
-    MAX_TARGET_CHARS,
     MAX_VALUES,
 )
 
@@ -209,8 +208,6 @@ def test_names_have_lengths__what_is_done_to_a_longer_one_could_take_half_a_minu
     head = '{"jsonrpc":"2.0",' + ('"id":7,' if kind == "request" else "")
     for over, rest in (
         (MAX_METHOD_CHARS, '"method":"%s"}'),
-        (MAX_TARGET_CHARS, '"method":"tools/call","params":{"name":"%s"}}'),
-        (MAX_TARGET_CHARS, '"method":"resources/read","params":{"uri":"%s"}}'),
         (MAX_META_NAME_CHARS, '"method":"x","params":{"_meta":{"%s":1}}}'),
     ):
         for text in ("a" * over, MARKS * (over // 2), "\\u0061" * over):

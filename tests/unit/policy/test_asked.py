@@ -15,7 +15,9 @@ from msgspec import Raw
 from accredit.errors import FrameError, RequestError
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.requests import decode_request
+from accredit.limits import MAX_REWRITTEN_NUMBERS, MAX_TARGET_CHARS, MAX_VALUES
 from accredit.policy import GUARDED, LISTS, PROOF, asked, asked_of, payload_digest
+from accredit.policy.asked import read_freely
 
 _SHORT = {8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
 
@@ -345,3 +347,35 @@ def test_deep_arguments_are_read_or_refused(depth: int) -> None:
 def test_a_target_that_is_no_text_is_refused_in_python_too(target: object) -> None:
     with pytest.raises(FrameError):
         asked("tools/call", {"name": target}, "", None)
+
+
+@pytest.mark.parametrize("method", sorted(GUARDED))
+def test_a_target_has_a_length__its_readings_take_time(method: str) -> None:
+    member = "uri" if method == "resources/read" else "name"
+    assert asked_of(request(f'{{"{member}":"{"a" * MAX_TARGET_CHARS}"}}', method)) is not None
+    with pytest.raises(RequestError, match=f"more than {MAX_TARGET_CHARS} characters") as caught:
+        asked_of(request(f'{{"{member}":"{"a" * MAX_TARGET_CHARS}b"}}', method))
+    assert (caught.value.code, caught.value.status) == (-32602, 200)
+
+
+def test_a_name_is_read_freely_in_time_that_grows_with_it__marks_in_disorder_stalled_all_others() -> None:
+    assert read_freely("TOOLS/" + "\u0301\u0316" * 500_000 + "call").startswith("tools/\u0301")  # or it takes an hour
+    for spelled in ("ＴＯＯＬＳ／ｃａｌｌ", "tools/\u200bcall", "Tools / Call", "tools/ca\u2113\u2113"):
+        assert read_freely(spelled) == "tools/call"
+    assert read_freely("too\u0301ls/call") not in GUARDED
+
+
+def test_a_digest_is_made_when_it_is_asked_for__most_of_what_strangers_send_is_refused_before() -> None:
+    numbers = ",".join(["1e-6"] * (MAX_REWRITTEN_NUMBERS + 1))
+    found = asked_of(request(f'{{"name":"pay","arguments":{{"x":[{numbers}]}}}}'))
+    assert found is not None
+    assert found.target == "pay"
+    for _ in range(2):
+        with pytest.raises(FrameError, match="no canonical form: more than"):
+            assert found.digest
+
+
+def test_python_values_are_counted__nobody_has_counted_those_of_a_server_of_ones_own() -> None:
+    payload_digest({"x": [1] * (MAX_VALUES - 1)})
+    with pytest.raises(FrameError, match="more than"):
+        payload_digest({"x": [1] * MAX_VALUES})
