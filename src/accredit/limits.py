@@ -446,13 +446,9 @@ MAX_URI_LENGTH = 8_192
 
 # --- stores -----------------------------------------------------------------------------------------
 
-MAX_ISSUED_CHALLENGES = 65_536
-"""Challenges that a store issued and that nobody has presented, some 350 bytes each (measured). Anybody may ask for
-them, so they have a bound of their own."""
-
 MAX_SPENT_CHALLENGES = 262_144
 """Challenges that a store remembers as spent, some 200 bytes each (measured): 870 a second, if each is
-remembered for 300."""
+remembered for 300. Each has cost somebody a good proof; of those that were issued nothing is remembered."""
 
 USE_MARKS = 1_000
 """Parts of a rate limit's window that are told apart: to a thousandth of it, and never finer than a second."""

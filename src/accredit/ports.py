@@ -38,11 +38,11 @@ class ProofStore(Protocol):
     """Memory of challenges and of uses, shared by all who accept the same proofs. Concurrency is its business:
     of two calls that spend one challenge at once, in whatever process, exactly one is told `FIRST`."""
 
-    async def issue(self, request_hash: bytes, *, expires_at: int, keep_until: int, now: int) -> IssuedChallenge:
-        """A fresh random challenge of 32 bytes, good for this request until `expires_at` (inclusive).
+    async def issue(self, request_hash: bytes, *, expires_at: int) -> IssuedChallenge:
+        """A fresh challenge of 32 bytes, good for this request until `expires_at` (inclusive).
 
-        It is remembered until `keep_until`, so that it is not mistaken for one that a client made. Raises
-        `ChallengesFull`.
+        It is never mistaken for one that a client made, and nobody can guess it. Whoever asks for one takes no room
+        from others: anybody may.
         """
         ...
 

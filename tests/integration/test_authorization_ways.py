@@ -31,7 +31,6 @@ from accredit.jsonrpc.methods import Era
 from accredit.keys import write_key
 from accredit.policy.passing import AUTHORIZATION
 from accredit.ports import Spending
-from accredit.ratify import IssuedChallenge
 from accredit.stores import MemoryStore, RevocationLists, SqliteStore, worker
 
 INBOX = {"name": "list_inbox", "arguments": {}}
@@ -143,17 +142,21 @@ def test_a_challenge_survives_a_restart_in_the_database__and_so_does_that_it_is_
 class FullStore(MemoryStore):
     """Has no room for one more."""
 
-    async def issue(self, request_hash: bytes, *, expires_at: int, keep_until: int, now: int) -> IssuedChallenge:
+    async def spend(
+        self, challenge: bytes, request_hash: bytes, *, issued: bool, keep_until: int, now: int
+    ) -> Spending:
         raise ChallengesFull("full")
 
 
 def test_too_many_challenges_are_an_answer_of_their_own(trust: Trust, tmp_path: Path) -> None:
     async def main() -> None:
         async with Route("http-modern", trust, tmp_path, store=FullStore()) as route:
-            error = (await route.ask("tools/call", SEND))["error"]
+            error = (await route.ask("tools/call", proved(trust)))["error"]
             assert (error["code"], error["data"]["error"]) == (-31007, "too_many_challenges")
             assert error["data"]["retry_after_seconds"] == 60
-            assert "result" in await route.ask("tools/call", proved(trust))
+            asked_for = (await route.ask("tools/call", SEND))["error"]["data"]
+            assert asked_for["error"] == "ratify_challenge_required"
+            assert route.received("tools/call") == []
 
     run(main())
 

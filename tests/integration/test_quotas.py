@@ -1,29 +1,33 @@
 """What strangers take up, and what is left for those who have proved something: streams, calls, bodies."""
 
 import asyncio
+import contextlib
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
-from tests.world.authorization import Signed, Trust
+from tests.world.authorization import Signed, Trust, challenge_in
 from tests.world.calls import SESSION, STREAM_HEAD, Posted, compact, http, post
 from tests.world.command import Serving
 from tests.world.crowd import Crowd, request
 from tests.world.honest_server import answer_to
 from tests.world.memory import MemoryWatch
 from tests.world.raw_server import Connection, RawServer, until
+from tests.world.routes import Route
 from tests.world.running import RunningGateway, run
 from tests.world.tokened import Tokened
 
 from accredit.gateway import create_app
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.jsonrpc.methods import Era
-from accredit.stores import MemoryStore, RevocationLists
+from accredit.stores import MemoryStore, RevocationLists, SqliteStore
 
 ACCEPT = [("Accept", "text/event-stream")]
 GET = request("GET", Posted(ACCEPT, b""))
 LISTEN = post(Era.MODERN, "subscriptions/listen", {"notifications": {}})
 SLOW = post(Era.LEGACY, "ping")
+SEND = {"name": "send_email", "arguments": {"to": "bob"}}
 INBOX = {"name": "list_inbox", "arguments": {}}
 MIB = 1_048_576
 
@@ -266,5 +270,32 @@ def test_a_body_that_comes_too_slowly_gives_its_room_up(monkeypatch: pytest.Monk
             (slow,) = await crowd.join(1, request("POST", SLOW, length=100_000))
             assert await slow.status() == 408
             assert gateway.app.rooms.bodies.taken == 0
+
+    run(main())
+
+
+# --- challenges ---------------------------------------------------------------------------------------
+
+
+def test_who_asks_for_challenges_without_end_keeps_nobody_from_theirs__nothing_is_remembered_of_them(
+    trust: Trust, tmp_path: Path
+) -> None:
+    file = tmp_path / "store.db"
+
+    async def main() -> None:
+        async with Route("http-modern", trust, tmp_path, store=SqliteStore(file)) as route:
+            first = (await route.ask("tools/call", SEND))["error"]
+            for _ in range(300):
+                error = (await route.ask("tools/call", SEND))["error"]
+                assert error["data"]["error"] == "ratify_challenge_required"
+            found = challenge_in(first)
+            proof = trust.proof(trust.chain(), "tools/call", SEND, Signed(challenge=found))
+            params = {**SEND, "_meta": {"ratify_proof": proof}}
+            assert "result" in await route.ask("tools/call", params)
+            assert (await route.ask("tools/call", params))["error"]["data"]["error"] == "ratify_replayed"
+            with contextlib.closing(sqlite3.connect(file)) as database:
+                tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+                counts = {name: database.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in tables}
+            assert {name: count for name, count in counts.items() if count} == {"challenge_key": 1, "spent": 1}
 
     run(main())

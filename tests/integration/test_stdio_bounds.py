@@ -133,8 +133,9 @@ def test_there_is_an_end_to_the_number_of_sessions(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("accredit.gateway.stdio.sessions.MAX_SESSIONS", 1)
 
     async def main() -> None:
-        async with Bridge() as bridge:
+        async with Bridge() as bridge, RawClient(bridge.port) as client:
             session = await bridge.session()
+            assert await session.get(client) == 200  # it is in use
             status, message = parsed(await bridge.send(initialize()))
             assert (status, message["id"]) == (503, 7)
             await session.delete()

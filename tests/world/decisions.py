@@ -175,9 +175,7 @@ class Deployment:
         """The challenge that is issued for a call."""
         request_hash = call.request_hash(scope_of(call))
         expires_at = now + self.policy.challenge_seconds
-        keep_until = expires_at + self.policy.freshness_seconds + 1
-        issuing = self.store.issue(request_hash, expires_at=expires_at, keep_until=keep_until, now=now)
-        return finished(issuing).challenge
+        return finished(self.store.issue(request_hash, expires_at=expires_at)).challenge
 
 
 def finished(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -69,7 +69,7 @@ class Gateway:
         self._store = store
         self._revocations = revocations
         self._tally = Tally()
-        self.rooms = rooms_for(settings)
+        self.rooms = Rooms(settings.max_request_bytes, proving=settings.proving)
         self._recorder = recorder_of(settings, self._tally, records)
         self._key_sets = key_sets
         bearer = bearer_for(settings, key_sets)
@@ -196,9 +196,3 @@ class Gateway:
             await forward(exchange, target, self._http.client, self._settings)
         else:
             raise refuse(path)
-
-
-def rooms_for(settings: GatewaySettings) -> Rooms:
-    """The rooms of a process with these settings."""
-    proving = settings.tokens is not None or (settings.proofs is not None and settings.proofs.required)
-    return Rooms(settings.max_request_bytes, proving=proving)

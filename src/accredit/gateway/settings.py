@@ -119,6 +119,11 @@ class GatewaySettings:
         proofs, tokens = self.proofs, self.tokens
         return (proofs is not None and proofs.required) or (tokens is not None and tokens.required)
 
+    @property
+    def proving(self) -> bool:
+        """Whether callers can prove anything: tokens are on, or proofs are required."""
+        return self.tokens is not None or (self.proofs is not None and self.proofs.required)
+
     def __post_init__(self) -> None:
         """Raises `ConfigurationError` for a passthrough pattern by which MCP traffic could go around the checks."""
         served = [self.path]

@@ -332,11 +332,9 @@ class _Case:
         raise refusals.denied(self._asked, self._entry, result)
 
     def _challenge(self) -> Generator[Need, object, None]:
-        """Raises -31002 with a fresh challenge for this call, or -31007."""
+        """Raises -31002 with a fresh challenge for this call."""
         policy, expires_at = self._policy, self._now + self._policy.challenge_seconds
-        # As long as a proof over it could be taken for one of Option A.
-        keep_until = expires_at + CLOCK_AHEAD_SECONDS + policy.freshness_seconds + 1
-        issued = yield IssueChallenge(self._request_hash, expires_at, keep_until)
+        issued = yield IssueChallenge(self._request_hash, expires_at)
         if not isinstance(issued, IssuedChallenge):
             raise TypeError("the store gave no answer")
         raise refusals.challenge_required(self._asked, self._entry, issued, policy.verifier_id, policy.binding)

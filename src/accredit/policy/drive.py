@@ -39,8 +39,8 @@ async def _answer(need: Need, store: ProofStore, revocations: Revocations, now: 
             return await store.look(challenge, request_hash, issued=issued, now=now)
         case SpendChallenge(challenge, request_hash, issued, keep_until):
             return await store.spend(challenge, request_hash, issued=issued, keep_until=keep_until, now=now)
-        case IssueChallenge(request_hash, expires_at, keep_until):
-            return await store.issue(request_hash, expires_at=expires_at, keep_until=keep_until, now=now)
+        case IssueChallenge(request_hash, expires_at):
+            return await store.issue(request_hash, expires_at=expires_at)
         case CountUses(cert_id, window_s):
             return await store.uses(cert_id, window_s, now=now)
         case TakeUse(limits):

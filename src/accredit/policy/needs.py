@@ -36,7 +36,6 @@ class IssueChallenge(NamedTuple):
 
     request_hash: bytes
     expires_at: int
-    keep_until: int
 
 
 class CountUses(NamedTuple):

@@ -1,8 +1,8 @@
 """A store in the memory of one process. No I/O; threads may share it.
 
-What has expired is removed little by little, by whoever writes next, so that no request pays for a flood. Challenges
-that were issued and challenges that were spent have bounds of their own: who asks for many challenges can't keep a
-good proof from being spent, nor the other way round. What is remembered longer than it must be still counts.
+What has expired is removed little by little, by whoever writes next, so that no request pays for a flood. Of challenges
+that were issued nothing is remembered (`minted`): who asks for many takes no room. What is remembered longer than it
+must be still counts.
 """
 
 import heapq
@@ -13,10 +13,11 @@ from threading import Lock
 from typing import Generic, TypeVar
 
 from accredit.errors import ChallengesFull, StoreUnavailable
-from accredit.limits import MAX_ISSUED_CHALLENGES, MAX_SPENT_CHALLENGES, MAX_USE_MARKS, STORE_SWEEP_ENTRIES
+from accredit.limits import MAX_SPENT_CHALLENGES, MAX_USE_MARKS, STORE_SWEEP_ENTRIES
 from accredit.ports import RateLimit, Spending
-from accredit.ratify.challenges import CHALLENGE_BYTES, IssuedChallenge
-from accredit.stores.rules import Issued, Series, judge, mark, strictest
+from accredit.ratify.challenges import IssuedChallenge
+from accredit.stores.minted import KEY_BYTES, RANDOM_BYTES, Issued, minted, read
+from accredit.stores.rules import Series, judge, mark, strictest
 
 _Key = TypeVar("_Key", bound=Hashable)
 
@@ -27,44 +28,36 @@ class MemoryStore:
     def __init__(self, draw: Callable[[int], bytes] = secrets.token_bytes) -> None:
         self._draw = draw
         self._lock = Lock()
-        self._issued: dict[bytes, Issued] = {}
+        self._key = draw(KEY_BYTES)
         self._spent: set[bytes] = set()
         self._uses: dict[Series, _Uses] = {}
-        self._issued_ends = _Ends[bytes]()
         self._spent_ends = _Ends[bytes]()
         self._use_ends = _Ends[Series]()
 
-    async def issue(self, request_hash: bytes, *, expires_at: int, keep_until: int, now: int) -> IssuedChallenge:
-        """A fresh challenge for one request. Raises `ChallengesFull`."""
-        with self._lock:
-            for challenge in self._issued_ends.passed(now):
-                self._issued.pop(challenge, None)
-            if len(self._issued) >= MAX_ISSUED_CHALLENGES:
-                raise ChallengesFull(f"{MAX_ISSUED_CHALLENGES} challenges are pending")
-            challenge = self._draw(CHALLENGE_BYTES)
-            self._issued[challenge] = Issued(request_hash, expires_at, keep_until)
-            self._issued_ends.add(keep_until, challenge)
-        return IssuedChallenge(challenge, expires_at)
+    async def issue(self, request_hash: bytes, *, expires_at: int) -> IssuedChallenge:
+        """A fresh challenge for one request."""
+        return IssuedChallenge(minted(self._key, self._draw(RANDOM_BYTES), request_hash, expires_at), expires_at)
 
     async def look(self, challenge: bytes, request_hash: bytes, *, issued: bool, now: int) -> Spending:
         """What `spend` would say now. Changes nothing."""
+        ours = read(self._key, challenge, request_hash)
         with self._lock:
-            return self._judge(challenge, request_hash, issued=issued, now=now)
+            return self._judge(challenge, ours, issued=issued, now=now)
 
     async def spend(
         self, challenge: bytes, request_hash: bytes, *, issued: bool, keep_until: int, now: int
     ) -> Spending:
         """Spends a challenge if it is good. Raises `ChallengesFull`."""
+        ours = read(self._key, challenge, request_hash)
         with self._lock:
-            verdict = self._judge(challenge, request_hash, issued=issued, now=now)
+            verdict = self._judge(challenge, ours, issued=issued, now=now)
             if verdict is Spending.FIRST:
                 for passed in self._spent_ends.passed(now):
                     self._spent.discard(passed)
                 if len(self._spent) >= MAX_SPENT_CHALLENGES:
                     raise ChallengesFull(f"{MAX_SPENT_CHALLENGES} challenges were spent of late")
-                record = self._issued.pop(challenge, None)
                 self._spent.add(challenge)
-                self._spent_ends.add(max(keep_until, record.keep_until) if record else keep_until, challenge)
+                self._spent_ends.add(max(keep_until, ours.expires_at) if ours else keep_until, challenge)
         return verdict
 
     async def uses(self, cert_id: str, window_s: int, *, now: int) -> int:
@@ -96,10 +89,8 @@ class MemoryStore:
     async def aclose(self) -> None:
         """Gives everything back."""
 
-    def _judge(self, challenge: bytes, request_hash: bytes, *, issued: bool, now: int) -> Spending:
-        record = self._issued.get(challenge)
-        spent = challenge in self._spent
-        return judge(spent=spent, record=record, request_hash=request_hash, issued=issued, now=now)
+    def _judge(self, challenge: bytes, ours: Issued | None, *, issued: bool, now: int) -> Spending:
+        return judge(spent=challenge in self._spent, ours=ours, issued=issued, now=now)
 
     def _count(self, series: Series, now: int) -> int:
         uses = self._uses.get(series)

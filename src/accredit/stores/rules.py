@@ -10,14 +10,7 @@ from typing import NamedTuple
 
 from accredit.limits import USE_MARKS
 from accredit.ports import RateLimit, Spending
-
-
-class Issued(NamedTuple):
-    """What is known of a challenge that was issued and not presented yet. `expires_at` is inclusive."""
-
-    request_hash: bytes
-    expires_at: int
-    keep_until: int
+from accredit.stores.minted import Issued
 
 
 class Series(NamedTuple):
@@ -27,13 +20,13 @@ class Series(NamedTuple):
     window_s: int
 
 
-def judge(*, spent: bool, record: Issued | None, request_hash: bytes, issued: bool, now: int) -> Spending:
-    """What becomes of a challenge; `issued` says that it must have been issued."""
+def judge(*, spent: bool, ours: Issued | None, issued: bool, now: int) -> Spending:
+    """What becomes of a challenge; `ours` is what it says, if it is, and `issued` says that it must be."""
     if spent:
         return Spending.SPENT
-    if record is None:
+    if ours is None:
         return Spending.NOT_ISSUED if issued else Spending.FIRST
-    good = record.request_hash == request_hash and now <= record.expires_at
+    good = ours.fits and now <= ours.expires_at
     return Spending.FIRST if good else Spending.NOT_ISSUED
 
 

@@ -22,4 +22,9 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
     ),
     LOG_TABLES,
     LOG_MEMBERS,
+    (
+        # The key of challenges that were issued (`stores.minted`), of which nothing is remembered any more. One row.
+        "CREATE TABLE challenge_key (id INTEGER PRIMARY KEY CHECK (id = 1), key BLOB NOT NULL)",
+        "DROP TABLE issued",
+    ),
 )

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from accredit.errors import ChallengesFull, StoreUnavailable
 from accredit.ports import RateLimit, Spending
-from accredit.ratify.challenges import CHALLENGE_BYTES, IssuedChallenge
-from accredit.stores.rules import Issued, Series
+from accredit.ratify.challenges import IssuedChallenge
+from accredit.stores.minted import KEY_BYTES, RANDOM_BYTES, minted
+from accredit.stores.rules import Series
 from accredit.stores.tables import Tables
 from accredit.stores.worker import Worker
 
@@ -29,12 +30,12 @@ class SqliteStore:
         self._tables = Tables()
         self._worker = Worker(path)
 
-    async def issue(self, request_hash: bytes, *, expires_at: int, keep_until: int, now: int) -> IssuedChallenge:
-        """A fresh challenge for one request. Raises `ChallengesFull`."""
-        challenge, record = self._draw(CHALLENGE_BYTES), Issued(request_hash, expires_at, keep_until)
-        if await self._worker.run(partial(self._tables.issue, challenge=challenge, record=record, now=now)) is None:
-            raise ChallengesFull("too many challenges are pending")
-        return IssuedChallenge(challenge, expires_at)
+    async def issue(self, request_hash: bytes, *, expires_at: int) -> IssuedChallenge:
+        """A fresh challenge for one request. The file is asked for its key each time: no store, no challenge."""
+        key = await self._worker.run(self._tables.key, writes=False)
+        if key is None:
+            key = await self._worker.run(partial(self._tables.first_key, drawn=self._draw(KEY_BYTES)))
+        return IssuedChallenge(minted(key, self._draw(RANDOM_BYTES), request_hash, expires_at), expires_at)
 
     async def look(self, challenge: bytes, request_hash: bytes, *, issued: bool, now: int) -> Spending:
         """What `spend` would say now. Changes nothing."""

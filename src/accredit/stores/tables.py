@@ -1,4 +1,4 @@
-"""What is done in the tables of challenges and uses, as jobs for one SQLite file. Blocking; used by one thread.
+"""What is done in the tables of spent challenges and uses, as jobs for one SQLite file. Blocking; used by one thread.
 
 What has expired is deleted once a second, so many rows at most; the tables are counted then. Between two counts only
 what this process adds is known, so other processes can go past a bound by what they add in a second.
@@ -7,11 +7,12 @@ what this process adds is known, so other processes can go past a bound by what 
 import sqlite3
 from collections.abc import Sequence
 
-from accredit.limits import MAX_ISSUED_CHALLENGES, MAX_SPENT_CHALLENGES, MAX_USE_MARKS, STORE_SWEEP_ROWS
+from accredit.limits import MAX_SPENT_CHALLENGES, MAX_USE_MARKS, STORE_SWEEP_ROWS
 from accredit.ports import RateLimit, Spending
-from accredit.stores.rules import Issued, Series, judge, mark, strictest
+from accredit.stores.minted import Issued, read
+from accredit.stores.rules import Series, judge, mark, strictest
 
-_KEYS = {"issued": "challenge", "spent": "challenge", "uses": "cert_id, window_s, mark"}
+_KEYS = {"spent": "challenge", "uses": "cert_id, window_s, mark"}
 _SWEEPS = {
     table: f"DELETE FROM {table} WHERE ({key}) IN"  # noqa: S608 - of constants
     f" (SELECT {key} FROM {table} WHERE keep_until < ? LIMIT {STORE_SWEEP_ROWS})"
@@ -27,19 +28,22 @@ class Tables:
         self._swept_at: int | None = None
         self._rows = dict.fromkeys(_KEYS, 0)
 
-    def issue(self, connection: sqlite3.Connection, challenge: bytes, record: Issued, now: int) -> bool | None:
-        """Remembers a challenge."""
-        if not self._has_room(connection, "issued", MAX_ISSUED_CHALLENGES, now):
-            return None
-        connection.execute("INSERT INTO issued VALUES (?, ?, ?, ?)", (challenge, *record))
-        return True
+    def key(self, connection: sqlite3.Connection) -> bytes | None:
+        """The key of the challenges that are issued here, if any was."""
+        found = connection.execute("SELECT key FROM challenge_key").fetchone()
+        return found[0] if found else None
+
+    def first_key(self, connection: sqlite3.Connection, drawn: bytes) -> bytes:
+        """The same; `drawn`, if there was none: all who have the file share the first one."""
+        connection.execute("INSERT OR IGNORE INTO challenge_key VALUES (1, ?)", (drawn,))
+        return self.key(connection) or drawn
 
     def look(
         self, connection: sqlite3.Connection, challenge: bytes, request_hash: bytes, *, issued: bool, now: int
     ) -> Spending:
         """What would become of a challenge."""
-        spent, record = _known(connection, challenge)
-        return judge(spent=spent, record=record, request_hash=request_hash, issued=issued, now=now)
+        spent, ours = self._known(connection, challenge, request_hash)
+        return judge(spent=spent, ours=ours, issued=issued, now=now)
 
     def spend(
         self,
@@ -52,15 +56,14 @@ class Tables:
         now: int,
     ) -> Spending | None:
         """What becomes of a challenge, which is spent then."""
-        spent, record = _known(connection, challenge)
-        verdict = judge(spent=spent, record=record, request_hash=request_hash, issued=issued, now=now)
+        spent, ours = self._known(connection, challenge, request_hash)
+        verdict = judge(spent=spent, ours=ours, issued=issued, now=now)
         if verdict is not Spending.FIRST:
             return verdict
         if not self._has_room(connection, "spent", MAX_SPENT_CHALLENGES, now):
             return None
-        if record:
-            keep_until = max(keep_until, record.keep_until)
-            connection.execute("DELETE FROM issued WHERE challenge = ?", (challenge,))
+        if ours:
+            keep_until = max(keep_until, ours.expires_at)
         connection.execute("INSERT INTO spent VALUES (?, ?)", (challenge, keep_until))
         return verdict
 
@@ -89,6 +92,13 @@ class Tables:
             )
         return True
 
+    def _known(
+        self, connection: sqlite3.Connection, challenge: bytes, request_hash: bytes
+    ) -> tuple[bool, Issued | None]:
+        spent = connection.execute("SELECT 1 FROM spent WHERE challenge = ?", (challenge,)).fetchone()
+        key = self.key(connection)
+        return spent is not None, read(key, challenge, request_hash) if key is not None else None
+
     def _has_room(self, connection: sqlite3.Connection, table: str, most: int, now: int, *, more: int = 1) -> bool:
         if now != self._swept_at:
             self._swept_at = now
@@ -97,14 +107,6 @@ class Tables:
                 (self._rows[each],) = connection.execute(_COUNTS[each]).fetchone()
         self._rows[table] += more
         return self._rows[table] <= most
-
-
-def _known(connection: sqlite3.Connection, challenge: bytes) -> tuple[bool, Issued | None]:
-    spent = connection.execute("SELECT 1 FROM spent WHERE challenge = ?", (challenge,)).fetchone()
-    record = connection.execute(
-        "SELECT request_hash, expires_at, keep_until FROM issued WHERE challenge = ?", (challenge,)
-    ).fetchone()
-    return spent is not None, Issued(*record) if record else None
 
 
 def _key(series: Series) -> tuple[bytes, int]:

@@ -13,7 +13,6 @@ from tests.world.decisions import (
     Deployment,
     call,
     draw,
-    finished,
     granted,
     prove,
     proven,
@@ -289,7 +288,6 @@ class TestAChallengeOfOurs:
         assert isinstance(meta, dict)
         bundle = prove(challenge=base64.b64decode(str(meta["ratify_challenge"]["challenge"])), at=NOW + 120)
         for now in (NOW + 60, NOW + 120, NOW + 120 + freshness, NOW + 121 + freshness, NOW + 122 + freshness):
-            finished(deployment.store.issue(bytes(32), expires_at=now, keep_until=now, now=now))  # the store forgets
             assert deployment.error(with_proof(call(), bundle), now) in {"ratify_challenge_required", "ratify_invalid"}
 
     def test_it_does_not_cross_sessions_where_the_proof_is_bound(self) -> None:

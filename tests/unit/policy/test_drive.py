@@ -26,8 +26,8 @@ class Ports:
         if name == self._raising and self._error is not None:
             raise self._error
 
-    async def issue(self, request_hash: bytes, *, expires_at: int, keep_until: int, now: int) -> IssuedChallenge:
-        self._note("issue", request_hash, expires_at, keep_until, now)
+    async def issue(self, request_hash: bytes, *, expires_at: int) -> IssuedChallenge:
+        self._note("issue", request_hash, expires_at)
         return IssuedChallenge(draw(), expires_at)
 
     async def look(self, challenge: bytes, request_hash: bytes, *, issued: bool, now: int) -> Spending:
@@ -87,7 +87,7 @@ def test_a_challenge_is_asked_for_with_its_life() -> None:
     ports = Ports()
     asked = call("wipe")
     finished(drive(decide(asked, policy(challenge_seconds=45), NOW), ports, ports, NOW))
-    assert ports.asked == [("issue", asked.request_hash("comms:email:delete"), NOW + 45, NOW + 136, NOW)]
+    assert ports.asked == [("issue", asked.request_hash("comms:email:delete"), NOW + 45)]
 
 
 def test_a_sensitive_call_looks_for_what_was_issued_and_spends_that() -> None:

@@ -66,7 +66,7 @@ async def refuses_all(store: SqliteStore, words: str) -> None:
     for asked in (
         spend(store, 1),
         store.look(challenge(1), request(0), issued=False, now=NOW),
-        store.issue(request(0), expires_at=NOW, keep_until=NOW, now=NOW),
+        store.issue(request(0), expires_at=NOW),
         store.uses("one", 60, now=NOW),
         store.use([RateLimit("one", 60, 1)], now=NOW),
     ):

@@ -38,7 +38,7 @@ def test_a_challenge_that_one_store_issued_another_spends(tmp_path: Path) -> Non
     async def main() -> None:
         one, other = SqliteStore(tmp_path / "store.db"), SqliteStore(tmp_path / "store.db")
         try:
-            found = (await one.issue(request(1), expires_at=NOW + 60, keep_until=NOW + 60, now=NOW)).challenge
+            found = (await one.issue(request(1), expires_at=NOW + 60)).challenge
             verdicts = [
                 await store.spend(found, request(1), issued=True, keep_until=NOW + 60, now=NOW)
                 for store in (other, one)

@@ -54,7 +54,7 @@ class StdioBackend:
             raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
         _check_accept(exchange, b"text/event-stream")
         _check_revision(exchange)
-        with self._sessions.using(exchange) as session:
+        with self._sessions.using(exchange, stands=True) as session:
             await session.get(exchange, exchange.headers.get(b"last-event-id"))
 
     async def delete(self, exchange: Exchange) -> None:

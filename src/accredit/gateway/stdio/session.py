@@ -136,6 +136,11 @@ class Session(Conversation[SessionCall]):
             else:
                 await stand(exchange, self._standing, self._standing.sent, priming=self._primed)
 
+    @property
+    def owes(self) -> bool:
+        """Whether an answer is still to come: to a client that waits, or that may resume."""
+        return bool(self._ledger.calls)
+
     def drain(self) -> None:
         """Ends the standing stream."""
         self._standing.release()

@@ -1,12 +1,24 @@
-"""The legacy sessions of one gateway process: made, found, ended, and ended by themselves when nobody uses them."""
+"""The legacy sessions of one gateway process: made, found, ended, and ended by themselves when nobody uses them.
+
+Each is a child, so there are only so many. Where there is no room for one more, the least valuable one ends:
+
+1. never one that owes an answer, or is being asked;
+2. one whose caller has proved something (a token, a proof) only after all others, and for a newcomer who has not, only
+   as long as more than the reserve are left; strangers hold none of the reserve, where something can be proved;
+3. one with an open stream only after those without, and for a stranger only where its address has more than his own;
+4. of the others one of the address that has most, one that was never used after `initialize`, the one idle for longest.
+"""
 
 import asyncio
 import contextlib
+import logging
+from collections import Counter
 from collections.abc import Generator
 
 from accredit.errors import AnswerError, RequestError
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders
 from accredit.gateway.http import JSON, Exchange, WhileConnected
+from accredit.gateway.logs import log_event
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.stdio.child import Child
 from accredit.gateway.stdio.guard import OrphanGuard
@@ -14,16 +26,31 @@ from accredit.gateway.stdio.session import Session
 from accredit.gateway.tally import Tally
 from accredit.jsonrpc.encode import INVALID_REQUEST, UPSTREAM_ERROR
 from accredit.jsonrpc.frames import Request
-from accredit.limits import MAX_SESSIONS
+from accredit.limits import BUSY_RETRY_SECONDS, MAX_SESSIONS, RESERVED_SHARE
+
+_log = logging.getLogger("accredit.gateway.stdio")
 
 
 class _Entry:
-    """A session, how many exchanges use it, and when it ends because none does."""
+    """A session, how many exchanges use it (`streams` are standing ones), and when it ends because none does.
 
-    def __init__(self, session: Session) -> None:
+    `since` is when the last of them ended, in the loop's time.
+    """
+
+    def __init__(self, session: Session, exchange: Exchange) -> None:
         self.session = session
+        self.peer = exchange.peer
+        self.proved = exchange.proved
         self.uses = 0
+        self.streams = 0
+        self.used = False
+        self.since = 0.0
         self.timer: asyncio.TimerHandle | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Rule 1."""
+        return self.uses > self.streams or self.session.owes
 
 
 class Sessions:
@@ -42,6 +69,7 @@ class Sessions:
         self._guard = guard
         self._tally = tally
         self._idle_seconds = idle_seconds
+        self._reserved = int(MAX_SESSIONS * RESERVED_SHARE) if settings.proving else 0
         self._entries: dict[str, _Entry] = {}
         self._children = 0
         self._endings: set[asyncio.Task[None]] = set()
@@ -51,8 +79,7 @@ class Sessions:
 
         Raises `AccreditError`.
         """
-        if self._children >= MAX_SESSIONS:
-            raise RequestError(UPSTREAM_ERROR, "Too many sessions", id=request.id, status=503)
+        await self._make_room(exchange, request)
         session = await self._start()
         kept = False
         try:
@@ -64,22 +91,29 @@ class Sessions:
                 self._end(session)
         headers: RawHeaders = [JSON]
         if kept:
-            entry = self._entries[session.id] = _Entry(session)
+            entry = self._entries[session.id] = _Entry(session, exchange)
             self._rest(entry)
             headers.append((SESSION_HEADER, session.id.encode("ascii")))
         await exchange.reply(stream.status, stream.whole(), headers)
 
     @contextlib.contextmanager
-    def using(self, exchange: Exchange) -> Generator[Session]:
-        """The session that a client names; it does not expire meanwhile. Raises `RequestError` (400, 404)."""
+    def using(self, exchange: Exchange, *, stands: bool = False) -> Generator[Session]:
+        """The session that a client names; it does not expire meanwhile. With `stands` it is only listened to.
+
+        Raises `RequestError` (400, 404).
+        """
         entry = self._find(exchange)
+        entry.proved = entry.proved or exchange.proved
+        entry.used = True
         entry.uses += 1
+        entry.streams += stands
         if entry.timer is not None:
             entry.timer.cancel()
         try:
             yield entry.session
         finally:
             entry.uses -= 1
+            entry.streams -= stands
             if entry.uses == 0:
                 self._rest(entry)
 
@@ -102,6 +136,42 @@ class Sessions:
         for entry in list(self._entries.values()):
             self._end(entry.session)
         await asyncio.gather(*self._endings)
+
+    async def _make_room(self, exchange: Exchange, request: Request) -> None:
+        """Waits for the end of others, while there is no room. Raises `RequestError` (503)."""
+        while self._full(exchange):
+            entry = self._least_valuable(exchange)
+            if entry is not None:
+                log_event(_log, logging.INFO, "session_made_room", used=entry.used)
+                await asyncio.wait([self._end(entry.session)])
+            elif self._endings:
+                await asyncio.wait(self._endings, return_when=asyncio.FIRST_COMPLETED)
+            else:
+                detail, retry = "Too many sessions", BUSY_RETRY_SECONDS
+                raise RequestError(UPSTREAM_ERROR, detail, id=request.id, status=503, retry_after=retry)
+
+    def _full(self, exchange: Exchange) -> bool:
+        if self._children >= MAX_SESSIONS:
+            return True
+        return not exchange.proved and self._children - self._proved() >= MAX_SESSIONS - self._reserved
+
+    def _proved(self) -> int:
+        return sum(entry.proved for entry in self._entries.values())
+
+    def _least_valuable(self, exchange: Exchange) -> _Entry | None:
+        """Rules 1 to 4."""
+        held = Counter(entry.peer for entry in self._entries.values() if not entry.proved)
+        spared = not exchange.proved and self._proved() <= self._reserved
+
+        def may_end(entry: _Entry) -> bool:
+            if entry.busy or (entry.proved and spared):
+                return False
+            return not entry.streams or exchange.proved or held[entry.peer] > held[exchange.peer] + 1
+
+        def value(entry: _Entry) -> tuple[bool, bool, int, bool, float]:
+            return entry.proved, entry.streams > 0, -held[entry.peer], entry.used, entry.since
+
+        return min(filter(may_end, self._entries.values()), key=value, default=None)
 
     async def _start(self) -> Session:
         self._children += 1
@@ -135,13 +205,15 @@ class Sessions:
     def _rest(self, entry: _Entry) -> None:
         if entry.session.id in self._entries:
             loop = asyncio.get_running_loop()
+            entry.since = loop.time()
             entry.timer = loop.call_later(self._idle_seconds, self._end, entry.session)
 
-    def _end(self, session: Session) -> None:
+    def _end(self, session: Session) -> asyncio.Task[None]:
         self._forget(session)
         ending = asyncio.get_running_loop().create_task(session.aclose())
         self._endings.add(ending)
         ending.add_done_callback(self._endings.discard)
+        return ending
 
     def _gone(self, session: Session) -> None:
         self._children -= 1
