@@ -575,7 +575,7 @@ MAX_CUT_OFF_CALLS = 1_000
 """Calls whose streams were cut off and that wait for it, each with its record: 2 KiB without arguments."""
 
 STRANGER_RECORDS = 1_000
-"""Records of calls without a good token, refused before the gate, that a process writes at once, some 1.2 KiB each: who
+"""Records of calls without a good token, refused before the gate, that a process writes at once, some 1.3 KiB each: who
 merely reaches the gateway is not to fill its disk, nor to keep others from theirs."""
 
 STRANGER_RECORDS_PER_SECOND = 1.0

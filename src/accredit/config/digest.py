@@ -25,7 +25,7 @@ from accredit.keys import read_file
 from accredit.limits import MAX_KEY_SET_BYTES
 
 _LISTENS = (("gateway", "host"), ("gateway", "port"))
-_PUBLIC_KEYS = {
+PUBLIC_KEYS = {
     ("proofs", "roots"): ("public_key_file",),
     ("proofs", "revocation"): ("public_key_files",),
     ("tokens", "issuers"): ("public_key_file", "jwks_file"),
@@ -51,8 +51,8 @@ def policy_digest(loaded: Loaded) -> str:
 def _values(loaded: Loaded) -> Iterator[tuple[str, str, object]]:
     for row in shown(loaded):
         key = row.section, row.key
-        if key in _PUBLIC_KEYS:
-            yield *key, _with_contents(row.value, _PUBLIC_KEYS[key], folder_of(loaded, key))
+        if key in PUBLIC_KEYS:
+            yield *key, _with_contents(row.value, PUBLIC_KEYS[key], folder_of(loaded, key))
         elif key not in _LISTENS:
             yield *key, _named(row.value, loaded) if key in FILES else row.value
 

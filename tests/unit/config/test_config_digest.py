@@ -2,11 +2,14 @@
 
 import hashlib
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import rfc8785
 
+from accredit.config import digest as digest_module
 from accredit.config import load, policy_digest
 from accredit.config.schema import Config
 from accredit.errors import ConfigurationError
@@ -124,6 +127,26 @@ def test_every_file_of_public_keys_counts_by_its_content(folder: Path) -> None:
         (folder / f"{name}.pub").write_text(name, "utf-8")
         found.append(digest(folder, text))
     assert len(set(found)) == 5
+
+
+def keys_of(schema: dict[str, Any], node: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Each key below a table of the configuration, by its path; the names of a list's tables are no part of it."""
+    while "$ref" in node:
+        node = schema["$defs"][node["$ref"].rpartition("/")[2]]
+    for inner in (*node.get("anyOf", ()), *([node["items"]] if "items" in node else ())):
+        yield from keys_of(schema, inner)
+    for name, inner in node.get("properties", {}).items():
+        yield (name,)
+        yield from ((name, *rest) for rest in keys_of(schema, inner))
+
+
+def test_no_key_that_names_public_keys_is_forgotten__a_new_owner_in_an_old_file_would_be_no_new_policy() -> None:
+    schema = Config.model_json_schema()
+    named = {keys for keys in keys_of(schema, schema) if "public_key" in keys[-1] or "jwks_file" in keys[-1]}
+    known = {(*key, name) for key, names in digest_module.PUBLIC_KEYS.items() for name in names or ()}
+    known |= {key for key, names in digest_module.PUBLIC_KEYS.items() if not names}
+    assert len(known) == 5
+    assert named == known
 
 
 def test_it_can_be_computed_by_anybody__from_what_config_show_prints(folder: Path) -> None:
