@@ -635,6 +635,15 @@ PROGRESS_ENTRIES = 500
 CLOSE_RECORDS_SECONDS = 5.0
 """For what waits to be written when the log is closed. What can't be is counted and told."""
 
+# --- how a message is to be read --------------------------------------------------------------------
+
+MAX_MEDIA_TYPE_BYTES = 256
+"""Bytes of a `Content-Type`, or of one element of `Accept`, that are read. RFC 6838 allows 127 for each half of a
+type's name; those that MCP uses have 17."""
+
+MAX_MEDIA_RANGES = 32
+"""Elements of a client's `Accept` that go on. Browsers send ten."""
+
 # --- multi-round-trip requests ----------------------------------------------------------------------
 
 MAX_ROUNDS = 10

@@ -159,7 +159,8 @@ def test_a_sound_compressed_body_passes_as_it_came(era: Era, coding: str) -> Non
         async with World(sends(http(body, headers=(("Content-Encoding", coding), ("X-Custom", "v"))))) as world:
             answer = await world.ask(post(era))
             assert (answer.status, answer.body) == (200, body)
-            assert (answer.header("content-encoding"), answer.header("x-custom")) == (coding, "v")
+            ours = {"x-gzip": "gzip", "GZIP": "gzip", "identity": None}.get(coding, coding)
+            assert (answer.header("content-encoding"), answer.header("x-custom")) == (ours, "v")
             await world.recovered(era)
 
     run(case())
@@ -175,11 +176,13 @@ def test_a_sound_compressed_body_passes_as_it_came(era: Era, coding: str) -> Non
     ],
     ids=["deflate_without_its_frame", "gzip_of_two_members", "gzip_with_an_empty_member"],
 )
-def test_the_odd_but_legal_forms_of_a_coding_pass_as_they_came(era: Era, coding: str, body: bytes) -> None:
+def test_the_odd_but_legal_forms_of_a_coding_are_decoded_here__decoders_do_not_agree_on_them(
+    era: Era, coding: str, body: bytes
+) -> None:
     async def case() -> None:
         async with World(sends(http(body, headers=(("Content-Encoding", coding),)))) as world:
             answer = await world.ask(post(era))
-            assert (answer.status, answer.body, answer.header("content-encoding")) == (200, body, coding)
+            assert (answer.status, answer.body, answer.header("content-encoding")) == (200, response(), None)
             await world.recovered(era)
 
     run(case())

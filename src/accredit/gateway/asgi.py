@@ -193,6 +193,6 @@ class Gateway:
             target = raw.removeprefix(root.encode("utf-8"))
             if exchange.query:
                 target += b"?" + exchange.query
-            await forward(exchange, target, self._http.client, self._settings)
+            await forward(exchange, target, self._http.client, self._settings, self._http.forwarding)
         else:
             raise refuse(path)

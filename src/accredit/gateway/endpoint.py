@@ -2,8 +2,8 @@
 
 1. `Host` and `Origin` are allowed (DNS rebinding): 403.
 2. The method is one that MCP uses: 405. Where tokens are on, one in the header is good (401, 403, 503).
-3. A POST is JSON (415), within bounds (413), and one valid message, or a batch where the session's revision
-   allows one (400).
+3. A POST is JSON in UTF-8, without a coding (415), within bounds (413), and one valid message, or a batch where the
+   session's revision allows one (400).
 4. Modern era: the headers agree with the body (400, -32020; missing metadata -32602).
 5. Where tokens are on, each message has a good one that may do this, and the session is its subject's (404): see
    `entrance`.
@@ -25,9 +25,10 @@ from accredit.gateway.bearer import Caller
 from accredit.gateway.denials import REFUSALS, Arrival
 from accredit.gateway.entrance import Entrance, session_of
 from accredit.gateway.gate import Gate
-from accredit.gateway.headers import SESSION_HEADER, host_allowed, is_json, origin_allowed
+from accredit.gateway.headers import SESSION_HEADER, host_allowed, origin_allowed
 from accredit.gateway.http import JSON, Exchange
 from accredit.gateway.recording import Client
+from accredit.gateway.representation import check_request
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import set_current
 from accredit.jsonrpc.encode import INVALID_REQUEST
@@ -117,8 +118,7 @@ class Endpoint:
         headers, entrance = exchange.headers, self._entrance
         if entrance is not None:
             arrival.header = await entrance.of_header(exchange)
-        if not is_json(headers.get(b"content-type")):
-            raise RequestError(INVALID_REQUEST, "Content-Type must be application/json", status=415)
+        check_request(headers)
         session = headers.get(SESSION_HEADER)
         if session is not None and DUPLICATED in session:
             raise RequestError(INVALID_REQUEST, "Invalid Request: Mcp-Session-Id occurs twice")

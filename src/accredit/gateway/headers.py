@@ -1,6 +1,6 @@
-"""HTTP headers at the gateway: which pass, and which hosts and origins may ask. No I/O.
+"""HTTP headers as the gateway reads them, and which hosts and origins may ask. No I/O.
 
-Source: RFC 9110 section 7.6.1 (hop-by-hop), 2025-11-25 and 2026-07-28 basic/transports ("Security").
+Which go on is in `forwarding`. Source: 2025-11-25 and 2026-07-28 basic/transports ("Security").
 """
 
 from collections.abc import Iterable
@@ -14,38 +14,6 @@ RawHeaders = list[tuple[bytes, bytes]]
 
 SESSION_HEADER = b"mcp-session-id"
 
-_HOP_BY_HOP = frozenset(
-    {
-        b"connection",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-authorization",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-    }
-)
-# These say how a message is read, and for whom. A peer that names them in `Connection` (which RFC 9110 forbids)
-# would have the gateway judge one message and the other side read another.
-_END_TO_END = frozenset(
-    {
-        b"accept",
-        b"authorization",
-        b"content-encoding",
-        b"content-type",
-        b"cookie",
-        b"last-event-id",
-        b"origin",
-        b"set-cookie",
-        b"www-authenticate",
-    }
-)
-# The gateway writes these itself, or they are a client's word about addresses, which nobody should trust.
-_NOT_FORWARDED = frozenset({b"accept-encoding", b"content-length", b"expect", b"forwarded", b"host", b"x-real-ip"})
-_NOT_TO_UPSTREAM = _HOP_BY_HOP | _NOT_FORWARDED
-_NOT_TO_CLIENT = _HOP_BY_HOP | {b"content-length"}
 _OF_UNJUDGED = frozenset({b"content-type", b"date", b"server", b"vary", b"x-accel-buffering"})
 _LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
@@ -56,27 +24,6 @@ def fold(raw: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     for name, value in raw:
         folded[name] = value if name not in folded else folded[name] + DUPLICATED + value
     return folded
-
-
-def _and_hops(dropped: frozenset[bytes], raw: RawHeaders) -> frozenset[bytes]:
-    """With the headers that `Connection` names."""
-    values = [value for name, value in raw if name == b"connection"]
-    if not values:
-        return dropped
-    named = {token.strip().lower() for value in values for token in value.split(b",")}
-    return dropped | {name for name in named - _END_TO_END if not name.startswith(b"mcp-")}
-
-
-def to_upstream(raw: RawHeaders) -> RawHeaders:
-    """A client's end-to-end headers."""
-    drop = _and_hops(_NOT_TO_UPSTREAM, raw)
-    return [pair for pair in raw if pair[0] not in drop and not pair[0].startswith(b"x-forwarded-")]
-
-
-def to_client(raw: RawHeaders, *, without: frozenset[bytes] = frozenset()) -> RawHeaders:
-    """An upstream's end-to-end headers, without `Content-Length`, which is written anew, and `without`."""
-    drop = _and_hops(_NOT_TO_CLIENT, raw)
-    return [pair for pair in raw if pair[0] not in drop and pair[0] not in without]
 
 
 def of_unjudged(raw: RawHeaders, session: bytes | None) -> RawHeaders:
@@ -115,16 +62,3 @@ def origin_allowed(origin: bytes | None, host: bytes | None, allowed: tuple[str,
         return False
     same = host is not None and netloc == host.decode("latin-1").lower()
     return same and host_allowed(netloc.encode("latin-1"), tuple(_LOOPBACK_HOSTS))
-
-
-@lru_cache(256)
-def media_type(value: bytes | None) -> bytes:
-    """The type of a `Content-Type` without its parameters, in lower case; empty where there is none, or two."""
-    if value is None or DUPLICATED in value:
-        return b""
-    return value.split(b";", 1)[0].strip().lower()
-
-
-def is_json(value: bytes | None) -> bool:
-    """Whether a `Content-Type` says JSON. A type that merely begins so is not JSON."""
-    return media_type(value) in (b"application/json", b"application/json-rpc")

@@ -19,20 +19,23 @@ from functools import partial
 from accredit.attest import Outcome
 from accredit.errors import AccreditError, AnswerError, ClientGone, FrameError, MessageId, UpstreamError
 from accredit.gateway.cut_off import CutOffCalls
-from accredit.gateway.headers import SESSION_HEADER, RawHeaders, is_json, media_type, to_client, to_upstream
+from accredit.gateway.forwarding import Forwarding
+from accredit.gateway.headers import SESSION_HEADER, RawHeaders
 from accredit.gateway.http import JSON, Exchange, WhileConnected
+from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE
 from accredit.gateway.open_calls import outcome_of_end
 from accredit.gateway.own_calls import own_call, whole_response
 from accredit.gateway.param_schemas import ParamSchemas
 from accredit.gateway.replies import refusal
+from accredit.gateway.representation import as_it_came, charset_problem, decoded, error_type, is_stream, type_of
 from accredit.gateway.sessions import Sessions
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.sse_relay import EventRelay
 from accredit.gateway.standing import Standing
 from accredit.gateway.tally import Tally
 from accredit.gateway.upstream.client import Answer, UpstreamClient
-from accredit.gateway.upstream.encoding import accepted_codings, decode_body
-from accredit.jsonrpc.frames import Frame, Request, Success, decode_error, decode_frame
+from accredit.gateway.upstream.encoding import accepted_codings
+from accredit.jsonrpc.frames import Frame, Request, Success, decode_frame
 from accredit.jsonrpc.methods import LISTEN, Era
 from accredit.jsonrpc.objects import members
 from accredit.jsonrpc.requests import Batch
@@ -49,6 +52,7 @@ class HttpRelay:
         self._settings = settings
         self._tally = tally
         self.client = UpstreamClient(upstream.url, headers=upstream.headers, timeout=settings.upstream_timeout_seconds)
+        self.forwarding = Forwarding(listed_only=settings.guards, added=settings.forward_headers, own=upstream.headers)
         self._sessions = Sessions()
         self._schemas = ParamSchemas()
         self.standing = Standing()
@@ -90,7 +94,7 @@ class HttpRelay:
                 if answer.status >= 400:
                     await self.error(exchange, answer, Expected(Era.LEGACY), [])
                     return
-                if answer.status != 200 or not _is_stream(answer):
+                if answer.status != 200 or not is_stream(answer):
                     raise AnswerError("neither an event stream nor an error in answer to GET")
                 resumed = b"last-event-id" in exchange.headers
                 expected = Expected(Era.LEGACY, resumed=resumed, otherwise=otherwise)
@@ -118,8 +122,9 @@ class HttpRelay:
 
     async def ask(self, exchange: Exchange, era: Era, request: Request) -> bytes | None:
         """Sends a request of the gateway's own, as this caller; gives the response's text, judged, or None."""
+        headers = own_call(exchange.raw_headers, era, request.method, self.forwarding)
         try:
-            answer = await self.client.send("POST", own_call(exchange.raw_headers, era, request.method), request.text)
+            answer = await self.client.send("POST", headers, request.text)
             try:
                 return await whole_response(answer, era, request, self._settings)
             finally:
@@ -155,14 +160,15 @@ class HttpRelay:
             self._cut_off.keep(session, exchange.calls, outcome_of_end(end))
 
     async def _send(self, exchange: Exchange, body: bytes) -> Answer:
-        headers = to_upstream(exchange.raw_headers)
+        headers = self.forwarding.to_upstream(exchange.raw_headers, body=bool(body))
         headers.append((b"accept-encoding", accepted_codings(exchange.headers.get(b"accept-encoding"))))
-        return await self.client.send(exchange.method, headers, body, target=self.client.target(exchange.query))
+        query = b"" if self.forwarding.listed_only else exchange.query
+        return await self.client.send(exchange.method, headers, body, target=self.client.target(query))
 
     async def _answer(self, exchange: Exchange, answer: Answer, expected: Expected, requests: list[Request]) -> None:
         if answer.status >= 400:
             await self.error(exchange, answer, expected, requests)
-        elif expected.waiting and 200 <= answer.status < 300 and _is_stream(answer):
+        elif expected.waiting and 200 <= answer.status < 300 and is_stream(answer):
             await self._stream(exchange, answer, expected, requests)
         else:
             await self._whole(exchange, answer, expected, requests)
@@ -173,17 +179,19 @@ class HttpRelay:
         if problem is not None and self._settings.enforce:
             raise problem
         raw = await self._read(answer)
-        text, headers = raw, to_client(answer.headers)
+        text, headers = raw, self.forwarding.unread_to_client(answer.headers)
         try:
             if problem is not None:
                 raise problem
-            plain = decode_body(raw, answer.header(b"content-encoding"), self._settings.max_response_bytes)
-            judged = expected.body(plain) if expected.waiting else _nothing(plain)
+            body = decoded(answer, raw, self._settings.max_response_bytes)
+            judged = expected.body(body.text) if expected.waiting else _nothing(body.text)
             self._learn_body(answer, requests, judged)
             if exchange.calls:
                 judged = await exchange.calls.withhold(expected.answers) or judged
-            if judged is not plain:
-                text, headers = judged, to_client(answer.headers, without=frozenset({b"content-encoding"}))
+            text, coding = judged, []
+            if judged is body.text:
+                text, coding = as_it_came(raw, body, exchange.headers.get(b"accept-encoding"))
+            headers = [*self.forwarding.to_client(answer.headers), *([JSON] if expected.waiting else []), *coding]
         except AnswerError as error:
             self._observe(error)
             await exchange.calls.fail(outcome_of_end(error))
@@ -191,24 +199,39 @@ class HttpRelay:
 
     async def error(self, exchange: Exchange, answer: Answer, expected: Expected, requests: list[Request]) -> None:
         """Passes an answer of status 400 and above on (rule 1)."""
-        raw, headers = b"", to_client(answer.headers)
+        text, headers = b"", self.forwarding.unread_to_client(answer.headers)
         outcome = Outcome(status="error", detail=f"HTTP status {answer.status}")
         try:
-            raw = await self._read(answer)
-            if raw and is_json(answer.header(b"content-type")):
-                limit = self._settings.max_response_bytes
-                _check_error(decode_body(raw, answer.header(b"content-encoding"), limit), expected)
+            text = raw = await self._read(answer)
+            problem = charset_problem(answer)
+            if problem is not None:
+                raise problem
+            body = decoded(answer, raw, self._settings.max_response_bytes)
+            said = [(b"content-type", error_type(answer, body.text, expected))] if raw else []
+            text, coding = as_it_came(raw, body, exchange.headers.get(b"accept-encoding"))
+            headers = [*self.forwarding.to_client(answer.headers), *said, *coding]
         except AnswerError as error:
             outcome = outcome_of_end(error)
             if self._settings.enforce or error.bound:
                 self._tally.refused(error)
                 self._disown(exchange, answer, requests)
-                raw = refusal(error).frame()
+                text = refusal(error).frame()
                 headers = [JSON, *(pair for pair in headers if pair[0] == b"www-authenticate")]
             else:
                 self._tally.refused(error, observed=True)
         await exchange.calls.fail(outcome)
-        await exchange.reply(answer.status, raw, headers)
+        await exchange.reply(answer.status, text, headers)
+
+    def stream_headers(self, answer: Answer) -> RawHeaders:
+        """The head of an event stream. Events are forwarded decoded: a compressed stream can't be cut where one ends.
+
+        Raises `AnswerError` for a charset that is not UTF-8; in observe mode it passes, noted.
+        """
+        problem = charset_problem(answer)
+        if problem is None:
+            return [*self.forwarding.to_client(answer.headers), (b"content-type", EVENTS_TYPE)]
+        self._observe(problem)
+        return [pair for pair in self.forwarding.unread_to_client(answer.headers) if pair[0] != b"content-encoding"]
 
     async def _stream(self, exchange: Exchange, answer: Answer, expected: Expected, requests: list[Request]) -> None:
         """Rule 4 for a stream, and the standing streams."""
@@ -217,6 +240,7 @@ class HttpRelay:
             exchange,
             answer,
             expected,
+            headers=self.stream_headers(answer),
             settings=self._settings,
             tally=self._tally,
             learn=self._learner(answer, requests),
@@ -263,7 +287,9 @@ class HttpRelay:
         session = answer.header(SESSION_HEADER)
         if session is None or not any(request.method == "initialize" for request in requests):
             return
-        headers = [pair for pair in to_upstream(exchange.raw_headers) if pair[0] != SESSION_HEADER]
+        headers = [
+            pair for pair in self.forwarding.to_upstream(exchange.raw_headers, body=False) if pair[0] != SESSION_HEADER
+        ]
         chore = asyncio.create_task(self._end_session([*headers, (SESSION_HEADER, session)]))
         self._chores.add(chore)
         chore.add_done_callback(self._chores.discard)
@@ -277,32 +303,19 @@ def _session_of(exchange: Exchange) -> str:
     return exchange.headers.get(SESSION_HEADER, b"").decode("latin-1")
 
 
-def _is_stream(answer: Answer) -> bool:
-    return media_type(answer.header(b"content-type")) == b"text/event-stream"
-
-
 def _head_problem(answer: Answer, expected: Expected) -> AnswerError | None:
     if not 200 <= answer.status < 300:
         return AnswerError(f"status {answer.status}")
     if not expected.waiting:
-        return AnswerError("an event stream in answer to no request") if _is_stream(answer) else None
+        return AnswerError("an event stream in answer to no request") if is_stream(answer) else None
     if answer.status == 202:
         return AnswerError("status 202 in answer to a request")
-    if not is_json(answer.header(b"content-type")):
+    if type_of(answer).name != JSON_TYPE:
         return AnswerError("neither JSON nor an event stream")
-    return None
+    return charset_problem(answer)
 
 
 def _nothing(body: bytes) -> bytes:
     if body:
         raise AnswerError("a body in answer to no request")
     return body
-
-
-def _check_error(text: bytes, expected: Expected) -> None:
-    try:
-        frame = decode_error(text)
-    except FrameError as error:
-        raise AnswerError(error.detail, bound=error.bound) from None
-    if frame.id is not None and frame.id not in expected.open:
-        raise AnswerError("an error for an id that was not asked for")

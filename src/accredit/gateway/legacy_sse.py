@@ -15,10 +15,10 @@ from accredit.gateway.bearer import Caller
 from accredit.gateway.denials import REFUSALS, Arrival
 from accredit.gateway.entrance import Entrance
 from accredit.gateway.gate import Gate
-from accredit.gateway.headers import is_json, media_type, to_upstream
 from accredit.gateway.http import Exchange, WhileConnected
 from accredit.gateway.http_relay import HttpRelay
 from accredit.gateway.recording import Client
+from accredit.gateway.representation import check_request, is_stream
 from accredit.gateway.session_tags import Principal, not_found, principal_of
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.sse_relay import EventRelay
@@ -88,12 +88,13 @@ class LegacySse:
                     if answer.status >= 400:
                         await self._relay.error(exchange, answer, expected, [])
                         return
-                    if answer.status != 200 or media_type(answer.header(b"content-type")) != b"text/event-stream":
+                    if answer.status != 200 or not is_stream(answer):
                         raise AnswerError("no event stream in answer to GET")
                     stream = EventRelay(
                         exchange,
                         answer,
                         expected,
+                        headers=self._relay.stream_headers(answer),
                         settings=self._settings,
                         tally=self._tally,
                         learn=_nothing_to_learn,
@@ -139,8 +140,7 @@ class LegacySse:
         if self._entrance is not None:
             arrival.header = await self._entrance.of_header(exchange)
         session = self._session(exchange)
-        if not is_json(exchange.headers.get(b"content-type")):
-            raise RequestError(INVALID_REQUEST, "Content-Type must be application/json", status=415)
+        check_request(exchange.headers)
         message = arrival.message = decode_request(await exchange.body(self._settings.max_request_bytes))
         set_current(message)
         if self._entrance is not None:
@@ -181,7 +181,10 @@ class LegacySse:
                 exchange.calls.add(session.stream.calls.take(message.id))
 
     async def _send(self, exchange: Exchange, body: bytes, target: bytes) -> Answer:
-        headers = [*to_upstream(exchange.raw_headers), (b"accept-encoding", b"identity")]
+        headers = [
+            *self._relay.forwarding.to_upstream(exchange.raw_headers, body=bool(body)),
+            (b"accept-encoding", b"identity"),
+        ]
         return await self._relay.client.send(exchange.method, headers, body, target=target)
 
     def _target(self, data: bytes) -> bytes:

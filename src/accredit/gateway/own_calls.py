@@ -3,7 +3,9 @@
 import asyncio
 
 from accredit.errors import AnswerError
-from accredit.gateway.headers import RawHeaders, is_json, to_upstream
+from accredit.gateway.forwarding import Forwarding
+from accredit.gateway.headers import RawHeaders
+from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE, answer_type
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.upstream.client import Answer
 from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER
@@ -15,10 +17,11 @@ from accredit.jsonrpc.sse import SseParser
 _PREFIX = b"mcp-param-"
 
 
-def own_call(raw: RawHeaders, era: Era, method: str) -> RawHeaders:
+def own_call(raw: RawHeaders, era: Era, method: str, forwarding: Forwarding) -> RawHeaders:
     """The client's headers (who it is counts), with the routing headers of another call."""
     dropped = (METHOD_HEADER, NAME_HEADER)
-    kept = [(name, value) for name, value in to_upstream(raw) if name not in dropped and not name.startswith(_PREFIX)]
+    goes = forwarding.to_upstream(raw, body=True)
+    kept = [(name, value) for name, value in goes if name not in dropped and not name.startswith(_PREFIX)]
     routing = [(METHOD_HEADER, method.encode("ascii"))] if era is Era.MODERN else []
     return [*kept, *routing, (b"accept-encoding", b"identity")]
 
@@ -29,8 +32,13 @@ async def whole_response(answer: Answer, era: Era, request: Request, settings: G
     expected = Expected(era, [request])
     if answer.header(b"content-encoding") is not None:
         raise AnswerError("a Content-Encoding that was not asked for")
-    if is_json(answer.header(b"content-type")):
+    said = answer_type(answer.header(b"content-type"))
+    if not said.in_utf8:
+        raise AnswerError("a charset other than utf-8")
+    if said.name == JSON_TYPE:
         return expected.body(await answer.read(settings.max_response_bytes, timeout=timeout))
+    if said.name != EVENTS_TYPE:
+        raise AnswerError("neither JSON nor an event stream")
     parser = SseParser(settings.max_event_bytes)
     deadline = asyncio.get_running_loop().time() + timeout
     seen = 0

@@ -1,7 +1,11 @@
-"""Paths that are not MCP's and that the configuration names: forwarded untouched, within the same bounds."""
+"""Paths that are not MCP's and that the configuration names: forwarded unread, within the same bounds.
+
+What a message on them means is not our business, but where it goes is: headers by which a server or a proxy would take
+it for one to another path, by another method, or from somebody else, stay here (`forwarding`).
+"""
 
 from accredit.errors import AnswerError, RequestError
-from accredit.gateway.headers import to_client, to_upstream
+from accredit.gateway.forwarding import Forwarding
 from accredit.gateway.http import Exchange, WhileConnected
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.upstream.client import UpstreamClient
@@ -12,17 +16,22 @@ def named(path: str, patterns: tuple[str, ...]) -> bool:
     """Whether a decoded path is one of `patterns`: exact, or below one that ends with `/*`.
 
     A path with dot segments is none: the upstream would resolve it to somewhere else. Some servers do so with
-    backslashes as well, and with parameters after the dots (`..;x`).
+    backslashes as well, and with parameters after the dots (`..;x`). One that can be decoded once more is none either:
+    some servers do, and see another path.
     """
+    if "%" in path:
+        return False
     if any(segment.partition(";")[0] in (".", "..") for segment in path.replace("\\", "/").split("/")):
         return False
     return any(path.startswith(pattern[:-1]) if pattern.endswith("/*") else path == pattern for pattern in patterns)
 
 
-async def forward(exchange: Exchange, target: bytes, client: UpstreamClient, settings: GatewaySettings) -> None:
+async def forward(
+    exchange: Exchange, target: bytes, client: UpstreamClient, settings: GatewaySettings, forwarding: Forwarding
+) -> None:
     """Forwards a request and its answer, piece by piece."""
     body = await exchange.body(settings.max_request_bytes)
-    headers = to_upstream(exchange.raw_headers)
+    headers = forwarding.unread_to_upstream(exchange.raw_headers)
     encodings = exchange.headers.get(b"accept-encoding")
     if encodings is not None:
         headers.append((b"accept-encoding", encodings))
@@ -32,7 +41,7 @@ async def forward(exchange: Exchange, target: bytes, client: UpstreamClient, set
             # Its length, so that a client sees it when the answer is cut off; a 304 tells that of another answer.
             length = answer.header(b"content-length") if answer.status not in (204, 304) else None
             given = [(b"content-length", length)] if length is not None else []
-            await exchange.start(answer.status, [*to_client(answer.headers), *given])
+            await exchange.start(answer.status, [*forwarding.unread_to_client(answer.headers), *given])
             passed = 0
             while chunk := await answer.chunk(timeout=settings.upstream_timeout_seconds):
                 passed += len(chunk)

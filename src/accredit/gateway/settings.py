@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from accredit.errors import ConfigurationError
 from accredit.gateway.bootstrap import BootstrapSettings
+from accredit.gateway.forwarding import check_added
 from accredit.policy import Policy
 from accredit.rounds.sealing import KEY_BYTES, KeyRing
 from accredit.tokens import Issuer, Source
@@ -100,6 +101,7 @@ class GatewaySettings:
     passthrough: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
     """Methods beyond the table (`jsonrpc.methods`) that pass where proofs or tokens are required."""
+    forward_headers: tuple[str, ...] = ()
     max_request_bytes: int = 4_194_304
     max_response_bytes: int = 104_857_600
     max_event_bytes: int = 16_777_216
@@ -125,7 +127,9 @@ class GatewaySettings:
         return self.tokens is not None or (self.proofs is not None and self.proofs.required)
 
     def __post_init__(self) -> None:
-        """Raises `ConfigurationError` for a passthrough pattern by which MCP traffic could go around the checks."""
+        """Raises `ConfigurationError` for a passthrough pattern or a header by which MCP could go around the checks."""
+        for name in self.forward_headers:
+            check_added(name)
         served = [self.path]
         if isinstance(self.upstream, HttpUpstream):
             served.append(urlsplit(self.upstream.url).path)

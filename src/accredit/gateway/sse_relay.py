@@ -23,7 +23,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 
 from accredit.errors import AccreditError, AnswerError, UpstreamError, UpstreamTimeout
-from accredit.gateway.headers import SESSION_HEADER, of_unjudged, to_client
+from accredit.gateway.headers import SESSION_HEADER, RawHeaders, of_unjudged
 from accredit.gateway.http import Exchange
 from accredit.gateway.open_calls import outcome_of_end
 from accredit.gateway.replies import refusal
@@ -39,7 +39,8 @@ from accredit.limits import AFTERMATH_SECONDS, EVENTS_PIECE_BYTES, KEEP_ALIVE_SE
 
 
 class EventRelay:
-    """One stream. `idle_seconds` bounds the time between two events; None: it may stand for ever.
+    """One stream, with `headers` at its head. `idle_seconds` bounds the time between two events; None: it may stand for
+    ever.
 
     With `hold` nothing reaches the client, not even the head, before the response was judged, however long that takes:
     an `initialize` answer's headers announce a session, which a bad answer must not give away. `endpoint` rewrites the
@@ -52,6 +53,7 @@ class EventRelay:
         answer: Answer,
         expected: Expected,
         *,
+        headers: RawHeaders,
         settings: GatewaySettings,
         tally: Tally,
         learn: Callable[[Frame], None],
@@ -62,6 +64,7 @@ class EventRelay:
         self._exchange = exchange
         self._answer = answer
         self._expected = expected
+        self._headers = headers
         self._decoder = open_decoder(answer.header(b"content-encoding"))
         self._parser = SseParser(settings.max_event_bytes)
         self._max_held = settings.max_event_bytes
@@ -108,8 +111,7 @@ class EventRelay:
         if self._held is None:
             return
         held, self._held = self._held, None
-        # Events are forwarded decoded: a compressed stream can't be cut where an event ends.
-        headers = to_client(self._answer.headers, without=frozenset({b"content-encoding"}))
+        headers = self._headers
         if not self._judged_one:
             headers = of_unjudged(headers, self._exchange.headers.get(SESSION_HEADER))
         self._exchange.resumable = self._has_ids

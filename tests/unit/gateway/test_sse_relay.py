@@ -38,6 +38,7 @@ def relayed(era: Era, *pieces: bytes | Exception, hold: bool = False, settings: 
             told.exchange,
             answer.as_answer(),
             Expected(era, [request]),
+            headers=[],
             settings=settings,
             tally=Tally(),
             learn=lambda frame: None,

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterator
 from functools import lru_cache
 from io import BytesIO
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import brotli
 
@@ -23,6 +23,8 @@ _SLICE_BYTES = 16_384
 # The library lets its output grow in blocks of 32 KiB and more, until it is past what it was asked for.
 _BROTLI_BYTES = 16_384
 _GZIP, _ZLIB, _RAW = 31, 15, -15
+_ZLIB_HEADER = b"\x78"
+"""Deflate with a window of 32 KiB, as all encoders write it."""
 
 
 class Decoder(Protocol):
@@ -34,6 +36,10 @@ class Decoder(Protocol):
 
     def finish(self) -> None:
         """Raises `AnswerError` when the body has not come to its end."""
+        ...
+
+    def coding_of(self, raw: bytes) -> bytes:
+        """The name of the coding if the whole body, `raw`, is in the one form of it that all decoders read alike."""
         ...
 
 
@@ -55,18 +61,25 @@ def open_decoder(coding: bytes | None) -> Decoder | None:
             raise AnswerError("a Content-Encoding that is not gzip, deflate or br")
 
 
-def decode_body(raw: bytes, coding: bytes | None, limit: int) -> bytes:
+class Decoded(NamedTuple):
+    """A body, and the coding in which it may go on as it came: none if two decoders could read that differently."""
+
+    text: bytes
+    coding: bytes = b""
+
+
+def decode_answer(raw: bytes, coding: bytes | None, limit: int) -> Decoded:
     """A whole body, decoded. Raises `AnswerError` as soon as that is larger than `limit` bytes."""
     decoder = open_decoder(coding)
     if decoder is None:
-        return raw
+        return Decoded(raw)
     body = BytesIO()
     for piece in decoder.feed(raw):
         if body.tell() + len(piece) > limit:
             raise AnswerError(f"decoded, the answer is larger than {limit} bytes", bound=True)
         body.write(piece)
     decoder.finish()
-    return body.getvalue()
+    return Decoded(body.getvalue(), decoder.coding_of(raw))
 
 
 @lru_cache(maxsize=64)
@@ -116,6 +129,14 @@ class _Inflater:
         if self._members and not self._stream.eof:
             raise AnswerError("a compressed body that is cut off")
 
+    def coding_of(self, raw: bytes) -> bytes:
+        if self._gzip:
+            return b"gzip" if self._members == 1 else b""  # some decoders stop after the first
+        # Some decoders take what comes for a raw stream: this first byte would begin a stored block there, whose length
+        # follows, once as it is and once with each bit turned.
+        stored = len(raw) > 4 and raw[1] ^ raw[3] == raw[2] ^ raw[4] == 0xFF
+        return b"deflate" if raw[:1] == _ZLIB_HEADER and not stored else b""
+
     def _inflate(self, data: bytes) -> Iterator[bytes]:
         full = False
         while data or full:
@@ -160,3 +181,6 @@ class _BrotliDecoder:
     def finish(self) -> None:
         if self._begun and not self._stream.is_finished():
             raise AnswerError("a compressed body that is cut off")
+
+    def coding_of(self, raw: bytes) -> bytes:
+        return b"br" if raw else b""

@@ -1,0 +1,200 @@
+"""Which header fields go on, in each direction, and in whose words (docs/reference/headers.md). No I/O.
+
+Two programs that read the same bytes differently are a way around the gate. So what says how a message is read is in
+the gateway's own words, and what says where it goes, or who stands behind it, goes no further. Of all else:
+
+1. where proofs or tokens are required only what MCP needs goes on, and what `[gateway] forward_headers` adds;
+2. otherwise everything does: people pass their API keys so.
+
+CGI, WSGI and PHP take `Content_Type` and `Content.Type` for `Content-Type`: a name means what the most careless reader
+would take it for. Names that are no token in lower case (RFC 9110 section 5.6.2, as ASGI gives them) go nowhere.
+
+Source: RFC 9110 sections 7.6, 8 and 12 to 14, RFC 9530, and what common servers and proxies obey.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from enum import Enum
+from functools import lru_cache
+
+from accredit.errors import ConfigurationError
+from accredit.gateway.headers import RawHeaders
+from accredit.gateway.media_types import JSON_TYPE, parse_media_type
+from accredit.limits import MAX_MEDIA_RANGES, MAX_MEDIA_TYPE_BYTES
+
+_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
+_TO_DASHES = bytes(code if chr(code).isalnum() and code < 128 else ord("-") for code in range(256))
+_WEIGHT = re.compile(rb"[qQ]=(?:0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)")
+
+
+class Fate(Enum):
+    """What becomes of a header field."""
+
+    PASSES = "passes"
+    OWN = "own"
+    """It is dropped, and the gateway writes its own where one is needed."""
+    READ = "read"
+    """It would say how a message is read, or by whom: dropped, but where the message is passed on unread."""
+    NEVER = "never"
+    OTHER = "other"
+    """It passes where neither proofs nor tokens are required, or where it is added."""
+
+
+class Table:
+    """What becomes of the fields of one direction. A name that ends with `*` stands for all that begin so; whole names
+    come first."""
+
+    def __init__(self, names: Mapping[Fate, str]) -> None:
+        listed = {name.encode("ascii"): fate for fate, text in names.items() for name in text.split()}
+        self.listed = listed
+        self._beginnings = [(name[:-1], fate) for name, fate in listed.items() if name.endswith(b"*")]
+
+    def fate(self, name: bytes) -> Fate:
+        """What becomes of a field of this name, which is in lower case."""
+        if not _NAME.fullmatch(name):
+            return Fate.NEVER
+        plain = name.translate(_TO_DASHES)
+        fate = self.listed.get(plain)
+        if fate is None:
+            begun = (fate for beginning, fate in self._beginnings if plain.startswith(beginning))
+            fate = next(begun, Fate.OTHER)
+        return Fate.NEVER if fate is Fate.PASSES and plain != name else fate
+
+
+_HOP_BY_HOP = "connection http2-settings keep-alive proxy-* te trailer transfer-encoding upgrade "
+_DIGESTS = "digest repr-digest unencoded-digest want-* x-amz-content-sha256 "
+_WHERE_TO = (
+    "base-url destination forwarded max-forwards path-info proxy script-name via x-accel-* x-forward-* x-forwarded "
+    "x-forwarded-* x-host x-http-* x-invoke-* x-method x-method-override x-middleware-* x-nextjs-* x-original-* "
+    "x-override-* x-proxy-* x-rewrite-* x-script-name x-sendfile* "
+)
+_IN_WHOSE_NAME = (
+    "cf-access-authenticated-* cf-access-jwt-assertion cf-connecting-ip* cf-visitor client-cert client-cert-chain "
+    "client-ip front-end-https remote-* ssl-* true-client-ip x-arr-* x-auth-request-* x-authenticated-* x-client-cert* "
+    "x-client-ip x-cluster-client-ip x-envoy-* x-real-ip x-remote-* x-scheme x-ssl-* x-url-scheme x-webauth-* "
+)
+
+TO_UPSTREAM = Table(
+    {
+        Fate.PASSES: "authorization last-event-id mcp-method mcp-name mcp-param-* mcp-protocol-version mcp-session-id "
+        "traceparent tracestate user-agent",
+        Fate.OWN: "accept accept-encoding content-length content-type host",
+        Fate.NEVER: _HOP_BY_HOP + _WHERE_TO + _IN_WHOSE_NAME + "accredit-* expect",
+        Fate.READ: _DIGESTS + "a-im accept-* content-* if-* mime-version range transfer-* x-content-*",
+        Fate.OTHER: "accept-language",
+    }
+)
+TO_CLIENT = Table(
+    {
+        Fate.PASSES: "allow cache-control mcp-protocol-version mcp-session-id retry-after www-authenticate "
+        "x-accel-buffering",
+        Fate.OWN: "content-encoding content-length content-type",
+        Fate.NEVER: _HOP_BY_HOP + "accredit-* alt-svc clear-site-data public-key-pins* "
+        "service-worker-allowed strict-transport-security x-accel-* x-lighttpd-send-* x-litespeed-* x-proxy-* "
+        "x-reproxy-* x-sendfile*",
+        Fate.READ: _DIGESTS + "accept-ranges content-* location mime-version refresh transfer-*",
+        Fate.OTHER: "content-disposition content-language content-security-policy content-security-policy-report-only",
+    }
+)
+# A peer that names one of these in `Connection`, which RFC 9110 forbids, would have the gateway judge one message and
+# the other side read another.
+_END_TO_END = frozenset(
+    {b"accept", b"authorization", b"cookie", b"content-encoding", b"content-type", b"origin", b"set-cookie"}
+)
+
+
+class Forwarding:
+    """What one gateway passes on. `listed_only`: nothing but what is listed, and `added`. `own` are the names of fields
+    that every request to the upstream has from the configuration."""
+
+    def __init__(self, *, listed_only: bool, added: Iterable[str] = (), own: Iterable[str] = ()) -> None:
+        self.listed_only = listed_only
+        self._added = frozenset(name.lower().encode() for name in added)
+        self._own = frozenset(name.lower().encode().translate(_TO_DASHES) for name in own)
+        self._goes_up = lru_cache(512)(self._to_upstream)
+        self._comes_back = lru_cache(512)(self._to_client)
+
+    def to_upstream(self, raw: RawHeaders, *, body: bool) -> RawHeaders:
+        """What goes on of a client's header fields. `body` says that JSON comes with them."""
+        hops, goes = _hops(raw), self._goes_up
+        kept = [pair for pair in raw if goes(pair[0], False) and pair[0] not in hops]
+        accepted = accepted_types(tuple(value for name, value in raw if name == b"accept"))
+        if accepted:
+            kept.append((b"accept", accepted))
+        if body:
+            kept.append((b"content-type", JSON_TYPE))
+        return kept
+
+    def to_client(self, raw: RawHeaders) -> RawHeaders:
+        """What comes back of an upstream's, but for what says how the answer is read: that is the gateway's to say."""
+        hops, comes = _hops(raw), self._comes_back
+        return [pair for pair in raw if comes(pair[0], False) and pair[0] not in hops]
+
+    def unread_to_upstream(self, raw: RawHeaders) -> RawHeaders:
+        """The same for a path that is not MCP's: how the message is read is said by who wrote it."""
+        hops, goes = _hops(raw), self._goes_up
+        return [pair for pair in raw if goes(pair[0], True) and pair[0] not in hops]
+
+    def unread_to_client(self, raw: RawHeaders) -> RawHeaders:
+        """... and for an answer that is passed on as it came, but for its length."""
+        hops, comes = _hops(raw), self._comes_back
+        return [pair for pair in raw if comes(pair[0], True) and pair[0] not in hops]
+
+    def _to_upstream(self, name: bytes, unread: bool) -> bool:
+        if name.translate(_TO_DASHES) in self._own:
+            return False
+        fate = TO_UPSTREAM.fate(name)
+        if unread:
+            if name in _WRITTEN or (self.listed_only and name.startswith((b"mcp-", b"last-event-id"))):
+                return False
+            if fate in (Fate.READ, Fate.OWN):
+                return name == name.translate(_TO_DASHES)
+        return self._passes(name, fate)
+
+    def _to_client(self, name: bytes, unread: bool) -> bool:
+        fate = TO_CLIENT.fate(name)
+        if unread and fate in (Fate.READ, Fate.OWN):
+            return name != b"content-length"
+        return self._passes(name, fate)
+
+    def _passes(self, name: bytes, fate: Fate) -> bool:
+        return fate is Fate.PASSES or (fate is Fate.OTHER and (not self.listed_only or name in self._added))
+
+
+_WRITTEN = frozenset({b"accept-encoding", b"content-length", b"host"})
+"""What a request's own sender writes, on every path."""
+
+
+def check_added(name: str) -> None:
+    """Refuses a name that `forward_headers` can't add. Raises `ConfigurationError`."""
+    raw = name.lower().encode("ascii", "replace")
+    fates = {TO_UPSTREAM.fate(raw), TO_CLIENT.fate(raw)}
+    if not fates <= {Fate.OTHER, Fate.PASSES} or raw == b"authorization":
+        raise ConfigurationError(
+            f"gateway.forward_headers: {name!a} can't be added",
+            "name headers that say neither how a message is read nor where it goes, and that are not the gateway's own",
+        )
+
+
+def _hops(raw: RawHeaders) -> Collection[bytes]:
+    """The fields that `Connection` names as its own."""
+    values = [value for name, value in raw if name == b"connection"]
+    if not values:
+        return ()
+    named = {token.strip().lower() for value in values for token in value.split(b",")}
+    return {name for name in named - _END_TO_END if Fate.PASSES not in (TO_UPSTREAM.fate(name), TO_CLIENT.fate(name))}
+
+
+@lru_cache(256)
+def accepted_types(values: tuple[bytes, ...]) -> bytes:
+    """A client's `Accept` in the gateway's words: types and weights, and no parameter by which a server could choose
+    another representation. b"" where nothing is left."""
+    ranges: list[bytes] = []
+    for element in b",".join(values).split(b",", MAX_MEDIA_RANGES)[:MAX_MEDIA_RANGES]:
+        range_, _, parameters = element.partition(b";")
+        said = parse_media_type(range_)
+        if said is None or len(element) > MAX_MEDIA_TYPE_BYTES:
+            continue
+        weights = [part.strip() for part in parameters.split(b";") if _WEIGHT.fullmatch(part.strip())]
+        ranges.append(said.name + b";" + weights[0].lower() if weights else said.name)
+    return b", ".join(ranges)
