@@ -38,6 +38,7 @@ def build_settings(loaded: Loaded, environ: Mapping[str, str], *, workers: int =
         allowed_hosts=tuple(gateway.allowed_hosts),
         passthrough=tuple(gateway.passthrough),
         methods=tuple(gateway.methods),
+        forward_headers=tuple(gateway.forward_headers),
         max_request_bytes=gateway.max_request_bytes,
         max_response_bytes=gateway.max_response_bytes,
         max_event_bytes=gateway.max_event_bytes,

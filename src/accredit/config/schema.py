@@ -15,6 +15,7 @@ from accredit.config.values import (
     Endpoint,
     Environment,
     Facts,
+    Forwarded,
     Headers,
     Method,
     Name,
@@ -51,6 +52,9 @@ class Gateway(Section):
         default=["127.0.0.1", "localhost", "[::1]"], description="a list of Host header values that pass"
     )
     passthrough: list[Path] = Field(default=[], description="a list of other paths that are forwarded untouched")
+    forward_headers: list[Forwarded] = Field(
+        default=[], description="a list of headers that go on as well where proofs or tokens are required"
+    )
     methods: list[Method] = Field(
         default=[], description="a list of methods beyond MCP's that pass where proofs or tokens are required"
     )

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator
 from pydantic_core import PydanticCustomError
 
+from accredit.gateway.forwarding import can_be_added
 from accredit.policy import facts_fault, may_guard, scope_fault
 
 NO_SUCH_KEY = "extra_forbidden"
@@ -154,6 +155,12 @@ def _uri_prefix(value: str) -> str:
     return value
 
 
+def _forwarded(value: str) -> str:
+    if not can_be_added(value):
+        raise ValueError("should be a header that says neither how a message is read nor where it goes")
+    return value
+
+
 def _store(value: str) -> str:
     if value != "memory:" and not value.startswith("sqlite:///"):
         raise ValueError('should be "memory:" or begin with "sqlite:///"')  # others may hold a password: not quoted
@@ -163,6 +170,7 @@ def _store(value: str) -> str:
 Url = Annotated[str, AfterValidator(_url)]
 Path = Annotated[str, AfterValidator(_path)]
 Method = Annotated[str, Field(min_length=1), AfterValidator(_method)]
+Forwarded = Annotated[str, AfterValidator(_forwarded)]
 Endpoint = Annotated[str, AfterValidator(_endpoint)]
 Name = Annotated[str, Field(min_length=1)]
 Bytes = Annotated[int, Field(ge=1)]

@@ -17,7 +17,6 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from functools import lru_cache
 
-from accredit.errors import ConfigurationError
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.media_types import JSON_TYPE, parse_media_type
 from accredit.limits import MAX_MEDIA_RANGES, MAX_MEDIA_TYPE_BYTES
@@ -165,15 +164,12 @@ _WRITTEN = frozenset({b"accept-encoding", b"content-length", b"host"})
 """What a request's own sender writes, on every path."""
 
 
-def check_added(name: str) -> None:
-    """Refuses a name that `forward_headers` can't add. Raises `ConfigurationError`."""
+def can_be_added(name: str) -> bool:
+    """Whether `forward_headers` may hold a name: none that says how a message is read or where it goes, and none that
+    is the gateway's own to write, or to take off."""
     raw = name.lower().encode("ascii", "replace")
     fates = {TO_UPSTREAM.fate(raw), TO_CLIENT.fate(raw)}
-    if not fates <= {Fate.OTHER, Fate.PASSES} or raw == b"authorization":
-        raise ConfigurationError(
-            f"gateway.forward_headers: {name!a} can't be added",
-            "name headers that say neither how a message is read nor where it goes, and that are not the gateway's own",
-        )
+    return fates <= {Fate.OTHER, Fate.PASSES} and raw != b"authorization"
 
 
 def _hops(raw: RawHeaders) -> Collection[bytes]:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from accredit.errors import ConfigurationError
 from accredit.gateway.bootstrap import BootstrapSettings
-from accredit.gateway.forwarding import check_added
+from accredit.gateway.forwarding import can_be_added
 from accredit.policy import Policy
 from accredit.rounds.sealing import KEY_BYTES, KeyRing
 from accredit.tokens import Issuer, Source
@@ -129,7 +129,9 @@ class GatewaySettings:
     def __post_init__(self) -> None:
         """Raises `ConfigurationError` for a passthrough pattern or a header by which MCP could go around the checks."""
         for name in self.forward_headers:
-            check_added(name)
+            if not can_be_added(name):
+                what = f"gateway.forward_headers: {name!a} can't be added"
+                raise ConfigurationError(what, "name headers that say neither how a message is read nor where it goes")
         served = [self.path]
         if isinstance(self.upstream, HttpUpstream):
             served.append(urlsplit(self.upstream.url).path)

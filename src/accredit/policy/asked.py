@@ -14,11 +14,12 @@ from msgspec import Raw, Struct
 
 from accredit.canonical import canonical, has_wide_integer
 from accredit.errors import FrameError, RequestError
-from accredit.jsonrpc.encode import INVALID_PARAMS, METHOD_NOT_FOUND
+from accredit.jsonrpc.encode import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import TARGET_MEMBER
 from accredit.jsonrpc.objects import members
 from accredit.jsonrpc.requests import meta_in
+from accredit.jsonrpc.same_names import check_same_names
 from accredit.limits import MAX_TARGET_CHARS
 from accredit.policy.values import NO_FORM, check_values
 from accredit.ratify.contexts import build_session_context, operation_context_hash
@@ -75,7 +76,7 @@ class _Undigested(Asked, frozen=True, dict=True):
 
 
 def asked_of(request: Request, session_id: str = "") -> Asked | None:
-    """What a request asks, or None where nothing is to be decided. Raises `RequestError` (-32602).
+    """What a request asks, or None where nothing is to be decided. Raises `RequestError` (-32602, or -32600).
 
     The proof is the raw slice of the request: what was written is what is judged.
     """
@@ -88,10 +89,26 @@ def asked_of(request: Request, session_id: str = "") -> Asked | None:
         if request.method in GUARDED and any(has_wide_integer(bytes(value)) for value in covered.values()):
             raise FrameError(NO_FORM)
         plain = {name: msgspec.json.decode(value) for name, value in covered.items()}
-        return _asked(request.method, plain, session_id, proof)
+        found = _asked(request.method, plain, session_id, proof)
     except (FrameError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         detail = error.detail if isinstance(error, FrameError) else "params can't be read"
         raise RequestError(INVALID_PARAMS, f"Invalid params: {detail}", id=request.id, status=200) from None
+    check_one_reading(request)
+    return found
+
+
+def check_one_reading(request: Request) -> None:
+    """Refuses a request whose params, but for `_meta`, hold members that other readers take for one.
+
+    Raises `RequestError` (-32600). What is refused for its size was refused before: this reads all values once more.
+    """
+    try:
+        params = members(request.params) if request.params is not None else {}
+        for name, value in params.items():
+            if name != "_meta":
+                check_same_names(value)
+    except FrameError as error:
+        raise RequestError(INVALID_REQUEST, f"Invalid Request: {error.detail}", id=request.id) from None
 
 
 def is_guarded(request: Request) -> bool:

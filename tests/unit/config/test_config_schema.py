@@ -127,3 +127,10 @@ def test_methods_that_are_decided_can_t_be_named__nor_what_a_server_could_take_f
     with pytest.raises(ValidationError):
         Gateway(methods=[method])
     assert Gateway(methods=["vendor/x", "tools/Call/All"]).methods
+
+
+@pytest.mark.parametrize("name", ["Content-Type", "content_encoding", "X-Original-URL", "Host", "Authorization", "a b"])
+def test_no_header_is_added_by_which_a_message_could_be_read_or_sent_otherwise(name: str) -> None:
+    with pytest.raises(ValidationError, match="neither how a message is read nor where it goes"):
+        Gateway(forward_headers=[name])
+    assert Gateway(forward_headers=["X-Api-Key", "cookie"]).forward_headers

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accredit.errors import ConfigurationError
-from accredit.gateway.forwarding import TO_CLIENT, TO_UPSTREAM, Fate, Forwarding, accepted_types, check_added
+from accredit.gateway.forwarding import TO_CLIENT, TO_UPSTREAM, Fate, Forwarding, accepted_types, can_be_added
+from accredit.gateway.settings import GatewaySettings, HttpUpstream
 
 OPEN = Forwarding(listed_only=False, own=("X-Api-Key",))
 LISTED = Forwarding(listed_only=True, added=("X-Tenant", "set-cookie"))
@@ -146,13 +147,15 @@ def test_no_accept_breaks_it_and_ours_is_stable(values: tuple[bytes, ...]) -> No
     ],
 )
 def test_no_configuration_adds_a_header_by_which_a_message_is_read_or_sent(name: str) -> None:
+    assert not can_be_added(name)
     with pytest.raises(ConfigurationError):
-        check_added(name)
+        GatewaySettings(HttpUpstream("http://u/mcp"), forward_headers=(name,))
 
 
 @pytest.mark.parametrize("name", ["cookie", "Set-Cookie", "X-Api-Key", "baggage", "etag", "user-agent", "x_old"])
 def test_others_may_be_added(name: str) -> None:
-    check_added(name)
+    assert can_be_added(name)
+    assert GatewaySettings(HttpUpstream("http://u/mcp"), forward_headers=(name,))
 
 
 @pytest.mark.parametrize("forwarding", BOTH)

@@ -11,6 +11,7 @@ from tests.world.asgi import MemoryAnswer, Told
 from tests.world.calls import ERAS, error, event, log_message, post, response
 
 from accredit.errors import AccreditError, AnswerError, UpstreamUnavailable
+from accredit.gateway.forwarding import Forwarding
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.sse_relay import EventRelay
 from accredit.gateway.tally import Tally
@@ -38,7 +39,7 @@ def relayed(era: Era, *pieces: bytes | Exception, hold: bool = False, settings: 
             told.exchange,
             answer.as_answer(),
             Expected(era, [request]),
-            headers=[],
+            headers=Forwarding(listed_only=False).to_client(answer.as_answer().headers),
             settings=settings,
             tally=Tally(),
             learn=lambda frame: None,

@@ -8,13 +8,14 @@ from decimal import Decimal
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
 from accredit.errors import FrameError, RequestError
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.requests import decode_request
+from accredit.jsonrpc.same_names import check_same_names
 from accredit.limits import MAX_REWRITTEN_NUMBERS, MAX_TARGET_CHARS, MAX_VALUES
 from accredit.policy import GUARDED, LISTS, PROOF, asked, asked_of, payload_digest
 from accredit.policy.asked import read_freely
@@ -138,11 +139,20 @@ def test_the_digest_is_that_of_the_oracle(params: dict[str, object]) -> None:
 @settings(max_examples=100)
 def test_the_digest_of_a_request_is_that_of_its_values_however_they_are_spelled(arguments: dict[str, object]) -> None:
     plain = {"name": "pay", "arguments": arguments}
+    assume(tells_apart(arguments))
     expected = hashlib.sha256(oracle(plain).encode()).digest()
     for ascii_only in (True, False):
         for separators in ((",", ":"), (" ,\n", " :\t")):
             text = json.dumps(plain, ensure_ascii=ascii_only, separators=separators)
             assert digest_of(text) == expected
+
+
+def tells_apart(arguments: dict[str, object]) -> bool:
+    try:
+        check_same_names(Raw(json.dumps(arguments).encode()))
+    except FrameError:
+        return False
+    return True
 
 
 META_LIKE = {"_meta", "name", "arguments", "task", "inputresponses", "requeststate"}
@@ -340,7 +350,7 @@ def test_params_that_nobody_checked_raise_nothing_else_either() -> None:
 def test_deep_arguments_are_read_or_refused(depth: int) -> None:
     frame = Request(1, "tools/call", Raw(b'{"name":"x","arguments":' + b"[" * depth + b"]" * depth + b"}"), b"")
     refusal = refusal_of(frame)
-    assert refusal is None or refusal.code == -32602
+    assert refusal is None or refusal.code in (-32600, -32602)
 
 
 @pytest.mark.parametrize("target", [None, 5, b"x", ["x"]])
