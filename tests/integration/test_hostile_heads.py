@@ -136,6 +136,7 @@ JSON = "application/json"
 KEPT_ERRORS = {
     "404_for_a_session_in_text": http(b"Session not found", "text/plain", status="404 Not Found"),
     "404_for_a_session_in_json": http(error(None, -32001, "Session not found"), JSON, status="404 Not Found"),
+    "404_of_json_without_a_body": http(b"", JSON, status="404 Not Found"),
     "404_without_a_body": http(b"", None, status="404 Not Found"),
     "400_for_a_version": http(error(7, -32602, "Unsupported version"), JSON, status="400 Bad Request"),
     "400_for_a_modern_version": http(

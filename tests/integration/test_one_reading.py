@@ -1,6 +1,5 @@
 """Bytes that two programs read differently: none of them leads around the gate, in either direction. Real sockets."""
 
-import codecs
 import gzip
 import json
 import subprocess
@@ -336,15 +335,12 @@ def test_a_stream_says_what_it_is_in_the_gateways_own_words(era: Era) -> None:
 @pytest.mark.parametrize(
     ("kind", "body"),
     [
-        ("text/plain", response()),
-        ("text/html", b" \r\n" + response()),
-        (None, response()),
-        ("text/event-stream", codecs.BOM_UTF8 + response()),
-        ("application/problem+json", b'"no"'),
+        ("application/json;", response()),
+        ("application/json;profile=x", response()),
+        (None, response().decode().encode("utf-16")),
         ("application/x", response().decode().encode("utf-16-be")),
         ("application/x", response().decode().encode("utf-16")),
         ("application/cbor", b"\xa1\x67jsonrpc\x632.0"),
-        ("application/json, text/plain", b"[1]"),
     ],
 )
 def test_an_error_whose_type_hides_an_answer_keeps_only_its_status(era: Era, kind: str | None, body: bytes) -> None:
@@ -364,8 +360,8 @@ def test_an_error_whose_type_hides_an_answer_keeps_only_its_status(era: Era, kin
     ("kind", "said"),
     [
         ("text/event-stream", "text/plain"),
-        (None, "text/plain"),
-        ("garbage", "text/plain"),
+        ("application/json, text/plain", "text/plain"),
+        ("", "text/plain"),
         ("text/html;Charset=UTF-8", "text/html"),
     ],
 )

@@ -51,7 +51,7 @@ class Gateway(Section):
     allowed_hosts: list[Name] = Field(
         default=["127.0.0.1", "localhost", "[::1]"], description="a list of Host header values that pass"
     )
-    passthrough: list[Path] = Field(default=[], description="a list of other paths that are forwarded untouched")
+    passthrough: list[Path] = Field(default=[], description="a list of other paths that are forwarded unread")
     forward_headers: list[Forwarded] = Field(
         default=[], description="a list of headers that go on as well where proofs or tokens are required"
     )

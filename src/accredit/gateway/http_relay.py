@@ -207,7 +207,7 @@ class HttpRelay:
             if problem is not None:
                 raise problem
             body = decoded(answer, raw, self._settings.max_response_bytes)
-            said = [(b"content-type", error_type(answer, body.text, expected))] if raw else []
+            said = error_type(answer, raw, body.text, expected)
             text, coding = as_it_came(raw, body, exchange.headers.get(b"accept-encoding"))
             headers = [*self.forwarding.to_client(answer.headers), *said, *coding]
         except AnswerError as error:

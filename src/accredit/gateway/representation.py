@@ -10,8 +10,7 @@ Answers (an invalid answer):
 1. no charset but UTF-8 is named;
 2. an encoded body is forwarded as it came only if its client decodes this and all decoders read it alike; else
    decoded;
-3. the body of an error is a JSON-RPC error of this exchange where it says that it is JSON, or looks like it; else it
-   is text.
+3. the body of an error is a JSON-RPC error of this exchange where it says that it is JSON; else it is text.
 """
 
 import codecs
@@ -71,21 +70,23 @@ def as_it_came(raw: bytes, body: Decoded, accepted: bytes | None) -> tuple[bytes
     return body.text, []
 
 
-def error_type(answer: Answer, body: bytes, expected: Expected) -> bytes:
-    """What the body of an error is, once it was looked at. Raises `AnswerError`."""
+def error_type(answer: Answer, raw: bytes, body: bytes, expected: Expected) -> RawHeaders:
+    """What an error says that it is, once its `body` was looked at, which came as `raw`. Raises `AnswerError`."""
     said = type_of(answer).name
     try:
-        if said == JSON_TYPE or said.endswith((b"/json", b"+json")) or _looks_like_json(body):
+        if said == JSON_TYPE and raw:
             frame = decode_error(body)
             if frame.id is not None and frame.id not in expected.open:
                 raise FrameError("an error for an id that was not asked for")
-            return JSON_TYPE
-        check_utf8(body)
+        else:
+            check_utf8(body)
     except FrameError as error:
         raise AnswerError(error.detail, bound=error.bound) from None
     if b"\0" in body:
         raise AnswerError("an error that is neither JSON nor text")
-    return said if said not in (b"", EVENTS_TYPE) else b"text/plain"
+    if answer.header(b"content-type") is None:
+        return []
+    return [(b"content-type", said if said not in (b"", EVENTS_TYPE) else b"text/plain")]
 
 
 def _looks_like_json(body: bytes) -> bool:
