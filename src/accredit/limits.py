@@ -239,8 +239,8 @@ SESSION_IDLE_SECONDS = 1_800.0
 are common; one that comes back later gets a 404 and initializes anew (2025-11-25, basic/transports)."""
 
 MAX_OPEN_REQUESTS = 1_000
-"""Requests that one child, or the upstream of one HTTP+SSE session, owes an answer at once, and as many that a child
-is owed one by a client: what each of them holds in memory is small, but not bounded by anything else."""
+"""Requests that one session's child, or the upstream of one HTTP+SSE session, owes an answer at once, and as many that
+a child is owed one by a client: what each of them holds in memory is small, but not bounded by anything else."""
 
 REPLAY_EVENTS = 256
 """Events of one stream that are kept for a client that lost its connection and resumes."""
@@ -272,6 +272,10 @@ BACKOFF_MAX_SECONDS = 30.0
 MAX_DESCRIPTORS = 8_192
 """Open files of a process: a client's connection and one to the upstream for each call under way, twice over. Many
 systems begin with 1,024."""
+
+MAX_CLIENT_CONNECTIONS = 4_096
+"""Connections of clients at once: half of the descriptors; the rest is for what stands behind. All streams, calls and
+slow bodies that may be under way are fewer, so there is always one to close that rests."""
 
 LISTEN_BACKLOG = 2_048
 """Connections that the kernel holds until they are accepted; it lowers this to its own bound (4096 on Linux)."""

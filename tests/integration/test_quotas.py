@@ -299,3 +299,44 @@ def test_who_asks_for_challenges_without_end_keeps_nobody_from_theirs__nothing_i
             assert {name: count for name, count in counts.items() if count} == {"challenge_key": 1, "spent": 1}
 
     run(main())
+
+
+# --- connections --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def few_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accredit.app.listener.MAX_CLIENT_CONNECTIONS", 4)
+
+
+@pytest.mark.usefixtures("few_connections")
+@pytest.mark.parametrize("sent", [b"", b"POST /mcp HTTP/1.1\r\nHo", SLOW_BODY.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"])
+def test_connections_on_which_nothing_is_asked_make_room__the_longest_resting_first(sent: bytes) -> None:
+    async def main() -> None:
+        async with RawServer(upstream) as server, open_to_all(server) as gateway, Crowd(gateway.port) as crowd:
+            idle = await crowd.join(4, sent)
+            await until(lambda: len(gateway.state.connections) == 4)
+            assert await crowd.asks(post(Era.LEGACY, "tools/call", INBOX)) == 200
+            await idle[0].is_closed()
+            (again,) = await crowd.join(1, request("POST", post(Era.LEGACY, "tools/call", INBOX)))
+            assert await again.status() == 200
+            await idle[1].is_closed()
+            assert len(gateway.state.connections) == 4
+
+    run(main())
+
+
+@pytest.mark.usefixtures("few_connections")
+def test_a_connection_at_work_is_never_closed_for_another() -> None:
+    async def main() -> None:
+        async with RawServer(upstream) as server, open_to_all(server) as gateway, Crowd(gateway.port) as crowd:
+            await crowd.join(4, request("POST", SLOW))
+            await until(lambda: len(server.requests) == 4)
+            (late,) = await crowd.join(1, b"")
+            assert await late.status() == 503
+            await late.is_closed()
+            await crowd.members[0].leave()
+            await until(lambda: len(gateway.state.connections) == 3)
+            assert await crowd.asks(post(Era.LEGACY, "tools/call", INBOX)) == 200
+
+    run(main())

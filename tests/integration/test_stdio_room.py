@@ -9,7 +9,7 @@ from tests.world.crowd import Crowd, request
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import until
 from tests.world.running import RunningGateway, run
-from tests.world.stdio_bridge import Bridge, SessionClient
+from tests.world.stdio_bridge import Bridge, SessionClient, modern
 from tests.world.stdio_processes import raw_command
 from tests.world.tokened import Tokened
 
@@ -111,5 +111,25 @@ def test_strangers_hold_no_session_of_the_reserve_and_end_none_of_a_good_token()
             answers = [request("POST", asked, Authorization=bearer, Mcp_Session_Id=session) for session in theirs]
             members = [(await crowd.join(1, each))[0] for each in answers]
             assert [await member.status() for member in members] == [404] + [200] * (MOST - 1)
+
+    run(main())
+
+
+def test_slow_calls_of_strangers_to_the_child_that_all_share_leave_room_for_a_good_token(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("accredit.gateway.room.MAX_CALLS", 4)
+    tokened = Tokened()
+    settings = GatewaySettings(StdioUpstream(raw_command()), tokens=tokened.settings(required=False))
+
+    async def main() -> None:
+        gateway = RunningGateway(create_app(settings, key_sets=tokened.key_sets))
+        async with gateway, Crowd(gateway.port) as crowd:
+            await crowd.join(3, request("POST", modern("hang")))
+            await until(lambda: gateway.app.rooms.calls.taken == 3)
+            assert await crowd.asks(modern("echo")) == 503
+            mine = request("POST", modern("echo"), Authorization=f"Bearer {tokened.token()}")
+            (member,) = await crowd.join(1, mine)
+            assert await member.status() == 200
 
     run(main())

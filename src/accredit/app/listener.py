@@ -10,7 +10,7 @@ import resource
 import socket
 
 from accredit.errors import ConfigurationError
-from accredit.limits import LISTEN_BACKLOG, MAX_DESCRIPTORS
+from accredit.limits import LISTEN_BACKLOG, MAX_CLIENT_CONNECTIONS, MAX_DESCRIPTORS
 
 
 def open_listener(host: str, port: int) -> socket.socket:
@@ -41,6 +41,12 @@ def allow_descriptors() -> None:
     wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(MAX_DESCRIPTORS, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def client_connections() -> int:
+    """How many connections of clients there may be: half of the descriptors, as what stands behind needs some too."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_CLIENT_CONNECTIONS if soft == resource.RLIM_INFINITY else min(MAX_CLIENT_CONNECTIONS, soft // 2)
 
 
 def address_of(listener: socket.socket) -> str:

@@ -21,6 +21,7 @@ from accredit.gateway.stdio.stream import Stream
 from accredit.gateway.tally import Tally
 from accredit.gateway.trace import set_current
 from accredit.jsonrpc.methods import Era
+from accredit.limits import MAX_OPEN_REQUESTS
 
 
 class StreamCall(Call):
@@ -35,11 +36,13 @@ S = TypeVar("S", bound=StreamCall)
 class Conversation(ABC, Generic[S]):
     """Made around a fresh child, which it ends. `over` is done when nothing of it is left."""
 
-    def __init__(self, child: Child, era: Era, settings: GatewaySettings, tally: Tally) -> None:
+    def __init__(
+        self, child: Child, era: Era, settings: GatewaySettings, tally: Tally, *, most: int = MAX_OPEN_REQUESTS
+    ) -> None:
         self._child = child
         self._patience = settings.upstream_timeout_seconds
         self._tally = tally
-        self._ledger: Ledger[S] = Ledger(era, settings, tally, self._late)
+        self._ledger: Ledger[S] = Ledger(era, settings, tally, self._late, most=most)
         self.alive = True
         self.over: asyncio.Task[None] = asyncio.create_task(self._run())
 

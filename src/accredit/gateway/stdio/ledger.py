@@ -118,7 +118,16 @@ Verdict = Answered[C] | Failed[C] | Told[C] | Request | Stray | None
 class Ledger(Generic[C]):
     """The open calls of one child. `late` is told of a call about which the child was silent for too long."""
 
-    def __init__(self, era: Era, settings: GatewaySettings, tally: Tally, late: Callable[[C], None]) -> None:
+    def __init__(
+        self,
+        era: Era,
+        settings: GatewaySettings,
+        tally: Tally,
+        late: Callable[[C], None],
+        *,
+        most: int = MAX_OPEN_REQUESTS,
+    ) -> None:
+        self._most = most
         self._settings = settings
         self._tally = tally
         self._late = late
@@ -142,7 +151,7 @@ class Ledger(Generic[C]):
         if call.id in self.calls:
             detail = "Invalid Request: a request with this id is still open"
             raise RequestError(INVALID_REQUEST, detail, id=call.request.id)
-        if len(self.calls) >= MAX_OPEN_REQUESTS:
+        if len(self.calls) >= self._most:
             raise RequestError(UPSTREAM_ERROR, "Too many open requests", id=call.request.id, status=503)
         self._given_up.pop(call.id, None)
         self.calls[call.id] = call
@@ -170,7 +179,7 @@ class Ledger(Generic[C]):
         if call.id in self.calls:
             self.close(call)
             self._given_up[call.id] = None
-            if len(self._given_up) > MAX_OPEN_REQUESTS:
+            if len(self._given_up) > self._most:
                 del self._given_up[next(iter(self._given_up))]
 
     def settles(self, response: Success | Failure) -> bool:

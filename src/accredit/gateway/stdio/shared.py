@@ -41,7 +41,7 @@ from accredit.jsonrpc.encode import (
 from accredit.jsonrpc.frames import Failure, Notification, Request, Success, message_id
 from accredit.jsonrpc.methods import LISTEN, META_LOG_LEVEL, Era
 from accredit.jsonrpc.responses import Edit
-from accredit.limits import SHARED_UNSENT_BYTES
+from accredit.limits import MAX_CALLS, MAX_STREAMS, SHARED_UNSENT_BYTES
 
 _log = logging.getLogger("accredit.gateway.stdio")
 
@@ -82,7 +82,8 @@ class SharedChild(Conversation[SharedCall]):
         lost: Callable[["SharedChild"], None],
         learn: Callable[[Raw], None],
     ) -> None:
-        super().__init__(child, Era.MODERN, settings, tally)
+        # Its clients are bounded before, with room for those who have proved something (`gateway.room`).
+        super().__init__(child, Era.MODERN, settings, tally, most=MAX_CALLS + MAX_STREAMS)
         self.proved = False
         self._on_lost = lost
         self._learn = learn
