@@ -305,7 +305,7 @@ def test_strangers_can_not_fill_the_log_and_it_says_what_is_missing(
             assert [call.get("reason") for call in found] == ["2 refused requests before this one left no record", None]
             assert "result" in messages_of(await route.send(calling(route), token=good))[-1]
             async with RawClient(route.port) as client:
-                await client.ask("GET", "/readyz")
+                await client.ask("GET", "/readyz", [("Authorization", f"Bearer {good}")])
                 assert json.loads((await client.answer()).body)["refused"]["denial_unrecorded"] == 7
         assert verified(tmp_path / "log.db").valid
 

@@ -1,5 +1,6 @@
 """The gateway and an issuer that lives: the official SDK's own OAuth flow, keys that rotate, an issuer that is down."""
 
+import json
 from typing import Any
 
 import httpx2
@@ -147,14 +148,21 @@ def test_an_issuer_that_is_down_at_the_start_is_a_503_and_then_it_is_there() -> 
             assert refused.status == 503
             assert int(refused.header("retry-after") or "") >= 1
             async with RawClient(world.port) as client:
-                await client.ask("GET", "/readyz")
-                assert world.issuer.url.encode() in (await client.answer()).body
+                await client.ask("GET", "/readyz", [("Authorization", f"Bearer {token}")])
+                ready = await client.answer()
+                assert json.loads(ready.body) == {"status": "ok", "upstream": True, "key_sets": False}
             world.issuer.jwks = None
             world.clock.now += 100
             assert (await world.send(token)).status == 200
             world.issuer.jwks = answer(b"", "500 Down")
             world.clock.now += 7_200
             assert (await world.send(token)).status == 200
+            async with RawClient(world.port) as client:
+                for headers, told in (([], False), ([("Authorization", f"Bearer {token}")], True)):
+                    await client.ask("GET", "/readyz", headers)
+                    ready = await client.answer()
+                    assert (ready.status, json.loads(ready.body)["key_sets"]) == (200, False)
+                    assert (world.issuer.url.encode() in ready.body) is told
             assert [each["method"] for each in world.server.messages] == ["tools/call"] * 2
 
     run(main())

@@ -1,7 +1,6 @@
 """Observe mode: what would have been refused is forwarded as it is, counted and logged; bounds still hold."""
 
 import gzip
-import json
 import logging
 from typing import Any
 
@@ -36,18 +35,11 @@ from tests.world.running import run
 from accredit.jsonrpc.methods import Era
 
 
-async def observed(world: World) -> dict[str, int]:
-    async with world.client() as client:
-        await client.ask("GET", "/readyz")
-        counts: dict[str, int] = json.loads((await client.answer()).body)["refused"]
-        return counts
-
-
 def observe(posted: Posted, sent: bytes, **settings: Any) -> tuple[RawAnswer, dict[str, int]]:
     async def case() -> tuple[RawAnswer, dict[str, int]]:
         async with World(sends(sent), enforce=False, **settings) as world:
             answer = await world.ask(posted)
-            counts = await observed(world)
+            counts = world.refused
             await world.recovered(Era.LEGACY)
             return answer, counts
 

@@ -28,27 +28,36 @@ async def fetch(world: World, method: str, target: str, *headers: tuple[str, str
 def test_health_is_told_to_anybody_and_readiness_depends_on_the_upstream() -> None:
     async def case() -> None:
         async with World(sends(http(response()))) as world:
-            alive = await fetch(world, "GET", "/healthz", ("Host", "10.0.0.1:8484"))
+            alive = await fetch(world, "GET", "/healthz")
             assert (alive.status, alive.body) == (200, b'{"status":"ok"}')
-            ready = await fetch(world, "GET", "/readyz", ("Host", "10.0.0.1:8484"))
+            await fetch(world, "POST", "/mcp", ("Content-Type", "text/plain"), body=b"x")
+            ready = await fetch(world, "GET", "/readyz")
             assert ready.status == 200
-            assert json.loads(ready.body) == {"status": "ready", "upstream": True, "refused": {}}
+            assert json.loads(ready.body) == {"status": "ok", "upstream": True}
             assert world.upstream.requests == []
+            assert world.refused == {"request_refused": 1}
             await world.upstream.__aexit__(None, None, None)
             down = await fetch(world, "GET", "/readyz")
-            assert (down.status, json.loads(down.body)["status"]) == (503, "unavailable")
+            assert (down.status, json.loads(down.body)) == (503, {"status": "not ready", "upstream": False})
 
     run(case())
 
 
-def test_readiness_counts_what_was_refused() -> None:
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_health_is_told_to_no_page_of_another_name_and_by_no_other_method(path: str) -> None:
     async def case() -> None:
-        async with World(sends(http(b"{}"))) as world:
-            await world.ask(post(Era.LEGACY))
-            await world.ask(post(Era.MODERN))
-            await fetch(world, "POST", "/mcp", ("Content-Type", "text/plain"), body=b"x")
-            told = json.loads((await fetch(world, "GET", "/readyz")).body)
-            assert told["refused"] == {"answer_refused": 2, "request_refused": 1}
+        async with World(sends(http(response())), allowed_hosts=("gw.example",)) as world:
+            for header in (("Host", "evil.example"), ("Host", "10.0.0.1:8484"), ("Host", "")):
+                assert (await fetch(world, "GET", path, header)).status == 403
+            host = ("Host", "gw.example")
+            assert (await fetch(world, "GET", path, host, ("Origin", "https://evil.example"))).status == 403
+            assert (await fetch(world, "GET", path, host)).status == 200
+            for method in ("POST", "PUT", "DELETE", "OPTIONS"):
+                assert (await fetch(world, method, path, host)).status == 405
+            async with world.client() as client:
+                await client.send(f"HEAD {path} HTTP/1.1\r\nHost: gw.example\r\nConnection: close\r\n\r\n".encode())
+                assert (await client.head())[0] == 200
+                assert await client.peer_closed()  # no body
 
     run(case())
 

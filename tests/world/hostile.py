@@ -142,6 +142,12 @@ class World:
         await until(lambda: self.upstream.open <= 1 and not self.gateway.state.connections)
         await until(lambda: asyncio.all_tasks() - self.upstream.tasks <= self._tasks)
 
+    @property
+    def refused(self) -> dict[str, int]:
+        """What the gateway has refused, by kind."""
+        counts: dict[str, int] = self.gateway.app.refused
+        return counts
+
     def ended_sessions(self) -> list[str | None]:
         """The sessions that the gateway has ended at the upstream."""
         return [seen.header("mcp-session-id") for seen in self.upstream.requests if seen.method == "DELETE"]

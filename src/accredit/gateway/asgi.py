@@ -5,9 +5,7 @@ back at the end of its lifespan.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
-from typing import Any
 
 from accredit.errors import AccreditError, ClientGone, TokenError, UpstreamUnavailable
 from accredit.gateway.backend import Backend
@@ -15,6 +13,7 @@ from accredit.gateway.bearer import bearer_for
 from accredit.gateway.endpoint import Endpoint
 from accredit.gateway.entrance import Entrance
 from accredit.gateway.gate import Gate
+from accredit.gateway.health import ALIVE, READY, Health
 from accredit.gateway.http import JSON, Exchange, Receive, Scope, Send
 from accredit.gateway.http_relay import HttpRelay
 from accredit.gateway.legacy_sse import MESSAGES_PATH, SSE_PATH, LegacySse
@@ -28,7 +27,6 @@ from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstre
 from accredit.gateway.stdio.backend import StdioBackend
 from accredit.gateway.tally import Tally
 from accredit.gateway.trace import set_current
-from accredit.jsonrpc.encode import to_json
 from accredit.ports import KeySets, ProofStore, Records, Revocations
 
 
@@ -67,7 +65,6 @@ class Gateway:
     ) -> None:
         self._settings = settings
         self._store = store
-        self._revocations = revocations
         self._tally = Tally()
         self.rooms = Rooms(settings.max_request_bytes, proving=settings.proving)
         self._recorder = recorder_of(settings, self._tally, records)
@@ -85,6 +82,7 @@ class Gateway:
         else:
             self._backend = StdioBackend(settings, settings.upstream, self._tally)
         self._endpoint = Endpoint(settings, gate, self._backend, entrance)
+        self._health = Health(self._backend, self._tally, entrance, self._recorder, store, revocations, key_sets)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one ASGI scope."""
@@ -94,6 +92,11 @@ class Gateway:
             await self._live(receive, send)
         else:
             await send({"type": "websocket.close", "code": 1000})
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """What this process has refused since it started, by kind, for whoever mounts the application."""
+        return dict(self._tally.counts)
 
     def drain(self) -> None:
         """The process is about to stop: ends standing streams, lets calls finish."""
@@ -151,35 +154,14 @@ class Gateway:
             exchange.take_credentials()
         if path == self._settings.path:
             await self._endpoint.serve(exchange)
-        elif path == "/healthz":
-            await exchange.reply(200, to_json({"status": "ok"}), [JSON])
-        elif path == "/readyz":
-            await self._ready(exchange)
+            return
+        self._endpoint.check_source(exchange)
+        if path in (ALIVE, READY):
+            await self._health.serve(exchange, path)
         else:
-            self._endpoint.check_source(exchange)
             peer: str = (scope.get("client") or ("",))[0]
             if self._resource is None or not await self._resource.serve(exchange, path, peer):
                 await self._elsewhere(scope, exchange, path, root)
-
-    async def _ready(self, exchange: Exchange) -> None:
-        answering = {"upstream": await self._backend.ready()}
-        if self._store is not None:
-            answering["store"] = await self._store.ready()
-        if self._recorder is not None:
-            answering["records"] = await self._recorder.ready()
-        ready = all(answering.values())
-        told: dict[str, Any] = {"status": "ready" if ready else "unavailable", **answering}
-        if self._recorder is not None and (problem := self._recorder.problem()) is not None:
-            told["records_problem"] = problem
-        if self._revocations is not None:
-            with contextlib.suppress(AccreditError):
-                await self._revocations.is_revoked("")  # so that it looks
-            if (problem := self._revocations.problem()) is not None:
-                told["revocations"] = problem
-        if self._key_sets is not None and (problem := self._key_sets.problem()) is not None:
-            told["key_sets"] = problem
-        told["refused"] = dict(self._tally.counts)
-        await exchange.reply(200 if ready else 503, to_json(told), [JSON])
 
     async def _elsewhere(self, scope: Scope, exchange: Exchange, path: str, root: str) -> None:
         if self._http is None:

@@ -23,7 +23,7 @@ _CHALLENGED = "call_challenged"
 
 
 class Tally:
-    """Counts of this process since it started, by kind; `/readyz` shows them."""
+    """Counts of this process since it started, by kind; `/readyz` shows them to who brings a good token."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
