@@ -322,6 +322,8 @@ def test_resources_and_prompts_that_a_proof_does_not_cover_are_not_listed__nor_w
 @everywhere
 def test_a_clients_own_authorization_is_removed__however_it_is_spelled(name: str, trust: Trust, tmp_path: Path) -> None:
     spellings = [AUTHORIZATION, "DEV.accredit/Authorization", "dev.accredit/authorizatio\uff4e", f" {AUTHORIZATION}"]
+    for claim in ("authority", "admission"):
+        spellings += [f"com.ratifyprotocol/{claim}", f"COM.RatifyProtocol/{claim}", f"com.ratifyprotocol/ {claim}"]
 
     async def main() -> None:
         for required in (True, False):
@@ -340,6 +342,35 @@ def test_a_clients_own_authorization_is_removed__however_it_is_spelled(name: str
                     meta: dict[str, Any] = came.get("params", {}).get("_meta", {})
                     assert "the boss" not in json.dumps(came)
                     assert not (set(spellings) - {AUTHORIZATION}) & set(meta)
+
+    run(main())
+
+
+@everywhere
+def test_a_proof_counts_under_either_name_and_reaches_no_server__and_of_two_that_differ_neither_does(
+    name: str, trust: Trust, tmp_path: Path
+) -> None:
+    other = "com.ratifyprotocol/proof"
+
+    async def main() -> None:
+        async with Route(name, trust, tmp_path) as route:
+
+            def made() -> object:
+                return trust.proof(trust.chain(), "tools/call", INBOX, Signed(session=route.session))
+
+            one, both, first = made(), made(), made()
+            assert "result" in await route.ask("tools/call", {**INBOX, "_meta": {other: one}})
+            assert "result" in await route.ask("tools/call", {**INBOX, "_meta": {other: both, "ratify_proof": both}})
+            again = await route.ask("tools/call", {**INBOX, "_meta": {other: one}})
+            refused(again, -31005, "ratify_replayed")
+            for second in (made(), {}, None):
+                for meta in ({other: first, "ratify_proof": second}, {other: second, "ratify_proof": first}):
+                    told = refused(await route.ask("tools/call", {**INBOX, "_meta": meta}), -31003, "ratify_invalid")
+                    assert "two proofs" in told["reason"]
+                    told = refused(await route.ask("tools/list", {"_meta": meta}), -31003, "ratify_invalid")
+            assert "result" in await route.ask("tools/call", {**INBOX, "_meta": {other: first}})  # nobody spent it
+            await route.ask("completion/complete", {"_meta": {other: first, "ratify_proof": first}})
+            assert not any("proof" in json.dumps(came) for came in route.received())
 
     run(main())
 

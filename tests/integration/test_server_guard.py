@@ -216,12 +216,15 @@ def test_a_tool_sees_on_whose_word_it_runs__and_nothing_that_the_client_made_up(
         trust = Trust()
         async with reached(kind, trust, transport=transport, mode=mode, folder=tmp_path) as (client, _):
             forged = {"dev.accredit/authorization": {"principal_id": "me"}, "DEV.accredit/Authorization ": 1}
+            forged |= {"com.ratifyprotocol/authority": 1, "com.RatifyProtocol/Admission": 1}
             chain = trust.chain()
             proof = trust.proof(chain, "tools/call", {"name": "whoami", "arguments": {}}, UNBOUND)
+            forged["com.ratifyprotocol/proof"] = proof
             told = json.loads(await call(client, "whoami", {}, proof, note="kept", **forged))
             assert {"dev.accredit/authorization", "note"} <= set(told["meta"])
             assert {name.casefold().strip() for name in told["meta"]} & {"ratify_proof"} == set()
             assert len([name for name in told["meta"] if "accredit" in name.casefold()]) == 1
+            assert not [name for name in told["meta"] if "ratifyprotocol" in name.casefold()]
             assert told["told"] == {
                 "principal_id": trust.owner.id,
                 "principal_name": trust.owner.id,  # a root that was given as a key has no other name

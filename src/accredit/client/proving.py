@@ -27,7 +27,7 @@ from msgspec import Struct
 from accredit.client.presenter import Challenge, ProofPresenter
 from accredit.errors import FrameError
 from accredit.limits import MAX_KNOWN_TARGETS
-from accredit.policy import GUARDED, LISTS, PROOF, Asked, asked, scope_fault
+from accredit.policy import GUARDED, LISTS, PROOF, PROOFS, Asked, asked, scope_fault
 from accredit.policy.lists import KINDS, SCOPE, SENSITIVE, VERIFIER, Kind
 from accredit.policy.refusals import CHALLENGE_REQUIRED, DENIED, MISSING, REPLAYED, UNTRUSTED_ROOT
 
@@ -88,7 +88,7 @@ class Prover:
         """The request as something to be proved, or None: it goes as it is."""
         if method not in GUARDED and method not in LISTS:
             return None
-        if PROOF in _object(params.get("_meta")):
+        if any(name in PROOFS for name in _object(params.get("_meta"))):
             return None
         try:
             return Attempt(method, params, asked(method, params, self._session_id(), None))

@@ -9,6 +9,7 @@ from accredit.policy.asked import (
     GUARDED,
     LISTS,
     PROOF,
+    PROOFS,
     Asked,
     asked,
     asked_of,
@@ -16,6 +17,7 @@ from accredit.policy.asked import (
     looks_guarded,
     may_guard,
     payload_digest,
+    proofs_in,
 )
 from accredit.policy.catalog import MCP_SCOPES, OWN_SCOPE, Catalog, Entry, scope_fault
 from accredit.policy.decide import CONSTRAINT_REFUSALS, Authority, Decision, Policy, decide
@@ -29,6 +31,7 @@ __all__ = [
     "MCP_SCOPES",
     "OWN_SCOPE",
     "PROOF",
+    "PROOFS",
     "Asked",
     "Authority",
     "Catalog",
@@ -45,5 +48,6 @@ __all__ = [
     "looks_guarded",
     "may_guard",
     "payload_digest",
+    "proofs_in",
     "scope_fault",
 ]

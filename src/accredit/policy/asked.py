@@ -26,6 +26,8 @@ from accredit.ratify.contexts import build_session_context, operation_context_ha
 
 PROOF = "ratify_proof"
 """The member of `_meta` that carries a proof."""
+PROOFS = (PROOF, "com.ratifyprotocol/proof")
+"""The same under the names that clients of the protocol give it. Both may be there only if they are one text."""
 
 GUARDED = frozenset(TARGET_MEMBER)
 """Methods that are never forwarded without a decision: tools/call, resources/read, prompts/get."""
@@ -37,7 +39,8 @@ LISTS = frozenset({"tools/list", "resources/list", "resources/templates/list", "
 class Asked(Struct, frozen=True):
     """A call. `target` is the tool's or prompt's name or the resource's URI, "" for a list; `proof` is JSON text.
 
-    `digest` has 32 bytes, or none for a list. `session_id` is the MCP session's, or "".
+    `digest` has 32 bytes, or none for a list. `session_id` is the MCP session's, or "". With `two_proofs` another one,
+    that differs, came under the other name.
     """
 
     method: str
@@ -46,6 +49,7 @@ class Asked(Struct, frozen=True):
     digest: bytes
     arguments: object
     proof: Raw | None
+    two_proofs: bool = False
 
     @property
     def guarded(self) -> bool:
@@ -84,12 +88,12 @@ def asked_of(request: Request, session_id: str = "") -> Asked | None:
         return None
     try:
         params = members(request.params) if request.params is not None else {}
-        proof = meta_in(params).get(PROOF)
+        proofs = proofs_in(meta_in(params))
         covered = {name: value for name, value in params.items() if name != "_meta"}
         if request.method in GUARDED and any(has_wide_integer(bytes(value)) for value in covered.values()):
             raise FrameError(NO_FORM)
         plain = {name: msgspec.json.decode(value) for name, value in covered.items()}
-        found = _asked(request.method, plain, session_id, proof)
+        found = _asked(request.method, plain, session_id, *proofs)
     except (FrameError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         detail = error.detail if isinstance(error, FrameError) else "params can't be read"
         raise RequestError(INVALID_PARAMS, f"Invalid params: {detail}", id=request.id, status=200) from None
@@ -142,11 +146,19 @@ def read_freely(name: str) -> str:
     return "".join(char for char in seen if char.isprintable() and char != " ").casefold()
 
 
-def asked(method: str, params: Mapping[str, object], session_id: str, proof: Raw | None) -> Asked:
+def proofs_in(meta: Mapping[str, Raw]) -> tuple[Raw | None, bool]:
+    """The proof that a `_meta` carries, under either name; and whether there are two that differ, byte for byte."""
+    found = [meta[name] for name in PROOFS if name in meta]
+    return (found[0] if found else None), len({bytes(memoryview(text)) for text in found}) > 1
+
+
+def asked(
+    method: str, params: Mapping[str, object], session_id: str, proof: Raw | None, two_proofs: bool = False
+) -> Asked:
     """What a call with these params (as Python values) asks; `_meta` is passed over. Raises `FrameError`."""
     covered = _covered(params)
     check_values(covered)
-    return _asked(method, covered, session_id, proof)
+    return _asked(method, covered, session_id, proof, two_proofs)
 
 
 def payload_digest(params: Mapping[str, object]) -> bytes:
@@ -159,15 +171,15 @@ def payload_digest(params: Mapping[str, object]) -> bytes:
     return _digest(covered)
 
 
-def _asked(method: str, covered: Mapping[str, object], session_id: str, proof: Raw | None) -> Asked:
+def _asked(method: str, covered: Mapping[str, object], session_id: str, proof: Raw | None, two_proofs: bool) -> Asked:
     if method in LISTS:
-        return Asked(method, "", session_id, b"", None, proof)
+        return Asked(method, "", session_id, b"", None, proof, two_proofs)
     target = covered.get(TARGET_MEMBER[method])
     if not isinstance(target, str):
         raise FrameError(f'"{TARGET_MEMBER[method]}" is not a string')
     if len(target) > MAX_TARGET_CHARS:
         raise FrameError(f'"{TARGET_MEMBER[method]}" has more than {MAX_TARGET_CHARS} characters', bound=True)
-    return _Undigested(method, target, session_id, b"", covered.get("arguments"), proof, covered)
+    return _Undigested(method, target, session_id, b"", covered.get("arguments"), proof, two_proofs, covered)
 
 
 def _covered(params: Mapping[str, object]) -> dict[str, object]:

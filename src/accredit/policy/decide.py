@@ -211,6 +211,8 @@ class _Case:
                 yield from self._challenge()
             policy = self._policy
             raise refusals.missing_proof(self._asked, self._entry, policy.verifier_id, policy.binding)
+        if self._asked.two_proofs:
+            raise self._invalid("_meta holds two proofs that differ")
         text = memoryview(proof)
         if len(text) > MAX_PROOF_BUNDLE_BYTES:
             raise self._invalid(f"the proof has more than {MAX_PROOF_BUNDLE_BYTES} bytes")

@@ -1,7 +1,8 @@
 """What is taken out of a client's message, and what is put in, before the upstream gets it. No I/O.
 
-1. `dev.accredit/authorization` of a client is always removed, however it is spelled: upstreams trust it.
-2. A proof is removed where proofs are judged here: it is a credential.
+1. `dev.accredit/authorization`, `com.ratifyprotocol/authority` and `/admission` of a client are always removed, however
+   they are spelled: upstreams trust them.
+2. A proof is removed where proofs are judged here, under either of its names: it is a credential.
 3. An allowed call carries `dev.accredit/authorization`: on whose word it comes, and for whom its
    token was issued.
 
@@ -18,11 +19,13 @@ from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import Notification, Request
 from accredit.jsonrpc.objects import may_name, members
 from accredit.jsonrpc.requests import meta_in
-from accredit.policy.asked import GUARDED, PROOF, read_freely
+from accredit.policy.asked import GUARDED, PROOFS, read_freely
 from accredit.policy.decide import Authority
 from accredit.tokens import VerifiedToken
 
 AUTHORIZATION = "dev.accredit/authorization"
+_CLAIMS = frozenset({AUTHORIZATION, "com.ratifyprotocol/authority", "com.ratifyprotocol/admission"})
+"""Members of `_meta` in which whoever stands before a server says who authorized a call."""
 _OF_PROOF = ("principal_id", "principal_name", "agent_id", "granted_scope", "cert_ids")
 
 C = TypeVar("C", bound=Request | Notification)
@@ -38,9 +41,7 @@ def passed_on(call: C, *, judged: bool, authority: Authority | None = None, toke
         meta = meta_in(params)
     except FrameError:
         return call  # no object: nothing can be in it
-    kept = {name: value for name, value in meta.items() if not is_authorization(name)}
-    if judged:
-        kept.pop(PROOF, None)
+    kept = {name: value for name, value in meta.items() if not is_claim(name) and not (judged and name in PROOFS)}
     changes: dict[str, object] = {AUTHORIZATION: authorization(authority, token)} if told else {}
     if len(kept) == len(meta) and not changes:
         return call
@@ -54,6 +55,6 @@ def authorization(authority: Authority | None, token: VerifiedToken | None = Non
     return {**told, "token_subject": token.subject if token is not None else None}
 
 
-def is_authorization(name: str) -> bool:
-    """Whether a member of `_meta` could be taken for ours."""
-    return read_freely(name) == AUTHORIZATION
+def is_claim(name: str) -> bool:
+    """Whether a member of `_meta` could be taken for what a gateway says of who authorized a call."""
+    return read_freely(name) in _CLAIMS

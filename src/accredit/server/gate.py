@@ -34,9 +34,9 @@ from pydantic import BaseModel
 from accredit.errors import AccreditError, FrameError, KeysUnavailable, ProofRefused, TokenError
 from accredit.jsonrpc.encode import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.requests import check_meta
-from accredit.policy import GUARDED, LISTS, PROOF, Asked, Entry, asked, refusals
+from accredit.policy import GUARDED, LISTS, PROOFS, Asked, Entry, asked, proofs_in, refusals
 from accredit.policy.lists import KINDS, SCOPE, SENSITIVE, Kind, ListView
-from accredit.policy.passing import AUTHORIZATION, authorization, is_authorization
+from accredit.policy.passing import AUTHORIZATION, authorization, is_claim
 from accredit.server.judge import Allowed, Judge
 from accredit.server.tokens import Context, without_tokens
 from accredit.tokens import VerifiedToken
@@ -152,12 +152,16 @@ def passed(ctx: Context, allowed: Allowed | None) -> Context:
     """The message as the server gets it, but for tokens: rules 1 and 3."""
     params = ctx.params or {}
     meta = _meta(ctx)
-    kept = {name: value for name, value in meta.items() if name != PROOF and not is_authorization(name)}
+    kept = {name: value for name, value in meta.items() if not _is_ours(name)}
     told = _told(ctx.method, allowed)
     if not told and len(kept) == len(meta):
         return ctx
-    known = {name: value for name, value in (ctx.meta or {}).items() if name != PROOF and not is_authorization(name)}
+    known = {name: value for name, value in (ctx.meta or {}).items() if not _is_ours(name)}
     return replace(ctx, params={**params, "_meta": {**kept, **told}}, meta=cast("Any", {**known, **told}))
+
+
+def _is_ours(name: str) -> bool:
+    return name in PROOFS or is_claim(name)
 
 
 def refused(error: AccreditError) -> MCPError:
@@ -192,9 +196,9 @@ def _told(method: str, allowed: Allowed | None) -> dict[str, object]:
 
 def _asked(ctx: Context) -> Asked:
     meta = _meta(ctx)
-    proof = _text(meta[PROOF]) if PROOF in meta else None
+    proofs = proofs_in({name: _text(meta[name]) for name in PROOFS if name in meta})
     try:
-        return asked(ctx.method, ctx.params or {}, _session_id(ctx), proof)
+        return asked(ctx.method, ctx.params or {}, _session_id(ctx), *proofs)
     except FrameError as error:
         raise refused(error) from None
 
