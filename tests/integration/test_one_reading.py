@@ -194,6 +194,22 @@ def test_where_calls_are_guarded_only_listed_headers_go_on_in_either_direction(t
     run(case())
 
 
+@pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
+@pytest.mark.parametrize("name", ["Mcp-Session-Id", "MCP-Protocol-Version", "Last-Event-ID"])
+def test_a_session_is_not_named_twice__a_server_could_take_the_other_one(method: str, name: str) -> None:
+    async def case() -> None:
+        async with World(sends(http(response()))) as world, world.client() as client:
+            asked = post(Era.LEGACY)
+            kept = [pair for pair in asked.headers if pair[0] != name]
+            body = asked.body if method == "POST" else b""
+            await client.ask(method, "/mcp", [*kept, (name, "2025-06-18"), (name, "2025-11-25")], body)
+            answer = await client.answer()
+            assert (answer.status, json.loads(answer.body)["error"]["code"]) == (400, -32600)
+            assert world.upstream.requests == []
+
+    run(case())
+
+
 def test_a_header_that_would_open_another_way_stops_the_start(trust: Trust) -> None:
     for name in ("Content-Type", "X-Original-URL", "content_encoding", "Host"):
         with pytest.raises(ConfigurationError, match="forward_headers"):

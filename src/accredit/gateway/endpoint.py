@@ -28,11 +28,11 @@ from accredit.gateway.gate import Gate
 from accredit.gateway.headers import SESSION_HEADER, host_allowed, origin_allowed
 from accredit.gateway.http import JSON, Exchange
 from accredit.gateway.recording import Client
-from accredit.gateway.representation import check_request
+from accredit.gateway.representation import check_once, check_request
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import set_current
 from accredit.jsonrpc.encode import INVALID_REQUEST
-from accredit.jsonrpc.era import DUPLICATED, VERSION_HEADER, check_agreement, era_of
+from accredit.jsonrpc.era import VERSION_HEADER, check_agreement, era_of
 from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.methods import BATCH_REVISION, HEADERLESS_REVISION, LISTEN, Era
 from accredit.jsonrpc.requests import Batch, decode_request
@@ -52,6 +52,8 @@ class Endpoint:
     async def serve(self, exchange: Exchange) -> None:
         """Answers one HTTP request, or raises the `AccreditError` that becomes its answer."""
         self.check_source(exchange)
+        if exchange.method != "POST":
+            check_once(exchange.headers, SESSION_HEADER, VERSION_HEADER, b"last-event-id")
         match exchange.method:
             case "POST":
                 await self._post(exchange)
@@ -120,8 +122,7 @@ class Endpoint:
             arrival.header = await entrance.of_header(exchange)
         check_request(headers)
         session = headers.get(SESSION_HEADER)
-        if session is not None and DUPLICATED in session:
-            raise RequestError(INVALID_REQUEST, "Invalid Request: Mcp-Session-Id occurs twice")
+        check_once(headers, SESSION_HEADER, b"last-event-id")
         text = await exchange.body(self._settings.max_request_bytes)
         arrival.revision = self._revision(exchange)
         message = decode_request(text, batch_allowed=arrival.revision == BATCH_REVISION)
@@ -131,6 +132,7 @@ class Endpoint:
         era = era_of(message, headers)
         if era is Era.MODERN and isinstance(message, Request | Notification):
             check_agreement(message, headers)
+        check_once(headers, VERSION_HEADER)
         in_session = session.decode("latin-1") if session is not None and era is Era.LEGACY else ""
         if entrance is not None:
             ask = partial(self._backend.ask, exchange, era)

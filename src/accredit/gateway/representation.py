@@ -22,6 +22,7 @@ from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE, MediaType, answ
 from accredit.gateway.upstream.answer import Answer
 from accredit.gateway.upstream.encoding import Decoded, accepted_codings, decode_answer
 from accredit.jsonrpc.encode import INVALID_REQUEST
+from accredit.jsonrpc.era import DUPLICATED
 from accredit.jsonrpc.frames import decode_error
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.text import check_utf8
@@ -36,6 +37,13 @@ def check_request(headers: Mapping[bytes, bytes]) -> None:
         raise RequestError(INVALID_REQUEST, "Content-Type must be application/json", status=415)
     if headers.get(b"content-encoding", b"identity").strip(b" \t").lower() != b"identity":
         raise RequestError(INVALID_REQUEST, "Content-Encoding must be absent, or identity", status=415)
+
+
+def check_once(headers: Mapping[bytes, bytes], *names: bytes) -> None:
+    """Raises `RequestError` (400) for a header that occurs twice: some servers take the first, others the last."""
+    for name in names:
+        if DUPLICATED in headers.get(name, b""):
+            raise RequestError(INVALID_REQUEST, f"Invalid Request: {name.decode().title()} occurs twice")
 
 
 def type_of(answer: Answer) -> MediaType:

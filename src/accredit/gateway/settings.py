@@ -136,9 +136,9 @@ class GatewaySettings:
         if isinstance(self.upstream, HttpUpstream):
             served.append(urlsplit(self.upstream.url).path)
         for pattern in self.passthrough:
-            base = pattern.removesuffix("/*").rstrip("/")
+            base = pattern.removesuffix("/*").rstrip("/").lower()  # some servers do not tell cases apart
             for path in served:
-                mcp = path.rstrip("/")
+                mcp = path.rstrip("/").lower()
                 if base == mcp or (pattern.endswith("/*") and mcp.startswith(f"{base}/")):
                     what = f"gateway.passthrough: {pattern!a} covers {path!a}, where MCP is served"
                     raise ConfigurationError(what, "name the other paths one by one: MCP would pass unread there")

@@ -59,7 +59,9 @@ def test_the_refusal_quotes_little_of_the_path() -> None:
     assert len(detail) < 150
 
 
-@pytest.mark.parametrize("pattern", ["/*", "/mcp", "/mcp/", "/mcp/*", "/api/*", "/api/rpc", "/api/rpc/*"])
+@pytest.mark.parametrize(
+    "pattern", ["/*", "/mcp", "/mcp/", "/mcp/*", "/api/*", "/api/rpc", "/api/rpc/*", "/MCP", "/Api/*"]
+)
 def test_a_pattern_that_covers_mcp_is_refused__frames_would_pass_unread_there(pattern: str) -> None:
     with pytest.raises(ConfigurationError, match="where MCP is served"):
         GatewaySettings(HttpUpstream("http://127.0.0.1:1/api/rpc"), passthrough=(pattern,))

@@ -20,7 +20,7 @@ __all__ = ["Answer", "UpstreamClient"]
 
 _REQUEST_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ /[!-~\x80-\xff]* HTTP/1\.1\r\n")
 _TOKENS = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]*")
-_VALUES = re.compile(rb"[^\0\r\n]*")
+_VALUES = re.compile(rb"[^\0-\x08\x0a-\x1f\x7f]*")
 _FRAMING = frozenset({b"connection", b"content-length", b"transfer-encoding"})
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
