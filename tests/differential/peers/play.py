@@ -1,0 +1,65 @@
+"""Sends the corpus: to a server as it is, or to the gateway before it. I/O: sockets on 127.0.0.1.
+
+Each case has a connection of its own. HTTP+SSE of 2024-11-05 has one stream for all of them, and takes messages where
+its first event says.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from tests.differential.peers.corpus import META, Case
+from tests.world.raw_client import CutOff, RawClient
+
+SSE = "/sse"
+_REFUSALS = ("request_refused", "call_denied", "call_challenged", "notification_refused")
+ANSWER_SECONDS = 5.0
+_USUAL = [("Accept", "application/json, text/event-stream"), ("MCP-Protocol-Version", "2025-11-25")]
+
+
+class Line:
+    """A way to send cases to whoever listens on a port."""
+
+    def __init__(self, port: int, target: str) -> None:
+        self._port = port
+        self._target = target
+
+    async def send(self, case: Case, meta: str) -> None:
+        """Sends a case, and waits for its answer, if there is one."""
+        body = case.encode(case.body.replace(META.encode(), meta.encode()))
+        with contextlib.suppress(CutOff, ConnectionError, TimeoutError):  # of a server, with what it can't read
+            async with asyncio.timeout(ANSWER_SECONDS), RawClient(self._port) as client:
+                await client.ask(case.method, self._target, [*_USUAL, *case.headers], body)
+                await client.answer()
+
+    async def refused(self) -> int:
+        """How much the gateway that listens there has refused."""
+        async with RawClient(self._port) as client:
+            await client.ask("GET", "/readyz")
+            counts = json.loads((await client.answer()).body)["refused"]
+        return sum(counts.get(kind, 0) for kind in _REFUSALS)
+
+
+@asynccontextmanager
+async def line_to(port: int, path: str) -> AsyncGenerator[Line]:
+    """A line to a server that serves `path`, or to the gateway before it."""
+    if path != SSE:
+        yield Line(port, path)
+        return
+    async with RawClient(port) as stream:
+        await stream.ask("GET", SSE, [("Accept", "text/event-stream")])
+        await stream.head()
+        endpoint = await stream.event()
+        assert endpoint is not None
+        assert endpoint.data is not None
+        draining = asyncio.create_task(_drained(stream))
+        yield Line(port, endpoint.data.decode("ascii"))
+        draining.cancel()
+
+
+async def _drained(stream: RawClient) -> None:
+    """Reads what comes on a stream, so that its server does not wait."""
+    while await stream.reader.read(65_536):
+        pass
