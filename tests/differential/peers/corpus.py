@@ -10,6 +10,7 @@ import json
 import zlib
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import brotli
@@ -22,7 +23,7 @@ Headers = tuple[tuple[str, str], ...]
 
 JSON = ("Content-Type", "application/json")
 META = "@META@"
-GENERATED = 60
+GENERATED = 40
 
 
 class Case(Struct, frozen=True):
@@ -44,6 +45,7 @@ def hidden(name: str) -> str:
     )
 
 
+@cache
 def corpus() -> list[Case]:
     """All cases, in a fixed order; names are unique."""
     parts = (_charsets, _polyglots, _codings, _spellings, _texts, _methods, _heads, _allowed, _ambiguous, _generated)

@@ -9,13 +9,13 @@ import asyncio
 import json
 import os
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.differential.peers.corpus import Case, corpus
-from tests.differential.peers.play import line_to
+from tests.differential.peers.play import Line, line_to
 from tests.differential.peers.servers import KINDS, Peer, ProgramMissing, running
 from tests.world.authorization import GATEWAY, Signed, Trust
 from tests.world.command import Serving, accredit, wait_until
@@ -24,10 +24,14 @@ from accredit.attest import CallRecord, recorded_params
 from accredit.keys import write_key
 from accredit.stores.log_file import LogFile
 
-CORPUS = corpus()
-
 CONTROL = "allowed: the number 1"
 """A call as everybody writes it: it has to run, or the others prove nothing."""
+
+RUNS = 40
+"""Of the calls that are allowed, so many at the least run behind the gateway, of 56."""
+
+ALLOWED = "allowed: "
+"""Calls that a gateway lets through, or refuses for their head alone, begin so: nothing is hidden in them."""
 
 BITES = {
     "python-sdk": {"a call alone, without a proof"},
@@ -92,12 +96,74 @@ def peer(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[tuple[str,
         yield kind, found
 
 
+@pytest.mark.timeout(600)
+def test_no_server_runs_a_tool_that_the_gateway_did_not_record_as_allowed(
+    peer: tuple[str, Peer], tmp_path: Path
+) -> None:
+    kind, server = peer
+    cases = corpus()
+    bare = asyncio.run(without_gateway(server, cases))
+    meant = {as_run(case.params) for case in cases if case.params is not None}
+    assert {case_of(seen, cases) for seen in bare if as_run(seen) not in meant} >= BITES[kind]
+
+    trust = Trust()
+    chain = trust.chain("email:read")
+
+    def prove(case: Case) -> str:
+        if case.params is None:
+            return "{}"
+        return json.dumps({"ratify_proof": trust.proof(chain, "tools/call", case.params, Signed(scope="email:read"))})
+
+    write_key(tmp_path / "owner.key", trust.owner)
+    assert accredit("keys", "new", "gateway.key", "--kind", "gateway", folder=tmp_path).returncode == 0
+    (tmp_path / "accredit.toml").write_text(_CONFIGURATION.format(gateway=GATEWAY, url=server.url), "utf-8")
+    with Serving(folder=tmp_path) as gateway:
+        refused = asyncio.run(through_gateway(gateway, server, cases, prove))
+    ran = server.ran()[len(bare) :]
+    around = Counter(map(as_run, ran)) - allowed_in(tmp_path / "accredit.db")
+    assert not around, [seen for seen in ran if as_run(seen) in around]
+    # Both happened, and often: a gateway that refuses everything, or a server that runs nothing, would prove nothing.
+    assert refused > len(cases) // 2
+    assert len({case_of(seen, cases) for seen in ran}) > RUNS
+
+
+async def without_gateway(server: Peer, cases: list[Case]) -> list[dict[str, Any]]:
+    """What a server runs of the corpus by itself."""
+    async with line_to(server.port, server.path) as line:
+        for case in cases:
+            if not case.name.startswith(ALLOWED):
+                await line.send(case, "{}")
+        await _runs_control(server, line, cases, lambda _: "{}")
+    return list(server.ran())
+
+
+async def through_gateway(gateway: Serving, server: Peer, cases: list[Case], prove: Callable[[Case], str]) -> int:
+    """Sends the corpus; gives how many cases the gateway refused, none of which may have reached the server."""
+    refused = 0
+    async with line_to(gateway.port, server.path) as line:
+        before = await line.refused()
+        for case in cases:
+            arrived = server.arrived()
+            await line.send(case, prove(case))
+            now = await line.refused()
+            if now > before:
+                refused += 1
+                assert server.arrived() == arrived, f"refused, and yet the server got it: {case.name}"
+            before = now
+        await _runs_control(server, line, cases, prove)
+    return refused
+
+
+async def _runs_control(server: Peer, line: Line, cases: list[Case], prove: Callable[[Case], str]) -> None:
+    """A call as everybody writes it runs, after all that came before it."""
+    (control,) = (case for case in cases if case.name == CONTROL)
+    last = len(server.ran())
+    await line.send(control, prove(control))
+    await asyncio.to_thread(wait_until, lambda: len(server.ran()) > last)
+
+
 def as_run(params: dict[str, Any]) -> Run:
     return params["name"], recorded_params(json.dumps(params).encode(), token_argument=False).sha256
-
-
-def runs_of(peer: Peer) -> Counter[Run]:
-    return Counter(map(as_run, peer.ran()))
 
 
 def allowed_in(log: Path) -> Counter[Run]:
@@ -113,71 +179,8 @@ def allowed_in(log: Path) -> Counter[Run]:
     return found
 
 
-def case_of(seen: dict[str, Any]) -> str:
+def case_of(seen: dict[str, Any], cases: list[Case]) -> str:
     """The case that a run came from: its argument says so."""
     told = str(seen["arguments"].get("to"))
-    named = [case.name for case in CORPUS if told.startswith(case.name.replace('"', "'"))]
+    named = [case.name for case in cases if told.startswith(case.name.replace('"', "'"))]
     return max(named, key=len, default=told)
-
-
-def test_without_the_gateway_each_server_runs_what_nobody_has_allowed(peer: tuple[str, Peer]) -> None:
-    kind, server = peer
-
-    async def main() -> None:
-        async with line_to(server.port, server.path) as line:
-            for case in CORPUS:
-                await line.send(case, "{}")
-            last = len(server.ran())
-            await line.send(_control(), "{}")
-            await asyncio.to_thread(wait_until, lambda: len(server.ran()) > last)
-
-    asyncio.run(main())
-    allowed = Counter(as_run(case.params) for case in CORPUS if case.params is not None)
-    stolen = {case_of(seen) for seen in server.ran() if as_run(seen) not in allowed}
-    assert stolen >= BITES[kind]
-
-
-def test_no_server_runs_a_tool_that_the_gateway_did_not_record_as_allowed(
-    peer: tuple[str, Peer], tmp_path: Path
-) -> None:
-    _, server = peer
-    trust = Trust()
-    chain = trust.chain("email:read")
-    refused: list[str] = []
-
-    def meta(case: Case) -> str:
-        if case.params is None:
-            return "{}"
-        return json.dumps({"ratify_proof": trust.proof(chain, "tools/call", case.params, Signed(scope="email:read"))})
-
-    async def main(gateway: Serving) -> None:
-        async with line_to(gateway.port, server.path) as line:
-            before = await line.refused()
-            for case in CORPUS:
-                arrived = server.arrived()
-                await line.send(case, meta(case))
-                now = await line.refused()
-                if now > before:
-                    refused.append(case.name)
-                    assert server.arrived() == arrived, f"refused, and yet the server got it: {case.name}"
-                before = now
-            last = len(server.ran())
-            await line.send(_control(), meta(_control()))
-            await asyncio.to_thread(wait_until, lambda: len(server.ran()) > last)
-
-    write_key(tmp_path / "owner.key", trust.owner)
-    assert accredit("keys", "new", "gateway.key", "--kind", "gateway", folder=tmp_path).returncode == 0
-    (tmp_path / "accredit.toml").write_text(_CONFIGURATION.format(gateway=GATEWAY, url=server.url), "utf-8")
-    with Serving(folder=tmp_path) as gateway:
-        asyncio.run(main(gateway))
-    allowed = allowed_in(tmp_path / "accredit.db")
-    ran = runs_of(server)
-    around = [seen for seen in server.ran() if as_run(seen) in ran - allowed]
-    assert not around, f"{len(around)} runs that nobody has allowed: {around}"
-    assert len(ran) > 1
-    assert len(refused) > len(CORPUS) // 2
-
-
-def _control() -> Case:
-    (control,) = (case for case in CORPUS if case.name == CONTROL)
-    return control
