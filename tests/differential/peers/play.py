@@ -32,7 +32,9 @@ class Line:
         with contextlib.suppress(CutOff, ConnectionError, TimeoutError):  # of a server, with what it can't read
             async with asyncio.timeout(ANSWER_SECONDS), RawClient(self._port) as client:
                 await client.ask(case.method, self._target, [*_USUAL, *case.headers], body)
-                await client.answer()
+                _, headers = await client.head()
+                if case.method != "GET" or ("content-type", "text/event-stream") not in headers:  # else it would stand
+                    await client.rest()
 
     async def refused(self) -> int:
         """How much the gateway that listens there has refused."""
