@@ -100,6 +100,7 @@ def test_a_request_without_a_body_says_so_where_a_body_is_usual(run: Run, method
     ("method", "headers", "target"),
     [
         ("GET", [(b"a", b"b\r\nX: y")], b"/"), ("GET", [(b"a", b"b\nX: y")], b"/"), ("GET", [(b"a", b"b\0c")], b"/"),
+        ("GET", [(b"a", b"b\x0bX: y")], b"/"), ("GET", [(b"a", b"b\x7f")], b"/"), ("GET", [(b"a", b"b\x1cX: y")], b"/"),
         ("GET", [(b"a: b\r\nX", b"y")], b"/"), ("GET", [(b"transfer-encoding:", b"chunked")], b"/"),
         ("GET", [(b"transfer-encoding ", b"chunked")], b"/"), ("GET", [(b"", b"y")], b"/"),
         ("GET", [], b"/a b"), ("GET", [], b"/ HTTP/1.1\r\nX: y"), ("GET", [], b"http://elsewhere/"), ("GET", [], b""),

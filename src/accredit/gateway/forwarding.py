@@ -115,9 +115,21 @@ class Forwarding:
 
     def to_upstream(self, raw: RawHeaders, *, body: bool) -> RawHeaders:
         """What goes on of a client's header fields. `body` says that JSON comes with them."""
-        hops, goes = _hops(raw), self._goes_up
-        kept = [pair for pair in raw if goes(pair[0], False) and pair[0] not in hops]
-        accepted = accepted_types(tuple(value for name, value in raw if name == b"accept"))
+        goes, hops = self._goes_up, False
+        kept: RawHeaders = []
+        accepts: tuple[bytes, ...] = ()
+        for pair in raw:
+            name = pair[0]
+            if goes(name, False):
+                kept.append(pair)
+            elif name == b"accept":
+                accepts = (*accepts, pair[1])
+            elif name == b"connection":
+                hops = True
+        if hops:
+            named = _hops(raw)
+            kept = [pair for pair in kept if pair[0] not in named]
+        accepted = accepted_types(accepts) if accepts else b""
         if accepted:
             kept.append((b"accept", accepted))
         if body:
