@@ -65,7 +65,9 @@ def test_a_call_is_allowed_by_a_fresh_bound_proof__and_the_server_learns_on_whos
                 "agent_id": trust.agent.id,
                 "granted_scope": sorted(chain[0].scope),
                 "cert_ids": [chain[0].cert_id],
+                "token_issuer": None,
                 "token_subject": None,
+                "token_scopes": None,
             }
             assert "ratify_proof" not in came["params"]["_meta"]
             assert "challenge" not in json.dumps(came)

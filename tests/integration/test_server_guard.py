@@ -231,7 +231,9 @@ def test_a_tool_sees_on_whose_word_it_runs__and_nothing_that_the_client_made_up(
                 "agent_id": trust.agent.id,
                 "granted_scope": sorted(chain[0].scope),
                 "cert_ids": [chain[0].cert_id],
+                "token_issuer": None,
                 "token_subject": None,
+                "token_scopes": None,
             } | ({"principal_name": "Owner"} if transport == "stdio" else {})
             assert told["principal"] == told["told"]["principal_name"]
             euros = {"amount": 5, "currency": "EUR"}

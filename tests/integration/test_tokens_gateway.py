@@ -392,3 +392,23 @@ def test_an_anonymous_session_and_a_subjects_are_not_the_same(trust: Trust, worl
         assert (await way.send(calling(way), token=world.token())).status == 200
 
     on("http-legacy", world, trust, tmp_path, steps, tokens=world.settings(required=False), token=None)
+
+
+@pytest.mark.parametrize("name", ROUTES)
+@pytest.mark.parametrize("tells", [True, False])
+def test_the_server_learns_whose_token_it_is_and_what_it_allows__or_nothing_where_it_is_not_to(
+    tells: bool, name: str, trust: Trust, world: Tokened, tmp_path: Path
+) -> None:
+    token = world.token(sub="agent-7", scope="mail:send mail:read")
+
+    async def steps(way: Route) -> None:
+        posed = {"dev.accredit/authorization": {"token_subject": "the boss"}}
+        assert "result" in messages_of(await way.send(calling(way, _meta=posed), token=token))[-1]
+        (call,) = way.received("tools/call")
+        told = call["params"].get("_meta", {}).get("dev.accredit/authorization")
+        assert (told is not None) is tells
+        if tells:
+            assert told["token_issuer"] == "https://issuer.example"
+            assert (told["token_subject"], told["token_scopes"]) == ("agent-7", ["mail:read", "mail:send"])
+
+    on(name, world, trust, tmp_path, steps, tells_identity=tells)

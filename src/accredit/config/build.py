@@ -43,6 +43,7 @@ def build_settings(loaded: Loaded, environ: Mapping[str, str], *, workers: int =
         max_response_bytes=gateway.max_response_bytes,
         max_event_bytes=gateway.max_event_bytes,
         upstream_timeout_seconds=gateway.upstream_timeout_seconds,
+        tells_identity=loaded.config.upstream.identity == "meta",
         enforce=loaded.config.validation.responses == "enforce",
         proofs=build_proofs(loaded, workers=workers),
         records=build_records(loaded),

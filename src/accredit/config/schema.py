@@ -80,6 +80,9 @@ class Upstream(Section):
     headers: Headers = Field(
         default={}, description='a table of headers for the url, each a string or { env = "NAME" }'
     )
+    identity: Literal["none", "meta"] = Field(
+        default="meta", description='"meta" to tell the server on whose word an allowed call comes, or "none"'
+    )
 
 
 class Validation(Section):

@@ -96,6 +96,7 @@ class Gate:
     ) -> None:
         self._proofs = settings.proofs
         self._named_only = settings.guards
+        self._tells = settings.tells_identity
         self._methods = frozenset(settings.methods)
         self._bearer = bearer
         self._seals = Seals(settings.rounds)
@@ -232,7 +233,7 @@ class Gate:
             raise refused
         edit = self._listed(request.method, authority, token) if request.method in KINDS else leg.edit
         judged = self._judging is not None
-        passed = passed_on(leg.request, judged=judged, authority=authority, token=token)
+        passed = passed_on(leg.request, judged=judged, authority=authority, token=token, tell=self._tells)
         return passed, edit, call, authority is not None
 
     def _missing(self, request: Request, token: VerifiedToken | None) -> MissingToken | None:

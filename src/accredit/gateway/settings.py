@@ -106,6 +106,8 @@ class GatewaySettings:
     max_response_bytes: int = 104_857_600
     max_event_bytes: int = 16_777_216
     upstream_timeout_seconds: float = 60.0
+    tells_identity: bool = True
+    """`[upstream] identity`: True is "meta" (allowed calls say on whose word they come), False is "none"."""
     enforce: bool = True
     """`[validation] responses`: True is "enforce", False is "observe" (log and count, forward as it is)."""
     proofs: ProofSettings | None = None

@@ -3,8 +3,8 @@
 1. `dev.accredit/authorization`, `com.ratifyprotocol/authority` and `/admission` of a client are always removed, however
    they are spelled: upstreams trust them.
 2. A proof is removed where proofs are judged here, under either of its names: it is a credential.
-3. An allowed call carries `dev.accredit/authorization`: on whose word it comes, and for whom its
-   token was issued.
+3. An allowed call carries `dev.accredit/authorization`, where the upstream is to be told: on whose word it comes, and
+   by and for whom its token was issued, with which scopes.
 
 All else stays byte for byte.
 """
@@ -31,9 +31,19 @@ _OF_PROOF = ("principal_id", "principal_name", "agent_id", "granted_scope", "cer
 C = TypeVar("C", bound=Request | Notification)
 
 
-def passed_on(call: C, *, judged: bool, authority: Authority | None = None, token: VerifiedToken | None = None) -> C:
-    """The call as the upstream gets it; `judged` says that proofs are judged here. A list may come on nobody's word."""
-    told = authority is not None or (token is not None and call.method in GUARDED)
+def passed_on(
+    call: C,
+    *,
+    judged: bool,
+    authority: Authority | None = None,
+    token: VerifiedToken | None = None,
+    tell: bool = True,
+) -> C:
+    """The call as the upstream gets it. A list may come on nobody's word.
+
+    `judged` says that proofs are judged here, `tell` that the upstream is to learn on whose word the call comes.
+    """
+    told = tell and (authority is not None or (token is not None and call.method in GUARDED))
     if not told and not may_name(call.params, b"_meta"):
         return call
     try:
@@ -52,7 +62,10 @@ def passed_on(call: C, *, judged: bool, authority: Authority | None = None, toke
 def authorization(authority: Authority | None, token: VerifiedToken | None = None) -> dict[str, object]:
     """What an upstream is told of who authorized a call."""
     told: dict[str, object] = {name: getattr(authority, name, None) for name in _OF_PROOF}
-    return {**told, "token_subject": token.subject if token is not None else None}
+    if token is None:
+        return {**told, "token_issuer": None, "token_subject": None, "token_scopes": None}
+    scopes = sorted(token.scopes)
+    return {**told, "token_issuer": token.issuer, "token_subject": token.subject, "token_scopes": scopes}
 
 
 def is_claim(name: str) -> bool:

@@ -26,7 +26,9 @@ WORD = {
     "agent_id": "a" * 32,
     "granted_scope": ["email:read", "email:send"],
     "cert_ids": ["leaf", "root"],
+    "token_issuer": None,
     "token_subject": None,
+    "token_scopes": None,
 }
 
 
