@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 RUN_READY := $(VENV)/.ready-run
 PYTEST_ARGS ?=
 
-.PHONY: demo test check fmt bench conformance requirements clean
+.PHONY: demo test check fmt bench conformance fuzz requirements clean
 
 demo: $(RUN_READY)
 	$(BIN)/accredit demo $(ARGS)
@@ -37,6 +37,9 @@ bench: $(READY)
 
 conformance: $(READY)
 	$(BIN)/python -m tests.conformance $(ARGS)
+
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz $(ARGS)
 
 # Hash-pinned, and without index addresses: the machine's own settings say where packages come from.
 requirements: $(READY)

@@ -1,19 +1,16 @@
-"""A fuzz target for the core, guided by its branches: `python tests/fuzz/fuzz_jsonrpc.py -max_total_time=60`.
+"""`python -m tests.fuzz.fuzz_jsonrpc FOLDER [libFuzzer's options]`: fuzzes the JSON-RPC core, guided by its branches.
 
 The first byte of an input picks a check, the rest is what it is given. A check fails by an exception that is not in
 the error tree, or by a difference: to the slow oracle, between two splits of a stream, or after writing again.
-Arguments are libFuzzer's; without a folder to keep inputs in, it starts from a few seeds each time.
+The folder is first filled with a few seeds, and keeps what the fuzzer finds.
 """
 
 import contextlib
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import atheris
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 with atheris.instrument_imports(include=["accredit"]):  # pyright: ignore[reportAttributeAccessIssue]
     from accredit.errors import AnswerError, FrameError, RequestError
@@ -140,18 +137,14 @@ def check_one(data: bytes) -> None:
         CHECKS[data[0] % len(CHECKS)](data[1:])
 
 
-def main() -> None:
+def main(arguments: list[str]) -> None:
     """Fuzzes until a limit among the arguments is reached, or until something fails."""
-    with tempfile.TemporaryDirectory() as folder:
-        arguments = list(sys.argv)
-        if all(argument.startswith("-") for argument in arguments[1:]):
-            for index, seed in enumerate(SEEDS):
-                for which in range(len(CHECKS)):
-                    Path(folder, f"{index}-{which}").write_bytes(bytes([which]) + seed)
-            arguments.append(folder)
-        atheris.Setup(arguments, check_one)
-        atheris.Fuzz()
+    for index, seed in enumerate(SEEDS):
+        for which in range(len(CHECKS)):
+            Path(arguments[1], f"seed-{index}-{which}").write_bytes(bytes([which]) + seed)
+    atheris.Setup(arguments, check_one)
+    atheris.Fuzz()
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv)

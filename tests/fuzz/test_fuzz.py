@@ -1,4 +1,4 @@
-"""A few seconds of the fuzz target: that it runs, and finds nothing at once. For a long run see its docstring."""
+"""A few seconds of each fuzz target: that it runs, bites, and finds nothing at once. `make fuzz` runs for long."""
 
 import importlib.util
 import os
@@ -7,17 +7,71 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.fuzz import fuzz_gate_target
+from tests.fuzz.__main__ import ROOT, TARGETS
+from tests.fuzz.fuzz_gate_target import Hole, Records, corpus, one_input, one_request, readings, runs
 
-TARGET = Path(__file__).with_name("fuzz_jsonrpc.py")
+CORPUS = corpus()
 
 
 @pytest.mark.slow
-def test_a_short_run_finds_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_short_run_finds_nothing(name: str, tmp_path: Path) -> None:
     if importlib.util.find_spec("atheris") is None:
         assert not os.environ.get("CI"), "continuous integration fuzzes: atheris must be installed"
         pytest.skip("atheris is not installed (it has builds for Linux on x86-64 only)")
+    command, longest = TARGETS[name]
     # One seed: what another one finds is no fault of the change that is tested just then.
-    command = [sys.executable, str(TARGET), "-max_total_time=6", "-seed=7", f"-artifact_prefix={tmp_path}/"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=150)
+    options = ["-max_total_time=5", "-seed=7", f"-max_len={longest}", f"-artifact_prefix={tmp_path}/"]
+    started = [sys.executable, *command, str(tmp_path), *options]
+    done = subprocess.run(started, cwd=ROOT, capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-5000:]}"
     assert "Done " in done.stderr
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_no_way_around_the_gate_that_was_found_once_is_open(name: str) -> None:
+    answered, _, allowed = one_input(CORPUS[name])
+    assert answered.startswith(b"HTTP/1.1 ")
+    assert allowed == (name == "allowed")
+
+
+def test_a_good_call_reaches_the_server__or_the_fuzzer_would_look_at_refusals_only() -> None:
+    answered, forwarded, allowed = one_input(CORPUS["allowed"])
+    assert answered.startswith(b"HTTP/1.1 200 ")
+    assert (forwarded, allowed) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pay"}}',
+        b'{"method":"tools/call","method":"ping","params":{"name":"pay"}}',
+        b'{"method":"ping","METHOD":"tools/call","params":{"name":"pay"}}',
+        b'[{"method":"ping"},{"method":"Tools/Call","params":{"name":"pay"}}]',
+    ],
+)
+def test_the_server_behind_reads_as_freely_as_any(written: bytes) -> None:
+    assert "pay" in {target for reading in readings({}, written) for _, target, _ in runs(reading)}
+
+
+def test_the_oracle_sees_other_charsets_and_codings() -> None:
+    call = b'{"method":"tools/call","params":{"name":"pay"}}'
+    for headers, body in (
+        ({b"content-type": [b"a/b; Charset=UTF-16LE"]}, call.decode().encode("utf-16-le")),
+        ({b"content-encoding": [b"x, br"]}, fuzz_gate_target.brotli.compress(call)),
+        ({b"content-encoding": [b"gzip"]}, fuzz_gate_target.gzip.compress(call)),
+    ):
+        assert [run for reading in readings(headers, body) for run in runs(reading)]
+
+
+@pytest.mark.parametrize("more", [b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"x"])
+def test_two_requests_where_one_was_judged_are_a_hole(more: bytes) -> None:
+    with pytest.raises(Hole):
+        one_request(b"POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n1" + more)
+
+
+def test_what_nobody_allowed_is_a_hole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Records, "allowed", property(lambda _: [], lambda *_: None), raising=False)
+    with pytest.raises(Hole, match="tools/call 'list_inbox' runs"):
+        one_input(CORPUS["allowed"])
