@@ -59,7 +59,7 @@ class Records:
     async def begin(self, decided: Decided) -> None:
         if decided.decision.verdict == "allow":
             call = decided.call
-            self.allowed.append((call.method, call.target, bytes.fromhex(decided.params.sha256)))
+            self.allowed.append((call.method, call.target or "", bytes.fromhex(decided.params.sha256)))
 
     def finish(self, decided: Decided, outcome: Outcome) -> asyncio.Future[None]:
         done = asyncio.get_running_loop().create_future()
@@ -140,7 +140,7 @@ def _decoded(codings: list[bytes], body: bytes) -> Iterator[bytes]:
     ways: dict[bytes, Callable[[bytes], bytes]] = {
         b"gzip": gzip.decompress,
         b"deflate": zlib.decompress,
-        b"br": brotli.decompress,
+        b"br": lambda body: brotli.Decompressor().process(body),
     }
     for coding in codings:
         for name, way in ways.items():

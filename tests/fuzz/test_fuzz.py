@@ -11,6 +11,8 @@ from tests.fuzz import fuzz_gate_target
 from tests.fuzz.__main__ import ROOT, TARGETS
 from tests.fuzz.fuzz_gate_target import Hole, Records, corpus, one_input, one_request, readings, runs
 
+from accredit.attest import Decided
+
 CORPUS = corpus()
 
 
@@ -72,6 +74,8 @@ def test_two_requests_where_one_was_judged_are_a_hole(more: bytes) -> None:
 
 
 def test_what_nobody_allowed_is_a_hole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Records, "allowed", property(lambda _: [], lambda *_: None), raising=False)
+    async def forget(_: Records, decided: Decided) -> None: ...
+
+    monkeypatch.setattr(Records, "begin", forget)
     with pytest.raises(Hole, match="tools/call 'list_inbox' runs"):
         one_input(CORPUS["allowed"])
