@@ -6,7 +6,6 @@ its first event says.
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -14,7 +13,6 @@ from tests.differential.peers.corpus import META, Case
 from tests.world.raw_client import CutOff, RawClient
 
 SSE = "/sse"
-_REFUSALS = ("request_refused", "call_denied", "call_challenged", "notification_refused")
 ANSWER_SECONDS = 5.0
 _USUAL = [("Accept", "application/json, text/event-stream"), ("MCP-Protocol-Version", "2025-11-25")]
 
@@ -35,13 +33,6 @@ class Line:
                 _, headers = await client.head()
                 if case.method != "GET" or ("content-type", "text/event-stream") not in headers:  # else it would stand
                     await client.rest()
-
-    async def refused(self) -> int:
-        """How much the gateway that listens there has refused."""
-        async with RawClient(self._port) as client:
-            await client.ask("GET", "/readyz")
-            counts = json.loads((await client.answer()).body)["refused"]
-        return sum(counts.get(kind, 0) for kind in _REFUSALS)
 
 
 @asynccontextmanager
