@@ -675,3 +675,32 @@ MAX_STATE_SECONDS = 86_400
 
 MAX_STATE_KEYS = 16
 """Keys that can open a `requestState`. A rotation needs two; each has to be found in a file by people."""
+
+# --- tasks --------------------------------------------------------------------------------------------
+
+MAX_TASKS = 100_000
+"""Tasks that a store remembers: at some 400 bytes each, 40 MB."""
+
+MAX_TASKS_PER_OWNER = 1_000
+"""... of one owner, so that nobody takes the room of others. A list of one's own is filtered by so many names."""
+
+TASK_SECONDS = 86_400
+"""How long a task is remembered that has no `ttl`: a day, in which somebody may have slept."""
+
+TASK_GRACE_SECONDS = 60
+"""... and how much longer than its `ttl` one that has: who fetches a result at the last moment may be late."""
+
+MAX_TASK_TTL_SECONDS = 31_536_000
+"""The longest `ttl` that counts, a year: what a server says must not keep a row for ever."""
+
+MAX_TASK_ID_CHARS = 1_024
+"""The longest id of a task. It travels in `Mcp-Name`, beside other headers."""
+
+MAX_TASK_FACTS_BYTES = 4_096
+"""The facts of the call that made a task, as JSON. With more, none is remembered, and constraints can't be verified."""
+
+MAX_TOLD_TASKS = 1_000
+"""Tasks whose notifications one session or subscription is told: as many as an owner can have."""
+
+MAX_TASK_SESSIONS = 10_000
+"""Sessions whose tasks are known, to tell them apart in streams that nobody's proof came with."""

@@ -78,6 +78,43 @@ class ProofStore(Protocol):
         ...
 
 
+class Task(Struct, frozen=True):
+    """A task of the server's, and the call that made it.
+
+    `owner` stands for who made it (32 bytes), `method` and `target` are the call's, `facts` are those that constraints
+    are held against, as JSON, and `flow` names the call in records.
+    """
+
+    owner: bytes
+    method: str
+    target: str
+    facts: bytes
+    flow: str
+
+
+class TaskStore(Protocol):
+    """Memory of tasks, shared by all who serve the same clients. A task's `key` is 32 bytes that stand for its id."""
+
+    async def keep(self, key: bytes, task: Task, *, keep_until: int, now: int) -> Task:
+        """Remembers a task until `keep_until`; if one is known under its key, nothing changes, and that one is given.
+
+        Raises `StoreUnavailable` also where there is no room, of all or of the owner's.
+        """
+        ...
+
+    async def find(self, key: bytes, *, now: int) -> Task | None:
+        """The task of this key, if it is remembered."""
+        ...
+
+    async def owned(self, owner: bytes, *, now: int) -> frozenset[bytes]:
+        """The keys of an owner's tasks."""
+        ...
+
+    async def aclose(self) -> None:
+        """Gives everything back."""
+        ...
+
+
 class Revocations(Protocol):
     """Who knows which certificates are revoked."""
 

@@ -63,7 +63,7 @@ def test_a_request_that_nobody_named_is_not_forwarded__and_the_session_goes_on(
 def test_a_notification_that_nobody_named_is_accepted_and_dropped(name: str, trust: Trust, tmp_path: Path) -> None:
     async def main() -> None:
         async with Route(name, trust, tmp_path) as route:
-            for method in ("vendor/x", "notifications/tools/list_changed", "tasks/cancel", "notifications/message"):
+            for method in ("vendor/x", "notifications/tools/list_changed", "notifications/message"):
                 answer = await route.send(notification(route.era, method))
                 assert (answer.status, answer.body) == (202, b""), (method, answer)
             assert (await route.send(notification(route.era))).status == 202

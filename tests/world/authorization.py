@@ -28,7 +28,12 @@ from accredit.ratify.constraints import Constraint
 from accredit.ratify.needs import clock
 
 GATEWAY = "mail-gateway"
-TARGETS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+TARGETS = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    **dict.fromkeys(("tasks/get", "tasks/result", "tasks/update", "tasks/cancel"), "taskId"),
+}
 CATALOG = Catalog(
     tools={
         "list_inbox": Entry(scope="email:read"),

@@ -11,7 +11,12 @@ ERAS = (Era.LEGACY, Era.MODERN)
 SESSION = "0123456789abcdef"
 REVISION = {Era.LEGACY: "2025-11-25", Era.MODERN: "2026-07-28"}
 _ACCEPT = ("Accept", "application/json, text/event-stream")
-_TARGETS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_TARGETS = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    **dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId"),
+}
 
 
 class Posted(Struct, frozen=True):

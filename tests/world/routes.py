@@ -13,12 +13,13 @@ from tests.world.outcome_server import OutcomeServer
 from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.raw_server import RawServer
 from tests.world.running import RunningGateway
+from tests.world.tasks_server import TasksServer
 
 from accredit.gateway import create_app
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RecordSettings, StdioUpstream
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.sse import SseParser
-from accredit.ports import KeySets, ProofStore, Records
+from accredit.ports import KeySets, ProofStore, Records, TaskStore
 from accredit.stores import MemoryStore, RevocationLists
 
 ROUTES = [f"{kind}-{era.value}" for kind in ("http", "sse", "stdio") for era in ERAS]
@@ -29,7 +30,8 @@ class Route:
     """`async with Route(name, trust, folder) as route`. `session` is what a legacy client is known by,
     and `token` what it opens it with.
 
-    With `records` the server is an `OutcomeServer`, its notes are in `notes`, and the log that it looks into in `log`.
+    With `serves_tasks` the server is a `TasksServer`. With `records` any other is an `OutcomeServer`, its notes are in
+    `notes`, and the log that it looks into in `log`.
     """
 
     def __init__(
@@ -44,6 +46,8 @@ class Route:
         full: bool = False,
         key_sets: KeySets | None = None,
         token: str | None = None,
+        tasks: TaskStore | None = None,
+        serves_tasks: bool = False,
         **settings: Any,
     ) -> None:
         kind, _, era = name.partition("-")
@@ -60,9 +64,11 @@ class Route:
             self._settings["records"] = RecordSettings(GATEWAY, full)
         self.log, self.notes = folder / "log.db", folder / "notes.jsonl"
         self._log = folder / "received.jsonl"
-        self._server = HonestServer(sse=kind == "sse")
+        self._tasks = tasks
+        self._module = "tasks_server" if serves_tasks else "honest_server"
+        self._server = (TasksServer if serves_tasks else HonestServer)(sse=kind == "sse")
         self._raw = RawServer(
-            self._server if records is None else OutcomeServer(self.log, self.notes, sse=kind == "sse")
+            self._server if records is None or serves_tasks else OutcomeServer(self.log, self.notes, sse=kind == "sse")
         )
         self._ids = 0
         self.session = ""
@@ -70,8 +76,8 @@ class Route:
     async def __aenter__(self) -> Self:
         upstream: HttpUpstream | StdioUpstream
         if self._kind == "stdio":
-            module, files = "honest_server", [str(self._log)]
-            if self._records is not None:
+            module, files = self._module, [str(self._log)]
+            if self._records is not None and module == "honest_server":
                 module, files = "outcome_server", [str(self.log), str(self.notes)]
             command = (sys.executable, "-m", f"tests.world.{module}", *files)
             upstream = StdioUpstream(command, cwd=str(Path(__file__).parents[2]))
@@ -86,6 +92,7 @@ class Route:
             revocations=lists,
             key_sets=self._key_sets,
             records=self._records,
+            tasks=self._tasks,
         )
         self._gateway = RunningGateway(self.app)
         await self._gateway.__aenter__()
@@ -139,6 +146,11 @@ class Route:
         assert answer.status == 200, answer
         found = messages_of(answer)
         return [each for part in found for each in (part if isinstance(part, list) else [part])]
+
+    def tells(self, *notifications: dict[str, Any]) -> None:
+        """What a `TasksServer` sends on each stream, before the answer."""
+        assert isinstance(self._server, TasksServer)
+        self._server.tells[:] = notifications
 
     def bytes_received(self) -> bytes:
         """Every byte of what reached the server: heads as well, where it is behind HTTP."""

@@ -23,8 +23,8 @@ from accredit.errors import ConfigurationError
 from accredit.gateway.logs import log_event
 from accredit.gateway.settings import ProofSettings
 from accredit.net import IssuerKeys
-from accredit.ports import KeySets, ProofStore, Records, Revocations
-from accredit.stores import RevocationLists, open_store, store_file
+from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
+from accredit.stores import RevocationLists, open_store, open_tasks, store_file
 from accredit.stores.log import SqliteRecords
 from accredit.stores.log_process import LogProcess
 from accredit.stores.log_requests import LogExecutor
@@ -40,6 +40,7 @@ class Ports(NamedTuple):
     revocations: Revocations | None = None
     key_sets: KeySets | None = None
     records: Records | None = None
+    tasks: TaskStore | None = None
 
 
 def assemble(loaded: Loaded, proofs: ProofSettings | None) -> Ports:
@@ -49,11 +50,13 @@ def assemble(loaded: Loaded, proofs: ProofSettings | None) -> Ports:
     """
     key_sets = IssuerKeys(build_key_sources(loaded)) if loaded.config.tokens.mode != "off" else None
     records = _records(loaded)
-    if proofs is None or not proofs.required:
-        return Ports(key_sets=key_sets, records=records)
     url, folder = loaded.config.store.url, folder_of(loaded, ("store", "url"))
+    if proofs is None or not proofs.required:
+        tasks = open_tasks(url, folder) if loaded.config.tokens.mode == "required" else None
+        return Ports(key_sets=key_sets, records=records, tasks=tasks)
     store = open_store(url, folder)
-    return Ports(store, _revocations(loaded, proofs, store_file(url, folder)), key_sets, records)
+    revocations = _revocations(loaded, proofs, store_file(url, folder))
+    return Ports(store, revocations, key_sets, records, open_tasks(url, folder))
 
 
 def _records(loaded: Loaded) -> Records | None:

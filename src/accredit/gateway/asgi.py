@@ -27,7 +27,7 @@ from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstre
 from accredit.gateway.stdio.backend import StdioBackend
 from accredit.gateway.tally import Tally
 from accredit.gateway.trace import set_current
-from accredit.ports import KeySets, ProofStore, Records, Revocations
+from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
 
 
 def create_app(
@@ -37,19 +37,20 @@ def create_app(
     revocations: Revocations | None = None,
     records: Records | None = None,
     key_sets: KeySets | None = None,
+    tasks: TaskStore | None = None,
 ) -> "Gateway":
     """An ASGI application in front of one upstream.
 
     `upstream` is a URL, a command (a list of strings), or complete settings. Where these require proofs, `store`
     and `revocations` are who is asked about them; where they take tokens, `key_sets` has the issuers' keys; where they
-    say that calls are recorded, `records` is the log. The application closes all but the revocations at its end. Raises
-    `ConfigurationError`.
+    say that calls are recorded, `records` is the log. `tasks` remembers whose tasks are: this process, where there is
+    none. The application closes all but the revocations at its end. Raises `ConfigurationError`.
     """
     if isinstance(upstream, str):
         upstream = GatewaySettings(HttpUpstream(upstream))
     elif not isinstance(upstream, GatewaySettings):
         upstream = GatewaySettings(StdioUpstream(tuple(upstream)))
-    return Gateway(upstream, store, revocations, key_sets, records)
+    return Gateway(upstream, store, revocations, key_sets, records, tasks)
 
 
 class Gateway:
@@ -62,6 +63,7 @@ class Gateway:
         revocations: Revocations | None = None,
         key_sets: KeySets | None = None,
         records: Records | None = None,
+        tasks: TaskStore | None = None,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -73,7 +75,8 @@ class Gateway:
         tokens = settings.tokens
         self._resource = Resource(tokens, settings.path) if tokens is not None else None
         entrance = Entrance(bearer, SessionTags(tokens.session_key)) if tokens is not None and bearer else None
-        gate = Gate(settings, self._tally, store, revocations, bearer, self._recorder)
+        self._tasks = tasks
+        gate = Gate(settings, self._tally, store, revocations, bearer, self._recorder, tasks)
         self._backend: Backend
         self._http: HttpRelay | None = None
         if isinstance(settings.upstream, HttpUpstream):
@@ -109,6 +112,8 @@ class Gateway:
             await self._recorder.aclose()
         if self._store is not None:
             await self._store.aclose()
+        if self._tasks is not None:
+            await self._tasks.aclose()
         if self._key_sets is not None:
             await self._key_sets.aclose()
 

@@ -20,7 +20,8 @@ from accredit.gateway.token_arguments import TokenArguments
 from accredit.gateway.tool_lists import Ask
 from accredit.jsonrpc.encode import INVALID_PARAMS, METHOD_NOT_FOUND, with_members
 from accredit.jsonrpc.frames import Frame, Notification, Request
-from accredit.jsonrpc.objects import members
+from accredit.jsonrpc.methods import LISTEN
+from accredit.jsonrpc.objects import may_name, members
 from accredit.jsonrpc.scalars import as_string
 from accredit.policy import GUARDED, LISTS, looks_guarded
 from accredit.ports import KeySets
@@ -92,6 +93,10 @@ class Bearer:
         tool = as_string(_params(frame).get("name"))
         if tool is None:
             raise RequestError(INVALID_PARAMS, 'Invalid params: "name" is not a string', id=frame.id, status=200)
+        self.check_tool(tool, token)
+
+    def check_tool(self, tool: str, token: VerifiedToken | None) -> None:
+        """Rule 4 for one tool, or for what is done to a task of its. Raises `TokenError`."""
         scope = self._settings.tool_scopes.get(tool, "")
         if token is not None:
             check_tool(token, tool, scope)
@@ -102,7 +107,8 @@ class Bearer:
         """Who sent a message on stdio: calls and lists are asked for it, nothing else. Raises `RequestError`."""
         if not isinstance(frame, Request | Notification):
             return Caller()
-        if frame.method not in LISTS and not looks_guarded(frame.method):
+        subscribes = frame.method == LISTEN and may_name(frame.params, b"taskIds")
+        if frame.method not in LISTS and not looks_guarded(frame.method) and not subscribes:
             return Caller()
         token = None
         try:

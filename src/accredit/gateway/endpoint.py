@@ -62,6 +62,7 @@ class Endpoint:
                 token = await self._entrance.of_request(exchange) if self._entrance is not None else None
                 if session is not None and b"last-event-id" in exchange.headers:
                     exchange.calls = self._gate.resumed(session.decode("latin-1"))
+                exchange.hears = self._gate.hears(session.decode("latin-1") if session is not None else "")
                 with exchange.rooms.streams.held(exchange, yields=True):
                     await self._backend.get(exchange, self._gate.otherwise(token))
             case "DELETE":
@@ -111,6 +112,7 @@ class Endpoint:
             return
         exchange.answer_also(passage.replies)
         exchange.calls = passage.calls
+        exchange.hears = self._gate.hears(session, passage.tasks)
         async with exchange.calls:
             with self._place(exchange, passage.message):
                 await self._backend.post(exchange, passage.message, era, passage.edits)

@@ -8,8 +8,8 @@ Every message of a client comes through `admit`, whatever its transport:
 3. each request is decided (`policy.decide`); one that is refused does not go on, and has its answer from here;
 4. a state that it brings back is opened (`sealing`), or it is refused;
 5. credentials are taken out and the word of who authorized the call is put in (`policy.passing`);
-6. on its way back, an answer that is a list is edited (`policy.lists`), and one that asks for input has its state
-   sealed (`sealing`).
+6. on its way back, an answer that is a list is edited (`policy.lists`), one that asks for input has its state sealed
+   (`sealing`), and one that announces a task waits until it is known whose that is (`tasks`).
 
 Where calls are recorded, the decision on a guarded call (3 and 4) is in the log before anything else happens to it
 (`recording`).
@@ -21,7 +21,7 @@ the client says of its own authorization is still removed. Who sent a message wa
 
 import logging
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -34,29 +34,47 @@ from accredit.errors import (
     MissingToken,
     ProofRefused,
     RequestError,
+    StoreUnavailable,
     TokenError,
 )
 from accredit.gateway.bearer import Bearer, Caller
 from accredit.gateway.denials import Denials
 from accredit.gateway.logs import log_event
-from accredit.gateway.open_calls import OpenCall, OpenCalls
-from accredit.gateway.recording import Client, Part, Recorder
+from accredit.gateway.open_calls import OpenCalls
+from accredit.gateway.recording import Client, Part, Recorder, target_of
 from accredit.gateway.replies import refusal
 from accredit.gateway.sealing import Leg, Seals, brings_state, principal_of
 from accredit.gateway.settings import GatewaySettings, ProofSettings
 from accredit.gateway.stdio.ledger import member_id
 from accredit.gateway.tally import Tally
+from accredit.gateway.tasks import Hears, Maker, Tasks, of_resumed
 from accredit.gateway.trace import traced
 from accredit.jsonrpc.encode import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.frames import Frame, Notification, Request, Success
-from accredit.jsonrpc.methods import is_known, is_modern
+from accredit.jsonrpc.methods import LISTEN, is_known, is_modern
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
-from accredit.policy import LISTS, Authority, Catalog, Decision, asked_of, decide, drive, is_guarded, looks_guarded
+from accredit.policy import (
+    LISTS,
+    TASK_CHANGES,
+    TASKS,
+    Asked,
+    Authority,
+    Catalog,
+    Decision,
+    asked_of,
+    decide,
+    drive,
+    is_guarded,
+    looks_guarded,
+    refusals,
+)
 from accredit.policy.lists import KINDS, Kind, ListView, kinds_in, listed
 from accredit.policy.passing import passed_on
-from accredit.ports import ProofStore, Revocations
+from accredit.policy.tasks import encode_facts, owner_of
+from accredit.ports import ProofStore, Revocations, Task, TaskStore
 from accredit.ratify.needs import clock
+from accredit.stores import MemoryTasks
 from accredit.tokens import VerifiedToken
 
 _log = logging.getLogger("accredit.gateway.gate")
@@ -66,7 +84,8 @@ class Passage(Struct, frozen=True):
     """What goes on (None: nothing does), and the responses that requests which do not have from here.
 
     Without either, it was a notification that was dropped. `edits` are what becomes of the upstream's responses, by the
-    request's id; `calls` are to be settled. `proved` says that a proof in it was good.
+    request's id; `calls` are to be settled, and `tasks` are the ids of tasks that it names. `proved` says that a proof
+    in it was good.
     """
 
     message: Frame | Batch | None
@@ -75,11 +94,46 @@ class Passage(Struct, frozen=True):
     batch: bool = False
     calls: OpenCalls = field(default_factory=OpenCalls)
     proved: bool = False
+    tasks: tuple[str, ...] = ()
 
     @property
     def answer(self) -> bytes:
         """The replies as one JSON-RPC message."""
         return b"[" + b",".join(self.replies) + b"]" if self.batch else self.replies[0]
+
+
+class Case(Struct, frozen=True):
+    """What was found out about a request: `decision` where proofs are judged, `token_task` where a token decides."""
+
+    asked: Asked | None = None
+    decision: Decision | None = None
+    token_task: Task | None = None
+
+    @property
+    def refusal(self) -> ProofRefused | None:
+        """Why it is refused, if it is."""
+        return self.decision.refusal if self.decision is not None else None
+
+    @property
+    def authority(self) -> Authority | None:
+        """On whose word it comes."""
+        return self.decision.authority if self.decision is not None else None
+
+    @property
+    def task(self) -> Task | None:
+        """The task that it is about."""
+        return self.decision.task if self.decision is not None else self.token_task
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The ids of tasks that it names."""
+        return self.asked.tasks if self.asked is not None else ()
+
+    def made(self, request: Request, owner: bytes, flow: str) -> Task:
+        """The task that comes of it, should it be answered with one."""
+        entry = self.decision.entry if self.decision is not None else None
+        facts = entry.facts.of(self.asked.arguments) if entry is not None and self.asked is not None else {}
+        return Task(owner, request.method, target_of(request), encode_facts(facts), flow)
 
 
 class Gate:
@@ -93,7 +147,9 @@ class Gate:
         revocations: Revocations | None,
         bearer: Bearer | None = None,
         recorder: Recorder | None = None,
+        tasks: TaskStore | None = None,
     ) -> None:
+        self._tasks = Tasks((tasks or MemoryTasks()) if settings.guards else None, settings, tally)
         self._proofs = settings.proofs
         self._named_only = settings.guards
         self._tells = settings.tells_identity
@@ -124,15 +180,18 @@ class Gate:
         if not isinstance(message, Request):
             return Passage(message)
         try:
-            request, edit, call, proved = await self._request(message, client, callers[0] if callers else Caller())
+            passage = await self._request(message, client, callers[0] if callers else Caller())
         except (ProofRefused, TokenError, KeysUnavailable, RequestError) as error:
             if isinstance(error, RequestError) and error.status != 200:
                 raise
             return Passage(None, (self._refused(message, error),))
         if _log.isEnabledFor(logging.DEBUG):
-            log_event(_log, logging.DEBUG, "request_passed", method=request.method, **traced())
-        calls = OpenCalls() if call is None else OpenCalls([call])
-        return Passage(request, edits={} if edit is None else {request.id: edit}, calls=calls, proved=proved)
+            log_event(_log, logging.DEBUG, "request_passed", method=message.method, **traced())
+        return passage
+
+    def hears(self, session_id: str, ids: Collection[str] = ()) -> Hears | None:
+        """Which notifications go to a stream of a session whose requests name these tasks; None: all."""
+        return self._tasks.hears(session_id, ids) if self._named_only else None
 
     def _named(self, method: str, client: Client) -> bool:
         """Rule 1."""
@@ -161,6 +220,8 @@ class Gate:
     def otherwise(self, token: VerifiedToken | None = None) -> Edit | None:
         """What becomes of a response whose request is not known: the stream was resumed, by whose token this is."""
         view = self._view(None, token)
+        if self._named_only:
+            return lambda response: of_resumed(response, self._edited(response, view, kinds_in(response)))
         if self._bearer is None and not any(map(view.edits, KINDS.values())):
             return None
         return lambda response: self._edited(response, view, kinds_in(response))
@@ -175,6 +236,7 @@ class Gate:
         edits: dict[MessageId, Edit] = {}
         calls = OpenCalls()
         proved = False
+        tasks: list[str] = []
         for frame, caller in zip(batch.frames, callers or [Caller()] * len(batch.frames), strict=True):
             try:
                 passage = await self.admit(frame, client, (caller,))
@@ -189,40 +251,34 @@ class Gate:
             edits |= passage.edits
             calls.add_all(passage.calls)
             proved = proved or passage.proved
+            tasks += passage.tasks
             if passage.message is not None and not isinstance(passage.message, Batch):
                 kept.append(passage.message)
         if len(kept) == len(batch.frames) and all(map(operator.is_, batch.frames, kept)):
-            return Passage(batch, edits=edits, batch=True, calls=calls, proved=proved)
+            return Passage(batch, edits=edits, batch=True, calls=calls, proved=proved, tasks=tuple(tasks))
         rest = Batch(tuple(kept), b"[" + b",".join(frame.text for frame in kept) + b"]") if kept else None
-        return Passage(rest, tuple(replies), edits, batch=True, calls=calls, proved=proved)
+        return Passage(rest, tuple(replies), edits, batch=True, calls=calls, proved=proved, tasks=tuple(tasks))
 
-    async def _request(
-        self, request: Request, client: Client, caller: Caller
-    ) -> tuple[Request, Edit | None, OpenCall | None, bool]:
-        """What goes on of a request, what becomes of its response, the call that is to be settled, and whether a proof
-        in it was good.
-
-        Raises `ProofRefused`, `RequestError`, and what its caller is, if that is an error.
-        """
+    async def _request(self, request: Request, client: Client, caller: Caller) -> Passage:
+        """What goes on of a request. Raises `ProofRefused`, `RequestError`, and what its caller is, if an error."""
         token = caller.token
         refused: AccreditError | None = caller.error or self._missing(request, token)
-        decision, leg = None, Leg(request)
-        if refused is None and self._judging is not None:
-            try:
-                decision = await self._decide(request, self._judging, client.session_id, token)
-            except RequestError as error:
-                refused = error
-            else:
-                refused = decision.refusal if decision is not None else None
-        authority = decision.authority if decision is not None else None
+        case, leg, edit = Case(), Leg(request), None
         if refused is None:
             try:
-                leg = self._seals.leg(request, principal_of(authority, _subject(token)))
-            except RequestError as error:
+                case = await self._decide(request, client, token)
+                refused = case.refusal
+                if refused is None:
+                    leg = self._seals.leg(request, principal_of(case.authority, _subject(token)))
+                    edit = await self._edit(request, client, case, token, leg)
+            except (RequestError, ProofRefused, TokenError) as error:
                 refused = error
         call = None
         if self._recorder is not None and is_guarded(request):
             part = Part(leg.flow, leg.round + 1) if leg.flow else None
+            if case.task is not None:
+                part = Part(case.task.flow)
+            decision = case.decision
             try:
                 call = await self._recorder.begin(request, decision, client, refused, token=token, part=part)  # 8
             except ProofRefused:  # it could not be recorded: no call; a refusal stays what it is
@@ -231,10 +287,16 @@ class Gate:
                 self._tally.unrecorded(logged=True)
         if refused is not None:
             raise refused
-        edit = self._listed(request.method, authority, token) if request.method in KINDS else leg.edit
+        if request.method == "tools/call":
+            maker = Maker(case.made(request, owner_of_case(case.authority, token), leg.flow), client)
+            call, edit = self._tasks.opened(call, request, maker, leg.edit)
         judged = self._judging is not None
+        authority = case.authority
         passed = passed_on(leg.request, judged=judged, authority=authority, token=token, tell=self._tells)
-        return passed, edit, call, authority is not None
+        self._tasks.named(client, case.named)
+        edits = {} if edit is None else {request.id: edit}
+        calls = OpenCalls([call] if call is not None else ())
+        return Passage(passed, edits=edits, calls=calls, proved=authority is not None, tasks=case.named)
 
     def _missing(self, request: Request, token: VerifiedToken | None) -> MissingToken | None:
         """What a request is refused for that came without being asked for its token, on whatever way."""
@@ -245,20 +307,54 @@ class Gate:
                 return error
         return None
 
-    async def _decide(
-        self, request: Request, proofs: ProofSettings, session_id: str, token: VerifiedToken | None
-    ) -> Decision | None:
-        asked = asked_of(request, session_id)
-        if asked is None or self._ports is None:
-            return None
+    async def _decide(self, request: Request, client: Client, token: VerifiedToken | None) -> Case:
+        """Raises `RequestError`; where no proofs are judged, `ProofRefused` and `TokenError` as well."""
+        place = self._tasks.place(client)
+        if self._judging is None or self._ports is None:
+            return await self._of_token(request, client, token) if self._named_only else Case()
+        asked = asked_of(request, client.session_id)
+        if asked is None:
+            return Case()
         now = clock()
-        decision = await drive(decide(asked, proofs.policy, now, token), *self._ports, now)
+        steps = decide(asked, self._judging.policy, now, token, place=place)
+        decision = await drive(steps, *self._ports, now, self._tasks.store)
         if isinstance(decision.fault, FrameError):  # what is asked has no digest
             detail = f"Invalid params: {decision.fault.detail}"
             raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200)
         if decision.fault is not None:
             _report(decision, decision.fault)
-        return decision
+        return Case(asked, decision)
+
+    async def _of_token(self, request: Request, client: Client, token: VerifiedToken | None) -> Case:
+        """What is asked about tasks where a token decides."""
+        if request.method not in TASKS and request.method != LISTEN:
+            return Case()
+        asked = asked_of(request, client.session_id)
+        if asked is None:
+            return Case()
+        try:
+            task = await self._tasks.of(asked, owner_of_case(None, token), client)
+        except StoreUnavailable as error:
+            refusal = refusals.undecided(asked, None)
+            _report(Decision(asked, None, None, refusal, error), error)
+            raise refusal from None
+        if task is not None and request.method in TASK_CHANGES and self._bearer is not None:
+            self._bearer.check_tool(task.target, token)
+        return Case(asked, None, task)
+
+    async def _edit(
+        self, request: Request, client: Client, case: Case, token: VerifiedToken | None, leg: Leg
+    ) -> Edit | None:
+        """What becomes of the response. Raises `ProofRefused` where nobody can tell whose a task is."""
+        if request.method in KINDS:
+            return self._listed(request.method, case.authority, token)
+        if case.asked is None or not case.asked.about_tasks or not self._named_only:
+            return leg.edit
+        owner = owner_of_case(case.authority, token)
+        try:
+            return await self._tasks.edit(request, case.asked, owner, client, leg.edit)
+        except StoreUnavailable:
+            raise refusals.undecided(case.asked, None) from None
 
     def _refused(self, request: Request, error: AccreditError) -> bytes:
         self._tally.refused(error, method=request.method)
@@ -292,6 +388,13 @@ class Gate:
             granted=authority.granted_scope if authority is not None and proofs.filter_tools else None,
             token=token,
         )
+
+
+def owner_of_case(authority: Authority | None, token: VerifiedToken | None) -> bytes:
+    """Whose the tasks are that come of a call."""
+    if authority is None:
+        return owner_of("", "", token)
+    return owner_of(authority.principal_id, authority.agent_id, token)
 
 
 def _subject(token: VerifiedToken | None) -> tuple[str, str] | None:

@@ -13,6 +13,7 @@ from accredit.gateway.merging import merged
 from accredit.gateway.open_calls import OpenCalls
 from accredit.gateway.room import Place, Rooms, peer_of
 from accredit.jsonrpc.encode import INVALID_REQUEST
+from accredit.jsonrpc.frames import Notification
 from accredit.jsonrpc.sse import encode_event
 from accredit.limits import (
     BODY_GRACE_SECONDS,
@@ -48,6 +49,7 @@ class Exchange:
     see; `asked` is the id of the one request in the body, once it was read; `resumable` says that its client has seen
     an event with an id, from which it may resume the stream. `peer` is the address that it comes from; `vouched` says
     that it has proved something itself, `proved` that it or its session has: there is more room for it then (`rooms`).
+    `hears` says which notifications go to it, where not all do.
     """
 
     __slots__ = (
@@ -60,6 +62,7 @@ class Exchange:
         "calls",
         "credentials",
         "headers",
+        "hears",
         "method",
         "path",
         "peer",
@@ -88,6 +91,7 @@ class Exchange:
         self.started = False
         self.resumable = False
         self.calls = OpenCalls()
+        self.hears: Callable[[Notification], bool] | None = None
         self._refused: tuple[bytes, ...] = ()
         self._session = self.headers.get(SESSION_HEADER)  # as the client knows it
         self.vouched = False

@@ -75,6 +75,7 @@ class LegacySse:
             raise RequestError(INVALID_REQUEST, detail, status=501)
         token = await self._entrance.of_request(exchange) if self._entrance is not None else None
         expected = Expected(Era.LEGACY)
+        exchange.hears = self._gate.hears("")  # this revision has no tasks
         session = secrets.token_hex(16)
 
         def rewrite(data: bytes) -> bytes:

@@ -7,7 +7,7 @@ comes first. That goes on when whoever asked is cancelled. `recording` says who 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from accredit.attest import Decided, Outcome, result_digest
 from accredit.errors import (
@@ -28,25 +28,43 @@ from accredit.jsonrpc.responses import Answers
 from accredit.jsonrpc.scalars import as_string
 from accredit.policy import refusals
 
-if TYPE_CHECKING:  # who opens calls imports this module
-    from accredit.gateway.recording import Recorder
-
-
 NOT_FORWARDED = Outcome(status="cancelled", detail="before it was forwarded")
+
+
+class Settler(Protocol):
+    """Who settles calls: `recording.Recorder`, or nobody writes anything (`tasks.Unrecorded`)."""
+
+    def finish(self, call: "OpenCall", outcome: Outcome) -> asyncio.Future[None]:
+        """Records an outcome. Raises `StoreUnavailable` or `AttestationError`."""
+        ...
+
+    def withhold(self, call: "OpenCall") -> bytes:
+        """The response to the client of a call whose outcome could not be recorded."""
+        ...
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        """Does something in a task."""
+        ...
 
 
 class OpenCall:
     """A call whose decision is on record, and whose outcome is not yet. `id` is its request's, `session_id` that of its
-    session as the client knows it, or ""."""
+    session as the client knows it, or "". One that is not recorded has nothing that was `decided`.
 
-    def __init__(self, recorder: "Recorder", decided: Decided, id: MessageId, session_id: str = "") -> None:
+    `on_settled` is done first, with the outcome: it gives the one that is recorded, and the response that the client
+    gets in place of any other, if so.
+    """
+
+    def __init__(self, recorder: Settler, decided: Decided | None, id: MessageId, session_id: str = "") -> None:
         self.id = id
         self.session_id = session_id
         self.decided = decided
         self.taken_back = False
         """Whether the client has said that it does not wait any more."""
+        self.on_settled: Callable[[Outcome], Awaitable[tuple[Outcome, bytes | None]]] | None = None
         self._recorder = recorder
         self._settling: asyncio.Future[None] | None = None
+        self._instead: bytes | None = None
 
     @property
     def settled(self) -> bool:
@@ -62,24 +80,35 @@ class OpenCall:
         """The same without waiting; `then` is told."""
         self._recorder.start(_then(self.settle(outcome), then))
 
+    def start(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Does something in a task of who settles it."""
+        self._recorder.start(work)
+
     def withheld(self) -> RequestError:
         """The error that its client gets in place of another one, which is not on record."""
-        refused = withheld(self.decided)
+        refused = withheld(self)
         return RequestError(refused.code, refused.message, id=self.id, status=200, data=refused.data)
 
     async def _told(self, settling: asyncio.Future[None]) -> bytes | None:
         try:
             await asyncio.shield(settling)
         except (StoreUnavailable, AttestationError):
-            return self._recorder.withhold(self.decided, self.id)
-        return None
+            return self._recorder.withhold(self)
+        return self._instead
 
     def _settle(self, outcome: Outcome) -> asyncio.Future[None]:
         if self._settling is None:
             if self.taken_back and outcome.status in ("unknown", "upstream_invalid"):
                 outcome = Outcome(status="cancelled")
-            self._settling = self._recorder.finish(self, outcome)
+            if self.on_settled is None:
+                self._settling = self._recorder.finish(self, outcome)
+            else:
+                self._settling = self._recorder.start(self._settle_first(self.on_settled(outcome)))
         return self._settling
+
+    async def _settle_first(self, settled: Awaitable[tuple[Outcome, bytes | None]]) -> None:
+        outcome, self._instead = await settled
+        await self._recorder.finish(self, outcome)
 
 
 async def _then(settling: Awaitable[bytes | None], then: Callable[[bytes | None], None] | None) -> None:
@@ -119,6 +148,10 @@ class OpenCalls:
     def get(self, id: MessageId) -> OpenCall | None:
         """A call, if it is one of these."""
         return self._calls.get(id)
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Does something in a task of who settles them. There is one at least."""
+        next(iter(self._calls.values())).start(work)
 
     def take_all(self) -> list[OpenCall]:
         """All of them, which are not these any more."""
@@ -214,6 +247,8 @@ def outcome_of_end(error: BaseException | None) -> Outcome:
             return Outcome(status="unknown", detail="the gateway ended the exchange")
 
 
-def withheld(decided: Decided) -> ProofRefused:
+def withheld(call: OpenCall) -> ProofRefused:
     """What the client of a call gets whose outcome is not on record."""
-    return refusals.record_unavailable(decided.call.method, decided.call.target or "", forwarded=True)
+    assert call.decided is not None  # noqa: S101 - what is not recorded is not withheld
+    asked = call.decided.call
+    return refusals.record_unavailable(asked.method, asked.target or "", forwarded=True)

@@ -78,10 +78,11 @@ class Client(Struct, frozen=True):
 
 
 class Part(Struct, frozen=True):
-    """Which multi-round-trip request a call is part of, and which round it is, from 1."""
+    """Which multi-round-trip request a call is part of, and which round it is, from 1; what is asked about a task is
+    part of the call that made it, and no round."""
 
     flow: str
-    round: int
+    round: int | None = None
 
 
 class Recorder:
@@ -153,13 +154,14 @@ class Recorder:
         named = call.session_id, call.id
         if self._in_sessions.get(named) is call:  # not another one, which the client gave the same id
             del self._in_sessions[named]
+        assert call.decided is not None  # noqa: S101 - `begin` has opened it
         return self._records.finish(call.decided, outcome)
 
-    def withhold(self, decided: Decided, id: MessageId) -> bytes:
+    def withhold(self, call: OpenCall) -> bytes:
         """The response to the client of a call whose outcome could not be recorded."""
-        refused = withheld(decided)
-        self._tally.refused(refused, method=decided.call.method)
-        return refusal(refused).frame(id)
+        refused = withheld(call)
+        self._tally.refused(refused, method=str(refused.data.get("method")))
+        return refusal(refused).frame(call.id)
 
     def taken_back(self, session_id: str, id: MessageId | None) -> None:
         """The client of a session has cancelled a request: if no answer comes, that is why."""
@@ -253,12 +255,13 @@ def recorder_of(settings: GatewaySettings, tally: Tally, records: Records | None
 def target_of(request: Request) -> str:
     """What a guarded request is about, or "" where it does not say so with a string."""
     found = members(request.params) if request.params is not None else {}
-    return as_string(found.get(TARGET_MEMBER[request.method])) or ""
+    member = TARGET_MEMBER.get(request.method)
+    return (as_string(found.get(member)) or "") if member is not None else ""
 
 
 def _authority(decision: PolicyDecision, chain_sha256: str) -> Authority | None:
     proved, entry = decision.proved, decision.entry
-    if proved is None or entry is None:
+    if proved is None:
         return None
     return Authority(
         principal_id=proved.principal_id,
@@ -266,7 +269,7 @@ def _authority(decision: PolicyDecision, chain_sha256: str) -> Authority | None:
         agent_id=proved.agent_id,
         cert_ids=proved.cert_ids,
         chain_sha256=chain_sha256,
-        scope=entry.scope,
+        scope=entry.scope if entry is not None else "",
         bound=proved.bound,
     )
 

@@ -8,6 +8,9 @@ Reads the clock and randomness; logs.
 2. An `input_required` in answer to a modern request is given a sealed state, also where the upstream gave none: the
    flow's name and the round's number are in it, and the answers stay with who was asked.
 
+3. A state that comes with a task, or with what is said of one, is sealed for that task: it opens for whatever is asked
+   about it, for as long as a task without a `ttl` is remembered.
+
 A state is bound to the principal, the method, the target and the other params. In the legacy era nothing is sealed, so
 nothing opens: a server that reads a state there all the same would otherwise get a forged one.
 
@@ -31,10 +34,13 @@ from accredit.gateway.trace import traced
 from accredit.jsonrpc.encode import INVALID_PARAMS, with_members
 from accredit.jsonrpc.era import era_of
 from accredit.jsonrpc.frames import Notification, Request, Success
-from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, TARGET_MEMBER, Era
+from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, TARGET_MEMBER, TASK_MEMBER, TASK_METHODS, Era
 from accredit.jsonrpc.objects import is_object, may_name, members
 from accredit.jsonrpc.responses import Edit
+from accredit.jsonrpc.result_types import TASK
 from accredit.jsonrpc.scalars import as_string
+from accredit.jsonrpc.tasks import may_announce
+from accredit.limits import TASK_SECONDS
 from accredit.policy import Authority, looks_guarded, payload_digest
 from accredit.ratify.needs import clock
 from accredit.rounds.sealing import NONCE_BYTES, FlowState, state_binding
@@ -73,7 +79,9 @@ class Seals:
         if brings_state(request):
             state = self._opened(request, principal)
             request, flow, round = _with_state(request, state.state), state.flow, state.round
-        elif request.method in INPUT_REQUIRED_METHODS and era_of(request, {}) is Era.MODERN:
+        elif request.method in TASK_METHODS:
+            flow, round = "", 0
+        elif request.method in INPUT_REQUIRED_METHODS and _has_legs(request):
             flow, round = secrets.token_hex(_FLOW_BYTES), 0
         else:
             return Leg(request)
@@ -87,7 +95,7 @@ class Seals:
             text = as_string(_params(request)[_STATE])
             if text is None:
                 raise SealError("no string")
-            if request.method not in INPUT_REQUIRED_METHODS:
+            if request.method not in INPUT_REQUIRED_METHODS | TASK_METHODS:
                 raise SealError("for another method")
             return self._ring.open(text, _binding(request, principal), clock())
         except SealError as error:
@@ -98,11 +106,21 @@ class Seals:
     def _sealed(self, response: Success, *, request: Request, principal: Sequence[str], flow: str, round: int) -> bytes:
         """Rule 2, for the response to `request`. Raises `FrameError` for a state that can't be sealed."""
         result = members(response.result) if is_object(response.result) else {}
-        if as_string(result.get("resultType")) != "input_required":
+        kind, given = as_string(result.get("resultType")), as_string(result.get(_STATE))
+        binding, seconds = _binding(request, principal), self._seconds
+        if kind == TASK or request.method in TASK_METHODS:
+            if _STATE not in result:
+                return response.text
+            if given is None:
+                raise FrameError("requestState: no string")
+            if kind == TASK:
+                binding = _task_binding(principal, as_string(result.get(TASK_MEMBER)) or "")
+            seconds = TASK_SECONDS
+        elif kind != "input_required":
             return response.text
-        state = FlowState(as_string(result.get(_STATE)), flow, round, clock() + self._seconds)
+        state = FlowState(given, flow, round, clock() + seconds)
         try:
-            text = self._ring.seal(state, _binding(request, principal), secrets.token_bytes(NONCE_BYTES))
+            text = self._ring.seal(state, binding, secrets.token_bytes(NONCE_BYTES))
         except SealError as error:
             raise FrameError(f"requestState: {error.reason}", bound=True) from None
         new_result = Raw(with_members(result, {_STATE: text}))
@@ -133,9 +151,21 @@ def _with_state(request: Request, state: str | None) -> Request:
     return replace(request, params=new_params, text=with_members(members(request.text), {"params": new_params}))
 
 
+def _has_legs(request: Request) -> bool:
+    """Whether more may come of a call than one answer: rounds, or a task."""
+    era = era_of(request, {})
+    return era is Era.MODERN or may_announce(request, era)
+
+
+def _task_binding(principal: Sequence[str], id: str) -> bytes:
+    return state_binding(principal, "tasks", id, hashlib.sha256().digest())
+
+
 def _binding(request: Request, principal: Sequence[str]) -> bytes:
     params = _params(request)
     target = as_string(params.get(TARGET_MEMBER[request.method])) or ""
+    if request.method in TASK_METHODS:
+        return _task_binding(principal, target)
     return state_binding(principal, request.method, target, _digest(params))
 
 

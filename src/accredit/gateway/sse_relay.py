@@ -31,10 +31,11 @@ from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.tally import Tally
 from accredit.gateway.upstream.client import Answer
 from accredit.gateway.upstream.encoding import open_decoder
-from accredit.jsonrpc.frames import Frame
+from accredit.jsonrpc.frames import Frame, Notification
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.sse import KEEP_ALIVE, Event, SseParser, encode_event
+from accredit.jsonrpc.tasks import without_state
 from accredit.limits import AFTERMATH_SECONDS, EVENTS_PIECE_BYTES, KEEP_ALIVE_SECONDS, UNJUDGED_HEAD_SECONDS
 
 
@@ -235,9 +236,18 @@ class EventRelay:
             self._tally.refused(error, observed=True)
             self._observed = error
             return event.raw
+        return self._forwarded(event, text, frame)
+
+    def _forwarded(self, event: Event, text: bytes, frame: Frame | None) -> bytes:
+        """A good event as it goes on; nothing of it does that tells of somebody else's task."""
+        if isinstance(frame, Notification) and self._exchange.hears is not None:
+            if not self._exchange.hears(frame):
+                self._tally.counts["notifications_dropped"] += 1
+                return b""
+            text = without_state(frame, text)
         if frame is not None:
             self._learn(frame)
-        if text is event.data and (legacy or event.id is None):
+        if text is event.data and (self._expected.era is Era.LEGACY or event.id is None):
             return event.raw
         return self._encoded(event, text)
 

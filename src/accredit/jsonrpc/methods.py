@@ -55,8 +55,19 @@ META_MEMBERS = Names(
 INPUT_REQUIRED_METHODS = frozenset({"tools/call", "prompts/get", "resources/read"})
 """The methods whose result may be `input_required` (2026-07-28, basic/patterns/mrtr)."""
 
-TARGET_MEMBER = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-"""The member of `params` that names a request's target; `Mcp-Name` mirrors it (2026-07-28, basic/transports)."""
+TASK_MEMBER = "taskId"
+
+TASK_METHODS = frozenset({"tasks/get", "tasks/result", "tasks/update", "tasks/cancel"})
+"""Requests about one task (2025-11-25, basic/utilities/tasks, and the extension of SEP-2663)."""
+
+TARGET_MEMBER = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    **dict.fromkeys(TASK_METHODS, TASK_MEMBER),
+}
+"""The member of `params` that names a request's target; `Mcp-Name` mirrors it (2026-07-28, basic/transports, and
+SEP-2663, "Routing Headers")."""
 
 _ROUND = ("inputResponses", "requestState")
 
@@ -69,6 +80,8 @@ class Method(Struct, frozen=True):
 
 
 _ALL = LEGACY_REVISIONS + MODERN_REVISIONS
+_TASKS = "2025-11-25"  # the one revision that has them; for the modern ones an extension brings them
+_TASK_STATUS = ("taskId", "status", "statusMessage", "createdAt", "lastUpdatedAt", "ttl", "pollInterval")
 
 METHODS = {
     "initialize": Method(LEGACY_REVISIONS, ("protocolVersion", "capabilities", "clientInfo")),
@@ -90,24 +103,20 @@ METHODS = {
     "notifications/initialized": Method(LEGACY_REVISIONS),
     "notifications/progress": Method(LEGACY_REVISIONS, ("progressToken", "progress", "total", "message")),
     "notifications/roots/list_changed": Method(LEGACY_REVISIONS),
+    "tasks/get": Method((_TASKS, *MODERN_REVISIONS), (TASK_MEMBER, "requestState")),
+    "tasks/result": Method((_TASKS,), (TASK_MEMBER,)),
+    "tasks/list": Method((_TASKS,), ("cursor",)),
+    "tasks/update": Method(MODERN_REVISIONS, (TASK_MEMBER, *_ROUND)),
+    "tasks/cancel": Method((_TASKS, *MODERN_REVISIONS), (TASK_MEMBER, "requestState")),
+    "notifications/tasks/status": Method((_TASKS,), _TASK_STATUS),
 }
-"""What clients send, in all revisions. What only servers send is not here: from a client it means nothing."""
-
-_TASK_PARAMS = {
-    "tasks/get": ("taskId",),
-    "tasks/update": ("taskId", *_ROUND),
-    "tasks/result": ("taskId",),
-    "tasks/cancel": ("taskId",),
-    "tasks/list": ("cursor",),
-}
+"""What clients send, in all revisions, and in the extension `io.modelcontextprotocol/tasks`. What only servers send is
+not here: from a client it means nothing."""
 
 LISTEN = "subscriptions/listen"
 """The request whose answer is a stream that stands until somebody ends it (2026-07-28)."""
 
-PARAMS_MEMBERS = {
-    **{name: Names("_meta", *method.params) for name, method in METHODS.items()},
-    **{name: Names("_meta", *params) for name, params in _TASK_PARAMS.items()},
-}
+PARAMS_MEMBERS = {name: Names("_meta", *method.params) for name, method in METHODS.items()}
 """Client methods and the members that MCP defines in their `params`, over all revisions."""
 
 UNKNOWN_PARAMS = Names("_meta")

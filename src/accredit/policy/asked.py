@@ -8,6 +8,7 @@ import hashlib
 import unicodedata
 from collections.abc import Mapping
 from functools import cached_property, partial
+from typing import cast
 
 import msgspec
 from msgspec import Raw, Struct
@@ -16,11 +17,11 @@ from accredit.canonical import canonical, has_wide_integer
 from accredit.errors import FrameError, RequestError
 from accredit.jsonrpc.encode import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.frames import Request
-from accredit.jsonrpc.methods import TARGET_MEMBER
-from accredit.jsonrpc.objects import members
+from accredit.jsonrpc.methods import LISTEN, TARGET_MEMBER, TASK_METHODS
+from accredit.jsonrpc.objects import may_name, members
 from accredit.jsonrpc.requests import meta_in
 from accredit.jsonrpc.same_names import check_same_names
-from accredit.limits import MAX_TARGET_CHARS
+from accredit.limits import MAX_TARGET_CHARS, MAX_TOLD_TASKS
 from accredit.policy.values import NO_FORM, check_values
 from accredit.ratify.contexts import build_session_context, operation_context_hash
 
@@ -29,8 +30,16 @@ PROOF = "ratify_proof"
 PROOFS = (PROOF, "com.ratifyprotocol/proof")
 """The same under the names that clients of the protocol give it. Both may be there only if they are one text."""
 
-GUARDED = frozenset(TARGET_MEMBER)
-"""Methods that are never forwarded without a decision: tools/call, resources/read, prompts/get."""
+TASK_LIST = "tasks/list"
+
+TASKS = TASK_METHODS | {TASK_LIST}
+"""All that may be asked about tasks."""
+
+TASK_CHANGES = frozenset({"tasks/update", "tasks/cancel"})
+"""What is done to a task needs what its tool needs; to see it, its owner's proof is enough."""
+
+GUARDED = frozenset(TARGET_MEMBER) | TASKS
+"""Methods that are never forwarded without a decision: tools/call, resources/read, prompts/get, and those of tasks."""
 
 LISTS = frozenset({"tools/list", "resources/list", "resources/templates/list", "prompts/list"})
 """Methods that need no proof; one that comes with them is judged, and spent, like any other."""
@@ -40,7 +49,8 @@ class Asked(Struct, frozen=True):
     """A call. `target` is the tool's or prompt's name or the resource's URI, "" for a list; `proof` is JSON text.
 
     `digest` has 32 bytes, or none for a list. `session_id` is the MCP session's, or "". With `two_proofs` another one,
-    that differs, came under the other name.
+    that differs, came under the other name. `subscribed` are the tasks that a subscription names: one that names none
+    asks nothing.
     """
 
     method: str
@@ -50,11 +60,22 @@ class Asked(Struct, frozen=True):
     arguments: object
     proof: Raw | None
     two_proofs: bool = False
+    subscribed: tuple[str, ...] = ()
 
     @property
     def guarded(self) -> bool:
         """Whether the call needs a proof."""
-        return self.method in GUARDED
+        return self.method in GUARDED or bool(self.subscribed)
+
+    @property
+    def about_tasks(self) -> bool:
+        """Whether it is about tasks: then it is judged by whose they are, not by the catalog."""
+        return self.method in TASKS or bool(self.subscribed)
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The ids of the tasks that it names."""
+        return (self.target,) if self.method in TASK_METHODS else self.subscribed
 
     def request_hash(self, scope: str) -> bytes:
         """The hash of what is asked; a challenge of ours is good for one such hash."""
@@ -84,7 +105,8 @@ def asked_of(request: Request, session_id: str = "") -> Asked | None:
 
     The proof is the raw slice of the request: what was written is what is judged.
     """
-    if not is_guarded(request) and request.method not in LISTS:
+    subscribes = request.method == LISTEN and may_name(request.params, b"taskIds")
+    if not is_guarded(request) and request.method not in LISTS and not subscribes:
         return None
     try:
         params = members(request.params) if request.params is not None else {}
@@ -98,7 +120,7 @@ def asked_of(request: Request, session_id: str = "") -> Asked | None:
         detail = error.detail if isinstance(error, FrameError) else "params can't be read"
         raise RequestError(INVALID_PARAMS, f"Invalid params: {detail}", id=request.id, status=200) from None
     check_one_reading(request)
-    return found
+    return found if found.method != LISTEN or found.subscribed else None
 
 
 def check_one_reading(request: Request) -> None:
@@ -161,6 +183,19 @@ def asked(
     return _asked(method, covered, session_id, proof, two_proofs)
 
 
+def subscribed(params: Mapping[str, object]) -> tuple[str, ...]:
+    """The tasks that a `subscriptions/listen` names. Raises `FrameError`."""
+    notifications = params.get("notifications")
+    ids = cast("dict[str, object]", notifications).get("taskIds") if isinstance(notifications, dict) else None
+    if ids is None:
+        return ()
+    if not isinstance(ids, list) or not all(isinstance(id, str) for id in cast("list[object]", ids)):
+        raise FrameError('"taskIds" is not an array of strings')
+    if len(cast("list[str]", ids)) > MAX_TOLD_TASKS:
+        raise FrameError(f'"taskIds" names more than {MAX_TOLD_TASKS} tasks')
+    return tuple(cast("list[str]", ids))
+
+
 def payload_digest(params: Mapping[str, object]) -> bytes:
     """SHA-256 of the RFC 8785 form of `params` without `_meta`.
 
@@ -172,14 +207,17 @@ def payload_digest(params: Mapping[str, object]) -> bytes:
 
 
 def _asked(method: str, covered: Mapping[str, object], session_id: str, proof: Raw | None, two_proofs: bool) -> Asked:
-    if method in LISTS:
+    if method in LISTS or method == TASK_LIST:
         return Asked(method, "", session_id, b"", None, proof, two_proofs)
+    if method == LISTEN:
+        named = subscribed(covered)
+        return _Undigested(method, "", session_id, b"", None, proof, two_proofs, named, covered)
     target = covered.get(TARGET_MEMBER[method])
     if not isinstance(target, str):
         raise FrameError(f'"{TARGET_MEMBER[method]}" is not a string')
     if len(target) > MAX_TARGET_CHARS:
         raise FrameError(f'"{TARGET_MEMBER[method]}" has more than {MAX_TARGET_CHARS} characters', bound=True)
-    return _Undigested(method, target, session_id, b"", covered.get("arguments"), proof, two_proofs, covered)
+    return _Undigested(method, target, session_id, b"", covered.get("arguments"), proof, two_proofs, covered=covered)
 
 
 def _covered(params: Mapping[str, object]) -> dict[str, object]:

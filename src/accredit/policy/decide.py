@@ -14,6 +14,10 @@
 6. Only now the challenge is spent: a forged proof can't burn a real one.
 7. The constraints of every certificate hold for the facts of the call; what all certificates grant covers the
    target; a limited number of uses is taken, atomically. (A list does nothing that a constraint could be about.)
+   What is asked about a task is held against its tool only when it is certain who asks: between 5 and 6 the task is
+   looked up, and is this owner's, or it is refused, in one way for all causes. To change it needs the tool's scope, a
+   binding to that and, if it is sensitive, a challenge of ours; the constraints are held against the call that made
+   it, and no use is taken. To see it needs nothing more.
 8. The record: who asks writes it, before anything is forwarded or refused (`gateway.recording`).
 9. Allow.
 
@@ -23,6 +27,7 @@ meant it, what the upstream does with the call, and whether a proof that is not 
 """
 
 import hashlib
+import hmac
 from collections.abc import Collection, Generator, Mapping
 from functools import cached_property
 
@@ -38,11 +43,12 @@ from accredit.limits import (
     MAX_RATE_WINDOW_SECONDS,
 )
 from accredit.policy import refusals
-from accredit.policy.asked import Asked
+from accredit.policy.asked import TASK_CHANGES, Asked
 from accredit.policy.catalog import Catalog, Entry
 from accredit.policy.facts import CONTEXT_NAMES
 from accredit.policy.needs import (
     CountUses,
+    FindTask,
     IsRevoked,
     IssueChallenge,
     LookAtChallenge,
@@ -50,7 +56,8 @@ from accredit.policy.needs import (
     SpendChallenge,
     TakeUse,
 )
-from accredit.ports import RateLimit, Spending
+from accredit.policy.tasks import decode_facts, owner_of, task_key
+from accredit.ports import RateLimit, Spending, Task
 from accredit.ratify import (
     CertificateCache,
     DelegationCert,
@@ -64,7 +71,7 @@ from accredit.ratify import (
 )
 from accredit.ratify import needs as proof_needs
 from accredit.ratify.constraints import MaxRate
-from accredit.ratify.verify import Terms, verification
+from accredit.ratify.verify import Terms, constraints_fault, verification
 from accredit.tokens import VerifiedToken
 
 
@@ -110,7 +117,7 @@ class Decision(Struct, frozen=True):
     """The verdict. It is allowed when there is no `refusal`; a list without a proof has no `authority`.
 
     `proved` is who asked, where the proof's signatures are good: of a refused call, too. `fault` is for the log only:
-    what kept the decision from being made.
+    what kept the decision from being made. `task` is the one that is asked about.
     """
 
     asked: Asked
@@ -119,6 +126,7 @@ class Decision(Struct, frozen=True):
     refusal: ProofRefused | None = None
     fault: Exception | None = None
     proved: Authority | None = None
+    task: Task | None = None
 
 
 CONSTRAINT_REFUSALS = frozenset(
@@ -134,22 +142,24 @@ Steps = Generator[Need, object, Decision]
 _Asking = Generator[Need, object, VerifyResult]
 
 
-def decide(asked: Asked, policy: Policy, now: int, token: VerifiedToken | None = None) -> Steps:
-    """Decides one call. `now` is in unix seconds, `token` the caller's. It raises nothing that depends on the call."""
+def decide(asked: Asked, policy: Policy, now: int, token: VerifiedToken | None = None, *, place: str = "") -> Steps:
+    """Decides one call. `now` is in unix seconds, `token` the caller's, and `place` where ids of tasks mean what they
+    mean. It raises nothing that depends on the call."""
     entry: Entry | None = None
     case: _Case | None = None
     try:
-        if asked.guarded:
+        if asked.guarded and not asked.about_tasks:
             entry = policy.catalog.find(asked.method, asked.target)
             if entry is None:
                 raise refusals.unknown_target(asked)  # 3
-        elif asked.proof is None:
+        elif asked.proof is None and not asked.guarded:
             return Decision(asked, None)
-        case = _Case(asked, entry, policy, now, token)
+        case = _Case(asked, entry, policy, now, token, place)
         authority = yield from case.authority()
-        return Decision(asked, entry, authority, proved=authority)  # 9
+        return Decision(asked, case.entry, authority, proved=authority, task=case.task)  # 9
     except ProofRefused as refusal:
-        return Decision(asked, entry, None, refusal, proved=case.proved if case is not None else None)
+        proved, entry, task = (case.proved, case.entry, case.task) if case is not None else (None, entry, None)
+        return Decision(asked, entry, None, refusal, proved=proved, task=task)
     except ChallengesFull as error:
         refusal = refusals.too_many_challenges(asked, entry, policy.challenge_seconds)
         return Decision(asked, entry, None, refusal, error)
@@ -161,12 +171,16 @@ class _Case:
     """One proof before the decision, steps 4 to 7."""
 
     def __init__(
-        self, asked: Asked, entry: Entry | None, policy: Policy, now: int, token: VerifiedToken | None
+        self, asked: Asked, entry: Entry | None, policy: Policy, now: int, token: VerifiedToken | None, place: str
     ) -> None:
         self.proved: Authority | None = None
+        self.entry = entry
+        """What is asked for; of a task, once it is certain whose that is."""
+        self.task: Task | None = None
+        self._place = place
+        self._changes_task = asked.method in TASK_CHANGES
         self._asked = asked
         self._token = token
-        self._entry = entry
         self._policy = policy
         self._now = now
         self._scope = entry.scope if entry is not None else ""
@@ -185,8 +199,12 @@ class _Case:
         root = bundle.delegations[-1].issuer_pub_key if bundle.delegations else None
         name = self._policy.roots.get(root) if root is not None else None
         if name is None:
-            raise refusals.untrusted_root(self._asked, self._entry)
+            raise refusals.untrusted_root(self._asked, self.entry)
         self._tied(bundle)
+        if self._changes_task:
+            # Whether it has to be one of ours is known only with the task.
+            seen = yield LookAtChallenge(bundle.challenge, self._request_hash, issued=True)
+            self._issued = seen is Spending.FIRST
         result = yield from self._verified(bundle)
         authority = Authority(
             principal_id=bundle.delegations[-1].issuer_id,
@@ -210,7 +228,7 @@ class _Case:
             if self._issued:
                 yield from self._challenge()
             policy = self._policy
-            raise refusals.missing_proof(self._asked, self._entry, policy.verifier_id, policy.binding)
+            raise refusals.missing_proof(self._asked, self.entry, policy.verifier_id, policy.binding)
         if self._asked.two_proofs:
             raise self._invalid("_meta holds two proofs that differ")
         text = memoryview(proof)
@@ -226,7 +244,7 @@ class _Case:
         if self._policy.bind_agent and (self._token is None or self._token.subject != bundle.agent_id):
             reason = "token_mismatch: the token was not issued to the agent of the proof"
             result = VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=reason)
-            raise refusals.denied(self._asked, self._entry, result)
+            raise refusals.denied(self._asked, self.entry, result)
 
     def _verified(self, bundle: ProofBundle) -> _Asking:
         """Runs the verifier, whose needs become ours."""
@@ -236,6 +254,8 @@ class _Case:
             while True:
                 try:
                     answer = yield from self._answer(need, bundle)
+                except ProofRefused:
+                    raise
                 except Exception as error:
                     self._fault = error  # its text may name a file: it is for the log
                     need = steps.throw(StoreUnavailable("no answer"))
@@ -248,6 +268,8 @@ class _Case:
         context = b""
         if bundle.session_context or self._policy.binding_required:
             context = self._asked.session_context(self._policy.verifier_id, bundle.agent_id, self._scope)
+        if self._changes_task and bundle.session_context:
+            context = bundle.session_context  # looked at when the tool's scope is known
         return Terms(
             now=self._now,
             vocabulary=self._policy.vocabulary,
@@ -259,17 +281,20 @@ class _Case:
             # A challenge of ours has its own, shorter life; so the clock of who signed it does not matter.
             max_age=CHALLENGE_WINDOW_SECONDS if self._issued else self._policy.freshness_seconds,
             max_ahead=CLOCK_AHEAD_SECONDS if self._issued else CLOCK_LEAD_SECONDS,
-            check_constraints=self._entry is not None,
+            check_constraints=not self._asked.about_tasks and self.entry is not None,
             cert_cache=self._policy.cert_cache,
         )
 
     def _facts(self) -> VerifierContext:
-        found = self._entry.facts.of(self._asked.arguments) if self._entry is not None else {}
+        found = self.entry.facts.of(self._asked.arguments) if self.entry is not None else {}
+        if self.task is not None:
+            found = decode_facts(self.task.facts)
         known = {CONTEXT_NAMES[name]: value for name, value in found.items()}
         return replace(VerifierContext(invocations_in_window=self._used), **known)
 
     def _used(self, cert_id: str, window_s: int) -> int:
-        return self._uses[cert_id, window_s]
+        # The use of the call that made a task was taken then.
+        return 0 if self.task is not None else self._uses[cert_id, window_s]
 
     def _answer(self, need: proof_needs.Need, bundle: ProofBundle) -> Generator[Need, object, object]:
         match need:
@@ -281,6 +306,7 @@ class _Case:
             case proof_needs.ValidateChallenge(challenge, _):
                 return (yield from self._spending(LookAtChallenge(challenge, self._request_hash, self._issued)))
             case proof_needs.ConsumeChallenge(challenge, _):
+                yield from self._own_tasks(bundle)
                 keep_until = max(self._now, bundle.challenge_at) + CHALLENGE_WINDOW_SECONDS + 1
                 spend = SpendChallenge(challenge, self._request_hash, self._issued, keep_until)
                 refused = yield from self._spending(spend)  # 6
@@ -295,8 +321,33 @@ class _Case:
         self._seen = seen
         return None if seen is Spending.FIRST else seen.value
 
+    def _own_tasks(self, bundle: ProofBundle) -> Generator[Need, object, None]:
+        """Finds the tasks that are asked about, for the agent whose signatures hold. Raises `ProofRefused`."""
+        owner = owner_of(bundle.delegations[-1].issuer_id, bundle.agent_id, self._token)
+        task: Task | None = None
+        for id in self._asked.tasks:
+            found = yield FindTask(task_key(self._place, id))
+            if found is not None and not isinstance(found, Task):
+                raise TypeError("the store gave no answer")
+            if found is None or not hmac.compare_digest(found.owner, owner):
+                raise refusals.unknown_task(self._asked)
+            task = found
+        if task is None or self._asked.subscribed:
+            return
+        entry = self._policy.catalog.find(task.method, task.target)
+        if entry is None:  # the tool is not in the catalog any more
+            raise refusals.unknown_task(self._asked)
+        self.task, self.entry = task, entry
+        if not self._changes_task:
+            return
+        bound_to = self._asked.session_context(self._policy.verifier_id, bundle.agent_id, entry.scope)
+        if bundle.session_context and not hmac.compare_digest(bundle.session_context, bound_to):
+            raise self._invalid("the proof is bound to something else")
+        if entry.sensitive and not self._issued:
+            yield from self._challenge()
+
     def _count(self, bundle: ProofBundle) -> Generator[Need, object, None]:
-        for cert_id, limit in _limits(bundle):
+        for cert_id, limit in () if self._asked.about_tasks else _limits(bundle):
             if limit.window_s > MAX_RATE_WINDOW_SECONDS:
                 continue  # nobody counts for so long: the constraint can't be verified
             used = yield CountUses(limit.cert_id, limit.window_s)
@@ -306,12 +357,18 @@ class _Case:
 
     def _covered(self, bundle: ProofBundle, result: VerifyResult) -> Generator[Need, object, None]:
         """Step 7, what is left of it."""
-        entry, granted = self._entry, result.granted_scope
-        if entry is None:
+        entry, granted = self.entry, result.granted_scope
+        if entry is None or (self._asked.about_tasks and not self._changes_task):
             return
         if not entry.allows(granted):
             reason = f'scope_denied: required scope "{entry.scope}" not in effective delegation scope'
             raise self._denied(result, IdentityStatus.SCOPE_DENIED, reason)
+        if self.task is not None:
+            terms = replace(self._terms(bundle), check_constraints=True)
+            fault = constraints_fault(bundle.delegations, terms)
+            if fault is not None:
+                raise self._denied(result, fault.identity_status, fault.error_reason)
+            return
         limits = tuple(limit for _, limit in _limits(bundle))
         if limits and (yield TakeUse(limits)) is not True:
             # Others were faster since the uses were counted.
@@ -321,17 +378,17 @@ class _Case:
         named = VerifyResult(
             valid=False, identity_status=status, human_id=result.human_id, agent_id=result.agent_id, error_reason=reason
         )
-        return refusals.denied(self._asked, self._entry, named, granted=result.granted_scope)
+        return refusals.denied(self._asked, self.entry, named, granted=result.granted_scope)
 
     def _refuse(self, result: VerifyResult) -> Generator[Need, object, None]:
         """Raises the refusal of a proof that the verifier did not accept."""
         if self._fault is not None:
             raise self._fault
         if self._seen is Spending.SPENT:
-            raise refusals.replayed(self._asked, self._entry)
+            raise refusals.replayed(self._asked, self.entry)
         if self._seen is Spending.NOT_ISSUED:
             yield from self._challenge()
-        raise refusals.denied(self._asked, self._entry, result)
+        raise refusals.denied(self._asked, self.entry, result)
 
     def _challenge(self) -> Generator[Need, object, None]:
         """Raises -31002 with a fresh challenge for this call."""
@@ -339,11 +396,11 @@ class _Case:
         issued = yield IssueChallenge(self._request_hash, expires_at)
         if not isinstance(issued, IssuedChallenge):
             raise TypeError("the store gave no answer")
-        raise refusals.challenge_required(self._asked, self._entry, issued, policy.verifier_id, policy.binding)
+        raise refusals.challenge_required(self._asked, self.entry, issued, policy.verifier_id, policy.binding)
 
     def _invalid(self, text: str) -> ProofRefused:
         result = VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=f"invalid: {text}")
-        return refusals.denied(self._asked, self._entry, result)
+        return refusals.denied(self._asked, self.entry, result)
 
 
 _PROVED = CONSTRAINT_REFUSALS | {IdentityStatus.SCOPE_DENIED}

@@ -6,6 +6,7 @@ Whatever goes wrong is handed to the step that asked, which takes it for a no.
 from accredit.policy.decide import Decision, Steps
 from accredit.policy.needs import (
     CountUses,
+    FindTask,
     IsRevoked,
     IssueChallenge,
     LookAtChallenge,
@@ -13,16 +14,18 @@ from accredit.policy.needs import (
     SpendChallenge,
     TakeUse,
 )
-from accredit.ports import ProofStore, Revocations
+from accredit.ports import ProofStore, Revocations, TaskStore
 
 
-async def drive(steps: Steps, store: ProofStore, revocations: Revocations, now: int) -> Decision:
-    """Runs a decision to its end. `now` is the same as the decision's."""
+async def drive(
+    steps: Steps, store: ProofStore, revocations: Revocations, now: int, tasks: TaskStore | None = None
+) -> Decision:
+    """Runs a decision to its end. `now` is the same as the decision's. Without `tasks` none is known."""
     try:
         need = next(steps)
         while True:
             try:
-                answer = await _answer(need, store, revocations, now)
+                answer = await _answer(need, store, revocations, tasks, now)
             except Exception as error:
                 need = steps.throw(error)
             else:
@@ -31,7 +34,7 @@ async def drive(steps: Steps, store: ProofStore, revocations: Revocations, now: 
         return stop.value
 
 
-async def _answer(need: Need, store: ProofStore, revocations: Revocations, now: int) -> object:
+async def _answer(need: Need, store: ProofStore, revocations: Revocations, tasks: TaskStore | None, now: int) -> object:
     match need:
         case IsRevoked(cert_id):
             return await revocations.is_revoked(cert_id)
@@ -45,3 +48,5 @@ async def _answer(need: Need, store: ProofStore, revocations: Revocations, now: 
             return await store.uses(cert_id, window_s, now=now)
         case TakeUse(limits):
             return await store.use(limits, now=now)
+        case FindTask(key):
+            return await tasks.find(key, now=now) if tasks is not None else None

@@ -51,4 +51,10 @@ class TakeUse(NamedTuple):
     limits: tuple[RateLimit, ...]
 
 
-Need = IsRevoked | LookAtChallenge | SpendChallenge | IssueChallenge | CountUses | TakeUse
+class FindTask(NamedTuple):
+    """Which task is remembered under this key? The answer is a `Task`, or None."""
+
+    key: bytes
+
+
+Need = IsRevoked | LookAtChallenge | SpendChallenge | IssueChallenge | CountUses | TakeUse | FindTask

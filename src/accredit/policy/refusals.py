@@ -37,6 +37,20 @@ def unknown_target(asked: Asked) -> ProofRefused:
     return _refused(INVALID_PARAMS, UNKNOWN_ERRORS[asked.method], f"{excerpt(asked.target)} {what}", asked, None)
 
 
+def unknown_task(asked: Asked) -> ProofRefused:
+    """A task that is not this caller's: another's, forged, expired, or none. One text for all."""
+    return ProofRefused(
+        {"error": "unknown_task", "method": asked.method, "_meta": {}}, "Invalid params", INVALID_PARAMS
+    )
+
+
+def task_not_kept(method: str, target: str) -> ProofRefused:
+    """-31003: the call was made, and is a task that can't be remembered; so nobody could ask about it."""
+    reason = "store_unavailable: the task that the call has become could not be remembered"
+    result = VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=reason)
+    return denied(Asked(method, target, "", b"", None, None), None, result)
+
+
 def missing_proof(asked: Asked, entry: Entry | None, verifier_id: str, binding: str) -> ProofRefused:
     """-31001: a guarded call without a proof. It says how one is to be made, as the tools in a list do."""
     text = f"{_name(asked)} needs a proof in _meta.ratify_proof"

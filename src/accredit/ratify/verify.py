@@ -177,6 +177,17 @@ def verify_chain(chain: Sequence[DelegationCert], *, now: int, vocabulary: Itera
     return run(settled(_chain_steps(chain, Terms(now=now, vocabulary=frozenset(vocabulary)))), now)
 
 
+def constraints_fault(chain: Sequence[DelegationCert], terms: Terms) -> VerifyResult | None:
+    """What is wrong with the constraints of a chain that was verified, where these could not be judged along with it:
+    the result of the first that does not hold, or None."""
+    try:
+        for index, cert in enumerate(chain):
+            _check_constraints(index, cert, terms)
+    except Refusal as refusal:
+        return refusal.result
+    return None
+
+
 def _chain_steps(chain: Sequence[DelegationCert], terms: Terms) -> Steps:
     _check_depth(chain)
     _check_bounds(chain)

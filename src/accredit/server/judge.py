@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from accredit.errors import AccreditError, FrameError
 from accredit.jsonrpc.methods import is_known
-from accredit.policy import Asked, Authority, Catalog, Entry, Policy, decide, drive, refusals
+from accredit.policy import TASKS, Asked, Authority, Catalog, Entry, Policy, decide, drive, refusals
 from accredit.policy.lists import ListView
 from accredit.ports import ProofStore, Revocations
 from accredit.ratify import IdentityStatus, VerifyResult
@@ -63,6 +63,8 @@ class Judge:
     def names(self, method: str, revision: str) -> bool:
         """Whether a method passes, or is decided, in a revision of MCP: somebody has named it."""
         required = self._proofs is not None or (self.tokens is not None and self.tokens.required)
+        if method in TASKS:
+            return not required  # whose a task is, only the gateway remembers
         return not required or is_known(method, revision) or method in self._methods
 
     async def decide(self, asked: Asked, entry: Entry | None, token: VerifiedToken | None) -> Allowed:

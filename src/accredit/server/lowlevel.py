@@ -21,7 +21,7 @@ from mcp.server.lowlevel.server import HandlerEntry
 
 from accredit.errors import ConfigurationError
 from accredit.jsonrpc.methods import TARGET_MEMBER
-from accredit.policy import GUARDED, LISTS, Entry
+from accredit.policy import GUARDED, LISTS, TASKS, Entry
 from accredit.server.gate import Find, Found, undecided
 from accredit.server.judge import Judge
 from accredit.server.requirements import Requirement
@@ -42,6 +42,7 @@ UNGUARDED = frozenset(
         "notifications/initialized",
         "notifications/progress",
         "notifications/roots/list_changed",
+        "notifications/tasks/status",
     }
 )
 """Methods that need no proof: they run no tool, read no resource and get no prompt."""
@@ -71,7 +72,7 @@ def look_last(server: Server[Any], judge: Judge, methods: Collection[str]) -> No
     for method in methods:
         if method in GUARDED | LISTS | UNGUARDED:
             raise ConfigurationError(f"methods: {method!r} is known", "name methods that MCP does not define")
-    known = GUARDED | LISTS | UNGUARDED | frozenset(methods)
+    known = (GUARDED - TASKS) | LISTS | UNGUARDED | frozenset(methods)  # whose a task is, nobody here remembers
     request_handler, notification_handler = server.get_request_handler, server.get_notification_handler
 
     def request(method: str) -> HandlerEntry[Any] | None:

@@ -65,7 +65,7 @@ class ProofGuard(Guard, Extension):
         else:
             find = self._finder(server)
         if not there:
-            server.middleware.insert(0, Gate(self._judge, find))
+            server.middleware.insert(0, Gate(self._judge, find, methods))
 
     def _finder(self, server: MCPServer[Any]) -> Find:
         async def find(_: Context, name: str) -> Found:

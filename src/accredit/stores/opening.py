@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from accredit.errors import ConfigurationError
-from accredit.ports import ProofStore
+from accredit.ports import ProofStore, TaskStore
 from accredit.stores.memory import MemoryStore
 from accredit.stores.sqlite import SqliteStore
+from accredit.stores.tasks import MemoryTasks, SqliteTasks
 
 _MEMORY = "memory:"
 _SQLITE = "sqlite:///"
@@ -16,6 +17,12 @@ def open_store(url: str, folder: Path) -> ProofStore:
     """The store that a URL names; a file's path is relative to `folder`. Raises `ConfigurationError`."""
     path = store_file(url, folder)
     return MemoryStore() if path is None else SqliteStore(path)
+
+
+def open_tasks(url: str, folder: Path) -> TaskStore:
+    """The memory of tasks in the store that a URL names. Raises `ConfigurationError`."""
+    path = store_file(url, folder)
+    return MemoryTasks() if path is None else SqliteTasks(path)
 
 
 def store_file(url: str, folder: Path) -> Path | None:

@@ -27,4 +27,10 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE challenge_key (id INTEGER PRIMARY KEY CHECK (id = 1), key BLOB NOT NULL)",
         "DROP TABLE issued",
     ),
+    (
+        "CREATE TABLE tasks (key BLOB PRIMARY KEY, owner BLOB NOT NULL, method BLOB NOT NULL, target BLOB NOT NULL,"
+        " facts BLOB NOT NULL, flow BLOB NOT NULL, keep_until INTEGER NOT NULL) WITHOUT ROWID",
+        "CREATE INDEX task_ends ON tasks (keep_until)",
+        "CREATE INDEX task_owners ON tasks (owner)",
+    ),
 )

@@ -121,7 +121,7 @@ def test_what_is_not_changed_stays_as_it_was_spelled() -> None:
     assert b"mine" not in edit(response)
 
 
-@pytest.mark.parametrize("method", ["tools/list", "ping", "tasks/update", "subscriptions/listen", "x/requestState"])
+@pytest.mark.parametrize("method", ["tools/list", "ping", "subscriptions/listen", "x/requestState"])
 def test_other_methods_have_no_rounds(method: str) -> None:
     call = request({"requestState": "theirs"}, method)
     assert SEALS.leg(call) == Leg(call)

@@ -11,6 +11,9 @@ SPANS = {
     "all": LEGACY_REVISIONS + MODERN_REVISIONS,
     "2024-11-05 to 2025-11-25": LEGACY_REVISIONS,
     "2026-07-28": MODERN_REVISIONS,
+    "2025-11-25": ("2025-11-25",),
+    "2025-11-25; 2026-07-28 with the extension": ("2025-11-25", *MODERN_REVISIONS),
+    "2026-07-28 with the extension": MODERN_REVISIONS,
 }
 
 

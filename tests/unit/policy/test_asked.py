@@ -14,10 +14,11 @@ from msgspec import Raw
 
 from accredit.errors import FrameError, RequestError
 from accredit.jsonrpc.frames import Request
+from accredit.jsonrpc.methods import TARGET_MEMBER
 from accredit.jsonrpc.requests import decode_request
 from accredit.jsonrpc.same_names import check_same_names
 from accredit.limits import MAX_REWRITTEN_NUMBERS, MAX_TARGET_CHARS, MAX_VALUES
-from accredit.policy import GUARDED, LISTS, PROOF, asked, asked_of, payload_digest
+from accredit.policy import GUARDED, LISTS, PROOF, TASK_LIST, asked, asked_of, payload_digest
 from accredit.policy.asked import read_freely
 
 _SHORT = {8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
@@ -227,9 +228,9 @@ def test_python_values_that_are_no_json_have_no_form() -> None:
         payload_digest({"x": loop})
 
 
-@pytest.mark.parametrize("method", sorted(GUARDED))
+@pytest.mark.parametrize("method", sorted(TARGET_MEMBER))
 def test_a_call_names_its_target(method: str) -> None:
-    member = "uri" if method == "resources/read" else "name"
+    member = TARGET_MEMBER[method]
     found = asked_of(
         request(f'{{"{member}":"a\\u0062","arguments":{{"x":1}},"_meta":{{"{PROOF}":{{"y":2}}}}}}', method), "s"
     )
@@ -244,7 +245,7 @@ def test_a_call_names_its_target(method: str) -> None:
     assert found.proof == Raw(b'{"y":2}')
 
 
-@pytest.mark.parametrize("method", sorted(GUARDED))
+@pytest.mark.parametrize("method", sorted(TARGET_MEMBER))
 @pytest.mark.parametrize(
     "params", ["{}", '{"name":null,"uri":null}', '{"name":["x"],"uri":5}', '{"name":{"a":1},"uri":true}']
 )
@@ -256,7 +257,7 @@ def test_a_call_without_a_target_is_refused(method: str, params: str) -> None:
 
 def test_a_call_without_params_is_refused_and_a_list_is_not() -> None:
     text = b'{"jsonrpc":"2.0","id":1,"method":"METHOD"}'
-    for method in (*GUARDED, *LISTS):
+    for method in (*TARGET_MEMBER, *LISTS):
         frame = decode_request(text.replace(b"METHOD", method.encode()))
         assert isinstance(frame, Request)
         if method in LISTS:
@@ -291,7 +292,7 @@ def test_what_only_looks_like_a_proof_is_none() -> None:
         assert found.proof is None
 
 
-@pytest.mark.parametrize("method", ["ping", "initialize", "tasks/result", "completion/complete", "x"])
+@pytest.mark.parametrize("method", ["ping", "initialize", "tasks/other", "completion/complete", "x"])
 def test_of_other_methods_nothing_is_asked(method: str) -> None:
     assert asked_of(request('{"name":["anything"]}', method)) is None
 
@@ -322,11 +323,11 @@ def refusal_of(frame: Request) -> RequestError | None:
     except RequestError as error:
         return error
     assert found is not None
-    assert len(found.digest) == (32 if found.guarded else 0)
+    assert len(found.digest) == (32 if found.method in TARGET_MEMBER else 0)
     return None
 
 
-@given(st.sampled_from([*GUARDED, *LISTS]), PARAMS)
+@given(st.sampled_from([*TARGET_MEMBER, *LISTS, TASK_LIST]), PARAMS)
 @settings(max_examples=200)
 def test_whatever_the_params_are_nothing_but_a_request_error_is_raised(method: str, params: str) -> None:
     try:
@@ -359,9 +360,9 @@ def test_a_target_that_is_no_text_is_refused_in_python_too(target: object) -> No
         asked("tools/call", {"name": target}, "", None)
 
 
-@pytest.mark.parametrize("method", sorted(GUARDED))
+@pytest.mark.parametrize("method", sorted(TARGET_MEMBER))
 def test_a_target_has_a_length__its_readings_take_time(method: str) -> None:
-    member = "uri" if method == "resources/read" else "name"
+    member = TARGET_MEMBER[method]
     assert asked_of(request(f'{{"{member}":"{"a" * MAX_TARGET_CHARS}"}}', method)) is not None
     with pytest.raises(RequestError, match=f"more than {MAX_TARGET_CHARS} characters") as caught:
         asked_of(request(f'{{"{member}":"{"a" * MAX_TARGET_CHARS}b"}}', method))

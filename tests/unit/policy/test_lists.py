@@ -11,6 +11,7 @@ from tests.world.decisions import CATALOG, VERIFIER
 
 from accredit.errors import FrameError
 from accredit.jsonrpc.frames import Success, decode_frame
+from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS
 from accredit.policy import GUARDED, LISTS, Catalog, Entry
 from accredit.policy.lists import KINDS, Kind, ListView, kinds_in, listed
 from accredit.tokens import VerifiedToken
@@ -276,7 +277,8 @@ def scopes(result: dict[str, Any], kind: Kind) -> dict[str, str]:
 
 def test_each_list_is_a_method_that_needs_no_proof_and_leads_to_one_that_does() -> None:
     assert frozenset(KINDS) == LISTS
-    assert {kind.method for kind in KINDS.values()} == GUARDED
+    assert {kind.method for kind in KINDS.values()} == INPUT_REQUIRED_METHODS
+    assert INPUT_REQUIRED_METHODS < GUARDED
 
 
 def test_each_resource_says_which_scope_it_needs_by_its_prefix() -> None:

@@ -41,6 +41,7 @@ from accredit.jsonrpc.encode import (
 from accredit.jsonrpc.frames import Failure, Notification, Request, Success, message_id
 from accredit.jsonrpc.methods import LISTEN, META_LOG_LEVEL, Era
 from accredit.jsonrpc.responses import Edit
+from accredit.jsonrpc.tasks import subject_of, subscribed_tasks, without_state
 from accredit.limits import MAX_CALLS, MAX_STREAMS, SHARED_UNSENT_BYTES
 
 _log = logging.getLogger("accredit.gateway.stdio")
@@ -64,6 +65,7 @@ class SharedCall(StreamCall):
         self.number = number
         self.stream = Stream(due=1)
         self.listens = request.method == LISTEN
+        self.tasks = subscribed_tasks(request) if self.listens else ()
         self.wants_log = META_LOG_LEVEL in request_meta(request)
 
 
@@ -85,6 +87,7 @@ class SharedChild(Conversation[SharedCall]):
         # Its clients are bounded before, with room for those who have proved something (`gateway.room`).
         super().__init__(child, Era.MODERN, settings, tally, most=MAX_CALLS + MAX_STREAMS)
         self.proved = False
+        self._guards = settings.guards
         self._on_lost = lost
         self._learn = learn
         self._numbers = itertools.count(1)
@@ -164,7 +167,7 @@ class SharedChild(Conversation[SharedCall]):
             if call is not None and call.client_token is not None:
                 self._send(call, rewriting.with_param(notification, "progressToken", call.client_token))
             elif (call := self._subscriber(notification)) is not None:
-                self._send(call, rewriting.subscribed(notification, call.request.id))
+                self._send(call, without_state(notification, rewriting.subscribed(notification, call.request.id)))
             elif (call := self._logged(notification)) is not None:
                 self._send(call, notification.text)
             elif (call := self._closed(notification)) is not None:
@@ -178,11 +181,16 @@ class SharedChild(Conversation[SharedCall]):
     def _subscriber(self, notification: Notification) -> SharedCall | None:
         named = rewriting.subscription_of(notification)
         call = self._ledger.calls.get(message_id(named)) if named is not None else None
-        if call is None or not call.listens:
+        if call is None or not call.listens or not self._concerns(notification, call):
             return None
         if call.deadline is not None:
             call.deadline.cancel()  # from its acknowledgement on it may be silent for ever
         return call
+
+    def _concerns(self, notification: Notification, call: SharedCall) -> bool:
+        """Whether a subscription is told of this: of a task only where it names it."""
+        subject = subject_of(notification) if self._guards else None
+        return subject is None or subject in call.tasks
 
     def _logged(self, notification: Notification) -> SharedCall | None:
         if notification.method != "notifications/message":

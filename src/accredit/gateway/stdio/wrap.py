@@ -64,7 +64,7 @@ from accredit.jsonrpc.objects import is_object, members
 from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.jsonrpc.scalars import as_string
 from accredit.limits import GRACE_SECONDS, STOP_GRACE_SECONDS
-from accredit.ports import KeySets, ProofStore, Records, Revocations
+from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
 
 _log = logging.getLogger("accredit.gateway.stdio")
 
@@ -76,20 +76,21 @@ async def run(
     revocations: Revocations | None = None,
     key_sets: KeySets | None = None,
     records: Records | None = None,
+    tasks: TaskStore | None = None,
     token: str | None = None,
 ) -> int:
     """Serves until the host or the child ends, or a signal comes; gives the exit code.
 
     The store and the revocations are those that proofs are judged by, the key sets those of tokens, `records` is the
-    log; all but the revocations are closed at the end. `token` is for what the host sends without one. Raises
-    `ConfigurationError`.
+    log, and `tasks` remembers whose tasks are; all but the revocations are closed at the end. `token` is for what the
+    host sends without one. Raises `ConfigurationError`.
     """
     if not isinstance(settings.upstream, StdioUpstream):
         raise ConfigurationError("wrap stands around a stdio server", "name its command after --")
     tally = Tally()
     recorder = recorder_of(settings, tally, records)
     bearer = bearer_for(settings, key_sets, token)
-    gate = Gate(settings, tally, store, revocations, bearer, recorder)
+    gate = Gate(settings, tally, store, revocations, bearer, recorder, tasks)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -120,6 +121,8 @@ async def run(
             await recorder.aclose()
         if store is not None:
             await store.aclose()
+        if tasks is not None:
+            await tasks.aclose()
         if key_sets is not None:
             await key_sets.aclose()
 
@@ -310,8 +313,8 @@ class Wrap:
 
     def _answer(self, verdict: Answered[Call]) -> None:
         open_calls = OpenCalls(call.record for call in verdict.calls if call.record is not None)
-        if open_calls and self._recorder is not None:
-            self._recorder.start(self._answer_recorded(verdict, open_calls))
+        if open_calls:
+            open_calls.start(self._answer_recorded(verdict, open_calls))
         else:
             self._host.send(encode_line(verdict.text))
 

@@ -1,0 +1,162 @@
+"""Tasks on the wire, in both shapes: what announces one, what is about one, and lists of them. No I/O.
+
+Source: 2025-11-25, basic/utilities/tasks (`params.task`, `result.task`, `tasks/list`, `related-task`), and the
+extension `io.modelcontextprotocol/tasks` of SEP-2663 (`resultType` "task"). Of an answer:
+
+1. a task is announced only where it was asked for: with `task` in the legacy era, with the extension in the modern one;
+2. its id is a string, of bounded length; names that decide are there once, in one spelling;
+3. what answers a request about a task is about that task.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Raw, Struct
+
+from accredit.errors import FrameError, JsonError
+from accredit.jsonrpc.encode import with_members
+from accredit.jsonrpc.frames import Notification, Request, Success
+from accredit.jsonrpc.methods import TASK_MEMBER, Era
+from accredit.jsonrpc.objects import Names, is_object, may_name, members, unambiguous_members
+from accredit.jsonrpc.requests import meta_in
+from accredit.jsonrpc.result_types import TASK, TASKS_EXTENSION, declared_extensions
+from accredit.jsonrpc.scalars import as_integer, as_string
+from accredit.limits import MAX_TASK_ID_CHARS
+
+RELATED = "io.modelcontextprotocol/related-task"
+STATUS_NOTIFICATIONS = frozenset({"notifications/tasks/status", "notifications/tasks"})
+
+_CREATED = Names("task", "resultType", "content", TASK_MEMBER, "ttl", "ttlMs", "requestState", "_meta")
+_TASK = Names(TASK_MEMBER, "status", "ttl", "ttlMs")
+_LIST = Names("tasks", "nextCursor", "_meta")
+_NAMED = TASK_MEMBER.encode("ascii")
+_decode_list = msgspec.json.Decoder(list[Raw]).decode
+
+
+class Announced(Struct, frozen=True):
+    """A task that an answer announces; `ttl_ms` is how long the server keeps it, None where it does not say."""
+
+    id: str
+    ttl_ms: int | None
+
+
+def may_announce(request: Request, era: Era) -> bool:
+    """Whether a request may be answered with a task. Raises `FrameError`."""
+    if request.method != "tools/call" or request.params is None:
+        return False
+    if era is Era.MODERN:
+        return TASKS_EXTENSION in declared_extensions(request)
+    return "task" in members(request.params)
+
+
+def announced(result: Raw, era: Era, *, asked: bool) -> Announced | None:
+    """The task that the result of a call announces. Raises `FrameError` (rules 1 and 2)."""
+    if not is_object(result) or not may_name(result, _NAMED):
+        return None
+    found = unambiguous_members(result, _CREATED)
+    if era is Era.MODERN:
+        # One that was not asked for has been refused before (`result_types`).
+        return _announced(found, "ttlMs") if as_string(found.get("resultType")) == TASK else None
+    task = found.get("task")
+    if task is None or not is_object(task):
+        return None
+    if not asked or "content" in found:
+        raise FrameError("a task that was not asked for")
+    return _announced(unambiguous_members(task, _TASK), "ttl")
+
+
+def check_about(result: Raw, id: str) -> None:
+    """Rule 3, for the result of a request about the task `id`. Raises `FrameError`."""
+    if not is_object(result) or not may_name(result, _NAMED):
+        return
+    found = unambiguous_members(result, _CREATED)
+    named = [found.get(TASK_MEMBER), _related(found)]
+    if any(each is not None and as_string(each) != id for each in named):
+        raise FrameError("an answer about another task")
+
+
+def subscribed_tasks(request: Request) -> tuple[str, ...]:
+    """The ids of the tasks that a `subscriptions/listen` names; none where it can't be read."""
+    try:
+        notifications = members(request.params).get("notifications") if request.params is not None else None
+        ids = members(notifications).get("taskIds") if is_object(notifications) and notifications is not None else None
+        found = _decode_list(ids) if ids is not None else []
+    except (FrameError, msgspec.MsgspecError, RecursionError):
+        return ()
+    return tuple(id for each in found if (id := as_string(each)) is not None)
+
+
+def subject_of(notification: Notification) -> str | None:
+    """The task that a notification is about; "" where it is about one, and does not say which in one way."""
+    if not may_name(notification.params, _NAMED) or notification.params is None:
+        return "" if notification.method in STATUS_NOTIFICATIONS else None
+    try:
+        found = unambiguous_members(notification.params, _TASK)
+        related = _related(found)
+    except FrameError:
+        return ""
+    ids = [found.get(TASK_MEMBER)] if notification.method in STATUS_NOTIFICATIONS else []
+    ids += [related] if related is not None else []
+    texts = {as_string(each) or "" for each in ids}
+    return None if not texts else texts.pop() if len(texts) == 1 else ""
+
+
+def without_state(notification: Notification, text: bytes) -> bytes:
+    """The text of a notification without a raw `requestState`: in one there is nobody to seal it for."""
+    if notification.params is None or not may_name(notification.params, b"requestState"):
+        return text
+    found = members(text)
+    params = {name: value for name, value in members(found["params"]).items() if name != "requestState"}
+    return with_members(found, {"params": Raw(with_members(params, {}))})
+
+
+def listed(response: Success, shown: Callable[[str], bool]) -> bytes:
+    """The response to `tasks/list`, with the tasks that are shown. Raises `FrameError` for one that can't be read."""
+    found = unambiguous_members(response.result, _LIST) if is_object(response.result) else {}
+    if "tasks" not in found:
+        raise FrameError("a list of tasks without tasks")
+    try:
+        tasks = _decode_list(found["tasks"])
+    except msgspec.ValidationError:
+        raise FrameError('"tasks" is not an array') from None
+    except (msgspec.MsgspecError, RecursionError):
+        raise JsonError("not valid JSON") from None
+    kept = [task for task in tasks if shown(_id_in(task))]
+    if len(kept) == len(tasks):
+        return response.text
+    result = Raw(with_members(found, {"tasks": kept}))
+    return with_members(members(response.text), {"result": result})
+
+
+def holds_tasks(response: Success) -> bool:
+    """Whether a response whose request is not known (a resumed stream's) has the shape of a list of tasks."""
+    try:
+        return is_object(response.result) and "tasks" in members(response.result)
+    except FrameError:
+        return False
+
+
+def _announced(task: dict[str, Raw], ttl_name: str) -> Announced:
+    id = as_string(task.get(TASK_MEMBER))
+    if not id or len(id) > MAX_TASK_ID_CHARS:
+        raise FrameError(f"a task whose id is no string of at most {MAX_TASK_ID_CHARS} characters")
+    ttl = task.get(ttl_name)
+    return Announced(id, as_integer(ttl) if ttl is not None else None)
+
+
+def _related(found: dict[str, Raw]) -> Raw | None:
+    related = meta_in(found).get(RELATED)
+    if related is None:
+        return None
+    if not is_object(related):
+        raise FrameError("a related task that is not an object")
+    return unambiguous_members(related, _TASK).get(TASK_MEMBER, Raw(b"null"))
+
+
+def _id_in(task: Raw) -> str:
+    if not is_object(task):
+        raise FrameError("a task that is not an object")
+    id = as_string(unambiguous_members(task, _TASK).get(TASK_MEMBER))
+    if id is None:
+        raise FrameError("a task without an id")
+    return id

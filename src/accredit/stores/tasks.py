@@ -1,0 +1,139 @@
+"""Memory of tasks: whose each is. In this process, or in an SQLite file, with I/O in a thread of its own.
+
+A task that has expired is not there; its row goes when the next one is remembered. Bounds are counted as tasks are
+remembered: processes that share a file see each other's.
+"""
+
+import sqlite3
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from typing import NamedTuple
+
+from accredit.errors import StoreUnavailable
+from accredit.limits import MAX_TASKS, MAX_TASKS_PER_OWNER, STORE_SWEEP_ROWS
+from accredit.ports import Task
+from accredit.stores.worker import Worker
+
+_FULL = "no room to remember one more task"
+_COLUMNS = "owner, method, target, facts, flow"
+_SWEEP = "DELETE FROM tasks WHERE key IN (SELECT key FROM tasks WHERE keep_until < ? LIMIT ?)"
+
+
+class _Kept(NamedTuple):
+    task: Task
+    keep_until: int
+
+
+class MemoryTasks:
+    """A `TaskStore` for one process."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._tasks: dict[bytes, _Kept] = {}
+        self._owned: dict[bytes, set[bytes]] = {}
+
+    async def keep(self, key: bytes, task: Task, *, keep_until: int, now: int) -> Task:
+        """Remembers a task, or gives the one that is known. Raises `StoreUnavailable`."""
+        with self._lock:
+            known = self._alive(key, now)
+            if known is not None:
+                return known
+            if len(self._tasks) >= MAX_TASKS or len(self._owned.get(task.owner, ())) >= MAX_TASKS_PER_OWNER:
+                for each in [each for each, kept in self._tasks.items() if kept.keep_until < now]:
+                    self._forget(each)
+            if len(self._tasks) >= MAX_TASKS or len(self._owned.get(task.owner, ())) >= MAX_TASKS_PER_OWNER:
+                raise StoreUnavailable(_FULL)
+            self._tasks[key] = _Kept(task, keep_until)
+            self._owned.setdefault(task.owner, set()).add(key)
+        return task
+
+    async def find(self, key: bytes, *, now: int) -> Task | None:
+        """The task of this key."""
+        with self._lock:
+            return self._alive(key, now)
+
+    async def owned(self, owner: bytes, *, now: int) -> frozenset[bytes]:
+        """The keys of an owner's tasks."""
+        with self._lock:
+            return frozenset(key for key in self._owned.get(owner, ()) if self._tasks[key].keep_until >= now)
+
+    async def aclose(self) -> None:
+        """Gives everything back."""
+
+    def _alive(self, key: bytes, now: int) -> Task | None:
+        kept = self._tasks.get(key)
+        if kept is not None and kept.keep_until < now:
+            self._forget(key)
+            return None
+        return kept.task if kept is not None else None
+
+    def _forget(self, key: bytes) -> None:
+        owner = self._tasks.pop(key).task.owner
+        self._owned[owner].discard(key)
+        if not self._owned[owner]:
+            del self._owned[owner]
+
+
+class SqliteTasks:
+    """A `TaskStore` in the file at `path`, shared by all processes of a machine."""
+
+    def __init__(self, path: Path) -> None:
+        self._worker = Worker(path)
+
+    async def keep(self, key: bytes, task: Task, *, keep_until: int, now: int) -> Task:
+        """Remembers a task, or gives the one that is known. Raises `StoreUnavailable`."""
+        kept = await self._worker.run(partial(_keep, key=key, task=task, keep_until=keep_until, now=now))
+        if kept is None:
+            raise StoreUnavailable(_FULL)
+        return kept
+
+    async def find(self, key: bytes, *, now: int) -> Task | None:
+        """The task of this key."""
+        return await self._worker.run(partial(_find, key=key, now=now), writes=False)
+
+    async def owned(self, owner: bytes, *, now: int) -> frozenset[bytes]:
+        """The keys of an owner's tasks."""
+        return await self._worker.run(partial(_owned, owner=owner, now=now), writes=False)
+
+    async def aclose(self) -> None:
+        """Ends the thread and closes the file."""
+        await self._worker.aclose()
+
+
+def _keep(connection: sqlite3.Connection, *, key: bytes, task: Task, keep_until: int, now: int) -> Task | None:
+    known = _find(connection, key=key, now=now)
+    if known is not None:
+        return known
+    connection.execute("DELETE FROM tasks WHERE key = ?", (key,))
+    connection.execute(_SWEEP, (now, STORE_SWEEP_ROWS))
+    of_all = connection.execute("SELECT count(*) FROM tasks WHERE keep_until >= ?", (now,)).fetchone()[0]
+    if of_all >= MAX_TASKS or len(_owned(connection, owner=task.owner, now=now)) >= MAX_TASKS_PER_OWNER:
+        return None
+    row = (key, task.owner, _bytes(task.method), _bytes(task.target), task.facts, _bytes(task.flow), keep_until)
+    connection.execute("INSERT INTO tasks VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    return task
+
+
+def _find(connection: sqlite3.Connection, *, key: bytes, now: int) -> Task | None:
+    row = connection.execute(
+        f"SELECT {_COLUMNS} FROM tasks WHERE key = ? AND keep_until >= ?",  # noqa: S608 - of constants
+        (key, now),
+    ).fetchone()
+    if row is None:
+        return None
+    owner, method, target, facts, flow = row
+    return Task(owner, _text(method), _text(target), facts, _text(flow))
+
+
+def _owned(connection: sqlite3.Connection, *, owner: bytes, now: int) -> frozenset[bytes]:
+    rows = connection.execute("SELECT key FROM tasks WHERE owner = ? AND keep_until >= ?", (owner, now))
+    return frozenset(key for (key,) in rows)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")  # a name may hold what is no valid text
+
+
+def _text(stored: bytes) -> str:
+    return stored.decode("utf-8", "surrogatepass")

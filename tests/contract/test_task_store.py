@@ -1,0 +1,116 @@
+"""What both memories of tasks promise (`ports.TaskStore`), and that they promise the same."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from tests.world.running import run
+from tests.world.stores import NOW, URLS
+
+from accredit import limits
+from accredit.errors import StoreUnavailable
+from accredit.ports import Task, TaskStore
+from accredit.stores import open_tasks, tasks
+
+Told = Callable[[Callable[[TaskStore], Awaitable[None]]], None]
+
+
+def key(number: int) -> bytes:
+    return number.to_bytes(32, "big")
+
+
+def task(owner: int = 1, target: str = "pay", flow: str = "f") -> Task:
+    return Task(key(owner), "tools/call", target, b'{"amount":5}', flow)
+
+
+@pytest.fixture(params=URLS)
+def url(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def with_tasks(url: str, tmp_path: Path) -> Told:
+    def told(main: Callable[[TaskStore], Awaitable[None]]) -> None:
+        async def opening() -> None:
+            store = open_tasks(url, tmp_path)
+            try:
+                await main(store)
+            finally:
+                await store.aclose()
+
+        run(opening())
+
+    return told
+
+
+def test_a_task_is_known_as_long_as_it_was_told_to_and_no_longer(with_tasks: Told) -> None:
+    async def main(store: TaskStore) -> None:
+        assert await store.find(key(1), now=NOW) is None
+        odd = task(target="p\ud800y\0")
+        assert await store.keep(key(1), odd, keep_until=NOW + 60, now=NOW) == odd
+        assert await store.find(key(1), now=NOW + 60) == odd
+        assert await store.find(key(1), now=NOW + 61) is None
+        assert await store.find(key(2), now=NOW) is None
+
+    with_tasks(main)
+
+
+def test_a_key_that_is_known_keeps_its_task__whoever_comes_next(with_tasks: Told) -> None:
+    async def main(store: TaskStore) -> None:
+        first = await store.keep(key(1), task(1), keep_until=NOW + 60, now=NOW)
+        assert await store.keep(key(1), task(2, "list_inbox"), keep_until=NOW + 90, now=NOW) == first
+        assert await store.find(key(1), now=NOW) == first
+        assert await store.find(key(1), now=NOW + 61) is None
+        later = task(2, "list_inbox")
+        assert await store.keep(key(1), later, keep_until=NOW + 90, now=NOW + 61) == later
+        assert await store.owned(key(1), now=NOW + 61) == frozenset()
+        assert await store.owned(key(2), now=NOW + 61) == {key(1)}
+
+    with_tasks(main)
+
+
+def test_each_owner_s_tasks_are_listed_for_that_owner_alone(with_tasks: Told) -> None:
+    async def main(store: TaskStore) -> None:
+        for number in range(6):
+            await store.keep(key(number), task(number % 2), keep_until=NOW + number, now=NOW)
+        assert await store.owned(key(0), now=NOW) == {key(0), key(2), key(4)}
+        assert await store.owned(key(1), now=NOW + 3) == {key(3), key(5)}
+        assert await store.owned(key(7), now=NOW) == frozenset()
+
+    with_tasks(main)
+
+
+def test_one_owner_can_t_take_the_room_of_others__and_what_has_expired_takes_none(
+    with_tasks: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert limits.MAX_TASKS_PER_OWNER * 10 <= limits.MAX_TASKS
+    monkeypatch.setattr(tasks, "MAX_TASKS_PER_OWNER", 2)
+    monkeypatch.setattr(tasks, "MAX_TASKS", 3)
+
+    async def main(store: TaskStore) -> None:
+        for number in range(2):
+            await store.keep(key(number), task(1), keep_until=NOW + 60, now=NOW)
+        with pytest.raises(StoreUnavailable):
+            await store.keep(key(2), task(1), keep_until=NOW + 60, now=NOW)
+        await store.keep(key(2), task(2), keep_until=NOW + 60, now=NOW)
+        with pytest.raises(StoreUnavailable):
+            await store.keep(key(3), task(3), keep_until=NOW + 60, now=NOW)
+        for number in range(3, 6):
+            await store.keep(key(number), task(number), keep_until=NOW + 90, now=NOW + 61)
+        assert await store.owned(key(1), now=NOW + 61) == frozenset()
+
+    with_tasks(main)
+
+
+def test_a_file_is_shared_by_all_who_open_it__and_survives_them(tmp_path: Path) -> None:
+    async def main() -> None:
+        one, two = (open_tasks("sqlite:///accredit.db", tmp_path) for _ in range(2))
+        await one.keep(key(1), task(), keep_until=NOW + 60, now=NOW)
+        assert await two.find(key(1), now=NOW) == task()
+        await one.aclose()
+        await two.aclose()
+        again = open_tasks("sqlite:///accredit.db", tmp_path)
+        assert await again.find(key(1), now=NOW) == task()
+        await again.aclose()
+
+    run(main())

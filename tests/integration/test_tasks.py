@@ -1,0 +1,399 @@
+"""Tasks, in both shapes and on every way: they belong to the call that made them, and to nobody else."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.world.authorization import Signed, Trust, challenge_in
+from tests.world.calls import post
+from tests.world.raw_client import RawAnswer
+from tests.world.routes import ROUTES, Route, messages_of
+from tests.world.running import run
+from tests.world.tasks_server import EXTENDED
+from tests.world.tokened import Tokened
+
+from accredit.errors import StoreUnavailable
+from accredit.jsonrpc.methods import Era
+from accredit.ports import Task
+from accredit.ratify.constraints import MaxAmount, MaxRate
+from accredit.stores import MemoryTasks
+
+READ_METHODS = {Era.LEGACY: ("tasks/get", "tasks/result"), Era.MODERN: ("tasks/get",)}
+CHANGES = {Era.LEGACY: ("tasks/cancel",), Era.MODERN: ("tasks/update", "tasks/cancel")}
+EVERYWHERE = pytest.mark.parametrize("name", ROUTES)
+
+
+@pytest.fixture(scope="module")
+def trust() -> Trust:
+    return Trust()
+
+
+@pytest.fixture(scope="module")
+def other(trust: Trust) -> Trust:
+    """Another agent of the same owner."""
+    found = Trust()
+    found.owner = trust.owner
+    return found
+
+
+class Agent:
+    """Who asks on a route, with proofs."""
+
+    def __init__(self, route: Route, trust: Trust, chain: Any = None) -> None:
+        self.route, self.trust = route, trust
+        self.chain = chain or trust.chain()
+
+    def proved(self, method: str, params: dict[str, Any], **signed: Any) -> dict[str, Any]:
+        """Params with a proof that is bound to them."""
+        signed.setdefault("session", self.route.session)
+        proof = self.trust.proof(self.chain, method, params, Signed(**signed))
+        return {**params, "_meta": {"ratify_proof": proof}}
+
+    async def ask(self, method: str, params: dict[str, Any], **signed: Any) -> dict[str, Any]:
+        """A request with a proof; one that is asked to sign a challenge does so."""
+        answer = await self.route.ask(method, self.proved(method, params, **signed), capabilities=EXTENDED)
+        if answer.get("error", {}).get("code") == -31002:
+            signed["challenge"] = challenge_in(answer["error"])
+            answer = await self.route.ask(method, self.proved(method, params, **signed), capabilities=EXTENDED)
+        return answer
+
+    async def make(self, tool: str = "list_inbox", **arguments: Any) -> dict[str, Any]:
+        """A call that becomes a task; gives the answer."""
+        params: dict[str, Any] = {"name": tool, "arguments": arguments}
+        if self.route.era is Era.LEGACY:
+            params["task"] = {"ttl": 60_000}
+        return await self.ask("tools/call", params)
+
+
+def id_of(answer: dict[str, Any]) -> str:
+    result = answer["result"]
+    return (result.get("task") or result)["taskId"]
+
+
+def unknown(answer: dict[str, Any]) -> bool:
+    error = answer.get("error", {})
+    return (error.get("code"), error.get("message"), error.get("data", {}).get("error")) == (
+        -32602,
+        "Invalid params",
+        "unknown_task",
+    )
+
+
+def change(method: str, id: str) -> dict[str, Any]:
+    return (
+        {"taskId": id, "inputResponses": {"name": {"action": "accept"}}} if method == "tasks/update" else {"taskId": id}
+    )
+
+
+@EVERYWHERE
+def test_a_task_is_its_makers__and_for_all_others_it_is_as_if_there_were_none(
+    name: str, trust: Trust, other: Trust, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with Route(name, trust, tmp_path, serves_tasks=True) as route:
+            mine, theirs = Agent(route, trust), Agent(route, other)
+            id = id_of(await mine.make())
+            methods = (*READ_METHODS[route.era], *CHANGES[route.era])
+            for method in methods:
+                scope = "email:read" if method in CHANGES[route.era] else ""
+                missing = await route.ask(method, change(method, id), capabilities=EXTENDED)
+                assert missing["error"]["code"] == -31001
+                stranger = await route.ask(method, change(method, "none"), capabilities=EXTENDED)
+                assert stranger["error"]["message"].replace("none", id) == missing["error"]["message"]
+                assert set(stranger["error"]["data"]) == set(missing["error"]["data"])
+                refused = await theirs.ask(method, change(method, id), scope=scope)
+                forged = await mine.ask(method, change(method, f"{id}0"), scope=scope)
+                assert unknown(refused), refused
+                assert unknown(forged), forged
+                assert refused["error"] == forged["error"]
+            assert route.received(*methods) == []
+            for method in methods:
+                scope = "email:read" if method in CHANGES[route.era] else ""
+                answer = await mine.ask(method, change(method, id), scope=scope)
+                assert "result" in answer, (method, answer)
+            assert [came["method"] for came in route.received(*methods)] == list(methods)
+            for came in route.received(*methods):
+                assert "ratify_proof" not in came["params"]["_meta"]
+                assert came["params"]["_meta"]["dev.accredit/authorization"]["agent_id"] == trust.agent.id
+
+    run(main())
+
+
+@EVERYWHERE
+def test_to_change_a_task_needs_the_scope_of_its_tool__and_its_challenge(
+    name: str, trust: Trust, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with Route(name, trust, tmp_path, serves_tasks=True) as route:
+            mine = Agent(route, trust)
+            id = id_of(await mine.make("send_email"))
+            narrow = Agent(route, trust, trust.chain("email:read"))
+            for method in CHANGES[route.era]:
+                params = change(method, id)
+                # Its own challenge is not enough for a sensitive tool's task.
+                asked = await route.ask(method, mine.proved(method, params, scope="email:send"), capabilities=EXTENDED)
+                assert asked["error"]["data"]["error"] == "ratify_challenge_required"
+                signed = {"scope": "email:send", "challenge": challenge_in(asked["error"])}
+                # ... nor is a challenge for another task, nor a binding to another scope.
+                wrong = mine.proved(method, params, **{**signed, "scope": "email:read"})
+                answer = await route.ask(method, wrong, capabilities=EXTENDED)
+                assert answer["error"]["data"]["error"] == "ratify_invalid", answer
+                denied = await narrow.ask(method, params, scope="email:send")
+                assert denied["error"]["data"]["error"] == "ratify_scope_denied"
+                assert denied["error"]["data"]["required_scope"] == "email:send"
+                assert route.received(method) == []
+                proved = mine.proved(method, params, **signed)
+                assert "result" in await route.ask(method, proved, capabilities=EXTENDED)
+                again = await route.ask(method, proved, capabilities=EXTENDED)
+                assert again["error"]["data"]["error"] == "ratify_replayed"
+                assert len(route.received(method)) == 1
+            for method in READ_METHODS[route.era]:
+                assert "result" in await narrow.ask(method, {"taskId": id})
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", ["http-legacy", "http-modern"])
+def test_constraints_are_held_against_the_call_that_made_the_task__and_no_use_is_taken(
+    name: str, trust: Trust, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with Route(name, trust, tmp_path, serves_tasks=True) as route:
+            once = MaxRate(count=1, window_s=3600)
+            maker = Agent(route, trust, trust.chain("payments:send", constraints=(once,)))
+            id = id_of(await maker.make("pay", amount=50, currency="EUR"))
+            assert (await maker.make("pay", amount=1))["error"]["data"]["error"] == "ratify_constraint_denied"
+            method = CHANGES[route.era][0]
+            assert "result" in await maker.ask(method, change(method, id), scope="payments:send")
+            assert "result" in await maker.ask(method, change(method, id), scope="payments:send")
+            little = MaxAmount(max_amount=10, currency="EUR")
+            poor = Agent(route, trust, trust.chain("payments:send", constraints=(little,)))
+            answer = await poor.ask(method, change(method, id), scope="payments:send")
+            assert answer["error"]["data"]["error"] == "ratify_constraint_denied", answer
+            assert len(route.received(method)) == 2
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", ["http-legacy", "sse-legacy", "stdio-legacy"])
+def test_a_list_of_tasks_shows_ones_own(name: str, trust: Trust, other: Trust, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Route(name, trust, tmp_path, serves_tasks=True) as route:
+            mine, theirs = Agent(route, trust), Agent(route, other)
+            ids = [id_of(await mine.make()), id_of(await theirs.make()), id_of(await mine.make("pay"))]
+            assert (await route.ask("tasks/list", {}))["error"]["code"] == -31001
+            for agent, own in ((mine, {ids[0], ids[2]}), (theirs, {ids[1]})):
+                answer = await agent.ask("tasks/list", {})
+                assert {task["taskId"] for task in answer["result"]["tasks"]} == own
+
+    run(main())
+
+
+@EVERYWHERE
+def test_an_id_that_is_known_is_no_other_tasks__else_a_task_would_get_another_scope(
+    name: str, trust: Trust, other: Trust, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with Route(name, trust, tmp_path, serves_tasks=True) as route:
+            mine, theirs = Agent(route, trust), Agent(route, other)
+            assert id_of(await mine.make("pay", id="t", amount=5)) == "t"
+            for agent, tool, arguments in (
+                (mine, "list_inbox", {}),
+                (mine, "pay", {"amount": 1}),
+                (theirs, "pay", {"amount": 5}),
+            ):
+                params: dict[str, Any] = {"name": tool, "arguments": {**arguments, "id": "t"}}
+                if route.era is Era.LEGACY:
+                    params["task"] = {}
+                answer = await raw(route, agent.proved("tools/call", params))
+                assert b"Invalid upstream JSON-RPC response" in answer.body, answer
+                assert b"taskId" not in answer.body
+            assert "result" in await mine.make("pay", id="t", amount=5)  # asked once more: the same task
+            method = CHANGES[route.era][0]
+            denied = await mine.ask(method, change(method, "t"), scope="email:read")
+            assert denied["error"]["data"]["error"] == "ratify_invalid"
+            assert "result" in await mine.ask(method, change(method, "t"), scope="payments:send")
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", ["stdio-legacy"])
+def test_servers_that_count_their_tasks_in_each_session_are_told_apart(name: str, trust: Trust, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Route(name, trust, tmp_path, serves_tasks=True) as route:
+            mine = Agent(route, trust)
+            assert id_of(await mine.make("pay")) == "1"
+            first = route.session
+            route.session = ""
+            await route._begin_session()  # pyright: ignore[reportPrivateUsage]
+            assert route.session != first
+            assert unknown(await mine.ask("tasks/get", {"taskId": "1"}))
+            assert id_of(await mine.make("list_inbox")) == "1"
+            route.session = first
+            denied = await mine.ask("tasks/cancel", {"taskId": "1"}, scope="email:read")
+            assert denied["error"]["data"]["error"] == "ratify_invalid"
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", ["http-legacy", "http-modern"])
+def test_a_task_that_was_not_asked_for_is_no_answer(name: str, trust: Trust, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Route(name, trust, tmp_path, serves_tasks=True) as route:
+            mine = Agent(route, trust)
+            params = {"name": "list_inbox", "arguments": {"announce": True, "id": "t"}}
+            answer = await raw(route, mine.proved("tools/call", params), capabilities={})
+            assert b"Invalid upstream JSON-RPC response" in answer.body, answer
+            assert unknown(await mine.ask("tasks/get", {"taskId": "t"}))
+
+    run(main())
+
+
+class NoTasks(MemoryTasks):
+    """Fails at one of its questions."""
+
+    def __init__(self, broken: str) -> None:
+        super().__init__()
+        self._broken = broken
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == object.__getattribute__(self, "__dict__").get("_broken"):
+            return self._fail
+        return object.__getattribute__(self, name)
+
+    async def _fail(self, *_: object, **__: object) -> Task:
+        raise StoreUnavailable("/var/lib/secret-place.db")
+
+
+@pytest.mark.parametrize("broken", ["keep", "find", "owned"])
+@EVERYWHERE
+def test_without_an_answer_of_the_store_no_task_is_given_and_nothing_is_forwarded(
+    name: str, broken: str, trust: Trust, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with Route(name, trust, tmp_path, serves_tasks=True, tasks=NoTasks(broken)) as route:
+            mine = Agent(route, trust)
+            made = await mine.make()
+            if broken == "keep":
+                assert made["error"]["data"]["reason"].startswith("store_unavailable")
+                assert unknown(await mine.ask("tasks/get", {"taskId": "1"}))
+                return
+            method = "tasks/list" if broken == "owned" else "tasks/get"
+            if broken == "owned" and route.era is Era.MODERN:
+                return
+            answer = await mine.ask(method, {} if broken == "owned" else {"taskId": id_of(made)})
+            assert answer["error"]["data"]["reason"].startswith("store_unavailable"), answer
+            assert "secret-place" not in json.dumps(answer)
+            assert route.received("tasks/get", "tasks/list") == []
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", ["http-modern", "sse-modern", "stdio-modern"])
+def test_the_state_of_a_task_is_sealed_and_a_raw_one_never_reaches_the_server(
+    name: str, trust: Trust, other: Trust, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with Route(name, trust, tmp_path, serves_tasks=True) as route:
+            mine = Agent(route, trust)
+            made = await mine.make(state="upstream-secret")
+            id, state = id_of(made), made["result"]["requestState"]
+            assert "upstream-secret" not in json.dumps(made)
+            raw_state = {**change("tasks/update", id), "requestState": "upstream-secret"}
+            refused = await mine.ask("tasks/update", raw_state, scope="email:read")
+            assert refused["error"]["message"] == "Invalid or expired requestState"
+            second = id_of(await mine.make(state="another"))
+            borrowed = {**change("tasks/update", second), "requestState": state}
+            assert (await mine.ask("tasks/update", borrowed, scope="email:read"))["error"]["code"] == -32602
+            assert route.received("tasks/update") == []
+            told = await mine.ask("tasks/get", {"taskId": id, "requestState": state})
+            assert told["result"]["requestState"] != "upstream-secret"
+            good = {**change("tasks/update", id), "requestState": told["result"]["requestState"]}
+            assert "result" in await mine.ask("tasks/update", good, scope="email:read")
+            (came,) = route.received("tasks/update")
+            assert came["params"]["requestState"] == "upstream-secret"
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", ["http-modern", "stdio-modern"])
+def test_a_subscription_names_ones_own_tasks(name: str, trust: Trust, other: Trust, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Route(name, trust, tmp_path, serves_tasks=True) as route:
+            mine, theirs = Agent(route, trust), Agent(route, other)
+            id = id_of(await mine.make())
+            foreign = id_of(await theirs.make())
+            params: dict[str, Any] = {"notifications": {"taskIds": [id, foreign]}}
+            for asked in (params, {"notifications": {"taskIds": ["none"]}}):
+                assert unknown(await mine.ask("subscriptions/listen", asked, bound=False))
+            missing = await route.ask("subscriptions/listen", params, capabilities=EXTENDED)
+            assert missing["error"]["code"] == -31001
+            wrong = {"notifications": {"taskIds": [7]}}
+            assert (await mine.ask("subscriptions/listen", wrong, bound=False))["error"]["code"] == -32602
+            assert route.received("subscriptions/listen") == []
+            own = {"notifications": {"taskIds": [id]}}
+            assert "result" in await mine.ask("subscriptions/listen", own, bound=False)
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", ["sse-legacy", "sse-modern"])
+def test_what_is_told_of_somebody_elses_task_is_not_delivered(
+    name: str, trust: Trust, other: Trust, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with Route(name, trust, tmp_path, serves_tasks=True) as route:
+            mine, theirs = Agent(route, trust), Agent(route, other)
+            id = id_of(await mine.make())
+            session, route.session = route.session, "another-session" if route.session else ""
+            foreign = id_of(await theirs.make())
+            route.session = session
+            status = "notifications/tasks" if route.era is Era.MODERN else "notifications/tasks/status"
+            related = {"io.modelcontextprotocol/related-task": {"taskId": foreign}}
+            route.tells(
+                {"jsonrpc": "2.0", "method": status, "params": {"taskId": foreign, "status": "completed"}},
+                {"jsonrpc": "2.0", "method": status, "params": {"taskId": 7}},
+                {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "x", "_meta": related}},
+                {"jsonrpc": "2.0", "method": status, "params": {"taskId": id, "requestState": "raw"}},
+                {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "news"}},
+            )
+            answer = await raw(route, mine.proved("tasks/get", {"taskId": id}), method="tasks/get")
+            told = [each for each in messages_of(answer) if "method" in each]
+            assert [each["params"].get("taskId", "") for each in told] == [id, ""], told
+            assert "requestState" not in json.dumps(told)
+
+    run(main())
+
+
+@EVERYWHERE
+def test_with_tokens_alone_a_task_is_its_subjects(name: str, trust: Trust, tmp_path: Path) -> None:
+    async def main() -> None:
+        tokened = Tokened()
+        mine, theirs = tokened.token(), tokened.token(sub="somebody else")
+        settings = tokened.settings(sources=("meta",), tool_scopes={"pay": "pay:send"})
+        async with Route(
+            name, trust, tmp_path, serves_tasks=True, required=False, tokens=settings, key_sets=tokened.key_sets
+        ) as route:
+
+            async def ask(token: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
+                return await route.ask(method, {**params, "_meta": {"token": token}}, capabilities=EXTENDED)
+
+            call: dict[str, Any] = {"name": "list_inbox", "arguments": {}}
+            id = id_of(await ask(mine, "tools/call", {**call, "task": {}} if route.era is Era.LEGACY else call))
+            methods = (*READ_METHODS[route.era], *CHANGES[route.era])
+            for method in methods:
+                assert "result" in await ask(mine, method, change(method, id))
+                assert unknown(await ask(mine, method, change(method, "none")))
+            assert len(route.received(*methods)) == len(methods)
+            assert theirs
+
+    if name.endswith("modern"):
+        run(main())
+
+
+async def raw(
+    route: Route, params: dict[str, Any], *, method: str = "tools/call", capabilities: Any = EXTENDED
+) -> RawAnswer:
+    """A request whose answer may have any status."""
+    return await route.send(post(route.era, method, params, id=99, capabilities=capabilities))
