@@ -27,9 +27,11 @@ _encode = msgspec.json.Encoder().encode
 _BACKSLASH, _QUOTE = b"\xff", b"\xfe"
 _END_OF_BASIC_PLANE = re.compile(rb"[\xee\xef]")
 _BEYOND_BASIC_PLANE = re.compile(rb"[\xf0-\xf4]")
-_SHORT_EXPONENT = re.compile(rb"(?<![0-9.])([0-9])(?:\.([0-9]+))?e(-6|1[6-9]|20)(?![0-9])")
-_BARE_EXPONENT = re.compile(rb"(?<=[0-9])e(?=[0-9])")
+_SHORT_EXPONENT = re.compile(rb"([0-9])(?<![0-9.][0-9])(?:\.([0-9]++))?e(-6|1[6-9]|20)(?![0-9])")
+_ANY_SHORT_EXPONENT = re.compile(rb"e(?:-6|1[6-9]|20)(?![0-9])")
+_BARE_EXPONENT = re.compile(rb"e(?=[0-9])")
 _NEGATIVE_ZERO = re.compile(rb"-0(?![.0-9])")
+_LONG_NUMBER = re.compile(rb"[0-9.eE+-]{16,}")
 # Integers that may be beyond 2^53-1: of 17 digits and more, or of 16 that begin with a nine.
 _WIDE = re.compile(rb"[0-9](?<![0-9.][0-9])(?:[0-9]{16,}+|(?<=9)[0-9]{15}+)(?![0-9.eE])")
 _LARGEST = b"%d" % MAX_SAFE_INTEGER
@@ -38,7 +40,8 @@ _DIGITS_A_NUMBER = 20
 # Every digit becomes a zero, so that a plain search finds whether there is anything to do.
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _LONG, _WITH_EXPONENT, _WHOLE = b"0" * 16, b"0e", (b".0,", b".0]", b".0}")
-_LONG_INTEGERS = tuple(before + _LONG for before in (b",", b":", b"[", b"-", b" ", b"\t", b"\r", b"\n"))
+# The same, and whatever is neither digit nor dot becomes a comma: an integer begins after one.
+_INTEGERS = bytes(ord("0") if byte in b"0123456789" else byte if byte == ord(".") else ord(",") for byte in range(256))
 
 
 def canonical(tree: object, *, wide_integers: bool = False) -> bytes:
@@ -63,18 +66,22 @@ def has_wide_integer(text: bytes) -> bool:
     """Whether a JSON text holds an integer beyond 2^53-1. Quick where no digits stand together."""
     if not _may_be_wide(text):
         return False
-    return _is_wide(b'"'.join(text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2]))
+    return _any_wide(_long_integers(b'"'.join(text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2])))
 
 
 def _may_be_wide(text: bytes) -> bool:
-    shape = text.translate(_DIGITS)
-    return shape.startswith(_LONG) or any(long in shape for long in _LONG_INTEGERS)
+    shape = text.translate(_INTEGERS)
+    return shape.startswith(_LONG) or b"," + _LONG in shape
 
 
-def _is_wide(numbers: bytes) -> bool:
-    """The same for a text without its strings."""
-    found: list[bytes] = _WIDE.findall(numbers)
-    return bool(found) and (max(map(len, found)) > len(_LARGEST) or max(found) > _LARGEST)
+def _long_integers(numbers: bytes) -> list[bytes]:
+    """The digits of integers of 16 digits and more."""
+    found: list[bytes] = _LONG_NUMBER.findall(numbers)
+    return [digits for digits in (number.lstrip(b"-") for number in found) if digits.isdigit() and len(digits) > 15]
+
+
+def _any_wide(integers: list[bytes]) -> bool:
+    return bool(integers) and (max(map(len, integers)) > len(_LARGEST) or max(integers) > _LARGEST)
 
 
 def _with_numbers(form: bytes, wide_integers: bool) -> bytes:
@@ -95,12 +102,13 @@ def _with_numbers(form: bytes, wide_integers: bool) -> bytes:
 
 
 def _integers(numbers: bytes, wide: bool) -> bytes:
-    if not _may_be_wide(numbers) or not _is_wide(numbers):
+    integers = _long_integers(numbers) if _may_be_wide(numbers) else []
+    if not _any_wide(integers):
         return numbers
     if not wide:
         raise ValueError("an integer beyond 2^53-1")
-    if sum(map(len, _WIDE.findall(numbers))) > _DIGITS_A_NUMBER * MAX_REWRITTEN_NUMBERS:
-        raise ValueError("more digits of integers beyond 2^53-1 than are read")
+    if sum(map(len, integers)) > _DIGITS_A_NUMBER * MAX_REWRITTEN_NUMBERS:
+        raise ValueError("more digits of large integers than are read")
     return _each(_WIDE, _as_double, numbers)
 
 
@@ -120,7 +128,8 @@ def _floats(numbers: bytes) -> bytes:
     if b"-0" in numbers:
         numbers = _NEGATIVE_ZERO.sub(b"0", numbers)
     if _WITH_EXPONENT in numbers.translate(_DIGITS):
-        numbers = _each(_SHORT_EXPONENT, _written_out, numbers)
+        if _ANY_SHORT_EXPONENT.search(numbers):
+            numbers = _each(_SHORT_EXPONENT, _written_out, numbers)
         numbers = _BARE_EXPONENT.sub(b"e+", numbers)
     return numbers
 

@@ -27,9 +27,9 @@ tens; a body of 100 MiB could hold 20 million, at some 300 bytes of memory each.
 MAX_PARAMS_MEMBERS = 1_024
 """Members of a request's `params`, whose names are read at every step. MCP defines up to six."""
 
-MAX_VALUES = 262_144
-"""Values in a request: elements of arrays and members of objects, at every depth. To read them all takes 50 ms at the
-most (measured), in which nobody else is served. A hundred embeddings of 1,536 numbers have 153,600."""
+MAX_VALUES = 131_072
+"""Values in a request: elements of arrays and members of objects, at every depth. To read or digest them takes up to
+70 ms (measured), in which nobody else is served. Eighty embeddings of 1,536 numbers have 122,880."""
 
 MAX_STRUCTURES = 65_536
 """Arrays, objects and members of objects in a request, at every depth. They cost three times what a number does, and
@@ -50,6 +50,10 @@ MAX_META_MEMBERS = 256
 
 MAX_META_NAME_CHARS = 256
 """Characters of the name of one: a domain's name of at most 253, and what it calls it."""
+
+SHORT_MESSAGE_BYTES = 65_536
+"""Bytes of a message of a client that is worked on at one go: some milliseconds. Between the steps of a longer one, and
+the members of such a batch, others have their turn."""
 
 MAX_SESSION_ID_BYTES = 4_096
 """Bytes of `Mcp-Session-Id`. A UUID has 36; ids that hold a sealed state, some 500."""
@@ -444,6 +448,9 @@ MAX_TOLD_TARGET_CHARS = 512
 
 MAX_URI_DECODINGS = 4
 """How often a resource's URI may be percent-encoded over itself; more is no way to name a resource."""
+
+MAX_MARKS = 30
+"""Marks on one letter of a resource's URI: as many as the stream-safe format of Unicode has (UAX #15, section 13)."""
 
 MAX_URI_LENGTH = 8_192
 """Characters of a resource's URI where prefixes decide on its scope: what is longer is read differently by servers."""

@@ -23,6 +23,7 @@ from accredit.gateway.bearer import Bearer
 from accredit.gateway.http import Exchange
 from accredit.gateway.recording import Client, Recorder
 from accredit.gateway.tally import Tally
+from accredit.gateway.turns import turn
 from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.methods import BATCH_REVISION
 from accredit.jsonrpc.requests import Batch, decode_request
@@ -82,6 +83,7 @@ class Denials:
         others."""
         for number, frame in enumerate(message.frames if isinstance(message, Batch) else (message,)):
             if isinstance(frame, Request) and frame.method in GUARDED:
+                await turn(len(message.text))
                 await self._record(frame, client, error, tokens[number] if number < len(tokens) else header)
 
     async def _record(self, call: Request, client: Client, error: AccreditError, token: VerifiedToken | None) -> None:

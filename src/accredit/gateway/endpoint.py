@@ -31,11 +31,13 @@ from accredit.gateway.recording import Client
 from accredit.gateway.representation import check_once, check_request
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import set_current
+from accredit.gateway.turns import turn
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.era import VERSION_HEADER, check_agreement, era_of
 from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.methods import BATCH_REVISION, HEADERLESS_REVISION, LISTEN, Era
 from accredit.jsonrpc.requests import Batch, decode_request
+from accredit.limits import MAX_SESSION_ID_BYTES
 
 
 class Endpoint:
@@ -54,6 +56,7 @@ class Endpoint:
         self.check_source(exchange)
         if exchange.method != "POST":
             check_once(exchange.headers, SESSION_HEADER, VERSION_HEADER, b"last-event-id")
+        _check_session_id(exchange.headers.get(SESSION_HEADER))
         match exchange.method:
             case "POST":
                 await self._post(exchange)
@@ -127,9 +130,11 @@ class Endpoint:
         check_once(headers, SESSION_HEADER, b"last-event-id")
         text = await exchange.body(self._settings.max_request_bytes)
         arrival.revision = self._revision(exchange)
+        await turn(len(text))
         message = decode_request(text, batch_allowed=arrival.revision == BATCH_REVISION)
         arrival.message = message
         set_current(message)
+        await turn(len(text))
         exchange.asked = message.id if isinstance(message, Request) else None
         era = era_of(message, headers)
         if era is Era.MODERN and isinstance(message, Request | Notification):
@@ -146,3 +151,10 @@ class Endpoint:
         if named is not None:
             return named.decode("latin-1")
         return self._backend.revision(session_of(exchange, self._entrance)) or HEADERLESS_REVISION
+
+
+def _check_session_id(named: bytes | None) -> None:
+    if named is not None and len(named) > MAX_SESSION_ID_BYTES:
+        raise RequestError(
+            INVALID_REQUEST, f"Invalid Request: Mcp-Session-Id has more than {MAX_SESSION_ID_BYTES} bytes"
+        )

@@ -13,6 +13,7 @@ from accredit.gateway.headers import SESSION_HEADER
 from accredit.gateway.http import Exchange
 from accredit.gateway.session_tags import SessionTags, principal_of, without_tag
 from accredit.gateway.tool_lists import Ask
+from accredit.gateway.turns import turn
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.frames import Frame
 from accredit.jsonrpc.requests import Batch
@@ -51,6 +52,7 @@ class Entrance:
         frames = message.frames if isinstance(message, Batch) else (message,)
         tokens = arrival.tokens
         for frame in frames:
+            await turn(len(message.text))
             tokens.append(await self._bearer.of_frame(frame, arrival.header, ask))
             self._bearer.check(frame, tokens[-1])
         if len({principal_of(token) for token in tokens}) > 1:

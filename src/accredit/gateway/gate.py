@@ -49,6 +49,7 @@ from accredit.gateway.stdio.ledger import member_id
 from accredit.gateway.tally import Tally
 from accredit.gateway.tasks import Hears, Maker, Tasks, of_resumed
 from accredit.gateway.trace import traced
+from accredit.gateway.turns import turn
 from accredit.jsonrpc.encode import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.frames import Frame, Notification, Request, Success
 from accredit.jsonrpc.methods import LISTEN, is_known, is_modern
@@ -239,6 +240,7 @@ class Gate:
         tasks: list[str] = []
         for frame, caller in zip(batch.frames, callers or [Caller()] * len(batch.frames), strict=True):
             try:
+                await turn(len(batch.text))
                 passage = await self.admit(frame, client, (caller,))
             except RequestError as error:
                 self._tally.refused(error)
@@ -264,10 +266,12 @@ class Gate:
         token = caller.token
         refused: AccreditError | None = caller.error or self._missing(request, token)
         case, leg, edit = Case(), Leg(request), None
+        await turn(len(request.text))
         if refused is None:
             try:
                 case = await self._decide(request, client, token)
                 refused = case.refusal
+                await turn(len(request.text))
                 if refused is None:
                     leg = self._seals.leg(request, principal_of(case.authority, _subject(token)))
                     edit = await self._edit(request, client, case, token, leg)
@@ -279,6 +283,7 @@ class Gate:
             if case.task is not None:
                 part = Part(case.task.flow)
             decision = case.decision
+            await turn(len(request.text))
             try:
                 call = await self._recorder.begin(request, decision, client, refused, token=token, part=part)  # 8
             except ProofRefused:  # it could not be recorded: no call; a refusal stays what it is
@@ -315,6 +320,7 @@ class Gate:
         asked = asked_of(request, client.session_id)
         if asked is None:
             return Case()
+        await turn(len(request.text))
         now = clock()
         steps = decide(asked, self._judging.policy, now, token, place=place)
         decision = await drive(steps, *self._ports, now, self._tasks.store)

@@ -20,10 +20,10 @@ _LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 def fold(raw: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     """Values by name; those of a repeated header are joined by `DUPLICATED`, which equals no value."""
-    folded: dict[bytes, bytes] = {}
+    values: dict[bytes, list[bytes]] = {}
     for name, value in raw:
-        folded[name] = value if name not in folded else folded[name] + DUPLICATED + value
-    return folded
+        values.setdefault(name, []).append(value)
+    return {name: DUPLICATED.join(found) for name, found in values.items()}
 
 
 def of_unjudged(raw: RawHeaders, session: bytes | None) -> RawHeaders:

@@ -25,6 +25,7 @@ from accredit.gateway.sse_relay import EventRelay
 from accredit.gateway.stdio.ledger import member_id
 from accredit.gateway.tally import Tally
 from accredit.gateway.trace import set_current
+from accredit.gateway.turns import turn
 from accredit.gateway.upstream.client import Answer
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.frames import Frame, Notification, Request
@@ -142,8 +143,11 @@ class LegacySse:
             arrival.header = await self._entrance.of_header(exchange)
         session = self._session(exchange)
         check_request(exchange.headers)
-        message = arrival.message = decode_request(await exchange.body(self._settings.max_request_bytes))
+        text = await exchange.body(self._settings.max_request_bytes)
+        await turn(len(text))
+        message = arrival.message = decode_request(text)
         set_current(message)
+        await turn(len(text))
         if self._entrance is not None:
             await self._entrance.of_message(exchange, message, arrival, None)
             if principal_of(arrival.tokens[0]) != session.principal:

@@ -3,7 +3,7 @@
 A server may read a URI more freely than it was written. A reading is made for comparison only:
 
 1. one with control characters, invisible ones or blanks at its ends, which parsers drop, has none at all, nor has one
-   that is too long to be looked at closely;
+   that is too long to be looked at closely, or piles up marks;
 2. it is percent-decoded until nothing is left to decode, and has no reading where that is no UTF-8;
 3. case, compatibility forms and backslashes are folded away, dot segments and empty ones resolved;
 4. `file:` and the schemes of the web are read with any number of slashes, and a text without a scheme as a file; of a
@@ -18,7 +18,7 @@ import re
 import unicodedata
 from urllib.parse import unquote
 
-from accredit.limits import MAX_URI_DECODINGS, MAX_URI_LENGTH
+from accredit.limits import MAX_MARKS, MAX_URI_DECODINGS, MAX_URI_LENGTH
 
 _WEB = frozenset({"http", "https", "ws", "wss", "ftp"})
 _NO_HOST = re.compile(r"^.*@|\.?(?::(?:80|443|21)?)?$")
@@ -29,7 +29,7 @@ def readings(uri: str) -> tuple[str, ...]:
     decoded = _decoded(uri) if len(uri) <= MAX_URI_LENGTH else None
     if decoded is None or decoded != decoded.strip() or "\ufffd" in decoded:
         return ()
-    if any(unicodedata.category(char).startswith("C") for char in decoded):
+    if not _marks_are_few(decoded) or any(unicodedata.category(char).startswith("C") for char in decoded):
         return ()
     text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", decoded).casefold()).replace("\\", "/")
     scheme, colon, rest = text.partition(":")
@@ -48,6 +48,16 @@ def readings(uri: str) -> tuple[str, ...]:
     if host and scheme == "file":
         found += [_resolved(path), _resolved(f"/{host}{path}")]
     return tuple(f"{scheme}://{each}" for each in found)
+
+
+def _marks_are_few(text: str) -> bool:
+    """Whether no more than `MAX_MARKS` marks stand together: to put them in order takes the square of the time."""
+    run = 0
+    for char in text:
+        run = run + 1 if unicodedata.combining(char) else 0
+        if run > MAX_MARKS:
+            return False
+    return True
 
 
 def _decoded(uri: str) -> str | None:

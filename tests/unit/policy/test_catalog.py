@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from accredit.limits import MAX_MARKS
 from accredit.policy import MCP_SCOPES, Catalog, Entry, scope_fault
 from accredit.policy.uris import readings
 
@@ -274,3 +275,9 @@ def test_a_concrete_scope_is_one(scope: str) -> None:
 )
 def test_what_no_call_can_be_held_against_is_no_scope(scope: str) -> None:
     assert scope_fault(scope) is not None
+
+
+def test_a_uri_that_piles_up_marks_is_nobodys__to_put_them_in_order_takes_the_square_of_the_time() -> None:
+    assert readings("file:///e" + "\u0301" * MAX_MARKS)
+    assert not readings("file:///e" + "\u0301" * (MAX_MARKS + 1))
+    assert not readings("file:///e" + "%CC%81" * (MAX_MARKS + 1))

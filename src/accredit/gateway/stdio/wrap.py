@@ -190,6 +190,7 @@ class Wrap:
             chunk = await self._host.read()
             self._closing = not chunk
             for line in splitter.feed(chunk or b"\n"):  # a last line may have no end
+                await asyncio.sleep(0)  # others have their turn: a chunk may hold thousands of lines
                 try:
                     await self._forward(line)
                 except RequestError as error:
