@@ -1,12 +1,15 @@
 """Tasks, in both shapes and on every way: they belong to the call that made them, and to nobody else."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.world.agents import agent_files
 from tests.world.authorization import Signed, Trust, challenge_in
-from tests.world.calls import post
+from tests.world.calls import meta, post
+from tests.world.connected import Connected
 from tests.world.raw_client import RawAnswer
 from tests.world.routes import ROUTES, Route, messages_of
 from tests.world.running import run
@@ -397,3 +400,35 @@ async def raw(
 ) -> RawAnswer:
     """A request whose answer may have any status."""
     return await route.send(post(route.era, method, params, id=99, capabilities=capabilities))
+
+
+@pytest.mark.parametrize("name", ["stdio-legacy", "http-modern"])
+@pytest.mark.parametrize("tool", ["list_inbox", "send_email"])
+def test_a_host_that_knows_nothing_of_proofs_has_its_tasks_through_connect(
+    tool: str, name: str, trust: Trust, tmp_path: Path
+) -> None:
+    files = agent_files(tmp_path, trust, "email:read", "email:send")
+    modern = name.endswith("modern")
+    more: dict[str, Any] = {"_meta": meta(**EXTENDED)} if modern else {"task": {}}
+    about: dict[str, Any] = {"_meta": meta(**EXTENDED)} if modern else {}
+
+    def host(port: int) -> list[Any]:
+        with Connected(files.folder, f"http://127.0.0.1:{port}/mcp", *files.options) as connected:
+            if not modern:
+                connected.initialize()
+            made = connected.ask("tools/call", {"name": tool, "arguments": {}, **more})
+            id = id_of(made)
+            methods = (
+                *READ_METHODS[Era.MODERN if modern else Era.LEGACY],
+                *CHANGES[Era.MODERN if modern else Era.LEGACY],
+            )
+            told = [connected.ask(method, {**change(method, id), **about}) for method in methods]
+            return [*told, connected.ask("tasks/get", {"taskId": "none", **about})]
+
+    async def main() -> None:
+        async with Route(name, trust, tmp_path, serves_tasks=True) as route:
+            *told, foreign = await asyncio.to_thread(host, route.port)
+            assert all("result" in each for each in told), told
+            assert foreign["error"]["data"]["error"] == "unknown_task"
+
+    run(main())

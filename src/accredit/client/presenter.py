@@ -112,18 +112,25 @@ class ProofPresenter:
         return best.chain
 
     def prove(
-        self, asked: Asked, scope: str = "", verifier_id: str = "", *, challenge: Challenge | None = None
+        self,
+        asked: Asked,
+        scope: str = "",
+        verifier_id: str = "",
+        *,
+        challenge: Challenge | None = None,
+        chain: Chain = (),
     ) -> dict[str, object]:
         """A fresh proof for one call, as `_meta.ratify_proof` carries it.
 
         It is bound to `asked`, to its `scope` ("" for a list) and to the gateway `verifier_id`, or to nothing where
-        that is "". Without a gateway's `challenge` it is over one of its own (Option A).
+        that is "". Without a gateway's `challenge` it is over one of its own (Option A). It presents `chain`, or what
+        `chain_for` says.
         """
         context = asked.session_context(verifier_id, self.agent_id, scope) if verifier_id else b""
         nonce = challenge.challenge if challenge is not None else self._draw(CHALLENGE_BYTES)
         # A gateway takes its own challenge whatever our clock says; one of ours it holds against its clock.
         signed_at = self._clock() - (CLOCK_LEAD_SECONDS if challenge is None else 0)
-        bundle = present(self.chain_for(scope), self._signer, nonce, signed_at, session_context=context)
+        bundle = present(chain or self.chain_for(scope), self._signer, nonce, signed_at, session_context=context)
         return bundle.to_dict()
 
     def accept_challenge(self, data: Mapping[str, object], pin: GatewayPin) -> Challenge:

@@ -5,7 +5,9 @@ A request, in order:
 1. One that carries a proof already, or that needs none, stays as it is.
 2. A guarded call gets a proof that is bound to it, if its scope and the gateway's id are known and the target is not
    sensitive. Otherwise it goes without: the refusal says what is needed, and nothing was signed for a stranger.
-3. A list request gets one where it says everything that the agent may do, so that the gateway filters.
+3. What is asked about a task gets one for the tool whose call has become the task: bound to its scope where it changes
+   the task, and else to none.
+4. A list request gets one where it says everything that the agent may do, so that the gateway filters.
 
 A refusal is answered by sending again, once for each of these reasons:
 
@@ -26,8 +28,10 @@ from msgspec import Struct
 
 from accredit.client.presenter import Challenge, ProofPresenter
 from accredit.errors import FrameError
+from accredit.jsonrpc.methods import LISTEN, TASK_MEMBER
+from accredit.jsonrpc.result_types import TASK
 from accredit.limits import MAX_KNOWN_TARGETS
-from accredit.policy import GUARDED, LISTS, PROOF, PROOFS, Asked, asked, scope_fault
+from accredit.policy import GUARDED, LISTS, PROOF, PROOFS, TASK_CHANGES, Asked, asked, scope_fault
 from accredit.policy.lists import KINDS, SCOPE, SENSITIVE, VERIFIER, Kind
 from accredit.policy.refusals import CHALLENGE_REQUIRED, DENIED, MISSING, REPLAYED, UNTRUSTED_ROOT
 
@@ -86,14 +90,16 @@ class Prover:
 
     def attempt(self, method: str, params: Params) -> Attempt | None:
         """The request as something to be proved, or None: it goes as it is."""
-        if method not in GUARDED and method not in LISTS:
+        if method not in GUARDED | LISTS | {LISTEN}:
             return None
         if any(name in PROOFS for name in _object(params.get("_meta"))):
             return None
         try:
-            return Attempt(method, params, asked(method, params, self._session_id(), None))
+            found = asked(method, params, self._session_id(), None)
+            found.request_hash("")  # what has no digest can't be signed
         except FrameError:
             return None  # nothing that could be signed: the gateway says what is wrong
+        return Attempt(method, params, found) if method != LISTEN or found.subscribed else None
 
     def proved(self, attempt: Attempt) -> Params:
         """The params that are sent first."""
@@ -103,6 +109,13 @@ class Prover:
         if target is None or target.sensitive or not self._pin.id:
             return attempt.params
         return self._signed(attempt, target.scope)
+
+    def answered(self, attempt: Attempt, result: Params) -> None:
+        """Learns which task a call has become: what is done to it needs what the tool needs."""
+        task = result if result.get("resultType") == TASK else _object(result.get("task"))
+        id, target = task.get(TASK_MEMBER), self._target(attempt)
+        if attempt.method == "tools/call" and isinstance(id, str) and target is not None:
+            self._remember((TASK, id), target)
 
     def again(self, attempt: Attempt, code: int, data: object) -> Params | None:
         """The params to send in answer to a refusal, or None where it stands.
@@ -116,6 +129,9 @@ class Prover:
             return attempt.params if refused else None
         told = _object(data)
         scope = scope_in(told.get("required_scope"))
+        if scope is None and attempt.asked.about_tasks:
+            target = self._target(attempt)
+            scope = target.scope if target is not None else None
         if code == CHALLENGE_REQUIRED and not attempt.challenged:
             challenge = self._presenter.accept_challenge(told, self._pin)
             attempt.challenged = True
@@ -126,7 +142,7 @@ class Prover:
             self._meet(_object(told.get("_meta")))
         elif code != DENIED or attempt.scope in (None, scope):
             return None
-        attempt.corrected = True
+        attempt.corrected = scope != ""  # of a task that was made elsewhere the gateway says more
         return self._signed(attempt, self._learned(attempt, scope, sensitive=False))
 
     def listed(self, attempt: Attempt, result: Params) -> Listed:
@@ -169,10 +185,15 @@ class Prover:
         known = self._target(attempt)
         if scope is None:
             return known.scope if known is not None else ""
-        self._remember((attempt.method, attempt.asked.target), _Target(scope, sensitive))
+        if not attempt.asked.about_tasks:
+            self._remember((attempt.method, attempt.asked.target), _Target(scope, sensitive))
         return scope
 
     def _target(self, attempt: Attempt) -> _Target | None:
+        if attempt.asked.about_tasks:
+            # Of one that was made elsewhere nothing is known: which scope it needs, the gateway says.
+            made = next((made for id in attempt.asked.tasks if (made := self._targets.get((TASK, id)))), None)
+            return _Target(made.scope if made is not None else "")
         default = _DEFAULT_SCOPES.get(attempt.method)
         found = self._targets.get((attempt.method, attempt.asked.target))
         return found or (_Target(default) if default is not None else None)
@@ -187,7 +208,10 @@ class Prover:
         if not self._pin.id and self._pin.url:
             raise self._pin.unknown()
         attempt.scope = scope
-        proof = self._presenter.prove(attempt.asked, scope, self._pin.id, challenge=challenge)
+        # To see a task needs no scope, but the delegation that it was made on.
+        bound_to = scope if not attempt.asked.about_tasks or attempt.method in TASK_CHANGES else ""
+        chain = self._presenter.chain_for(scope)
+        proof = self._presenter.prove(attempt.asked, bound_to, self._pin.id, challenge=challenge, chain=chain)
         return with_meta(attempt.params, {PROOF: proof})
 
 

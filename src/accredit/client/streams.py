@@ -128,6 +128,7 @@ class ProvingTransport:
                 params, changes["result"] = listed.again, shown
             else:
                 params = None
+                self._prover.answered(opened.attempt, message.result)
         except ProofRefused as error:
             told = ErrorData(code=error.code, message=error.message, data=dict(error.data))
             return SessionMessage(JSONRPCError(jsonrpc="2.0", id=opened.id, error=told))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 from msgspec.structs import replace
-from tests.world.authorization import CATALOG, GATEWAY, Trust
+from tests.world.authorization import CATALOG, GATEWAY, SCOPES, Trust
 from tests.world.decisions import finished
 
 from accredit.client import ProofPresenter
@@ -18,8 +18,10 @@ from accredit.keys import SigningKey
 from accredit.limits import MAX_KNOWN_TARGETS
 from accredit.policy import Catalog, Entry, Policy, asked, decide, drive
 from accredit.policy.lists import KINDS, ListView, listed
+from accredit.policy.tasks import owner_of, task_key
+from accredit.ports import Task
 from accredit.ratify.needs import clock
-from accredit.stores import MemoryStore, RevocationLists
+from accredit.stores import MemoryStore, MemoryTasks, RevocationLists
 
 Params = dict[str, Any]
 SESSION = "5e551017"
@@ -37,13 +39,19 @@ class Judge:
         self.policy: Policy = trust.policy(**({"binding_required": True} | policy))
         self.session = session
         self._store = MemoryStore()
+        self._tasks = MemoryTasks()
+
+    def knows(self, id: str, tool: str, trust: Trust) -> None:
+        """A task that a call of the agent's has become."""
+        task = Task(owner_of(trust.owner.id, trust.agent.id, None), "tools/call", tool, b"{}", "flow")
+        finished(self._tasks.keep(task_key("", id), task, keep_until=clock() + 60, now=clock()))
 
     def refusal(self, method: str, params: Params) -> ProofRefused | None:
         proof = params.get("_meta", {}).get("ratify_proof")
         raw = None if proof is None else Raw(json.dumps(proof).encode())
         now = clock()
         steps = decide(asked(method, params, self.session, raw), self.policy, now)
-        return finished(drive(steps, self._store, RevocationLists((), {}), now)).refusal
+        return finished(drive(steps, self._store, RevocationLists((), {}), now, self._tasks)).refusal
 
 
 def prover(trust: Trust, *grants: tuple[str, ...], gateway_id: str = "", **options: Any) -> Prover:
@@ -372,3 +380,34 @@ def test_a_list_that_is_none_breaks_nothing(tools: object, trust: Trust) -> None
     assert attempt is not None
     found = agent.listed(attempt, {"tools": tools})
     assert found == (tools if isinstance(tools, list) else [], [], None)
+
+
+# --- tasks --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tool", ["list_inbox", "send_email"])
+@pytest.mark.parametrize("modern", [True, False])
+def test_what_is_asked_about_a_task_is_proved_for_the_tool_that_made_it(tool: str, modern: bool, trust: Trust) -> None:
+    agent, judge = prover(trust, ("mcp:prompt", "mcp:resource", "mcp:tool"), (SCOPES[tool],)), Judge(trust)
+    made = agent.attempt("tools/call", call(tool))
+    assert made is not None
+    assert sent(agent, judge, "tools/call", call(tool))[1] is None
+    agent.answered(made, {"resultType": "task", "taskId": "t"} if modern else {"task": {"taskId": "t"}})
+    judge.knows("t", tool, trust)
+    for method in ("tasks/get", "tasks/update", "tasks/cancel", "tasks/result"):
+        proofs, refused = sent(agent, judge, method, {"taskId": "t"})
+        assert refused is None, (method, refused)
+        changes = method in ("tasks/update", "tasks/cancel")
+        assert proofs == ([True, True] if changes and tool == "send_email" else [True])
+    assert sent(agent, judge, "tasks/list", {})[1] is None
+    assert sent(agent, judge, "subscriptions/listen", {"notifications": {"taskIds": ["t"]}})[1] is None
+    assert agent.attempt("subscriptions/listen", {"notifications": {}}) is None
+    refused = sent(agent, judge, "tasks/get", {"taskId": "none"})[1]
+    assert refused is not None
+    assert refused.error == "unknown_task"
+
+
+def test_a_task_that_was_made_before_is_proved_for_what_the_gateway_says(trust: Trust) -> None:
+    agent, judge = prover(trust), Judge(trust)
+    judge.knows("t", "list_inbox", trust)
+    assert sent(agent, judge, "tasks/update", {"taskId": "t"}) == ([False, True, True], None)
