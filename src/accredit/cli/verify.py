@@ -20,6 +20,16 @@ def verify(
         list[str] | None,
         typer.Option("--fact", metavar="NAME=VALUE", help="A fact of the call for constraints; may be repeated."),
     ] = None,
+    params: Annotated[
+        Path | None,
+        typer.Option("--params", metavar="FILE", help="The call's params as JSON, for dev.accredit.call."),
+    ] = None,
+    method: Annotated[
+        str, typer.Option("--method", metavar="M", help="The call's method; by default what its params look like.")
+    ] = "",
+    gateway_id: Annotated[
+        str, typer.Option("--gateway-id", metavar="ID", help="The gateway that the call was made at.")
+    ] = "",
     session_context: Annotated[
         str, typer.Option("--session-context", metavar="BASE64", help="What a bound proof has to be bound to.")
     ] = "",
@@ -36,14 +46,19 @@ def verify(
     """Walks the steps of the verification and says where it failed: exit code 0 if all hold, 1 if one does not.
 
     Whether a challenge was spent before only the gateway that it was meant for can know. Facts: amount, currency,
-    resource_id, requested_path, lat, lon, alt_m, speed_mps.
+    resource_id, requested_path, lat, lon, alt_m, speed_mps. A constraint on certain calls (dev.accredit.call) is held
+    against --params and --gateway-id.
 
     Examples:
 
     accredit verify bundle.json --root owner.key.pub --scope email:send
 
     accredit verify bundle.json --root owner.key.pub --revoked revoked.json --now 2026-08-01T12:00:00Z
+
+    accredit verify bundle.json --root owner.key.pub --params params.json --gateway-id mail
     """
+    from msgspec.structs import replace
+
     from accredit.cli.delegations import terms
     from accredit.cli.delegations.verifying import Question, verify_file
 
@@ -51,7 +66,7 @@ def verify(
         bundle=bundle,
         roots=tuple(root),
         required_scope=scope,
-        facts=terms.facts(fact or ()),
+        facts=replace(terms.facts(fact or ()), call=terms.call_facts(params, method, gateway_id)),
         session_context=terms.session_context(session_context),
         revoked=tuple(revoked or ()),
         now=None if now is None else terms.moment(now),

@@ -7,7 +7,8 @@ In this order; each failure is a `ConfigurationError` that names its key:
    data of time zones, which constraints need;
 3. the roots: at least one, each a human's public key, none twice;
 4. the gateway's id: `[gateway] id`, else that of its key (`attest`);
-5. a store that all workers share, if there is more than one.
+5. the evaluators of constraints, where proofs count (`evaluators`);
+6. a store that all workers share, if there is more than one.
 
 Not checked: whether a tool of that name exists (`accredit check`), nor whether anybody can grant a scope.
 """
@@ -16,6 +17,7 @@ import shlex
 from pathlib import Path
 
 from accredit.config.attest import gateway_id
+from accredit.config.evaluators import load_evaluators
 from accredit.config.load import Loaded, folder_of
 from accredit.config.problems import one_line
 from accredit.config.schema import Config, Resource, Tool
@@ -56,6 +58,7 @@ def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
         challenge_seconds=proofs.challenge_seconds,
         bind_agent=loaded.config.tokens.bind_agent == "sub",
         cert_cache=CertificateCache(),
+        constraint_evaluators=load_evaluators(proofs.evaluators),
     )
     return ProofSettings(policy, required=required, filter_tools=proofs.filter_tools)
 

@@ -176,6 +176,9 @@ class Proofs(Section):
     )
     roots: list[Root] = Field(default=[], description="a list of tables: the humans whose delegations count")
     revocation: Revocation = Field(default=Revocation(), description="a table: which certificates no longer count")
+    evaluators: list[str] = Field(
+        default=[], description="a list of types of constraints whose evaluators are installed (accredit.constraints)"
+    )
 
 
 class Resource(Section):

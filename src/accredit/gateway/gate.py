@@ -43,7 +43,7 @@ from accredit.gateway.logs import log_event
 from accredit.gateway.open_calls import OpenCalls
 from accredit.gateway.recording import Client, Part, Recorder, target_of
 from accredit.gateway.replies import refusal
-from accredit.gateway.sealing import Leg, Seals, brings_state, principal_of
+from accredit.gateway.sealing import Leg, Seals, brings_state, principal_by_id, principal_of
 from accredit.gateway.settings import GatewaySettings, ProofSettings
 from accredit.gateway.stdio.ledger import member_id
 from accredit.gateway.tally import Tally
@@ -70,6 +70,7 @@ from accredit.policy import (
     looks_guarded,
     refusals,
 )
+from accredit.policy.decide import FlowOf
 from accredit.policy.lists import KINDS, Kind, ListView, kinds_in, listed
 from accredit.policy.passing import passed_on
 from accredit.policy.tasks import encode_facts, owner_of
@@ -322,7 +323,8 @@ class Gate:
             return Case()
         await turn(len(request.text))
         now = clock()
-        steps = decide(asked, self._judging.policy, now, token, place=place)
+        flow_of = self._flow_of(request, token) if brings_state(request) else None
+        steps = decide(asked, self._judging.policy, now, token, place=place, flow_of=flow_of)
         decision = await drive(steps, *self._ports, now, self._tasks.store)
         if isinstance(decision.fault, FrameError):  # what is asked has no digest
             detail = f"Invalid params: {decision.fault.detail}"
@@ -361,6 +363,10 @@ class Gate:
             return await self._tasks.edit(request, case.asked, owner, client, leg.edit)
         except StoreUnavailable:
             raise refusals.undecided(case.asked, None) from None
+
+    def _flow_of(self, request: Request, token: VerifiedToken | None) -> FlowOf:
+        subject = _subject(token)
+        return lambda principal, agent: self._seals.place(request, principal_by_id(principal, agent, subject))
 
     def _refused(self, request: Request, error: AccreditError) -> bytes:
         self._tally.refused(error, method=request.method)

@@ -14,7 +14,8 @@ Reads the clock and randomness; logs.
 A state is bound to the principal, the method, the target and the other params. In the legacy era nothing is sealed, so
 nothing opens: a server that reads a state there all the same would otherwise get a forged one.
 
-Not checked: whether a state was brought back before. Each leg is authorized anew.
+Not checked here: whether a state was brought back before. Each leg is authorized anew, and the decision asks for the
+leg's place in its flow where a certificate is for one very call.
 """
 
 import hashlib
@@ -41,7 +42,7 @@ from accredit.jsonrpc.result_types import TASK
 from accredit.jsonrpc.scalars import as_string
 from accredit.jsonrpc.tasks import may_announce
 from accredit.limits import TASK_SECONDS
-from accredit.policy import Authority, looks_guarded, payload_digest
+from accredit.policy import Authority, Flow, looks_guarded, payload_digest
 from accredit.ratify.needs import clock
 from accredit.rounds.sealing import NONCE_BYTES, FlowState, state_binding
 
@@ -90,14 +91,26 @@ class Seals:
         edit = partial(self._sealed, request=request, principal=principal, flow=flow, round=round + 1)
         return Leg(request, edit, flow, round)
 
+    def place(self, request: Request, principal: Sequence[str]) -> Flow | None:
+        """Which leg of which call a request is that brings a state, or None where that does not open for it."""
+        try:
+            state = self._open(request, principal)
+        except SealError:
+            return None
+        return Flow(state.flow, state.round)
+
+    def _open(self, request: Request, principal: Sequence[str]) -> FlowState:
+        """Raises `SealError`."""
+        text = as_string(_params(request)[_STATE])
+        if text is None:
+            raise SealError("no string")
+        if request.method not in INPUT_REQUIRED_METHODS | TASK_METHODS:
+            raise SealError("for another method")
+        return self._ring.open(text, _binding(request, principal), clock())
+
     def _opened(self, request: Request, principal: Sequence[str]) -> FlowState:
         try:
-            text = as_string(_params(request)[_STATE])
-            if text is None:
-                raise SealError("no string")
-            if request.method not in INPUT_REQUIRED_METHODS | TASK_METHODS:
-                raise SealError("for another method")
-            return self._ring.open(text, _binding(request, principal), clock())
+            return self._open(request, principal)
         except SealError as error:
             log_event(_log, logging.WARNING, "state_refused", reason=error.reason, method=request.method, **traced())
             word = "invalid_request_state"
@@ -129,9 +142,14 @@ class Seals:
 
 def principal_of(authority: Authority | None, token: tuple[str, str] | None = None) -> tuple[str, ...]:
     """Whom a state is given to: the `token`'s issuer and subject, else the proof's principal and agent, else nobody."""
-    if token is not None:
-        return ("token", *token)
-    return ("proof", authority.principal_id, authority.agent_id) if authority is not None else ()
+    if authority is None:
+        return ("token", *token) if token is not None else ()
+    return principal_by_id(authority.principal_id, authority.agent_id, token)
+
+
+def principal_by_id(principal_id: str, agent_id: str, token: tuple[str, str] | None) -> tuple[str, ...]:
+    """The same, before there is an authority."""
+    return ("token", *token) if token is not None else ("proof", principal_id, agent_id)
 
 
 def brings_state(call: Request | Notification) -> bool:

@@ -1,7 +1,8 @@
 """The decision of a call: who may do what, and on whose word. Pure: it asks for what it needs (`needs`).
 
 `catalog` which scope a target needs · `facts` what constraints are held against · `asked` one call, and what binds a
-proof to it · `decide` the steps, in their order · `refusals` what a client is told · `needs`, `drive` the questions to
+proof to it · `decide` the steps, in their order · `evaluators` who judges
+what the protocol does not define · `refusals` what a client is told · `needs`, `drive` the questions to
 the world and who answers them · `passing` what is removed from and added to what passes · `lists` what is listed.
 """
 
@@ -23,8 +24,9 @@ from accredit.policy.asked import (
     proofs_in,
 )
 from accredit.policy.catalog import MCP_SCOPES, OWN_SCOPE, Catalog, Entry, scope_fault
-from accredit.policy.decide import CONSTRAINT_REFUSALS, Authority, Decision, Policy, decide
+from accredit.policy.decide import CONSTRAINT_REFUSALS, Authority, Decision, Flow, Policy, decide
 from accredit.policy.drive import drive
+from accredit.policy.evaluators import with_own
 from accredit.policy.facts import Facts, facts_fault
 
 __all__ = [
@@ -44,6 +46,7 @@ __all__ = [
     "Decision",
     "Entry",
     "Facts",
+    "Flow",
     "Policy",
     "asked",
     "asked_of",
@@ -56,4 +59,5 @@ __all__ = [
     "payload_digest",
     "proofs_in",
     "scope_fault",
+    "with_own",
 ]

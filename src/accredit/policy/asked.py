@@ -45,12 +45,15 @@ LISTS = frozenset({"tools/list", "resources/list", "resources/templates/list", "
 """Methods that need no proof; one that comes with them is judged, and spent, like any other."""
 
 
+_OF_A_LEG = frozenset({"inputResponses", "requestState"})
+
+
 class Asked(Struct, frozen=True):
     """A call. `target` is the tool's or prompt's name or the resource's URI, "" for a list; `proof` is JSON text.
 
     `digest` has 32 bytes, or none for a list. `session_id` is the MCP session's, or "". With `two_proofs` another one,
     that differs, came under the other name. `subscribed` are the tasks that a subscription names: one that names none
-    asks nothing.
+    asks nothing. `covered` are the params without `_meta`.
     """
 
     method: str
@@ -61,6 +64,7 @@ class Asked(Struct, frozen=True):
     proof: Raw | None
     two_proofs: bool = False
     subscribed: tuple[str, ...] = ()
+    covered: Mapping[str, object] = {}
 
     @property
     def guarded(self) -> bool:
@@ -81,6 +85,12 @@ class Asked(Struct, frozen=True):
         """The hash of what is asked; a challenge of ours is good for one such hash."""
         return operation_context_hash(scope, self.method, self.target, "", self.digest)
 
+    def call_digest(self) -> bytes:
+        """The digest of the call over all its legs: that of its params without what belongs to one leg."""
+        if _OF_A_LEG.isdisjoint(self.covered):
+            return self.digest
+        return payload_digest({name: value for name, value in self.covered.items() if name not in _OF_A_LEG})
+
     def session_context(self, verifier_id: str, agent_id: str, scope: str) -> bytes:
         """What a proof that is bound to this call has signed."""
         request_hash = self.request_hash(scope)
@@ -92,8 +102,6 @@ class _Undigested(Asked, frozen=True, dict=True):
 
     To look at it raises `FrameError` where `covered`, the params without `_meta`, have no canonical form.
     """
-
-    covered: Mapping[str, object] = {}
 
     @cached_property
     def digest(self) -> bytes:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -13,7 +13,9 @@
 5. No certificate of the chain is revoked (asked for each, in the course of 4).
 6. Only now the challenge is spent: a forged proof can't burn a real one.
 7. The constraints of every certificate hold for the facts of the call; what all certificates grant covers the
-   target; a limited number of uses is taken, atomically. (A list does nothing that a constraint could be about.)
+   target; a limited number of uses is taken, atomically. (A list does nothing that a constraint could be about.) A
+   certificate for one very call (`consent`) has a use taken by the call's first leg, and each later leg, which brings
+   back a state that was sealed, is taken once: so the person's yes covers the call's rounds, and no repetition of them.
    What is asked about a task is held against its tool only when it is certain who asks: between 5 and 6 the task is
    looked up, and is this owner's, or it is refused, in one way for all causes. To change it needs the tool's scope, a
    binding to that and, if it is sensitive, a challenge of ours; the constraints are held against the call that made
@@ -28,12 +30,14 @@ meant it, what the upstream does with the call, and whether a proof that is not 
 
 import hashlib
 import hmac
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from functools import cached_property
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from accredit.consent import this_call_only
 from accredit.errors import ChallengesFull, ProofRefused, StoreUnavailable, WireError
 from accredit.limits import (
     CHALLENGE_WINDOW_SECONDS,
@@ -41,10 +45,12 @@ from accredit.limits import (
     CLOCK_LEAD_SECONDS,
     MAX_PROOF_BUNDLE_BYTES,
     MAX_RATE_WINDOW_SECONDS,
+    MAX_STATE_SECONDS,
 )
 from accredit.policy import refusals
 from accredit.policy.asked import TASK_CHANGES, Asked
 from accredit.policy.catalog import Catalog, Entry
+from accredit.policy.evaluators import OWN_EVALUATORS
 from accredit.policy.facts import CONTEXT_NAMES
 from accredit.policy.needs import (
     CountUses,
@@ -59,8 +65,10 @@ from accredit.policy.needs import (
 from accredit.policy.tasks import decode_facts, owner_of, task_key
 from accredit.ports import RateLimit, Spending, Task
 from accredit.ratify import (
+    CallFacts,
     CertificateCache,
     DelegationCert,
+    Evaluator,
     HybridPublicKey,
     IdentityStatus,
     IssuedChallenge,
@@ -78,7 +86,8 @@ from accredit.tokens import VerifiedToken
 class Policy(Struct, frozen=True, kw_only=True):
     """What a deployment decides by. `roots` are names by pinned key; times are in seconds.
 
-    `bind_agent` asks for a token whose subject is the id of the proof's agent.
+    `bind_agent` asks for a token whose subject is the id of the proof's agent. `constraint_evaluators` judge the
+    constraints of extensions, by their type (`policy.evaluators`).
     """
 
     verifier_id: str
@@ -90,6 +99,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     challenge_seconds: int = 60
     bind_agent: bool = False
     cert_cache: CertificateCache
+    constraint_evaluators: Mapping[str, Evaluator] = OWN_EVALUATORS
 
     @property
     def binding(self) -> str:
@@ -142,9 +152,28 @@ Steps = Generator[Need, object, Decision]
 _Asking = Generator[Need, object, VerifyResult]
 
 
-def decide(asked: Asked, policy: Policy, now: int, token: VerifiedToken | None = None, *, place: str = "") -> Steps:
+class Flow(NamedTuple):
+    """A later leg of a call: the call's name over all its legs, and the leg's number, from 1."""
+
+    name: str
+    round: int
+
+
+FlowOf = Callable[[str, str], Flow | None]
+"""Which leg of which call brings back a state, if that was sealed for this principal and this agent (their ids)."""
+
+
+def decide(
+    asked: Asked,
+    policy: Policy,
+    now: int,
+    token: VerifiedToken | None = None,
+    *,
+    place: str = "",
+    flow_of: FlowOf | None = None,
+) -> Steps:
     """Decides one call. `now` is in unix seconds, `token` the caller's, and `place` where ids of tasks mean what they
-    mean. It raises nothing that depends on the call."""
+    mean. Without `flow_of` each leg is a call. It raises nothing that depends on the call."""
     entry: Entry | None = None
     case: _Case | None = None
     try:
@@ -154,7 +183,7 @@ def decide(asked: Asked, policy: Policy, now: int, token: VerifiedToken | None =
                 raise refusals.unknown_target(asked)  # 3
         elif asked.proof is None and not asked.guarded:
             return Decision(asked, None)
-        case = _Case(asked, entry, policy, now, token, place)
+        case = _Case(asked, entry, policy, now, token, place, flow_of)
         authority = yield from case.authority()
         return Decision(asked, case.entry, authority, proved=authority, task=case.task)  # 9
     except ProofRefused as refusal:
@@ -171,7 +200,14 @@ class _Case:
     """One proof before the decision, steps 4 to 7."""
 
     def __init__(
-        self, asked: Asked, entry: Entry | None, policy: Policy, now: int, token: VerifiedToken | None, place: str
+        self,
+        asked: Asked,
+        entry: Entry | None,
+        policy: Policy,
+        now: int,
+        token: VerifiedToken | None,
+        place: str,
+        flow_of: FlowOf | None,
     ) -> None:
         self.proved: Authority | None = None
         self.entry = entry
@@ -188,6 +224,8 @@ class _Case:
         self._seen: Spending | None = None
         self._fault: Exception | None = None
         self._uses: dict[tuple[str, int], int] = {}
+        self._flow_of = flow_of
+        self._flow: Flow | None = None
 
     @cached_property
     def _request_hash(self) -> bytes:
@@ -276,6 +314,7 @@ class _Case:
             roots=self._policy.roots.keys(),
             session_context=context,
             context=self._facts(),
+            constraint_evaluators=self._policy.constraint_evaluators,
             check_revocation=True,
             single_use=True,
             # A challenge of ours has its own, shorter life; so the clock of who signed it does not matter.
@@ -290,7 +329,19 @@ class _Case:
         if self.task is not None:
             found = decode_facts(self.task.facts)
         known = {CONTEXT_NAMES[name]: value for name, value in found.items()}
-        return replace(VerifierContext(invocations_in_window=self._used), **known)
+        return replace(VerifierContext(invocations_in_window=self._used, call=self._call()), **known)
+
+    def _call(self) -> CallFacts:
+        """The call itself; of what is asked about a task, the call that made it, whose params nobody remembers: no
+        constraint on them can hold."""
+        asked, made = self._asked, self.task
+        return CallFacts(
+            verifier_id=self._policy.verifier_id,
+            method=asked.method if made is None else made.method,
+            target=asked.target if made is None else made.target,
+            arguments=asked.arguments if made is None else None,
+            params_digest=asked.call_digest if made is None else bytes,
+        )
 
     def _used(self, cert_id: str, window_s: int) -> int:
         # The use of the call that made a task was taken then.
@@ -347,7 +398,13 @@ class _Case:
             yield from self._challenge()
 
     def _count(self, bundle: ProofBundle) -> Generator[Need, object, None]:
-        for cert_id, limit in () if self._asked.about_tasks else _limits(bundle):
+        chain = bundle.delegations
+        own = [cert for cert in chain if this_call_only(cert.constraints)]
+        if self._flow_of is not None and own:
+            self._flow = self._flow_of(chain[-1].issuer_id, bundle.agent_id)
+        for cert in own if self._flow is not None else ():
+            self._uses |= {(cert.cert_id, each.window_s): 0 for each in cert.constraints if isinstance(each, MaxRate)}
+        for cert_id, limit in () if self._asked.about_tasks else _limits(bundle, self._flow):
             if limit.window_s > MAX_RATE_WINDOW_SECONDS:
                 continue  # nobody counts for so long: the constraint can't be verified
             used = yield CountUses(limit.cert_id, limit.window_s)
@@ -369,9 +426,9 @@ class _Case:
             if fault is not None:
                 raise self._denied(result, fault.identity_status, fault.error_reason)
             return
-        limits = tuple(limit for _, limit in _limits(bundle))
+        limits = tuple(limit for _, limit in _limits(bundle, self._flow))
         if limits and (yield TakeUse(limits)) is not True:
-            # Others were faster since the uses were counted.
+            # Others were faster since the uses were counted, or this leg of the call was made before.
             raise self._denied(result, IdentityStatus.CONSTRAINT_DENIED, "constraint_denied: rate limit exceeded")
 
     def _denied(self, result: VerifyResult, status: IdentityStatus, reason: str) -> ProofRefused:
@@ -407,14 +464,21 @@ _PROVED = CONSTRAINT_REFUSALS | {IdentityStatus.SCOPE_DENIED}
 """What is refused for only after all signatures were found good."""
 
 
-def _limits(bundle: ProofBundle) -> list[tuple[str, RateLimit]]:
-    """The limits of a chain, each with the id of its certificate."""
-    return [
-        (cert.cert_id, RateLimit(_counted_as(cert), constraint.window_s, constraint.count))
-        for cert in bundle.delegations
-        for constraint in cert.constraints
-        if isinstance(constraint, MaxRate)
-    ]
+def _limits(bundle: ProofBundle, flow: Flow | None) -> Generator[tuple[str, RateLimit]]:
+    """The limits of a chain, each with the id of its certificate. A later leg of a call that a certificate is for, and
+    for no other, is limited to be made once; what is left of its rate was for the first leg to take."""
+    for cert in bundle.delegations:
+        if flow is not None and this_call_only(cert.constraints):
+            yield cert.cert_id, RateLimit(_leg_of(cert, flow), MAX_STATE_SECONDS, 1)
+            continue
+        for constraint in cert.constraints:
+            if isinstance(constraint, MaxRate):
+                yield cert.cert_id, RateLimit(_counted_as(cert), constraint.window_s, constraint.count)
+
+
+def _leg_of(cert: DelegationCert, flow: Flow) -> str:
+    text = f"leg/{cert.issuer_id}/{flow.name}/{flow.round}/{cert.cert_id}"
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _counted_as(cert: DelegationCert) -> str:

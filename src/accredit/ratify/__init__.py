@@ -13,7 +13,7 @@ from accredit.ratify.cache import CertificateCache
 from accredit.ratify.challenges import ChallengeStore, IssuedChallenge, MemoryChallengeStore
 from accredit.ratify.constraints import Constraint, Evaluator, Extension, read_constraint, zone_names
 from accredit.ratify.contexts import build_session_context, operation_context_hash
-from accredit.ratify.facts import VerifierContext
+from accredit.ratify.facts import CallFacts, VerifierContext
 from accredit.ratify.hybrid import HybridPrivateKey, HybridPublicKey, HybridSignature, HybridSigner, derive_id
 from accredit.ratify.issue import Grant, issue_delegation, present
 from accredit.ratify.proofs import decode_proof_bundle
@@ -32,6 +32,7 @@ from accredit.ratify.structures import (
 from accredit.ratify.verify import verify_bundle, verify_chain
 
 __all__ = [
+    "CallFacts",
     "CertificateCache",
     "ChallengeStore",
     "Constraint",

@@ -9,12 +9,29 @@ from msgspec import Struct
 from accredit.ratify.canonical import canonical, number
 
 
+class CallFacts(Struct, frozen=True, kw_only=True):
+    """The call itself, for constraints of extensions that are about certain calls.
+
+    `verifier_id` is the gateway's. `params_digest()` gives the SHA-256 of the RFC 8785 form of the params without
+    `_meta`, tokens and what belongs to one leg of it. `definition` is the pinned digest of the tool's definition, in
+    lower-case hex, where one is pinned.
+    """
+
+    verifier_id: str
+    method: str
+    target: str
+    arguments: object
+    params_digest: Callable[[], bytes]
+    definition: str | None = None
+
+
 class VerifierContext(Struct, frozen=True, kw_only=True):
     """What the verifier knows of the call; what it does not know is None or "".
 
     Degrees, metres, metres per second. `invocations_in_window(cert_id, window_s)` counts the uses of a certificate
     in the last seconds, the present one not included. Whoever fills this in refuses negative amounts and speeds.
-    `has_resource` False says that no resource is asked for, whatever the other members say.
+    `has_resource` False says that no resource is asked for, whatever the other members say. Nothing that the protocol
+    defines looks at `call`.
     """
 
     current_lat: float | None = None
@@ -27,6 +44,7 @@ class VerifierContext(Struct, frozen=True, kw_only=True):
     requested_resource_id: str = ""
     requested_path: str = ""
     has_resource: bool = True
+    call: CallFacts | None = None
 
 
 def finite(fact: float | None) -> float | None:

@@ -15,9 +15,9 @@ from accredit.errors import ConfigurationError
 from accredit.keys import load_key_set, load_public_key
 from accredit.limits import CHALLENGE_WINDOW_SECONDS
 from accredit.net import IssuerKeys
-from accredit.policy import MCP_SCOPES, Catalog, Entry, Policy, may_guard, scope_fault
+from accredit.policy import MCP_SCOPES, Catalog, Entry, Policy, may_guard, scope_fault, with_own
 from accredit.ports import ProofStore
-from accredit.ratify import CertificateCache, HybridPublicKey, derive_id, zone_names
+from accredit.ratify import CertificateCache, Evaluator, HybridPublicKey, derive_id, zone_names
 from accredit.ratify.needs import clock
 from accredit.server.gate import Found
 from accredit.server.judge import Judge, Proofs
@@ -50,14 +50,15 @@ class Guard:
         filter_tools: bool = True,
         tokens: TokenRules | None = None,
         methods: Iterable[str] = (),
+        constraint_evaluators: Mapping[str, Evaluator] | None = None,
         clock: Callable[[], int] = clock,
     ) -> None:
         """Reads the keys and lists. Raises `ConfigurationError`.
 
         The arguments are the settings of the same names in `[proofs]` and `[gateway]`; paths are
         relative to the working directory. `roots` None: proofs are not judged, only `tokens`. `store` is a URL, or a
-        store that somebody else closes. `methods` are those of the server's own that pass without a decision. `clock`
-        gives the time in unix seconds.
+        store that somebody else closes. `methods` are those of the server's own that pass without a decision.
+        `constraint_evaluators` judge constraints of extensions, by their type. `clock` gives the time in unix seconds.
         """
         _check(gateway_id, default_tool_scope, binding)
         named = _named(methods)
@@ -85,6 +86,7 @@ class Guard:
             challenge_seconds=challenge_seconds,
             bind_agent=tokens is not None and tokens.bind_agent,
             cert_cache=CertificateCache(),
+            constraint_evaluators=with_own(constraint_evaluators or {}),
         )
         lists = RevocationLists(
             [Path(path) for path in revocation_files],

@@ -1,16 +1,13 @@
 """A low-level server of the official SDK, whose tools are names that one handler knows. No I/O.
 
-A gate (`gate`) stands before its other middleware. Behind it, where the SDK looks for the handler of a message:
-
-1. The handlers of tools, resources and prompts run only what the gate has allowed, whenever they were registered and
-   whatever other middleware has made of the message, and they run nothing once the gate is gone.
-2. A method is found only if it is one of those below, or was named: a handler for one more could do what a tool does,
-   and nobody would have been asked. The same is true of notifications.
+A gate (`gate`) stands before its other middleware. Behind it, where the SDK looks for the handler of a message, is a
+last look: the handlers of tools, resources and prompts run only what the gate has allowed, whenever they were
+registered, whatever other middleware has made of the message, and whoever else asks the server for them.
 
 Not checked here: what a handler does besides, or for whom else.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,31 +18,12 @@ from mcp.server.lowlevel.server import HandlerEntry
 
 from accredit.errors import ConfigurationError
 from accredit.jsonrpc.methods import TARGET_MEMBER
-from accredit.policy import GUARDED, LISTS, TASKS, Entry
+from accredit.policy import Entry
 from accredit.server.gate import Find, Found, undecided
 from accredit.server.judge import Judge
 from accredit.server.requirements import Requirement
 from accredit.server.tokens import Context
 from accredit.tokens import declares_token
-
-UNGUARDED = frozenset(
-    {
-        "initialize",
-        "ping",
-        "server/discover",
-        "completion/complete",
-        "logging/setLevel",
-        "resources/subscribe",
-        "resources/unsubscribe",
-        "subscriptions/listen",
-        "notifications/cancelled",
-        "notifications/initialized",
-        "notifications/progress",
-        "notifications/roots/list_changed",
-        "notifications/tasks/status",
-    }
-)
-"""Methods that need no proof: they run no tool, read no resource and get no prompt."""
 
 
 def finder(server: Server[Any], tools: Mapping[str, Requirement], otherwise: Entry | None) -> Find:
@@ -67,25 +45,18 @@ def finder(server: Server[Any], tools: Mapping[str, Requirement], otherwise: Ent
     return find
 
 
-def look_last(server: Server[Any], judge: Judge, methods: Collection[str]) -> None:
-    """Rules 1 and 2, from now on. `methods` are the others that are named. Raises `ConfigurationError`."""
-    for method in methods:
-        if method in GUARDED | LISTS | UNGUARDED:
-            raise ConfigurationError(f"methods: {method!r} is known", "name methods that MCP does not define")
-    known = (GUARDED - TASKS) | LISTS | UNGUARDED | frozenset(methods)  # whose a task is, nobody here remembers
-    request_handler, notification_handler = server.get_request_handler, server.get_notification_handler
+def look_last(server: Server[Any], judge: Judge) -> None:
+    """The handlers of what is guarded run only what this judge has allowed, from now on."""
+    lookup = server.get_request_handler
 
-    def request(method: str) -> HandlerEntry[Any] | None:
-        found = request_handler(method) if method in known else None
-        if found is None or method not in GUARDED:
+    def get_request_handler(method: str) -> HandlerEntry[Any] | None:
+        found = lookup(method)
+        if found is None or method not in TARGET_MEMBER:
             return found
         return replace(found, handler=_checked(method, found, judge))
 
-    def notification(method: str) -> HandlerEntry[Any] | None:
-        return notification_handler(method) if method in known - GUARDED - LISTS else None
-
-    # The SDK asks these for every message, and offers no other place behind all middleware.
-    vars(server).update(get_request_handler=request, get_notification_handler=notification)
+    # The SDK asks it for every request, and offers no other place behind all middleware.
+    vars(server)["get_request_handler"] = get_request_handler
 
 
 def _checked(method: str, found: HandlerEntry[Any], judge: Judge) -> Any:

@@ -9,7 +9,7 @@ refused by the extension; in a low-level server, which has none, where its handl
 """
 
 import inspect
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from types import FrameType
 from typing import Any, cast
 
@@ -43,24 +43,22 @@ class ProofGuard(Guard, Extension):
         server: MCPServer[Any] | Server[Any],
         *,
         tools: Mapping[str, Requirement] | None = None,
-        methods: Collection[str] = (),
     ) -> None:
         """Puts the gate before a server; for an `MCPServer` `extensions=[guard]` does so too.
 
-        `tools` and `methods` are for a low-level server: what its tools ask for, by name (for others
-        `default_tool_scope` counts, or they are refused), and its methods that MCP does not define and that need no
-        proof. Raises `ConfigurationError`.
+        `tools` is for a low-level server: what its tools ask for, by name; for others `default_tool_scope` counts, or
+        they are refused. Raises `ConfigurationError`.
         """
         there = any(isinstance(each, Gate) and each.judge is self._judge for each in server.middleware)
         if isinstance(server, Server):
             if there:
                 raise ConfigurationError("this server is protected already", "call guard.protect(server) once")
             find = finder(server, dict(tools or {}), self._default_tool)
-            look_last(server, self._judge, methods)
+            look_last(server, self._judge)
             server.extensions.setdefault(self.identifier, {})
-        elif tools is not None or methods:
+        elif tools is not None:
             raise ConfigurationError(
-                "an MCPServer knows its tools by itself", "put @require beside each tool, and leave out tools, methods"
+                "an MCPServer knows its tools by itself", "put @require beside each tool, and leave out tools"
             )
         else:
             find = self._finder(server)

@@ -16,11 +16,8 @@ from tests.world.issuer import AUDIENCE, key_set_text
 from tests.world.tokened import ISSUER, Tokened
 
 from accredit.errors import ConfigurationError
-from accredit.jsonrpc.methods import PARAMS_MEMBERS
-from accredit.policy import GUARDED, LISTS
 from accredit.server import ProofGuard, Requirement, TokenRules, TrustedIssuer, current_authority, require
 from accredit.server.gate import Gate
-from accredit.server.lowlevel import UNGUARDED
 
 Context = ServerRequestContext[Any]
 ERAS = pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
@@ -257,8 +254,7 @@ def test_a_method_that_nobody_named_is_not_found__it_could_run_a_tool(method: st
 
 
 def test_a_method_that_was_named_runs__and_still_no_tool_on_its_own_word() -> None:
-    low = LowLevel(protect=False)
-    low.guard.protect(low.server, tools=TOOLS, methods=["vendor/run"])
+    low = LowLevel(methods=["vendor/run"])
     with_own_method(low, "vendor/run")
 
     async def case(client: Client) -> None:
@@ -288,25 +284,6 @@ def test_a_tool_can_not_run_another_one_by_the_servers_handler() -> None:
 
     in_memory(low.server, case)
     assert low.ran == []
-
-
-def test_a_notification_that_nobody_named_is_dropped() -> None:
-    low = LowLevel(protect=False)
-    came: list[str] = []
-
-    async def note(ctx: Context, params: types.NotificationParams) -> None:
-        came.append(ctx.method)
-
-    for method in ("vendor/run", "vendor/note", "tools/call"):
-        low.server.add_notification_handler(method, types.NotificationParams, note)
-    low.guard.protect(low.server, tools=TOOLS, methods=["vendor/note"])
-    lookups = {method: low.server.get_notification_handler(method) for method in ("vendor/run", "tools/call")}
-    assert lookups == {"vendor/run": None, "tools/call": None}
-    assert low.server.get_notification_handler("vendor/note") is not None
-
-
-def test_every_method_that_mcp_defines_is_guarded_or_named_as_not() -> None:
-    assert frozenset(PARAMS_MEMBERS) == GUARDED | LISTS | UNGUARDED
 
 
 @pytest.mark.parametrize(
@@ -345,7 +322,5 @@ def test_what_makes_no_sense_is_said_at_the_start() -> None:
     other = LowLevel(protect=False)
     with pytest.raises(ConfigurationError, match="no requirement"):
         other.guard.protect(other.server, tools={"pay": "email:send"})  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ConfigurationError, match="is known"):
-        other.guard.protect(other.server, tools=TOOLS, methods=["tools/call"])
     with pytest.raises(ConfigurationError, match="knows its tools"):
         other.guard.protect(MCPServer("mail"), tools=TOOLS)

@@ -7,17 +7,25 @@ import binascii
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import cast
 
+import msgspec
 from msgspec.structs import replace
 
 from accredit.cli.delegations.words import UNITS, UNTIL_REVOKED
-from accredit.errors import ConfigurationError, WireError
-from accredit.limits import MAX_PROOF_BUNDLE_BYTES
+from accredit.consent import CALL, CallTerms
+from accredit.errors import ConfigurationError, FrameError, WireError
+from accredit.keys import read_file
+from accredit.limits import MAX_PROOF_BUNDLE_BYTES, MAX_STATEMENT_BYTES
+from accredit.policy import GUARDED, asked
 from accredit.policy.facts import CONTEXT_NAMES, TEXTS
-from accredit.ratify import Constraint, VerifierContext, read_constraint, zone_names
+from accredit.ratify import CallFacts, Constraint, Extension, VerifierContext, read_constraint, zone_names
 from accredit.ratify.constraints import MaxAmount, MaxRate, ResourcePath, TimeWindow, evaluate
 from accredit.ratify.contexts import HASH_BYTES
 from accredit.ratify.strict_json import parse
+
+_PARAMS = 'name a file with the params of the call: {"name": "send_email", "arguments": {...}}'
 
 _DURATION = re.compile(r"([1-9][0-9]{0,8})([smhd])")
 _AMOUNT = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?([A-Z][A-Z0-9]{2,7})")
@@ -113,6 +121,13 @@ def constraint(text: str) -> Constraint:
         raise ConfigurationError(
             f"--constraint: {reason}", 'write JSON like \'{"type": "max_speed_mps", "max_mps": 20}\''
         ) from None
+    if isinstance(found, Extension) and found.name == CALL:
+        try:
+            CallTerms.read(found)
+        except WireError as error:
+            raise ConfigurationError(
+                f"--constraint {CALL}: {error.reason}", "correct it: as it is, it allows nothing"
+            ) from None
     return _possible(f"--constraint {found.type}", found)
 
 
@@ -127,6 +142,35 @@ def facts(texts: Iterable[str]) -> VerifierContext:
             )
         found[CONTEXT_NAMES[name]] = value if name in TEXTS else _number(name, value)
     return replace(VerifierContext(), **found)
+
+
+def call_facts(path: Path | None, method: str, gateway_id: str) -> CallFacts | None:
+    """`--params`, `--method` and `--gateway-id`: the call that a constraint on certain calls is held against."""
+    if path is None:
+        if method or gateway_id:
+            raise ConfigurationError("--method and --gateway-id say whose and what call: --params is missing", _PARAMS)
+        return None
+    try:
+        params = msgspec.json.decode(read_file(path, MAX_STATEMENT_BYTES).data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise ConfigurationError(f"--params {path}: not JSON", _PARAMS) from None
+    if not isinstance(params, dict):
+        raise ConfigurationError(f"--params {path}: not a JSON object", _PARAMS)
+    members = cast("dict[str, object]", params)
+    method = method or ("resources/read" if "uri" in members else "tools/call")
+    if method not in GUARDED:
+        raise ConfigurationError(f"--method {method}: no such call", f"name one of {', '.join(sorted(GUARDED))}")
+    try:
+        call = asked(method, members, "", None)
+    except FrameError as error:
+        raise ConfigurationError(f"--params {path}: {error.detail}", _PARAMS) from None
+    return CallFacts(
+        verifier_id=gateway_id,
+        method=method,
+        target=call.target,
+        arguments=call.arguments,
+        params_digest=call.call_digest,
+    )
 
 
 def session_context(text: str) -> bytes:

@@ -14,6 +14,7 @@ from accredit.errors import ConfigurationError, WireError
 from accredit.keys import DelegationFile, KeyFile, load_public_key, read_file
 from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.policy import MCP_SCOPES
+from accredit.policy.evaluators import OWN_EVALUATORS
 from accredit.ratify import (
     HybridPublicKey,
     IdentityStatus,
@@ -95,6 +96,7 @@ def _judge(bundle: ProofBundle, question: Question, roots: Mapping[str, KeyFile]
         is_revoked=revoked.__contains__,
         session_context=question.session_context,
         context=question.facts,
+        constraint_evaluators=OWN_EVALUATORS,
     )
     end = failed_at(result, chain, now, revoked)
     notes: list[str] = []

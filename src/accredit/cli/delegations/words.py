@@ -7,7 +7,9 @@ import json
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from accredit.ratify import Constraint, DelegationCert, VerifyResult
+from accredit.consent import CALL, CallTerms
+from accredit.errors import WireError
+from accredit.ratify import Constraint, DelegationCert, Extension, VerifyResult
 from accredit.ratify.canonical import canonical
 from accredit.ratify.constraints import (
     GeoBox,
@@ -120,8 +122,17 @@ def constraint(found: Constraint) -> str:
             return f"inside a polygon of {len(found.points)} points"
         case GeoBox():
             return _box(found)
+        case Extension() if found.name == CALL:
+            return _call(found)
         case _:
             return f"{found.type}, as judged by a verifier that knows it: {canonical(found.members()).decode()}"
+
+
+def _call(found: Extension) -> str:
+    try:
+        return CallTerms.read(found).words()
+    except WireError as error:
+        return f"nothing: {error.reason}"
 
 
 def _box(box: GeoBox) -> str:

@@ -7,12 +7,13 @@ with its members on the wire, its canonical form and its rule.
 from accredit.ratify.constraints.base import Constraint, Outcome
 from accredit.ratify.constraints.extension import Evaluator, Extension, evaluate
 from accredit.ratify.constraints.geo import GeoBox, GeoCircle, GeoPolygon
-from accredit.ratify.constraints.read import read_constraint
+from accredit.ratify.constraints.read import BUILT_IN_TYPES, read_constraint
 from accredit.ratify.constraints.resource import ResourcePath, path_fault, path_is_below
 from accredit.ratify.constraints.spending import MaxAmount, MaxRate, MaxSpeed
 from accredit.ratify.constraints.timing import TimeWindow, zone_names
 
 __all__ = [
+    "BUILT_IN_TYPES",
     "Constraint",
     "Evaluator",
     "Extension",

@@ -25,6 +25,10 @@ _BUILT_IN: Mapping[str, type[BuiltIn]] = {
 }
 
 
+BUILT_IN_TYPES = frozenset(_BUILT_IN)
+"""The names of the kinds that the protocol defines."""
+
+
 def read_constraint(value: object) -> Constraint:
     """A constraint from its members on the wire. Raises `ValueError` with the reason, for `wire` to place."""
     if not isinstance(value, dict):

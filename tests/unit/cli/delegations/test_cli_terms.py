@@ -1,5 +1,6 @@
 """What options say, and what is refused with the option's name."""
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -155,3 +156,15 @@ def test_a_session_context_is_32_bytes_in_base64() -> None:
     for text in ("AAAA", "A" * 43, "A" * 42 + "é=", " " + "A" * 43 + "="):
         with pytest.raises(ConfigurationError, match="--session-context"):
             terms.session_context(text)
+
+
+@pytest.mark.parametrize("params", ["{}", '{"v": 1, "gateway": "m", "method": "tools/call", "target": []}'])
+def test_a_constraint_on_calls_that_would_allow_nothing_is_not_signed(params: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"dev\.accredit\.call"):
+        terms.constraint(f'{{"type": "dev.accredit.call", "params": {params}}}')
+
+
+def test_a_constraint_on_calls_is_signed_as_it_was_written() -> None:
+    params = '{"v": 1, "gateway": "m", "method": "tools/call", "target": ["send_email"]}'
+    found = terms.constraint(f'{{"type": "dev.accredit.call", "params": {params}}}')
+    assert found.members()["params"] == json.loads(params)

@@ -1,13 +1,17 @@
 """`accredit verify`: proofs are judged offline, step by step."""
 
 import base64
+import hashlib
+import json
 from pathlib import Path
 
 import pytest
+import rfc8785
 from msgspec.structs import replace
 from tests.world.delegations import DAY, NOW, World, prove, tampered
 from tests.world.in_process import Done, Refused, Run, Save
 
+from accredit.consent import CallTerms
 from accredit.ratify import issue_revocation_list
 from accredit.ratify.constraints import MaxAmount, MaxRate, ResourcePath
 from accredit.ratify.needs import clock
@@ -143,6 +147,32 @@ def test_constraints_are_held_against_the_facts_of_the_call(run: Run, save: Save
     assert status("amount=500.01", "currency=USD", *shop) == "constraint_denied"
     assert status("amount=500", "currency=usd", *shop) == "constraint_denied"
     assert status("amount=1", "currency=USD", "resource_id=shop", "requested_path=/b") == "constraint_denied"
+
+
+def test_a_constraint_on_one_call_is_held_against_its_params_and_gateway(
+    run: Run, refused: Refused, save: Save, world: World, folder: Path
+) -> None:
+    params: dict[str, object] = {"name": "send_email", "arguments": {"to": "ada"}}
+    digest = hashlib.sha256(rfc8785.dumps(params)).hexdigest()  # pyright: ignore[reportArgumentType]
+    terms = CallTerms(gateway="mail", method="tools/call", target=("send_email",), params_sha256=digest)
+    cert = world.grant("files:read", constraints=(terms.constraint(),))
+    bundle = save(prove((cert,), world.agent), name="once.json")
+    (folder / "params.json").write_text(json.dumps({**params, "_meta": {"x": 1}, "requestState": "s"}), "utf-8")
+    (folder / "other.json").write_text(json.dumps({**params, "arguments": {"to": "eve"}}), "utf-8")
+    (folder / "list.json").write_text("[]", "utf-8")
+    question = ("verify", bundle, *ROOT, *AT, "--gateway-id", "mail", "--params")
+    assert run(*question, "params.json").code == 0
+    assert "for a call with other params" in run(*question, "other.json").words
+    assert "for another method" in run(*question, "params.json", "--method", "prompts/get").words
+    elsewhere = run("verify", bundle, *ROOT, *AT, "--gateway-id", "bank", "--params", "params.json")
+    assert (elsewhere.code, "for another gateway" in elsewhere.words) == (1, True)
+    assert "the call is not known" in run("verify", bundle, *ROOT, *AT).words
+    for arguments in (
+        ("--params", "list.json"),
+        ("--gateway-id", "mail"),
+        ("--params", "params.json", "--method", "x"),
+    ):
+        refused("verify", bundle, *ROOT, *AT, *arguments)
 
 
 def test_a_rate_can_not_be_judged_offline(run: Run, save: Save, world: World) -> None:

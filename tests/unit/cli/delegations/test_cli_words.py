@@ -104,6 +104,11 @@ def test_scopes_say_what_they_stand_for() -> None:
             "com.example.x, as judged by a verifier that knows it:"
             ' {"params":{"a":null,"b":[1]},"type":"com.example.x"}',
         ),
+        (
+            Extension("dev.accredit.call", {"v": 1, "gateway": "m", "method": "tools/call", "target": ["a", "b"]}),
+            "only at gateway m, only tools/call a or b",
+        ),
+        (Extension("dev.accredit.call", {"v": 2}), "nothing: Invalid enum value 2 - at `$.v`"),
     ],
 )
 def test_every_kind_of_constraint_has_words(constraint: Constraint, text: str) -> None:

@@ -1,0 +1,51 @@
+"""The evaluators of constraints that `[proofs] evaluators` names. Loads the code of other packages, at the start.
+
+1. Each is the name of one entry point of the group `accredit.constraints`, and the type of constraints that it judges.
+2. It can be loaded, and called.
+3. It judges nothing that is judged already: no kind of the protocol's, and not our own.
+
+What is installed and not named is not loaded.
+"""
+
+from collections.abc import Iterable
+from importlib.metadata import EntryPoint, entry_points
+from typing import cast
+
+from accredit.config.problems import one_line
+from accredit.errors import ConfigurationError
+from accredit.policy import with_own
+from accredit.ratify import Evaluator
+
+GROUP = "accredit.constraints"
+
+
+def load_evaluators(names: Iterable[str]) -> dict[str, Evaluator]:
+    """The evaluators of these types, and our own. Raises `ConfigurationError`."""
+    try:
+        return with_own({name: _loaded(name) for name in names})
+    except ConfigurationError as error:
+        raise ConfigurationError(one_line(f"proofs.evaluators: {error.what}"), one_line(error.remedy)) from None
+
+
+def _loaded(name: str) -> Evaluator:
+    point = _point(name)
+    try:
+        return cast("Evaluator", point.load())
+    except Exception as error:  # another package's code, which may raise anything
+        raise ConfigurationError(
+            f"{name!a} ({point.value}) can't be loaded: {error!a}", "repair its package, or leave it out"
+        ) from None
+
+
+def _point(name: str) -> EntryPoint:
+    found = list(entry_points(group=GROUP, name=name))
+    if len({point.value for point in found}) == 1:
+        return found[0]
+    if found:
+        packages = ", ".join(sorted(point.dist.name for point in found if point.dist is not None))
+        raise ConfigurationError(f"{name!a} is in several packages: {packages}", "keep one of them installed")
+    installed = ", ".join(sorted({point.name for point in entry_points(group=GROUP)})) or "none"
+    raise ConfigurationError(
+        f"there is no {name!a} among the installed evaluators ({installed})",
+        f"install the package that has it as an entry point of the group {GROUP}",
+    )

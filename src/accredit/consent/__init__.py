@@ -1,0 +1,8 @@
+"""What a person says yes to: the constraint that ties a certificate to certain calls. No I/O.
+
+`call` its codec, its evaluator, and what it allows in words.
+"""
+
+from accredit.consent.call import CALL, CallTerms, evaluate_call, this_call_only
+
+__all__ = ["CALL", "CallTerms", "evaluate_call", "this_call_only"]

@@ -1,0 +1,147 @@
+"""The constraint `dev.accredit.call`: a certificate for these calls at this gateway, and for no others. No I/O.
+
+All that it says must hold, in this order:
+
+1. it is written as below; a member that is not known here could be a limit that is not seen, and so denies;
+2. the gateway is this one, by its verifier id, the method is this one, and the target is one of these names, exactly;
+3. with `params_sha256` the call is this very one: the SHA-256 of the RFC 8785 form of its `params` without `_meta`,
+   tokens, `inputResponses` and `requestState`, so that all legs of a call have the same;
+4. with `args`, each of these places (JSON Pointers, RFC 6901, into the arguments) has one of these values: the SHA-256
+   of their RFC 8785 forms, so that they stay private, and nothing in them has to be signed portably;
+5. with `definition`, the tool's pinned definition is this one. Where none is pinned nobody knows, and the answer is no.
+
+Digests are lower-case hex. Not checked here: how often such a call is made (`max_rate`, and the rule for the legs of a
+call in `policy.decide`).
+"""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from typing import Annotated, Literal, cast
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from accredit.canonical import canonical
+from accredit.errors import WireError
+from accredit.ratify import CallFacts, Constraint, Extension, VerifierContext
+
+CALL = "dev.accredit.call"
+"""The constraint's type."""
+
+Text = Annotated[str, Meta(min_length=1)]
+Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+Pointer = Annotated[str, Meta(pattern=r"^(?:/(?:[^~/]|~[01])*)*\Z")]
+
+_INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
+_ABSENT = object()
+
+
+class CallTerms(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the constraint says. Digests are lower-case hex."""
+
+    v: Literal[1] = 1
+    gateway: Text
+    method: Text
+    target: Annotated[tuple[Text, ...], Meta(min_length=1)]
+    params_sha256: Digest | UnsetType = UNSET
+    args: dict[Pointer, Annotated[tuple[Digest, ...], Meta(min_length=1)]] | UnsetType = UNSET
+    definition: Digest | UnsetType = UNSET
+
+    @classmethod
+    def read(cls, constraint: Extension) -> "CallTerms":
+        """Rule 1. Raises `WireError`."""
+        params = {} if constraint.params is UNSET else constraint.params
+        if "v" not in params:
+            raise WireError(CALL, "v is missing")
+        try:
+            return msgspec.convert(params, cls)
+        except msgspec.ValidationError as error:
+            raise WireError(CALL, str(error)) from None
+
+    def constraint(self) -> Extension:
+        """The constraint on the wire."""
+        return Extension(name=CALL, params=msgspec.json.decode(msgspec.json.encode(self)))
+
+    def words(self) -> str:
+        """What it allows, for people."""
+        said = [f"only at gateway {self.gateway}", f"only {self.method} {' or '.join(self.target)}"]
+        if self.params_sha256 is not UNSET:
+            said.append(f"only arguments with SHA-256 {self.params_sha256}")
+        for pointer, digests in sorted(self.args.items()) if self.args is not UNSET else ():
+            said.append(f"only with {pointer or 'arguments'} whose SHA-256 is {' or '.join(digests)}")
+        if self.definition is not UNSET:
+            said.append(f"only while the tool's definition has SHA-256 {self.definition}")
+        return ", ".join(said)
+
+
+def this_call_only(constraints: Sequence[Constraint]) -> bool:
+    """Whether one of them allows nothing but one very call. Raises nothing: what can't be read allows nothing."""
+    return any(
+        isinstance(each, Extension)
+        and each.name == CALL
+        and each.params is not UNSET
+        and "params_sha256" in each.params
+        for each in constraints
+    )
+
+
+def evaluate_call(constraint: Extension, _cert_id: str, context: VerifierContext, _now: int) -> str | None:
+    """Rules 1 to 5, as an `Evaluator`: None, or why the call is not allowed."""
+    call = context.call
+    if call is None:
+        return "constraint_unverifiable: the call is not known"
+    try:
+        terms = CallTerms.read(constraint)
+    except WireError as error:
+        return error.reason
+    return _elsewhere(terms, call) or _other_params(terms, call) or _other_definition(terms, call)
+
+
+def _elsewhere(terms: CallTerms, call: CallFacts) -> str | None:
+    if terms.gateway != call.verifier_id:
+        return "for another gateway"
+    if terms.method != call.method:
+        return "for another method"
+    return None if call.target in terms.target else "for another target"
+
+
+def _other_params(terms: CallTerms, call: CallFacts) -> str | None:
+    if terms.params_sha256 is not UNSET and terms.params_sha256 != call.params_digest().hex():
+        return "for a call with other params"
+    for pointer, digests in terms.args.items() if terms.args is not UNSET else ():
+        value = _at(call.arguments, pointer)
+        if value is _ABSENT:
+            return f"constraint_unverifiable: there is no {pointer}"
+        if _digest(value) not in digests:
+            return f"for another {pointer}"
+    return None
+
+
+def _other_definition(terms: CallTerms, call: CallFacts) -> str | None:
+    if terms.definition is UNSET:
+        return None
+    if call.definition is None:
+        return "constraint_unverifiable: the tool's definition is not pinned"
+    return None if terms.definition == call.definition else "for another definition of the tool"
+
+
+def _at(value: object, pointer: str) -> object:
+    for step in pointer.split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, dict):
+            value = cast("dict[str, object]", value).get(name, _ABSENT)
+        elif isinstance(value, list) and _INDEX.fullmatch(name):
+            items = cast("list[object]", value)
+            value = items[int(name)] if int(name) < len(items) else _ABSENT
+        else:
+            return _ABSENT
+    return value
+
+
+def _digest(value: object) -> str | None:
+    """The digest of a value, or None where it has none: an integer beyond 2^53-1, a lone surrogate."""
+    try:
+        return hashlib.sha256(canonical(value)).hexdigest()
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,114 @@
+"""Constraints of extensions in a decision: who judges them, and that nothing but a yes is one."""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.unit.ratify.world import NOW
+from tests.world.decisions import VERIFIER, Deployment, call, finished, granted, proven
+
+from accredit.consent import CALL, CallTerms
+from accredit.errors import ConfigurationError
+from accredit.policy import Decision, Flow, decide, drive, with_own
+from accredit.ratify import DelegationCert, Extension, VerifierContext
+from accredit.ratify.constraints import MaxRate
+
+HOURS = Extension(name="com.example.hours", params={"from": 9})
+
+
+def deciding(evaluator: Callable[..., Any]) -> Deployment:
+    return Deployment(constraint_evaluators=with_own({"com.example.hours": evaluator}))
+
+
+@pytest.mark.parametrize("answer", [False, 1, 0, "", "closed", [], object()])
+def test_an_evaluator_that_fails_or_says_anything_else_than_yes_denies(answer: object) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("the secret of the calendar")
+
+    asked = proven(call(), granted(constraints=[HOURS]))
+    assert deciding(lambda *_: answer).error(asked) == "ratify_constraint_denied"
+    refusal = deciding(fails).decides(asked).refusal
+    assert refusal is not None
+    assert refusal.error == "ratify_constraint_denied"
+    assert "secret" not in str(refusal.data) + str(refusal)
+
+
+@pytest.mark.parametrize("answer", [None, True])
+def test_a_yes_is_one__and_the_evaluator_sees_the_whole_call(answer: object) -> None:
+    seen: list[Any] = []
+
+    def judge(constraint: Extension, cert_id: str, context: VerifierContext, now: int) -> object:
+        seen.append((constraint, context.call, now))
+        return answer
+
+    asked = proven(call("list_inbox", {"limit": 3}, requestState="x"), granted(constraints=[HOURS]))
+    assert deciding(judge).error(asked) == ""
+    ((constraint, facts, now),) = seen
+    assert (constraint, now) == (HOURS, NOW)
+    assert (facts.verifier_id, facts.method, facts.target) == (VERIFIER, "tools/call", "list_inbox")
+    assert (facts.arguments, facts.definition) == ({"limit": 3}, None)
+    text = b'{"arguments":{"limit":3},"name":"list_inbox"}'
+    assert facts.params_digest() == hashlib.sha256(text).digest()
+
+
+def test_without_an_evaluator_a_constraint_is_unknown_and_no_call_passes() -> None:
+    assert Deployment().error(proven(call(), granted(constraints=[HOURS]))) == "ratify_constraint_unknown"
+
+
+@pytest.mark.parametrize("name", [CALL, "max_rate", "time_window"])
+def test_no_deployment_replaces_a_judge_that_there_is(name: str) -> None:
+    def judge(*_: object) -> bool:
+        return True
+
+    with pytest.raises(ConfigurationError, match="judged already"):
+        with_own({name: judge})
+
+
+def test_what_can_t_be_called_is_no_evaluator() -> None:
+    with pytest.raises(ConfigurationError, match="can't be called"):
+        with_own({"com.example.hours": 3})  # pyright: ignore[reportArgumentType]
+
+
+# --- one yes, and the legs of a call --------------------------------------------------------------------
+
+LEG = call("list_inbox", {"limit": 3}, requestState="sealed", inputResponses={})
+DIGEST = hashlib.sha256(b'{"arguments":{"limit":3},"name":"list_inbox"}').hexdigest()
+
+
+def once(**changes: Any) -> tuple[DelegationCert, ...]:
+    terms: dict[str, Any] = {
+        "gateway": VERIFIER,
+        "method": "tools/call",
+        "target": ("list_inbox",),
+        "params_sha256": DIGEST,
+    }
+    return granted(constraints=[CallTerms(**(terms | changes)).constraint(), MaxRate(1, 600)])
+
+
+def leg(deployment: Deployment, chain: tuple[DelegationCert, ...], flow: Flow | None) -> Decision:
+    decision = decide(proven(LEG, chain), deployment.policy, NOW, None, lambda principal, agent: flow)
+    return finished(drive(decision, deployment.store, deployment.known, NOW))
+
+
+def test_each_leg_of_a_flow_passes_once__and_the_first_one_takes_the_use() -> None:
+    deployment, chain = Deployment(), once()
+    assert deployment.error(proven(call("list_inbox", {"limit": 3}), chain)) == ""
+    for flow in (Flow("f", 1), Flow("f", 2), Flow("g", 1)):
+        assert leg(deployment, chain, flow).refusal is None
+        again = leg(deployment, chain, flow).refusal
+        assert again is not None
+        assert again.error == "ratify_constraint_denied"
+
+
+def test_where_no_state_is_sealed_every_leg_takes_a_use() -> None:
+    deployment, chain = Deployment(), once()
+    assert leg(deployment, chain, None).refusal is None
+    assert leg(deployment, chain, None).refusal is not None
+
+
+def test_a_certificate_for_many_calls_has_a_use_taken_by_every_leg() -> None:
+    terms = CallTerms(gateway=VERIFIER, method="tools/call", target=("list_inbox",))
+    deployment, chain = Deployment(), granted(constraints=[terms.constraint(), MaxRate(1, 600)])
+    assert leg(deployment, chain, Flow("f", 1)).refusal is None
+    assert leg(deployment, chain, Flow("f", 2)).refusal is not None
