@@ -43,15 +43,11 @@ def verify(
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Walks the steps of the verification and says where it failed: exit code 0 if all hold, 1 if one does not.
-
-    Whether a challenge was spent before only the gateway that it was meant for can know. Facts: amount, currency,
+    """Walks the steps of the verification and says where it failed: exit code 0 if all hold, 1 if one does not. Whether a challenge was spent before only the gateway that it was meant for can know. Facts: amount, currency,
     resource_id, requested_path, lat, lon, alt_m, speed_mps. A constraint on certain calls (dev.accredit.call) is held
     against --params and --gateway-id.
 
     Examples:
-
-    accredit verify bundle.json --root owner.key.pub --scope email:send
 
     accredit verify bundle.json --root owner.key.pub --revoked revoked.json --now 2026-08-01T12:00:00Z
 

@@ -61,9 +61,7 @@ class Guard:
         `constraint_evaluators` judge constraints of extensions, by their type. `clock` gives the time in unix seconds.
         """
         _check(gateway_id, default_tool_scope, binding)
-        named = _named(methods)
-        _check_seconds("freshness_seconds", freshness_seconds)
-        _check_seconds("challenge_seconds", challenge_seconds)
+        _check_seconds(freshness_seconds=freshness_seconds, challenge_seconds=challenge_seconds)
         zone_names()
         self._default_tool = Entry(scope=default_tool_scope) if default_tool_scope else None
         self._tokens = _tokens(tokens, clock, proofs=roots is not None) if tokens is not None else None
@@ -73,7 +71,7 @@ class Guard:
                     "nothing would be judged: neither proofs nor tokens", 'write roots=["owner.key.pub"]'
                 )
             self._owned_store = None
-            self._judge = Judge(None, self._tokens, clock, named)
+            self._judge = Judge(None, self._tokens, clock, _named(methods))
             return
         pinned = _pinned(roots)
         policy = Policy(
@@ -97,7 +95,7 @@ class Guard:
         lists.load()
         opened = open_store(store, Path()) if isinstance(store, str) else store
         self._owned_store = opened if isinstance(store, str) else None
-        self._judge = Judge(Proofs(policy, opened, lists, filter_tools), self._tokens, clock, named)
+        self._judge = Judge(Proofs(policy, opened, lists, filter_tools), self._tokens, clock, _named(methods))
 
     def found(self, function: object, input_schema: Mapping[str, Any]) -> Found:
         """What a tool that is made of this function (None: of something else) asks for."""
@@ -177,6 +175,7 @@ def _named(methods: Iterable[str]) -> frozenset[str]:
     return named
 
 
-def _check_seconds(name: str, seconds: int) -> None:
-    if not 1 <= seconds <= CHALLENGE_WINDOW_SECONDS:
-        raise ConfigurationError(f"{name} is {seconds}", f"write 1 to {CHALLENGE_WINDOW_SECONDS}")
+def _check_seconds(**named: int) -> None:
+    for name, seconds in named.items():
+        if not 1 <= seconds <= CHALLENGE_WINDOW_SECONDS:
+            raise ConfigurationError(f"{name} is {seconds}", f"write 1 to {CHALLENGE_WINDOW_SECONDS}")
