@@ -20,7 +20,7 @@ without a `_token` that is taken off: else exactly the members that the client s
 Not checked here: messages that the server's own code sends itself.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
@@ -65,11 +65,9 @@ _NO_PROOF = Raw(b"")
 class Gate:
     """Decides what comes to one server."""
 
-    def __init__(self, judge: Judge, find: Find, methods: Collection[str] = ()) -> None:
-        """`methods` are those that this server has beyond MCP's, and that pass as well."""
+    def __init__(self, judge: Judge, find: Find) -> None:
         self.judge = judge
         self._find = find
-        self._methods = methods
 
     async def __call__(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Rules 1 to 4 for one message. Raises `MCPError`."""
@@ -77,7 +75,7 @@ class Gate:
             check_meta(_meta(ctx))
         except FrameError as error:
             raise MCPError(INVALID_REQUEST, f"Invalid Request: {error.detail}") from None
-        if ctx.method not in self._methods and not self.judge.names(ctx.method, ctx.protocol_version):
+        if not self.judge.names(ctx.method, ctx.protocol_version):
             return unnamed(ctx)
         if not is_judged(ctx):
             return await call_next(passed(self._without_tokens(ctx, Found()), None))

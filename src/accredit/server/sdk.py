@@ -63,7 +63,7 @@ class ProofGuard(Guard, Extension):
         else:
             find = self._finder(server)
         if not there:
-            server.middleware.insert(0, Gate(self._judge, find, methods))
+            server.middleware.insert(0, Gate(self._judge, find))
 
     def _finder(self, server: MCPServer[Any]) -> Find:
         async def find(_: Context, name: str) -> Found:

@@ -87,7 +87,7 @@ def once(**changes: Any) -> tuple[DelegationCert, ...]:
 
 
 def leg(deployment: Deployment, chain: tuple[DelegationCert, ...], flow: Flow | None) -> Decision:
-    decision = decide(proven(LEG, chain), deployment.policy, NOW, None, lambda principal, agent: flow)
+    decision = decide(proven(LEG, chain), deployment.policy, NOW, flow_of=lambda principal, agent: flow)
     return finished(drive(decision, deployment.store, deployment.known, NOW))
 
 
