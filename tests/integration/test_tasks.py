@@ -11,6 +11,7 @@ from tests.world.authorization import Signed, Trust, challenge_in
 from tests.world.calls import meta, post
 from tests.world.connected import Connected
 from tests.world.raw_client import RawAnswer
+from tests.world.recorded import records_at, records_of, verified
 from tests.world.routes import ROUTES, Route, messages_of
 from tests.world.running import run
 from tests.world.tasks_server import EXTENDED
@@ -430,5 +431,37 @@ def test_a_host_that_knows_nothing_of_proofs_has_its_tasks_through_connect(
             *told, foreign = await asyncio.to_thread(host, route.port)
             assert all("result" in each for each in told), told
             assert foreign["error"]["data"]["error"] == "unknown_task"
+
+    run(main())
+
+
+@EVERYWHERE
+def test_what_is_asked_about_a_task_is_recorded_and_joined_to_the_call_that_made_it(
+    name: str, trust: Trust, other: Trust, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        records = records_at(tmp_path / "log.db")
+        async with Route(name, trust, tmp_path, serves_tasks=True, records=records) as route:
+            mine = Agent(route, trust)
+            id = id_of(await mine.make())
+            methods = (*READ_METHODS[route.era], *CHANGES[route.era])
+            for method in methods:
+                scope = "email:read" if method in CHANGES[route.era] else ""
+                assert "result" in await mine.ask(method, change(method, id), scope=scope)
+            assert unknown(await Agent(route, other).ask("tasks/get", {"taskId": id}))
+            found = records_of(route.log)
+        made, *asked = [each for each in found if each.outcome is not None]
+        assert made.outcome is not None
+        assert (made.call.method, made.outcome.status) == ("tools/call", "task")
+        assert made.call.flow
+        assert [(each.call.method, each.call.target, each.call.flow) for each in asked] == [
+            (method, id, made.call.flow) for method in methods
+        ]
+        assert all(each.outcome is not None and each.outcome.status == "ok" for each in asked)
+        refused = found[-1]
+        assert refused.decision is not None
+        assert (refused.decision.verdict, refused.decision.error) == ("deny", "unknown_task")
+        assert refused.call.flow is None
+        assert verified(tmp_path / "log.db").valid
 
     run(main())
