@@ -171,6 +171,22 @@ def test_a_guard_takes_a_token_from_each_place__and_neither_tool_nor_log_sees_it
     assert "a token was refused: for another audience" in caplog.messages
 
 
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_guard_refuses_a_session_s_token(kind: str, era: Era, world: Tokened, tmp_path: Path) -> None:
+    async def main() -> None:
+        made = guarded(kind, rules(world, tmp_path))
+        async with RunningGateway(made.app) as running:
+            params, headers = with_token("header", world.token(session="a"))
+            answer = await ask(
+                running.port, params, [*headers, ("Mcp-Session-Id", "a")] if era is Era.MODERN else headers, era
+            )
+            assert "good in one session" in answer["error"]["message"]
+        assert made.ran == []
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_header_decides_and_a_bad_one_is_not_rescued(kind: str, world: Tokened, tmp_path: Path) -> None:
     good, other, bad = world.token(), world.token(sub="agent-8"), world.token(exp=7)

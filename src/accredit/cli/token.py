@@ -51,6 +51,10 @@ def issue(
         list[str] | None, typer.Option("--deny", metavar="TOOL", help="Not this tool; may be repeated.")
     ] = None,
     policy: _Policy = None,
+    session: Annotated[
+        str | None,
+        typer.Option("--session", metavar="ID", help="The one MCP session that it is good in, as its client knows it."),
+    ] = None,
     issuer: _Issuer = "accredit",
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write it there, for you alone, and do not print it.")
@@ -77,6 +81,7 @@ def issue(
         allow=None if allow is None else tuple(dict.fromkeys(allow)),
         deny=tuple(dict.fromkeys(deny or ())),
         policy=policy,
+        session=session,
         issuer=issuer,
         out=out,
         force=force,
@@ -93,6 +98,9 @@ def verify(
     ] = None,
     issuer: _Issuer = "accredit",
     policy: _Policy = None,
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="ID", help="The MCP session in which it has to be good.")
+    ] = None,
     tool: Annotated[
         str | None, typer.Option("--tool", metavar="TOOL", help="A tool that it has to be good for.")
     ] = None,
@@ -108,4 +116,4 @@ def verify(
     """
     from accredit.cli.tokens.verifying import Question, verify_token
 
-    return verify_token(Question(file, key, issuer, audience, policy, tool), as_json=as_json)
+    return verify_token(Question(file, key, issuer, audience, policy, session, tool), as_json=as_json)

@@ -2,7 +2,8 @@
 
 1. The token in the Authorization header decides where there is one (`of_header`); no message is looked at before.
 2. Else each message of a client has its own (`of_frame`), or that of the process's environment on stdio.
-3. It is verified (`tokens.verify`), and is of today's configuration where it names one.
+3. It is verified (`tokens.verify`), and is of today's configuration where it names one. One that names a session is
+   refused, but where whoever asks says that the message came in that one (`session`).
 4. A tool that is called is one of the token's, which has the scope that the tool asks for.
 5. Whatever carried a token is taken off, those as well that did not decide (`without`).
 
@@ -26,7 +27,15 @@ from accredit.jsonrpc.scalars import as_string
 from accredit.policy import GUARDED, LISTS, looks_guarded
 from accredit.ports import KeySets
 from accredit.ratify.needs import clock
-from accredit.tokens import TokenVerifier, VerifiedToken, carried, check_policy, check_tool, without_tokens
+from accredit.tokens import (
+    TokenVerifier,
+    VerifiedToken,
+    carried,
+    check_policy,
+    check_session,
+    check_tool,
+    without_tokens,
+)
 
 
 class Caller(Struct, frozen=True):
@@ -51,19 +60,21 @@ class Bearer:
         self.learn = self._arguments.learn
         """Takes in the result of a `tools/list`."""
 
-    async def of_header(self, credentials: RawHeaders) -> VerifiedToken | None:
+    async def of_header(self, credentials: RawHeaders, session: str = "") -> VerifiedToken | None:
         """The token in the Authorization header. Raises `TokenError` and `KeysUnavailable`."""
         text = carried(credentials, {}).deciding(self._settings.sources)
         if text is None and set(self._settings.sources) == {"header"}:
             self.require(None)  # no message could bring one
-        return await self._verified(text) if text is not None else None
+        return await self._verified(text, session) if text is not None else None
 
     def require(self, token: VerifiedToken | None) -> None:
         """Raises `MissingToken` where there has to be one."""
         if token is None and self._settings.required:
             raise MissingToken("no token", "a bearer token is required")
 
-    async def of_frame(self, frame: Frame, header: VerifiedToken | None, ask: Ask | None) -> VerifiedToken | None:
+    async def of_frame(
+        self, frame: Frame, header: VerifiedToken | None, ask: Ask | None, session: str = ""
+    ) -> VerifiedToken | None:
         """The token of a message; `header` is that of its HTTP request. Rules 1 to 3; `check` comes next.
 
         `ask` is how the upstream is asked for its tools, where it can be. Raises `TokenError` and `KeysUnavailable`.
@@ -77,7 +88,9 @@ class Bearer:
         if token is None:
             own = tool is not None and self._arguments.declared(tool)
             text = found.deciding(self._settings.sources, argument_is_the_tools=own)
-            token = await self._verified(text) if text is not None else await self.of_environment()
+            token = await self._verified(text, session) if text is not None else await self.of_environment()
+        else:
+            check_session(token, session)  # by now it is known which the message came in
         self.require(token)
         return token
 
@@ -120,7 +133,7 @@ class Bearer:
 
     async def of_environment(self) -> VerifiedToken | None:
         """The token of the environment. Raises `TokenError` and `KeysUnavailable`."""
-        return await self._verified(self._environment) if self._environment is not None else None
+        return await self._verified(self._environment, "") if self._environment is not None else None
 
     def without(self, frame: Frame) -> Frame:
         """Rule 5. The same object comes back where there is nothing to take off."""
@@ -134,12 +147,13 @@ class Bearer:
         new_params = Raw(with_members(kept, {}))
         return replace(frame, params=new_params, text=with_members(members(frame.text), {"params": new_params}))
 
-    async def _verified(self, text: str) -> VerifiedToken:
+    async def _verified(self, text: str, session: str) -> VerifiedToken:
         """Rule 3."""
         presented = self._verifier.read(text)
         keys = await self._keys.keys(presented.issuer.issuer, presented.kid)
         token = self._verifier.verify(presented, keys, clock())
         check_policy(token, self._settings.policy_digest)
+        check_session(token, session)
         return token
 
 

@@ -62,7 +62,7 @@ class Endpoint:
                 await self._post(exchange)
             case "GET":
                 session = exchange.headers.get(SESSION_HEADER)  # as the client knows it
-                token = await self._entrance.of_request(exchange) if self._entrance is not None else None
+                token = await self._entrance.of_request(exchange, sessions=True) if self._entrance else None
                 if session is not None and b"last-event-id" in exchange.headers:
                     exchange.calls = self._gate.resumed(session.decode("latin-1"))
                 exchange.hears = self._gate.hears(session.decode("latin-1") if session is not None else "")
@@ -70,7 +70,7 @@ class Endpoint:
                     await self._backend.get(exchange, self._gate.otherwise(token))
             case "DELETE":
                 if self._entrance is not None:
-                    await self._entrance.of_request(exchange)
+                    await self._entrance.of_request(exchange, sessions=True)
                 with exchange.rooms.calls.held(exchange):
                     await self._backend.delete(exchange)
             case _:
@@ -124,7 +124,7 @@ class Endpoint:
         """Steps 2 to 5: the message, its era, and the session that it is in; `arrival` is told on the way."""
         headers, entrance = exchange.headers, self._entrance
         if entrance is not None:
-            arrival.header = await entrance.of_header(exchange)
+            arrival.header = await entrance.of_header(exchange, sessions=True)
         check_request(headers)
         session = headers.get(SESSION_HEADER)
         check_once(headers, SESSION_HEADER, b"last-event-id")
@@ -143,7 +143,7 @@ class Endpoint:
         in_session = session.decode("latin-1") if session is not None and era is Era.LEGACY else ""
         if entrance is not None:
             ask = partial(self._backend.ask, exchange, era)
-            await entrance.of_message(exchange, message, arrival, ask)
+            await entrance.of_message(exchange, message, arrival, ask, in_session)
         return message, era, in_session
 
     def _revision(self, exchange: Exchange) -> str:

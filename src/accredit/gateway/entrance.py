@@ -4,6 +4,8 @@
 2. The members of a batch are of one subject.
 3. A session that is named is one of that subject's; its id is the upstream's own from here on, and the client's on the
    way back (`session_tags`).
+4. A token that names a session is good only in that one, by the id that its client has, and so on no way that has no
+   session of rule 3: in a modern request, on HTTP+SSE, for an `initialize`.
 """
 
 from accredit.errors import RequestError
@@ -15,7 +17,7 @@ from accredit.gateway.session_tags import SessionTags, principal_of, without_tag
 from accredit.gateway.tool_lists import Ask
 from accredit.gateway.turns import turn
 from accredit.jsonrpc.encode import INVALID_REQUEST
-from accredit.jsonrpc.frames import Frame
+from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.requests import Batch
 from accredit.tokens import VerifiedToken
 
@@ -27,21 +29,26 @@ class Entrance:
         self._bearer = bearer
         self._tags = tags
 
-    async def of_header(self, exchange: Exchange) -> VerifiedToken | None:
-        """The token in the header. Raises `TokenError` and `KeysUnavailable`."""
-        token = await self._bearer.of_header(exchange.credentials)
+    async def of_header(self, exchange: Exchange, *, sessions: bool = False) -> VerifiedToken | None:
+        """The token in the header. Raises `TokenError` and `KeysUnavailable`.
+
+        `sessions` says that the session that the request names will be looked at (rule 3).
+        """
+        token = await self._bearer.of_header(exchange.credentials, _named(exchange) if sessions else "")
         exchange.vouched = token is not None
         return token
 
-    async def of_request(self, exchange: Exchange) -> VerifiedToken | None:
+    async def of_request(self, exchange: Exchange, *, sessions: bool = False) -> VerifiedToken | None:
         """The token of a request without a body. Raises the same, and `RequestError`."""
-        token = await self.of_header(exchange)
+        token = await self.of_header(exchange, sessions=sessions)
         self._bearer.require(token)
         self._enter(exchange, token, exchange.headers.get(SESSION_HEADER))
         return token
 
-    async def of_message(self, exchange: Exchange, message: Frame | Batch, arrival: Arrival, ask: Ask | None) -> None:
-        """Notes the tokens of a message. Raises the same.
+    async def of_message(
+        self, exchange: Exchange, message: Frame | Batch, arrival: Arrival, ask: Ask | None, session: str = ""
+    ) -> None:
+        """Notes the tokens of a message. Raises the same. `session` is the one that it is in, as the client knows it.
 
         What `ask` asks is asked in the session that is named, before it is known whose that is: the answer is shown to
         nobody.
@@ -53,7 +60,8 @@ class Entrance:
         tokens = arrival.tokens
         for frame in frames:
             await turn(len(message.text))
-            tokens.append(await self._bearer.of_frame(frame, arrival.header, ask))
+            begins = isinstance(frame, Request) and frame.method == "initialize"
+            tokens.append(await self._bearer.of_frame(frame, arrival.header, ask, "" if begins else session))
             self._bearer.check(frame, tokens[-1])
         if len({principal_of(token) for token in tokens}) > 1:
             raise RequestError(INVALID_REQUEST, "Invalid Request: the tokens of a batch are of several subjects")
@@ -67,6 +75,10 @@ class Entrance:
         if token is not None:
             exchange.vouch()
         exchange.session_shown = lambda id: self._tags.tagged(id, principal)
+
+
+def _named(exchange: Exchange) -> str:
+    return exchange.headers.get(SESSION_HEADER, b"").decode("latin-1")
 
 
 def session_of(exchange: Exchange, entrance: Entrance | None) -> str | None:

@@ -2,7 +2,7 @@
 
 1. The token is in the Authorization header (over HTTP), in `arguments._token`, unless the tool declares that itself, or
    in `_meta.token`: the first that is there decides (`tokens.carried`).
-2. It is verified (`tokens.verify`). One that names the configuration of a gateway is not good here.
+2. It is verified (`tokens.verify`). One that names the configuration of a gateway, or a session, is not good here.
 3. A tool that is called is one of the token's, which has the scope that the tool asks for.
 4. Whatever carried a token is taken off, those as well that did not decide.
 
@@ -29,6 +29,7 @@ from accredit.tokens import (
     VerifiedToken,
     carried,
     check_policy,
+    check_session,
     check_tool,
     without_authorization,
 )
@@ -115,6 +116,7 @@ class Tokens:
         keys = await self._keys.keys(presented.issuer.issuer, presented.kid)
         token = self._verifier.verify(presented, keys, self._clock())
         check_policy(token, "")
+        check_session(token, "")
         return token
 
 

@@ -9,7 +9,7 @@ from accredit.tokens.carried import Carried, Source, carried, declares_token, wi
 from accredit.tokens.challenges import challenge, metadata, metadata_paths, metadata_url
 from accredit.tokens.claims import VerifiedToken
 from accredit.tokens.key_sets import ALGORITHMS, KeySet, read_key_set, read_public_key
-from accredit.tokens.rules import check_policy, check_tool, may_use, policy_digest
+from accredit.tokens.rules import check_policy, check_session, check_tool, may_use, policy_digest
 from accredit.tokens.session import SessionGrant, issue_session_token, public_jwk
 from accredit.tokens.verify import Issuer, Presented, TokenVerifier
 
@@ -26,6 +26,7 @@ __all__ = [
     "carried",
     "challenge",
     "check_policy",
+    "check_session",
     "check_tool",
     "declares_token",
     "issue_session_token",

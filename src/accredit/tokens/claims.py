@@ -32,6 +32,7 @@ class Claims(Struct, frozen=True):
     allowed_tools: list[str] | None = None
     denied_tools: list[str] = []
     policy_digest: str | None = None
+    session: _Text | None = None
 
     @property
     def audiences(self) -> frozenset[str]:
@@ -48,8 +49,9 @@ class Claims(Struct, frozen=True):
 class VerifiedToken(Struct, frozen=True):
     """What a good token says; times in unix seconds. The token itself is not in it.
 
-    `allowed_tools` is None where it names none: then all are allowed that are not in `denied_tools`. `sha256` is that
-    of the token's text, in hex, for records.
+    `allowed_tools` is None where it names none: then all are allowed that are not in `denied_tools`. `session` is the
+    one MCP session that it is good in, by the id that its client has; None where it names none. `sha256` is that of the
+    token's text, in hex, for records.
     """
 
     issuer: str
@@ -62,6 +64,7 @@ class VerifiedToken(Struct, frozen=True):
     allowed_tools: frozenset[str] | None = None
     denied_tools: frozenset[str] = frozenset()
     policy_digest: str | None = None
+    session: str | None = None
 
 
 class _Issued(Struct, frozen=True):

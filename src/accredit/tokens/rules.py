@@ -21,6 +21,13 @@ def check_policy(token: VerifiedToken, digest: str) -> None:
         raise InvalidToken("issued under another policy", "the token was issued under another configuration")
 
 
+def check_session(token: VerifiedToken, session: str) -> None:
+    """A token that names a session is good in that one only; `session` is the id of the one that it came in, as its
+    client knows it, or "" where there is none. Raises `InvalidToken`."""
+    if token.session is not None and token.session != session:
+        raise InvalidToken("names another session", "the token is good in one session, and this is not it")
+
+
 def may_use(token: VerifiedToken, tool: str) -> bool:
     """Whether its `allowed_tools` and `denied_tools` let a token use a tool; what is in both is denied."""
     return tool not in token.denied_tools and (token.allowed_tools is None or tool in token.allowed_tools)

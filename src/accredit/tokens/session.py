@@ -25,7 +25,10 @@ ISSUER = "accredit"
 
 
 class SessionGrant(Struct, frozen=True, kw_only=True):
-    """What a session token is to say; times in unix seconds. `allowed_tools` None: all but the denied ones."""
+    """What a session token is to say; times in unix seconds. `allowed_tools` None: all but the denied ones.
+
+    `session` is the one MCP session that it is good in, by the id that its client has.
+    """
 
     issuer: str = ISSUER
     subject: str
@@ -36,6 +39,7 @@ class SessionGrant(Struct, frozen=True, kw_only=True):
     allowed_tools: tuple[str, ...] | None = None
     denied_tools: tuple[str, ...] = ()
     policy_digest: str | None = None
+    session: str | None = None
 
 
 class _Header(Struct, frozen=True):
@@ -54,6 +58,7 @@ class _Claims(Struct, frozen=True):
     allowed_tools: tuple[str, ...] | UnsetType
     denied_tools: tuple[str, ...] | UnsetType
     policy_digest: str | UnsetType
+    session: str | UnsetType
 
 
 def issue_session_token(key: EllipticCurvePrivateKey, grant: SessionGrant) -> str:
@@ -62,6 +67,8 @@ def issue_session_token(key: EllipticCurvePrivateKey, grant: SessionGrant) -> st
         raise ConfigurationError("a session token is signed with a P-256 key", "use a key of that curve")
     if not (grant.issuer and grant.subject and grant.audience and grant.token_id):
         raise ConfigurationError("a session token names its issuer, agent, audience and id", "leave none of them empty")
+    if grant.session == "":
+        raise ConfigurationError("a session token that names a session names one", "give the session's id, or none")
     if grant.expires_at <= grant.issued_at:
         raise ConfigurationError("a session token ends after it begins", "let it live for a second at least")
     header = _Header(ALGORITHM, thumbprint(key.public_key()))
@@ -75,6 +82,7 @@ def issue_session_token(key: EllipticCurvePrivateKey, grant: SessionGrant) -> st
         allowed_tools=UNSET if grant.allowed_tools is None else grant.allowed_tools,
         denied_tools=grant.denied_tools or UNSET,
         policy_digest=UNSET if grant.policy_digest is None else grant.policy_digest,
+        session=UNSET if grant.session is None else grant.session,
     )
     signed = b".".join(_base64url(msgspec.json.encode(part)) for part in (header, claims))
     signature = get_algorithm_by_name(ALGORITHM).sign(signed, key)

@@ -135,6 +135,7 @@ def _verified(presented: Presented, keys: KeySet, sha256: bytes, now: int) -> Ve
         allowed_tools=None if claims.allowed_tools is None else frozenset(claims.allowed_tools),
         denied_tools=frozenset(claims.denied_tools),
         policy_digest=claims.policy_digest,
+        session=claims.session,
     )
 
 

@@ -24,6 +24,7 @@ GRANT = SessionGrant(
     allowed_tools=("send", "list"),
     denied_tools=("drop",),
     policy_digest="ab",
+    session="5e55.tag",
 )
 KEYS = read_key_set(json.dumps({"keys": [public_jwk(KEY.public_key())]}).encode())
 
@@ -45,6 +46,7 @@ def test_a_peer_verifies_it() -> None:
         "allowed_tools": ["send", "list"],
         "denied_tools": ["drop"],
         "policy_digest": "ab",
+        "session": "5e55.tag",
     }
     assert jwt.get_unverified_header(text) == {"alg": "ES256", "kid": public_jwk(KEY.public_key())["kid"], "typ": "JWT"}
 
@@ -54,13 +56,13 @@ def test_the_verifier_verifies_it() -> None:
     presented = verifier.read(issue_session_token(KEY, GRANT))
     token = verifier.verify(presented, KEYS, NOW)
     assert (token.subject, token.allowed_tools, token.denied_tools) == ("agent-7", {"send", "list"}, {"drop"})
-    assert (token.policy_digest, token.kid) == ("ab", KEYS.keys[0].kid)
+    assert (token.policy_digest, token.session, token.kid) == ("ab", "5e55.tag", KEYS.keys[0].kid)
 
 
 def test_no_tools_named_is_not_no_tools_allowed() -> None:
-    grant = replace(GRANT, allowed_tools=None, denied_tools=(), policy_digest=None)
+    grant = replace(GRANT, allowed_tools=None, denied_tools=(), policy_digest=None, session=None)
     unbounded = peer_reads(issue_session_token(KEY, grant))
-    assert not {"allowed_tools", "denied_tools", "policy_digest"} & set(unbounded)
+    assert not {"allowed_tools", "denied_tools", "policy_digest", "session"} & set(unbounded)
     assert peer_reads(issue_session_token(KEY, replace(GRANT, allowed_tools=())))["allowed_tools"] == []
 
 
@@ -71,6 +73,7 @@ def test_no_tools_named_is_not_no_tools_allowed() -> None:
         {"audience": ""},
         {"issuer": ""},
         {"token_id": ""},
+        {"session": ""},
         {"expires_at": NOW},
         {"allowed_tools": ("t" * 20_000,)},
     ],

@@ -46,6 +46,7 @@ def inspect_token(data: bytes, path: Path, keys: Sequence[Path], now: int, *, as
                 "allowed_tools": allowed,
                 "denied_tools": claims.denied_tools,
                 "policy_digest": claims.policy_digest,
+                "session": claims.session,
                 "signatures_good": None if not keys else fault is None,
             }
         )
@@ -61,6 +62,7 @@ def inspect_token(data: bytes, path: Path, keys: Sequence[Path], now: int, *, as
             ("audience", " ".join(sorted(claims.audiences))),
             ("scopes", " ".join(sorted(claims.scopes)) or "none"),
             ("tools", tools_in_words(allowed, tuple(claims.denied_tools))),
+            ("session", claims.session or "any"),
             ("ends", Words(ends, BAD if claims.exp < now else "")),
             ("signatures", good if keys else unchecked),
         ]

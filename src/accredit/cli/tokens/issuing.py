@@ -28,6 +28,7 @@ class Request(Struct, frozen=True, kw_only=True):
     allow: tuple[str, ...] | None
     deny: tuple[str, ...]
     policy: Path | None
+    session: str | None
     issuer: str
     out: Path | None
     force: bool
@@ -61,7 +62,7 @@ def issue_token(request: Request, *, as_json: bool) -> None:
 
 
 def _grant(request: Request, now: int) -> SessionGrant:
-    for option, text in (("--agent", request.agent), ("--audience", request.audience), ("--issuer", request.issuer)):
+    for option, text in _names(request):
         if not text or not text.isprintable():
             raise ConfigurationError(f"{option}: not a name", "write one that can be printed")
     policy = None if request.policy is None else policy_digest(read_file(request.policy, MAX_POLICY_BYTES).data)
@@ -75,7 +76,13 @@ def _grant(request: Request, now: int) -> SessionGrant:
         allowed_tools=request.allow,
         denied_tools=request.deny,
         policy_digest=policy,
+        session=request.session,
     )
+
+
+def _names(request: Request) -> list[tuple[str, str]]:
+    names = [("--agent", request.agent), ("--audience", request.audience), ("--issuer", request.issuer)]
+    return names if request.session is None else [*names, ("--session", request.session)]
 
 
 def _members(grant: SessionGrant) -> dict[str, object]:
@@ -88,6 +95,7 @@ def _members(grant: SessionGrant) -> dict[str, object]:
         "allowed_tools": grant.allowed_tools,
         "denied_tools": grant.denied_tools,
         "policy_digest": grant.policy_digest,
+        "session": grant.session,
     }
 
 
@@ -96,6 +104,7 @@ def _facts(grant: SessionGrant) -> list[tuple[str, str]]:
         ("for", grant.subject),
         ("audience", grant.audience),
         ("tools", tools_in_words(grant.allowed_tools, grant.denied_tools)),
+        *([("session", grant.session)] if grant.session is not None else []),
         ("ends", f"{words.relative(grant.expires_at, grant.issued_at)} ({words.timestamp(grant.expires_at)})"),
         ("token id", grant.token_id),
     ]

@@ -16,6 +16,7 @@ from accredit.tokens import (
     TokenVerifier,
     VerifiedToken,
     check_policy,
+    check_session,
     check_tool,
     policy_digest,
 )
@@ -32,7 +33,15 @@ class Question(NamedTuple):
     issuer: str
     audience: str
     policy: Path | None
+    session: str | None
     tool: str | None
+
+
+class _Checked(NamedTuple):
+    """Which of the limits that a token may name were held against what was named here."""
+
+    policy: bool
+    session: bool
 
 
 def verify_token(question: Question, *, as_json: bool) -> int:
@@ -47,6 +56,8 @@ def verify_token(question: Question, *, as_json: bool) -> int:
         token = verifier.verify(verifier.read(text), keys, now)
         if digest is not None:
             check_policy(token, digest)
+        if question.session is not None:
+            check_session(token, question.session)
         if question.tool is not None:
             check_tool(token, question.tool)
     except TokenError as error:
@@ -56,7 +67,8 @@ def verify_token(question: Question, *, as_json: bool) -> int:
         else:
             say(f"not good: {error} ({error.reason})", BAD)
         return 1
-    _report(token, now, policy_checked=digest is not None, as_json=as_json)
+    checked = _Checked(policy=digest is not None, session=question.session is not None)
+    _report(token, now, checked, as_json=as_json)
     return 0
 
 
@@ -71,7 +83,7 @@ def _text(file: Path | None) -> str:
     return text
 
 
-def _report(token: VerifiedToken, now: int, *, policy_checked: bool, as_json: bool) -> None:
+def _report(token: VerifiedToken, now: int, checked: _Checked, *, as_json: bool) -> None:
     allowed = None if token.allowed_tools is None else tuple(sorted(token.allowed_tools))
     denied = tuple(sorted(token.denied_tools))
     if as_json:
@@ -87,14 +99,13 @@ def _report(token: VerifiedToken, now: int, *, policy_checked: bool, as_json: bo
                 "allowed_tools": allowed,
                 "denied_tools": denied,
                 "policy_digest": token.policy_digest,
-                "policy_checked": policy_checked,
+                "policy_checked": checked.policy,
+                "session": token.session,
+                "session_checked": checked.session,
                 "sha256": token.sha256,
             }
         )
         return
-    policy = token.policy_digest or "any"
-    if token.policy_digest is not None and not policy_checked:
-        policy += " (not checked: name it with --policy)"
     print_facts(
         [
             ("token", Words("good", GOOD)),
@@ -102,7 +113,12 @@ def _report(token: VerifiedToken, now: int, *, policy_checked: bool, as_json: bo
             ("for", token.subject),
             ("scopes", " ".join(sorted(token.scopes)) or "none"),
             ("tools", tools_in_words(allowed, denied)),
-            ("policy", policy),
+            ("policy", _limit(token.policy_digest, "--policy", checked=checked.policy)),
+            ("session", _limit(token.session, "--session", checked=checked.session)),
             ("ends", f"{words.relative(token.expires_at, now)} ({words.timestamp(token.expires_at)})"),
         ]
     )
+
+
+def _limit(named: str | None, option: str, *, checked: bool) -> str:
+    return named if checked and named else f"{named} (not checked: name it with {option})" if named else "any"

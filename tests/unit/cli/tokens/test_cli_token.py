@@ -83,12 +83,31 @@ def test_a_token_says_what_was_asked_for(run: Run, folder: Path) -> None:
         "denied_tools": ["drop"],
         "policy_digest": digest,
         "policy_checked": True,
+        "session": None,
+        "session_checked": False,
         "sha256": checked.json["sha256"],
     }
     said = run("verify", "s.token", *BY)
     for words in ("token good", "for agent-7", "list, send, but not drop", f"{digest} (not checked"):
         assert words in said.words
     assert (folder / "s.token").read_text().strip() not in said.out + checked.out + done.out
+
+
+def test_a_token_for_one_session_says_so_and_is_good_in_no_other(run: Run) -> None:
+    done = run("issue", "--key", "t.key", *TO, "--session", "5e55.tag", "--out", "s.token")
+    assert "session 5e55.tag" in done.words
+    assert run("verify", "s.token", *BY, "--session", "5e55.tag").code == 0
+    assert "5e55.tag (not checked: name it with --session)" in run("verify", "s.token", *BY).words
+    elsewhere = run("verify", "s.token", *BY, "--session", "5e55.other", "--json")
+    assert (elsewhere.code, elsewhere.json["reason"]) == (1, "names another session")
+    assert run("issue", "--key", "t.key", *TO, "--session", "").code == 2
+    assert "session any" in run_verified(run)
+
+
+def run_verified(run: Run) -> str:
+    """What is said of a token without limits."""
+    run("issue", "--key", "t.key", *TO, "--out", "free.token")
+    return run("verify", "free.token", *BY).words
 
 
 def test_what_was_written_is_said(run: Run) -> None:
