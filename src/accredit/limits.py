@@ -652,6 +652,9 @@ MAX_MEDIA_TYPE_BYTES = 256
 """Bytes of a `Content-Type`, or of one element of `Accept`, that are read. RFC 6838 allows 127 for each half of a
 type's name; those that MCP uses have 17."""
 
+LEADING_BLANK_BYTES = 65_536
+"""Bytes of a compressed body in which its first character is looked for, to see whether it is JSON as it came."""
+
 MAX_MEDIA_RANGES = 32
 """Elements of a client's `Accept` that go on. Browsers send ten."""
 

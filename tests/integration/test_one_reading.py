@@ -15,7 +15,7 @@ from tests.world.calls import ERAS, STREAM_HEAD, Posted, chunk, compact, error, 
 from tests.world.command import COMMAND, environment
 from tests.world.hostile import LEAKS, World, check_refused, refused, sends, sound_answer
 from tests.world.raw_client import RawClient
-from tests.world.raw_server import PATIENCE, Connection, RawServer
+from tests.world.raw_server import PATIENCE, Connection, RawRequest, RawServer
 from tests.world.routes import ROUTES, Route
 from tests.world.running import RunningGateway, run
 
@@ -206,6 +206,80 @@ def test_a_session_is_not_named_twice__a_server_could_take_the_other_one(method:
             answer = await client.answer()
             assert (answer.status, json.loads(answer.body)["error"]["code"]) == (400, -32600)
             assert world.upstream.requests == []
+
+    run(case())
+
+
+ROUTING = [("Mcp-Method", "ping"), ("Mcp-Name", "harmless"), ("Mcp-Param-To", "eve")]
+
+
+def routing(request: RawRequest) -> set[str]:
+    return {name for name, _ in request.headers if name in ("mcp-method", "mcp-name", "mcp-param-to")}
+
+
+DISCOVER = post(Era.MODERN, "server/discover", {})
+UNMIRRORED: dict[str, tuple[Posted, set[str]]] = {
+    "a_call_of_a_session": (post(Era.LEGACY), set()),
+    "a_response": (Posted(post(Era.LEGACY).headers, response()), set()),
+    "a_modern_request_without_a_target": (DISCOVER, {"mcp-method"}),
+    "a_target_that_is_no_name": (post(Era.MODERN, "tools/call", {"name": 5}), {"mcp-method", "mcp-param-to"}),
+}
+
+
+@pytest.mark.parametrize("case_", UNMIRRORED)
+def test_no_router_behind_is_told_of_another_call_by_headers_that_mirror_nothing(case_: str) -> None:
+    posted, kept = UNMIRRORED[case_]
+    named = {name for name, _ in posted.headers}
+    posted = Posted([*posted.headers, *(pair for pair in ROUTING if pair[0] not in named)], posted.body)
+
+    async def case() -> None:
+        async with World(sends(http(response()))) as world:
+            await world.ask(posted)
+            (request,) = world.upstream.requests
+            assert routing(request) == kept
+
+    run(case())
+
+
+def test_nor_by_those_of_a_stream_that_is_opened() -> None:
+    async def case() -> None:
+        async with World(sends(http(b"", status="405 Method Not Allowed"))) as world, world.client() as client:
+            await client.ask("GET", "/mcp", [("Accept", "text/event-stream"), *ROUTING])
+            await client.answer()
+            (request,) = world.upstream.requests
+            assert not routing(request)
+
+    run(case())
+
+
+def test_nor_over_http_sse_of_2024_in_either_of_its_requests__where_two_sessions_are_refused_as_well() -> None:
+    async def handler(connection: Connection) -> None:
+        while (request := await connection.request()) is not None:
+            if request.method == "POST":
+                await connection.send(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
+                continue
+            await connection.send(STREAM_HEAD, chunk(b"event: endpoint\ndata: /messages?sid=1\n\n"))
+            await connection.peer_closed()
+            return
+
+    async def case() -> None:
+        async with RawServer(handler) as server:
+            settings = GatewaySettings(HttpUpstream(server.url.replace("/mcp", "/sse")))
+            async with RunningGateway(settings) as gateway, RawClient(gateway.port) as client:
+                await client.ask("GET", "/sse", [("Accept", "text/event-stream"), *ROUTING])
+                assert (await client.head())[0] == 200
+                opened = await client.event()
+                assert opened is not None
+                assert opened.data is not None
+                async with RawClient(gateway.port) as sender:
+                    headers = [("Content-Type", "application/json"), *ROUTING]
+                    await sender.ask("POST", opened.data.decode(), headers, CALL)
+                    assert (await sender.answer()).status == 202
+                    await sender.ask("POST", opened.data.decode(), [*headers, *[("Mcp-Session-Id", "s")] * 2], CALL)
+                    assert (await sender.answer()).status == 400
+            assert [request.method for request in server.requests] == ["GET", "POST"]
+            for request in server.requests:
+                assert not routing(request)
 
     run(case())
 

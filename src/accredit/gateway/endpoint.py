@@ -4,7 +4,8 @@
 2. The method is one that MCP uses: 405. Where tokens are on, one in the header is good (401, 403, 503).
 3. A POST is JSON in UTF-8, without a coding (415), within bounds (413), and one valid message, or a batch where the
    session's revision allows one (400).
-4. Modern era: the headers agree with the body (400, -32020; missing metadata -32602).
+4. Modern era: the headers agree with the body (400, -32020; missing metadata -32602). Routing headers that mirror
+   nothing in it are dropped.
 5. Where tokens are on, each message has a good one that may do this, and the session is its subject's (404): see
    `entrance`.
 6. The gate lets it through (`gate`): what is refused there is answered with status 200, a notification that it drops
@@ -33,7 +34,7 @@ from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import set_current
 from accredit.gateway.turns import turn
 from accredit.jsonrpc.encode import INVALID_REQUEST
-from accredit.jsonrpc.era import VERSION_HEADER, check_agreement, era_of
+from accredit.jsonrpc.era import VERSION_HEADER, check_agreement, era_of, unmirrored
 from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.methods import BATCH_REVISION, HEADERLESS_REVISION, LISTEN, Era
 from accredit.jsonrpc.requests import Batch, decode_request
@@ -56,6 +57,7 @@ class Endpoint:
         self.check_source(exchange)
         if exchange.method != "POST":
             check_once(exchange.headers, SESSION_HEADER, VERSION_HEADER, b"last-event-id")
+            exchange.drop_headers(unmirrored(None, Era.LEGACY, exchange.headers))
         _check_session_id(exchange.headers.get(SESSION_HEADER))
         match exchange.method:
             case "POST":
@@ -139,6 +141,7 @@ class Endpoint:
         era = era_of(message, headers)
         if era is Era.MODERN and isinstance(message, Request | Notification):
             check_agreement(message, headers)
+        exchange.drop_headers(unmirrored(message, era, headers))
         check_once(headers, VERSION_HEADER)
         in_session = session.decode("latin-1") if session is not None and era is Era.LEGACY else ""
         if entrance is not None:

@@ -55,6 +55,7 @@ from accredit.jsonrpc.frames import Frame, Notification, Request, Success
 from accredit.jsonrpc.methods import LISTEN, is_known, is_modern
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
+from accredit.jsonrpc.text import excerpt
 from accredit.policy import (
     LISTS,
     TASK_CHANGES,
@@ -414,5 +415,5 @@ def _subject(token: VerifiedToken | None) -> tuple[str, str] | None:
 
 
 def _report(decision: Decision, fault: Exception) -> None:
-    detail = f"{fault!r}"[:500]
+    detail = excerpt(f"{fault!r}")
     log_event(_log, logging.ERROR, "decision_failed", method=decision.asked.method, detail=detail, **traced())

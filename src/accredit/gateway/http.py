@@ -1,7 +1,7 @@
 """One HTTP request and the one answer to it, over ASGI. I/O through `receive` and `send` only."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from contextlib import nullcontext
 from io import BytesIO
 from types import TracebackType
@@ -118,6 +118,13 @@ class Exchange:
         self.credentials = [pair for pair in self.raw_headers if pair[0].lower() == b"authorization"]
         self.raw_headers = without_authorization(self.raw_headers)
         self.headers.pop(b"authorization", None)
+
+    def drop_headers(self, names: Collection[bytes]) -> None:
+        """Takes header fields off that are not to go on."""
+        if names:
+            self.raw_headers = [pair for pair in self.raw_headers if pair[0] not in names]
+            for name in names:
+                self.headers.pop(name, None)
 
     def name_session(self, id: bytes) -> None:
         """Names another session."""

@@ -15,10 +15,11 @@ from accredit.gateway.bearer import Caller
 from accredit.gateway.denials import REFUSALS, Arrival
 from accredit.gateway.entrance import Entrance
 from accredit.gateway.gate import Gate
+from accredit.gateway.headers import SESSION_HEADER
 from accredit.gateway.http import Exchange, WhileConnected
 from accredit.gateway.http_relay import HttpRelay
 from accredit.gateway.recording import Client
-from accredit.gateway.representation import check_request, is_stream
+from accredit.gateway.representation import check_once, check_request, is_stream
 from accredit.gateway.session_tags import Principal, not_found, principal_of
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.sse_relay import EventRelay
@@ -28,6 +29,7 @@ from accredit.gateway.trace import set_current
 from accredit.gateway.turns import turn
 from accredit.gateway.upstream.client import Answer
 from accredit.jsonrpc.encode import INVALID_REQUEST
+from accredit.jsonrpc.era import VERSION_HEADER, unmirrored
 from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch, decode_request
@@ -74,6 +76,7 @@ class LegacySse:
         if self._settings.workers > 1:
             detail = "HTTP+SSE (2024-11-05) needs a gateway with one worker"
             raise RequestError(INVALID_REQUEST, detail, status=501)
+        _check_headers(exchange)
         token = await self._entrance.of_request(exchange) if self._entrance is not None else None
         expected = Expected(Era.LEGACY)
         exchange.hears = self._gate.hears("")  # this revision has no tasks
@@ -143,6 +146,7 @@ class LegacySse:
             arrival.header = await self._entrance.of_header(exchange)
         session = self._session(exchange)
         check_request(exchange.headers)
+        _check_headers(exchange)
         text = await exchange.body(self._settings.max_request_bytes)
         await turn(len(text))
         message = arrival.message = decode_request(text)
@@ -202,6 +206,12 @@ class LegacySse:
         if not same:
             raise AnswerError("an endpoint on another origin")
         return _target_of(url)
+
+
+def _check_headers(exchange: Exchange) -> None:
+    """Nothing is named twice, and nothing routes a message but what it says itself. Raises `RequestError` (400)."""
+    check_once(exchange.headers, SESSION_HEADER, VERSION_HEADER, b"last-event-id")
+    exchange.drop_headers(unmirrored(None, Era.LEGACY, exchange.headers))
 
 
 def _target_of(url: str) -> bytes:

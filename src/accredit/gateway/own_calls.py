@@ -8,20 +8,18 @@ from accredit.gateway.headers import RawHeaders
 from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE, answer_type
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.upstream.client import Answer
-from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER
+from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER, PARAM_HEADERS
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.sse import SseParser
-
-_PREFIX = b"mcp-param-"
 
 
 def own_call(raw: RawHeaders, era: Era, method: str, forwarding: Forwarding) -> RawHeaders:
     """The client's headers (who it is counts), with the routing headers of another call."""
     dropped = (METHOD_HEADER, NAME_HEADER)
     goes = forwarding.to_upstream(raw, body=True)
-    kept = [(name, value) for name, value in goes if name not in dropped and not name.startswith(_PREFIX)]
+    kept = [(name, value) for name, value in goes if name not in dropped and not name.startswith(PARAM_HEADERS)]
     routing = [(METHOD_HEADER, method.encode("ascii"))] if era is Era.MODERN else []
     return [*kept, *routing, (b"accept-encoding", b"identity")]
 

@@ -11,14 +11,12 @@ from msgspec import Raw
 
 from accredit.errors import RequestError
 from accredit.gateway.tool_lists import Ask, ToolLists
-from accredit.jsonrpc.era import Headers
+from accredit.jsonrpc.era import PARAM_HEADERS, Headers
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.objects import members
 from accredit.jsonrpc.param_headers import DeclaredHeader, check_param_headers, listed_headers
 from accredit.jsonrpc.scalars import as_string
 from accredit.limits import MAX_KNOWN_TOOL_NAME_CHARS, MAX_KNOWN_TOOLS
-
-_PREFIX = b"mcp-param-"
 
 
 class ParamSchemas:
@@ -43,7 +41,7 @@ class ParamSchemas:
         name = as_string(params.get("name"))
         if name is None:
             return
-        if name not in self._tools and any(header.startswith(_PREFIX) for header in headers):
+        if name not in self._tools and any(header.startswith(PARAM_HEADERS) for header in headers):
             await self._lists.refresh(request, ask)
         try:
             check_param_headers(request, self._tools.get(name, ()), headers)

@@ -10,6 +10,7 @@ from accredit.gateway.http import Exchange, WhileConnected
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.upstream.client import UpstreamClient
 from accredit.jsonrpc.encode import INVALID_REQUEST
+from accredit.jsonrpc.text import excerpt
 
 
 def named(path: str, patterns: tuple[str, ...]) -> bool:
@@ -55,4 +56,4 @@ async def forward(
 
 def refuse(path: str) -> RequestError:
     """What anybody else's path gets."""
-    return RequestError(INVALID_REQUEST, f"Not found: {path[:100]!a}", status=404)
+    return RequestError(INVALID_REQUEST, f"Not found: {excerpt(path)}", status=404)

@@ -26,9 +26,7 @@ from accredit.jsonrpc.era import DUPLICATED
 from accredit.jsonrpc.frames import decode_error
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.text import check_utf8
-
-_LOOKED_AT = 65_536
-"""Bytes of a body in which its first character is looked for."""
+from accredit.limits import LEADING_BLANK_BYTES
 
 
 def check_request(headers: Mapping[bytes, bytes]) -> None:
@@ -98,4 +96,4 @@ def error_type(answer: Answer, raw: bytes, body: bytes, expected: Expected) -> R
 
 
 def _looks_like_json(body: bytes) -> bool:
-    return body[:_LOOKED_AT].removeprefix(codecs.BOM_UTF8).lstrip()[:1] in (b"{", b"[")
+    return body[:LEADING_BLANK_BYTES].removeprefix(codecs.BOM_UTF8).lstrip()[:1] in (b"{", b"[")

@@ -9,6 +9,9 @@ protocol fields"). A modern request is refused, in this order:
 
 Intermediaries route by headers and servers act on bodies: one that says two things is refused before anyone
 believes either. Whether the version is supported is the upstream's to say.
+
+A routing header that mirrors nothing in its message (any in the legacy era, one that names the target of a list) was
+compared with nothing, so it does not go on (`unmirrored`).
 """
 
 import base64
@@ -21,7 +24,7 @@ from msgspec import Raw
 from accredit.errors import FrameError, RequestError
 from accredit.jsonrpc.encode import HEADER_MISMATCH, INVALID_PARAMS
 from accredit.jsonrpc.frames import Frame, Notification, Request
-from accredit.jsonrpc.methods import META_CAPABILITIES, META_VERSION, TARGET_MEMBER, Era, is_modern
+from accredit.jsonrpc.methods import META_CAPABILITIES, META_VERSION, METHODS, TARGET_MEMBER, Era, is_modern
 from accredit.jsonrpc.objects import may_name, members
 from accredit.jsonrpc.requests import Batch, meta_of
 from accredit.jsonrpc.scalars import as_string
@@ -29,6 +32,8 @@ from accredit.jsonrpc.scalars import as_string
 VERSION_HEADER = b"mcp-protocol-version"
 METHOD_HEADER = b"mcp-method"
 NAME_HEADER = b"mcp-name"
+PARAM_HEADERS = b"mcp-param-"
+"""What the names begin with of headers that mirror arguments of a tool."""
 
 _SHOWN = {VERSION_HEADER: "MCP-Protocol-Version", METHOD_HEADER: "Mcp-Method", NAME_HEADER: "Mcp-Name"}
 _NAMED_VERSION = META_VERSION.encode("ascii")
@@ -66,6 +71,26 @@ def check_agreement(frame: Request | Notification, headers: Headers) -> None:
             _agree(headers, NAME_HEADER, target, id)
 
 
+def unmirrored(frame: Frame | Batch | None, era: Era, headers: Headers) -> frozenset[bytes]:
+    """The routing headers that were compared with nothing in a message (None: a request without a body), as there is
+    nothing that they could mirror. Whoever routes by them would take the message for another one.
+
+    Those of a method that MCP does not have mean what whoever defined it says.
+    """
+    routing = [name for name in headers if name in (METHOD_HEADER, NAME_HEADER) or name.startswith(PARAM_HEADERS)]
+    if not routing:
+        return frozenset()
+    if era is Era.LEGACY or not isinstance(frame, Request | Notification):
+        return frozenset(routing)
+    mirrored = {METHOD_HEADER}
+    if frame.method not in METHODS or _has_target(frame):
+        mirrored.add(NAME_HEADER)
+    with_params = frame.method == "tools/call" or frame.method not in METHODS
+    return frozenset(
+        name for name in routing if name not in mirrored and not (with_params and name.startswith(PARAM_HEADERS))
+    )
+
+
 def plain_header(value: bytes) -> str | None:
     """The text of a header value, without the blanks around it (RFC 9110 section 5.5); None if it is not ASCII."""
     value = value.strip(b" \t")
@@ -85,6 +110,11 @@ def decode_header(value: bytes) -> str | None:
         return decoded.decode("utf-8")
     except (binascii.Error, UnicodeDecodeError, ValueError):
         return None
+
+
+def _has_target(frame: Request | Notification) -> bool:
+    member = TARGET_MEMBER.get(frame.method)
+    return member is not None and as_string(members(frame.params or Raw(b"{}")).get(member)) is not None
 
 
 def _meta(frame: Request) -> dict[str, Raw]:

@@ -28,7 +28,7 @@ from msgspec import Raw, Struct
 
 from accredit.errors import RequestError
 from accredit.jsonrpc.encode import HEADER_MISMATCH
-from accredit.jsonrpc.era import DUPLICATED, Headers, decode_header
+from accredit.jsonrpc.era import DUPLICATED, PARAM_HEADERS, Headers, decode_header
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.objects import is_object, members
 from accredit.jsonrpc.scalars import as_string
@@ -39,7 +39,6 @@ Path = tuple[str, ...]
 """Names of properties from the root of a tool's arguments to one value."""
 
 _ANNOTATION = "x-mcp-header"
-_PREFIX = b"mcp-param-"
 _TYPES = frozenset({"string", "integer", "boolean"})
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _WHOLE_NUMBER = re.compile(rb"(-?)0*([0-9]+)(?:\.0+)?")
@@ -152,7 +151,7 @@ def _declared(path: Path | None, schema: dict[str, object]) -> DeclaredHeader | 
         return None
     if not isinstance(kind, str) or kind not in _TYPES:
         return None
-    return DeclaredHeader(_PREFIX + token.lower().encode("ascii"), path, kind)
+    return DeclaredHeader(PARAM_HEADERS + token.lower().encode("ascii"), path, kind)
 
 
 def _members_of(value: Raw | None) -> dict[str, Raw]:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from accredit.errors import InvalidToken
-from accredit.limits import MAX_SAFE_INTEGER
+from accredit.limits import MAX_QUOTED, MAX_SAFE_INTEGER
 from accredit.tokens.compact import NOT_JSON
 
 _Text = Annotated[str, Meta(min_length=1)]
@@ -95,4 +95,4 @@ def claimed_issuer(text: bytes) -> str:
 
 def _place(error: msgspec.ValidationError) -> str:
     # The parser names types and our own members, and quotes nothing of the text.
-    return str(error)[:100]
+    return str(error)[:MAX_QUOTED]
