@@ -191,7 +191,7 @@ MAX_HEAD_BYTES = 65_536
 (an endless status line, chunk extension or trailer). Servers themselves stop at 8 to 64 KiB."""
 
 MAX_HEADERS = 200
-"""Header fields of an answer, trailers included. Servers themselves stop at about 100."""
+"""Header fields of an answer, trailers included, or of a request. Servers themselves stop at about 100."""
 
 MAX_INTERIM_ANSWERS = 8
 """Answers with a status below 200 before the real one; one or two are usual (100, 103)."""
@@ -280,6 +280,10 @@ systems begin with 1,024."""
 MAX_CLIENT_CONNECTIONS = 4_096
 """Connections of clients at once: half of the descriptors; the rest is for what stands behind. All streams, calls and
 slow bodies that may be under way are fewer, so there is always one to close that rests."""
+
+MAX_PIPELINED_REQUESTS = 16
+"""Requests of one connection that wait for the answer to an earlier one. Clients and proxies send one at a time; a
+read of the event loop brings some 10,000 at once, each of which costs a kilobyte and, when its turn comes, time."""
 
 LISTEN_BACKLOG = 2_048
 """Connections that the kernel holds until they are accepted; it lowers this to its own bound (4096 on Linux)."""

@@ -1,15 +1,21 @@
 """The server's HTTP/1.1 protocol with the bounds that it lacks. Runs in the event loop.
 
-uvicorn waits for a request's head as long and reads it as far as a peer likes, and takes the trailers of a chunked
-body for headers. Here:
+uvicorn waits for a request's head as long and reads it as far as a peer likes, takes the trailers of a chunked body for
+headers, and queues as many requests as a peer sends before it reads an answer. Here:
 
 1. a connection has `REQUEST_HEAD_SECONDS` from its beginning, or from the first byte after an answer, to the end
-   of the next request's head and the first byte of its body;
+   of the next request's head and the first byte of its body; where there are too many connections, those that wait
+   longest for a request make room (`waiting`);
 2. bytes that are no body's and end no head (the head, trailers, chunk extensions) are bounded by
-   `MAX_REQUEST_HEAD_BYTES` at a time;
-3. trailers are read and dropped.
-
-4. where there are as many connections as there may be (`listener.client_connections`), the one that rests for longest
+   `MAX_REQUEST_HEAD_BYTES` at a time, a head's fields by `MAX_HEADERS`, and requests that wait for the answer to an
+   earlier one of their connection by `MAX_PIPELINED_REQUESTS`;
+3. a head that could be read in two ways is refused: another version than 1.0 and 1.1, a transfer coding other than
+   `chunked`, any in HTTP/1.0 (RFC 9112 section 6.1), a target that names another host than `Host` (section 3.2.2);
+4. trailers are read and dropped;
+5. an offer of another protocol (`Upgrade`) is passed over, and the request answered in this one (RFC 9110 section 7.8);
+6. a client of HTTP/1.0 gets no chunks: an answer without a length ends with the connection (RFC 9112 section 6.1);
+7. what is no request gets an answer only where nobody could take that for the answer to an earlier one;
+8. where there are as many connections as there may be (`listener.client_connections`), the one that rests for longest
    (nothing is asked, or no byte of its body has come) makes room for the next; where none rests, that gets a 503.
 
 And an answer's head and body leave in one write (`one_write`).
@@ -17,21 +23,35 @@ And an answer's head and body leave in one write (`one_write`).
 
 import asyncio
 from collections import OrderedDict
-from typing import Any, cast
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn, cast
 from weakref import WeakKeyDictionary
 
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from accredit.app.listener import client_connections
 from accredit.app.one_write import OneWriteTransport
-from accredit.limits import BUSY_RETRY_SECONDS, MAX_REQUEST_HEAD_BYTES, REQUEST_HEAD_SECONDS
+from accredit.limits import (
+    BUSY_RETRY_SECONDS,
+    MAX_HEADERS,
+    MAX_PIPELINED_REQUESTS,
+    MAX_REQUEST_HEAD_BYTES,
+    REQUEST_HEAD_SECONDS,
+)
 
+_TOO_LARGE = "The request's head is too large."
+_FRAMING = (b"content-length", b"transfer-encoding")
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: %d\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
 _resting: WeakKeyDictionary[ServerState, "OrderedDict[EdgeProtocol, None]"] = WeakKeyDictionary()
 """A server's connections that rest, the longest first."""
+
+
+class _Refused(Exception):
+    """Stops the parser where it is: what a callback raises ends as an `HttpParserError`."""
 
 
 class EdgeProtocol(HttpToolsProtocol):
@@ -40,7 +60,10 @@ class EdgeProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._without_progress = 0
+        self._head_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
+        self._resuming = False
+        self._fault = ""
         self._resting = _resting.setdefault(self.server_state, OrderedDict())
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -60,29 +83,73 @@ class EdgeProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Feeds the parser; then looks at how far that got it."""
+        self._unset_keepalive_if_required()
         self._without_progress += len(data)
-        super().data_received(data)
+        try:
+            self._feed(data)
+        except HttpParserError:
+            self.send_400_response(self._fault or "Invalid HTTP request received.")
         if self.transport.is_closing():
             return
         if self._without_progress > MAX_REQUEST_HEAD_BYTES:
-            self.send_400_response("The request's head is too large.")
+            self.send_400_response(_TOO_LARGE)
         elif self._head_timer is None and not self._is_answering():
             self._start_clock()
 
+    def send_400_response(self, msg: str) -> None:
+        """Closes, and says why where that answers the request that is coming."""
+        self.logger.warning(msg)
+        cycle = cast("RequestResponseCycle | None", self.cycle)  # uvicorn's annotation forgets the beginning
+        coming = cycle is None or cycle.response_complete or (cycle.more_body and not cycle.response_started)
+        if coming and not self.pipeline:
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        if not self._resuming:
+            self._head_bytes = 0
+            super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """The target of a request, or a part of it."""
+        if not self._resuming:
+            self._count(len(url))
+            super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header field, or a trailer."""
+        if not self._resuming:
+            self._count(len(name) + len(value))
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         """A request's head is whole: what else comes as headers is no longer the request's."""
-        self._without_progress = 0
+        if self._resuming:
+            return
+        self._without_progress = self._head_bytes = 0
+        self._check_head()
         super().on_headers_complete()
         self.headers = []
+        if len(self.pipeline) > MAX_PIPELINED_REQUESTS:
+            self._refuse("Too many requests at once.")
+        if self.scope["http_version"] == "1.0":
+            self.cycle.send = _without_chunks(self.cycle)  # pyright: ignore[reportAttributeAccessIssue]
 
     def on_body(self, body: bytes) -> None:
-        """Bytes of a body: from here on the application sees to their pace."""
-        self._progressed()
+        """Bytes of a body: from here on the application sees to their pace, unless it has answered already."""
+        self._without_progress = 0
+        if self._is_answering():
+            self._has_come()
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         """A request's last byte."""
-        self._progressed()
+        if self.parser.should_upgrade():  # the parser does not read a body behind an offer
+            return
+        self._without_progress = 0
+        self._has_come()
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -91,23 +158,62 @@ class EdgeProtocol(HttpToolsProtocol):
         if not self._is_answering():
             self._resting[self] = None
 
-    def _progressed(self) -> None:
-        self._without_progress = 0
+    def _feed(self, data: bytes) -> None:
+        while True:
+            try:
+                self.parser.feed_data(data)
+            except HttpParserUpgrade as offer:
+                data = data[offer.args[0] :]
+                self._pass_over()
+            else:
+                return
+
+    def _pass_over(self) -> None:
+        """The parser has stopped behind a head with an offer: another one goes on with the body."""
+        self.parser = HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn has it
+        framing = [b"%b: %b\r\n" % pair for pair in self.scope["headers"] if pair[0] in _FRAMING]
+        self._resuming = True
+        self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(framing))
+        self._resuming = False
+
+    def _count(self, size: int) -> None:
+        self._head_bytes += size
+        if len(self.headers) >= MAX_HEADERS or self._head_bytes > MAX_REQUEST_HEAD_BYTES:
+            self._refuse(_TOO_LARGE)
+
+    def _check_head(self) -> None:
+        version = self.parser.get_http_version()
+        if version not in ("1.1", "1.0"):
+            self._refuse("This is HTTP/1.1.")
+        codings = [value.lower() for name, value in self.headers if name == b"transfer-encoding"]
+        if codings and (codings != [b"chunked"] or version == "1.0"):
+            self._refuse("The request's transfer coding is not known here.")
+        if not self.url.startswith(b"/"):
+            hosts = [value.lower() for name, value in self.headers if name == b"host"]
+            if [self.url.partition(b"://")[2].partition(b"/")[0].lower()] != hosts:
+                self._refuse("The request's target is not of this host.")
+
+    def _refuse(self, why: str) -> NoReturn:
+        self._fault = why
+        raise _Refused
+
+    def _is_answering(self) -> bool:
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        return cycle is not None and not cycle.response_complete
+
+    def _has_come(self) -> None:
         self._stop_clock()
         if self._is_answering():
             self._resting.pop(self, None)
 
     def _make_room(self) -> None:
-        """Rule 4."""
+        """Rule 8."""
         if self._resting:
             self._resting.popitem(last=False)[0].transport.abort()
         else:
             self.transport.write(_BUSY % BUSY_RETRY_SECONDS)
             self.transport.close()
-
-    def _is_answering(self) -> bool:
-        cycle = cast("RequestResponseCycle | None", self.cycle)  # uvicorn's annotation forgets the beginning
-        return cycle is not None and not cycle.response_complete
 
     def _start_clock(self) -> None:
         self._head_timer = self.loop.call_later(REQUEST_HEAD_SECONDS, self.transport.close)
@@ -116,3 +222,19 @@ class EdgeProtocol(HttpToolsProtocol):
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+
+
+def _without_chunks(cycle: RequestResponseCycle) -> Callable[[Any], Awaitable[None]]:
+    """The cycle's `send`, for a client that knows no chunks."""
+    unmeasured = False
+
+    async def send(message: Any) -> None:
+        nonlocal unmeasured
+        if message["type"] == "http.response.start":
+            unmeasured = all(name.lower() != b"content-length" for name, _ in message.get("headers", ()))
+            cycle.chunked_encoding = False if unmeasured else None
+        elif unmeasured:
+            cycle.expected_content_length = len(message.get("body", b""))  # each piece is as long as it should be
+        await RequestResponseCycle.send(cycle, message)
+
+    return send

@@ -8,8 +8,9 @@ A list counts when, in this order:
 4. it is not older than the one in force, and one of the same second has all the ids of the one in force.
 
 At the start, a list that does not count is an error. Later it leaves the last good one of its issuer in force, and so
-does a list that is gone; `problem` says so. An id counts for all certificates, whoever listed it: not checked is
-whether the issuer of the list has issued that certificate.
+does a list that is gone; `problem` says so. Where this process has no file descriptors left to look with, there is no
+answer: else whoever can take them could keep a revocation from being seen. An id counts for all certificates, whoever
+listed it: not checked is whether the issuer of the list has issued that certificate.
 """
 
 import asyncio
@@ -54,7 +55,8 @@ class RevocationLists:
         if store is not None:
             self._watched.append(_Watched(_Stored(store)))
         self._told: str | None = None
-        self._late = False
+        self._unseen: str | None = None
+        """Why they could not even be looked at, as of the last attempt."""
         self._looked_at = float("-inf")
         self._looking: asyncio.Task[None] | None = None
 
@@ -73,7 +75,7 @@ class RevocationLists:
     def problem(self) -> str | None:
         """Why a list may be out of date, as of the last look, or None."""
         problems = [each.problem.what for each in self._watched if each.problem is not None]
-        return "; ".join([_LATE] * self._late + problems) or None
+        return "; ".join(([self._unseen] if self._unseen else []) + problems) or None
 
     async def check(self) -> None:
         """Looks at the lists, if nobody has in the last half second. Raises `StoreUnavailable`."""
@@ -85,9 +87,10 @@ class RevocationLists:
             async with asyncio.timeout(STORE_WAIT_SECONDS):
                 await asyncio.shield(self._looking)
         except TimeoutError:
-            self._late = True
+            self._unseen = _LATE
             self._tell()
-            raise StoreUnavailable(_LATE) from None
+        if self._unseen is not None:
+            raise StoreUnavailable(self._unseen)
 
     async def watch(self) -> None:
         """Checks for as long as it runs, so that `problem` is known without calls too."""
@@ -101,11 +104,14 @@ class RevocationLists:
         try:
             for each in self._watched:
                 await asyncio.to_thread(each.look, self._keys)
+        except StoreUnavailable as error:
+            self._unseen = str(error)
+        else:
             self._looked_at = begun
-            self._late = False
-            self._tell()
+            self._unseen = None
         finally:
             self._looking = None
+            self._tell()
 
     def _tell(self) -> None:
         problem = self.problem()
@@ -147,7 +153,7 @@ class _Watched:
         self._in_force: dict[str, RevocationList] = {}
 
     def look(self, keys: Mapping[str, HybridPublicKey]) -> None:
-        """Takes what is new. What does not count changes nothing but `problem`."""
+        """Takes what is new. What does not count changes nothing but `problem`. Raises `StoreUnavailable`."""
         try:
             stamp = self._source.stamp()
             if stamp == self._stamp:
@@ -156,6 +162,7 @@ class _Watched:
         except StoreUnavailable as error:
             self._stamp = None  # to be read again, whatever it was before
             self.problem = _Problem(str(error), "see to it that it can be read")
+            _check_descriptors()
             return
         self._stamp = stamp
         missing = dict(self._in_force)
@@ -189,6 +196,19 @@ class _Watched:
 
     def _fault(self, what: str, remedy: str = _REMEDY) -> _Problem:
         return _Problem(f"{self._source.name}: {what}", remedy)
+
+
+def _check_descriptors() -> None:
+    """Raises `StoreUnavailable` where this process can't open as many files as a look takes."""
+    opened: list[int] = []
+    try:
+        for _ in range(2):
+            opened += os.pipe()
+    except OSError as error:
+        raise StoreUnavailable(f"the revocation lists can't be read: {error.strerror}") from None
+    finally:
+        for each in opened:
+            os.close(each)
 
 
 def _rollback(old: RevocationList | None, new: RevocationList) -> str | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -315,6 +316,38 @@ def test_lists_that_can_not_be_read_in_time_are_no_yes(
         await until(lambda: lists.problem() is None)
         assert not watching.done()
         watching.cancel()
+
+    run(main())
+
+
+@pytest.mark.parametrize("where", ["file", "store"])
+def test_who_takes_all_descriptors_keeps_no_revocation_from_being_seen__there_is_no_answer_meanwhile(
+    where: str, file: Path, store: Path
+) -> None:
+    file.write_bytes(signed("one"))
+    put_into_store(store, signed("one"))
+
+    async def main() -> None:
+        lists = loaded(*[file] * (where == "file"), store=store if where == "store" else None)
+        assert await revoked(lists, "one", "two") == ["one"]
+        if where == "file":
+            put(file, signed("one", "two", at=NOW + 1))
+        else:
+            put_into_store(store, signed("one", "two", at=NOW + 1))
+        await asyncio.to_thread(int)  # the thread that looks is there
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        lowest = os.dup(0)
+        os.close(lowest)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+        try:
+            for _ in range(2):
+                with pytest.raises(StoreUnavailable, match="Too many open files"):
+                    await revoked(lists, "two")
+            assert "Too many open files" in (lists.problem() or "")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert await revoked(lists, "one", "two") == ["one", "two"]
+        assert lists.problem() is None
 
     run(main())
 
