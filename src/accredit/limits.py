@@ -711,7 +711,8 @@ MAX_TASK_ID_CHARS = 1_024
 """The longest id of a task. It travels in `Mcp-Name`, beside other headers."""
 
 MAX_TASK_FACTS_BYTES = 4_096
-"""The facts of the call that made a task, as JSON. With more, none is remembered, and constraints can't be verified."""
+"""What is remembered of the call that made a task, as JSON: its facts, and a digest of each argument that a constraint
+names (some 100 bytes each). Of more only the digest of its params is, and constraints on the rest can't be verified."""
 
 MAX_TOLD_TASKS = 1_000
 """Tasks whose notifications one session or subscription is told: as many as an owner can have."""

@@ -81,8 +81,8 @@ class ProofStore(Protocol):
 class Task(Struct, frozen=True):
     """A task of the server's, and the call that made it.
 
-    `owner` stands for who made it (32 bytes), `method` and `target` are the call's, `facts` are those that constraints
-    are held against, as JSON, and `flow` names the call in records.
+    `owner` stands for who made it (32 bytes), `method` and `target` are the call's, `facts` is what constraints
+    are held against (`policy.tasks.MadeBy`) as JSON, and `flow` names the call in records.
     """
 
     owner: bytes

@@ -1,13 +1,15 @@
 """Tasks, in both shapes and on every way: they belong to the call that made them, and to nobody else."""
 
 import asyncio
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+import rfc8785
 from tests.world.agents import agent_files
-from tests.world.authorization import Signed, Trust, challenge_in
+from tests.world.authorization import GATEWAY, Signed, Trust, challenge_in
 from tests.world.calls import meta, post
 from tests.world.connected import Connected
 from tests.world.raw_client import RawAnswer
@@ -17,11 +19,12 @@ from tests.world.running import run
 from tests.world.tasks_server import EXTENDED
 from tests.world.tokened import Tokened
 
+from accredit.consent import CallTerms
 from accredit.errors import StoreUnavailable
 from accredit.jsonrpc.methods import Era
 from accredit.ports import Task
 from accredit.ratify.constraints import MaxAmount, MaxRate
-from accredit.stores import MemoryTasks
+from accredit.stores import MemoryStore, MemoryTasks
 
 READ_METHODS = {Era.LEGACY: ("tasks/get", "tasks/result"), Era.MODERN: ("tasks/get",)}
 CHANGES = {Era.LEGACY: ("tasks/cancel",), Era.MODERN: ("tasks/update", "tasks/cancel")}
@@ -180,6 +183,50 @@ def test_constraints_are_held_against_the_call_that_made_the_task__and_no_use_is
     run(main())
 
 
+@pytest.mark.parametrize("name", ["http-legacy", "http-modern"])
+def test_a_certificate_for_one_very_call_changes_the_task_of_that_call__and_of_no_other(
+    name: str, trust: Trust, tmp_path: Path
+) -> None:
+    """... and what is remembered for it holds none of the call's arguments."""
+
+    def granted(**terms: Any) -> Any:
+        call = CallTerms(gateway=GATEWAY, method="tools/call", target=("list_inbox",), **terms).constraint()
+        return trust.chain("email:read", constraints=(call, MaxRate(1, 600)))
+
+    async def main() -> None:
+        async with Route(name, trust, tmp_path, serves_tasks=True, store=MemoryStore()) as route:
+            params: dict[str, Any] = {"name": "list_inbox", "arguments": {"of": "ada", "id": "t"}}
+            if route.era is Era.LEGACY:
+                params["task"] = {"ttl": 60_000}
+            others = {**params, "arguments": {"of": "bob", "id": "u"}}
+            other_params = {"params_sha256": sha256(others)}
+            ada, bob = ({"args": {"/of": (sha256(each),)}} for each in ("ada", "bob"))
+            method = CHANGES[route.era][0]
+            for whole, args, wrong, id in (
+                (True, {}, other_params, "t"),
+                (False, ada, bob, "u"),
+                (True, ada, {**other_params, **ada}, "v"),
+            ):
+                made = {**params, "arguments": {"of": "ada", "id": id}}
+                terms: dict[str, Any] = {**args, **({"params_sha256": sha256(made)} if whole else {})}
+                chain = granted(**terms)
+                assert id_of(await Agent(route, trust, chain).ask("tools/call", made)) == id
+                for _ in range(2):  # no use is taken
+                    answer = await Agent(route, trust, chain).ask(method, change(method, id), scope="email:read")
+                    assert "result" in answer, answer
+                unnamed = granted(args={"/id": (sha256(id),)})
+                for held in (granted(**wrong), unnamed):
+                    answer = await Agent(route, trust, held).ask(method, change(method, id), scope="email:read")
+                    assert answer["error"]["data"]["error"].startswith("ratify_constraint_"), answer
+            assert len(route.received(method)) == 6
+
+    run(main())
+
+
+def sha256(value: Any) -> str:
+    return hashlib.sha256(rfc8785.dumps(value)).hexdigest()
+
+
 @pytest.mark.parametrize("name", ["http-legacy", "sse-legacy", "stdio-legacy"])
 def test_a_list_of_tasks_shows_ones_own(name: str, trust: Trust, other: Trust, tmp_path: Path) -> None:
     async def main() -> None:
@@ -205,6 +252,7 @@ def test_an_id_that_is_known_is_no_other_tasks__else_a_task_would_get_another_sc
             for agent, tool, arguments in (
                 (mine, "list_inbox", {}),
                 (mine, "pay", {"amount": 1}),
+                (mine, "pay", {"amount": 5, "note": "for another"}),
                 (theirs, "pay", {"amount": 5}),
             ):
                 params: dict[str, Any] = {"name": tool, "arguments": {**arguments, "id": "t"}}

@@ -3,6 +3,6 @@
 `call` its codec, its evaluator, and what it allows in words.
 """
 
-from accredit.consent.call import CALL, CallTerms, evaluate_call, this_call_only
+from accredit.consent.call import CALL, CallTerms, evaluate_call, named_arguments, this_call_only
 
-__all__ = ["CALL", "CallTerms", "evaluate_call", "this_call_only"]
+__all__ = ["CALL", "CallTerms", "evaluate_call", "named_arguments", "this_call_only"]

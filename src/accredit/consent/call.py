@@ -16,7 +16,7 @@ call in `policy.decide`).
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal, cast
 
 import msgspec
@@ -86,6 +86,24 @@ def this_call_only(constraints: Sequence[Constraint]) -> bool:
     )
 
 
+def named_arguments(constraints: Iterable[Constraint], arguments: object) -> dict[str, str]:
+    """The digests of the arguments that these constraints name, by their pointers, for who holds others against them
+    when the arguments are gone. Raises nothing: what can't be read names none."""
+    found: dict[str, str] = {}
+    for each in constraints:
+        if isinstance(each, Extension) and each.name == CALL:
+            try:
+                terms = CallTerms.read(each)
+            except WireError:
+                continue
+            for pointer in terms.args if terms.args is not UNSET else ():
+                value = _at(arguments, pointer)
+                digest = _digest(value) if value is not _ABSENT else None
+                if digest is not None:
+                    found[pointer] = digest
+    return found
+
+
 def evaluate_call(constraint: Extension, _cert_id: str, context: VerifierContext, _now: int) -> str | None:
     """Rules 1 to 5, as an `Evaluator`: None, or why the call is not allowed."""
     call = context.call
@@ -110,12 +128,19 @@ def _other_params(terms: CallTerms, call: CallFacts) -> str | None:
     if terms.params_sha256 is not UNSET and terms.params_sha256 != call.params_digest().hex():
         return "for a call with other params"
     for pointer, digests in terms.args.items() if terms.args is not UNSET else ():
-        value = _at(call.arguments, pointer)
-        if value is _ABSENT:
+        found = _digest_at(call, pointer)
+        if found is _ABSENT:
             return f"constraint_unverifiable: there is no {pointer}"
-        if _digest(value) not in digests:
+        if found not in digests:
             return f"for another {pointer}"
     return None
+
+
+def _digest_at(call: CallFacts, pointer: str) -> object:
+    if call.argument_digests is not None:
+        return call.argument_digests.get(pointer, _ABSENT)
+    value = _at(call.arguments, pointer)
+    return _ABSENT if value is _ABSENT else _digest(value)
 
 
 def _other_definition(terms: CallTerms, call: CallFacts) -> str | None:

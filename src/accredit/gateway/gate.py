@@ -74,7 +74,7 @@ from accredit.policy import (
 from accredit.policy.decide import FlowOf
 from accredit.policy.lists import KINDS, Kind, ListView, kinds_in, listed
 from accredit.policy.passing import passed_on
-from accredit.policy.tasks import encode_facts, owner_of
+from accredit.policy.tasks import made_by, owner_of
 from accredit.ports import ProofStore, Revocations, Task, TaskStore
 from accredit.ratify.needs import clock
 from accredit.stores import MemoryTasks
@@ -134,9 +134,12 @@ class Case(Struct, frozen=True):
 
     def made(self, request: Request, owner: bytes, flow: str) -> Task:
         """The task that comes of it, should it be answered with one."""
-        entry = self.decision.entry if self.decision is not None else None
-        facts = entry.facts.of(self.asked.arguments) if entry is not None and self.asked is not None else {}
-        return Task(owner, request.method, target_of(request), encode_facts(facts), flow)
+        found = made_by({}, b"", None, ())
+        if self.asked is not None and self.decision is not None and self.authority is not None:
+            asked, entry = self.asked, self.decision.entry
+            facts = entry.facts.of(asked.arguments) if entry is not None else {}
+            found = made_by(facts, asked.call_digest(), asked.arguments, self.authority.chain)
+        return Task(owner, request.method, target_of(request), found, flow)
 
 
 class Gate:

@@ -2,8 +2,8 @@
 
 1. A call that may be answered with a task is settled only when the task is remembered, for whom it was made; until then
    its client does not see the answer. Where it can't be, the client gets a refusal in its place.
-2. An id that is known already is good only in answer to the same call of the same owner (same tool, same facts): else a
-   task could be given another's scope. Any other is an invalid answer.
+2. An id that is known already is good only in answer to the same call of the same owner (same tool, same params):
+   else a task could be given another's scope. Any other is an invalid answer.
 3. An id means something at one place: behind a URL at that server; behind a command in one session, whose child nobody
    else talks to, or in the one process that serves it.
 4. Notifications about tasks go to whom the task is known of: the session that made or named it, the subscription or
@@ -39,7 +39,7 @@ from accredit.limits import (
     TASK_SECONDS,
 )
 from accredit.policy import TASK_LIST, Asked, refusals
-from accredit.policy.tasks import task_key
+from accredit.policy.tasks import same_call, task_key
 from accredit.ports import Task, TaskStore
 from accredit.ratify.cache import RecentlyUsed
 from accredit.ratify.needs import clock
@@ -171,11 +171,12 @@ class Tasks:
         try:
             key = task_key(self.place(maker.client), found.id)
             known = await self.store.keep(key, task, keep_until=now + seconds, now=now)
+            same = same_call(known, task)
         except StoreUnavailable:
             error = refusals.task_not_kept(task.method, task.target)
             self._tally.refused(error, method=task.method)
             return Outcome(status="task", detail="not remembered", result=outcome.result), refusal(error).frame(id)
-        if (known.owner, known.method, known.target, known.facts) != (task.owner, task.method, task.target, task.facts):
+        if not same:
             problem = AnswerError("a task with the id of another")
             self._tally.refused(problem, method=task.method)
             return Outcome(status="upstream_invalid", detail=problem.detail), refusal(problem).frame(id)

@@ -31,7 +31,7 @@ meant it, what the upstream does with the call, and whether a proof that is not 
 import hashlib
 import hmac
 from collections.abc import Callable, Collection, Generator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -62,7 +62,7 @@ from accredit.policy.needs import (
     SpendChallenge,
     TakeUse,
 )
-from accredit.policy.tasks import decode_facts, owner_of, task_key
+from accredit.policy.tasks import owner_of, read_made_by, task_key
 from accredit.ports import RateLimit, Spending, Task
 from accredit.ratify import (
     CallFacts,
@@ -327,20 +327,29 @@ class _Case:
     def _facts(self) -> VerifierContext:
         found = self.entry.facts.of(self._asked.arguments) if self.entry is not None else {}
         if self.task is not None:
-            found = decode_facts(self.task.facts)
+            found = read_made_by(self.task).facts
         known = {CONTEXT_NAMES[name]: value for name, value in found.items()}
         return replace(VerifierContext(invocations_in_window=self._used, call=self._call()), **known)
 
     def _call(self) -> CallFacts:
-        """The call itself; of what is asked about a task, the call that made it, whose params nobody remembers: no
-        constraint on them can hold."""
-        asked, made = self._asked, self.task
+        """The call itself; of what is asked about a task, the call that made it."""
+        asked, task, gateway = self._asked, self.task, self._policy.verifier_id
+        if task is None:
+            return CallFacts(
+                verifier_id=gateway,
+                method=asked.method,
+                target=asked.target,
+                arguments=asked.arguments,
+                params_digest=asked.call_digest,
+            )
+        made = read_made_by(task)
         return CallFacts(
-            verifier_id=self._policy.verifier_id,
-            method=asked.method if made is None else made.method,
-            target=asked.target if made is None else made.target,
-            arguments=asked.arguments if made is None else None,
-            params_digest=asked.call_digest if made is None else bytes,
+            verifier_id=gateway,
+            method=task.method,
+            target=task.target,
+            arguments=None,
+            argument_digests=made.args,
+            params_digest=partial(bytes.fromhex, made.params),
         )
 
     def _used(self, cert_id: str, window_s: int) -> int:

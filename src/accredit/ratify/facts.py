@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
@@ -14,7 +14,8 @@ class CallFacts(Struct, frozen=True, kw_only=True):
 
     `verifier_id` is the gateway's. `params_digest()` gives the SHA-256 of the RFC 8785 form of the params without
     `_meta`, tokens and what belongs to one leg of it. `definition` is the pinned digest of the tool's definition, in
-    lower-case hex, where one is pinned.
+    lower-case hex, where one is pinned. Of a call whose arguments nobody has any more, `argument_digests` are those of
+    their RFC 8785 forms that were remembered, in lower-case hex, by JSON Pointers.
     """
 
     verifier_id: str
@@ -23,6 +24,7 @@ class CallFacts(Struct, frozen=True, kw_only=True):
     arguments: object
     params_digest: Callable[[], bytes]
     definition: str | None = None
+    argument_digests: Mapping[str, str] | None = None
 
 
 class VerifierContext(Struct, frozen=True, kw_only=True):
