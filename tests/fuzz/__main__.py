@@ -13,8 +13,10 @@ ROOT = Path(__file__).parents[2]
 KEPT = ROOT / ".fuzz"
 TARGETS = {
     "jsonrpc": (["-m", "tests.fuzz.fuzz_jsonrpc"], 4096),
-    "ratify": (["-m", "tests.fuzz.fuzz_ratify"], 40_000),
-    "gate": (["-m", "tests.fuzz.fuzz_gate"], 40_000),
+    "ratify": (["-m", "tests.fuzz.guided", "ratify"], 40_000),
+    "gate": (["-m", "tests.fuzz.guided", "gate"], 40_000),
+    "wrap": (["-m", "tests.fuzz.guided", "wrap"], 40_000),
+    "guard": (["-m", "tests.fuzz.guided", "guard"], 40_000),
 }
 """How each target is started, and the bytes of its longest input."""
 SPARE_SECONDS = 120

@@ -39,7 +39,7 @@ TRUST = Trust()
 CHAIN = TRUST.chain("email:read")
 ALLOWED = {"name": "list_inbox", "arguments": {"folder": "in"}}
 GUARDED = {"tools/call": "name", "resources/read": "uri", "prompts/get": "name"}
-_PROOF_SECONDS = 10
+PROOF_SECONDS = 10
 _STEPS = 400
 
 Run = tuple[str, str, bytes]
@@ -263,13 +263,20 @@ class _Proofs:
         self._text = b""
 
     def text(self) -> bytes:
-        if abs(clock() - self._made_at) > _PROOF_SECONDS:
+        if abs(clock() - self._made_at) > PROOF_SECONDS:
             self._made_at = clock()
             self._text = json.dumps(TRUST.proof(CHAIN, "tools/call", ALLOWED)).encode()
         return self._text
 
 
 _proofs = _Proofs()
+
+
+def with_proof(data: bytes) -> bytes:
+    """An input with the proof that it asks for."""
+    return data.replace(b"@PROOF@", _proofs.text())
+
+
 _raised = _Raised()
 logging.getLogger("uvicorn.error").addHandler(_raised)
 logging.getLogger("uvicorn.error").propagate = False
@@ -283,7 +290,7 @@ def one_input(data: bytes) -> tuple[bytes, int, int]:
     """
     if len(data) < 2:
         return b"", 0, 0
-    told = asyncio.run(_connection(data[1:].replace(b"@PROOF@", _proofs.text()), data[0]))
+    told = asyncio.run(_connection(with_proof(data[1:]), data[0]))
     if _raised.found:
         raise _raised.found.pop()
     return told
@@ -327,22 +334,23 @@ def post(body: bytes, *headers: bytes, content_type: bytes = b"application/json"
         b"Content-Length: @LENGTH@",
         *headers,
     ]
-    proven = len(body.replace(b"@PROOF@", _proofs.text()))
-    head = b"\r\n".join(lines).replace(b"@LENGTH@", b"%d" % proven)
+    head = b"\r\n".join(lines).replace(b"@LENGTH@", b"%d" % len(with_proof(body)))
     return b"\xff" + head + b"\r\n\r\n" + body
 
 
-def _message(method: str, params: dict[str, Any], **members: Any) -> bytes:
+def message(method: str, params: dict[str, Any], **members: Any) -> bytes:
+    """A request."""
     return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params, **members}).encode()
 
 
-def _proven(params: dict[str, Any]) -> bytes:
-    text = _message("tools/call", {**params, "_meta": {"ratify_proof": "@PROOF@"}})
+def proven(params: dict[str, Any]) -> bytes:
+    """A call of a tool with the proof."""
+    text = message("tools/call", {**params, "_meta": {"ratify_proof": "@PROOF@"}})
     return text.replace(b'"@PROOF@"', b"@PROOF@")
 
 
-PING = _message("ping", {})
-CALL = _message("tools/call", {"name": "pay", "arguments": {"amount": 5}})
+PING = message("ping", {})
+CALL = message("tools/call", {"name": "pay", "arguments": {"amount": 5}})
 
 
 def corpus() -> dict[str, bytes]:
@@ -351,11 +359,11 @@ def corpus() -> dict[str, bytes]:
     call = '","method":"tools/call","params":{"name":"pay","arguments":{"amount":5}},"y":"'.replace('"', "+ACI-")
     hidden = f'{{"jsonrpc":"2.0","id":1,"method":"ping","x":"{call}"}}'.encode()
     return {
-        "allowed": post(_proven(ALLOWED)),
+        "allowed": post(proven(ALLOWED)),
         "ping": post(PING),
-        "list": post(_message("tools/list", {})),
+        "list": post(message("tools/list", {})),
         "no-proof": post(CALL),
-        "other-arguments": post(_proven({"name": "list_inbox", "arguments": {"folder": "out"}})),
+        "other-arguments": post(proven({"name": "list_inbox", "arguments": {"folder": "out"}})),
         "utf-7": post(hidden, content_type=b"application/json; charset=utf-7"),
         "utf-16": post(CALL.decode().encode("utf-16-le"), content_type=b"application/json;charset=utf-16le"),
         "brotli": post(brotli.compress(CALL), b"Content-Encoding: br"),

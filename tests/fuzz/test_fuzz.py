@@ -4,16 +4,19 @@ import importlib.util
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.fuzz import fuzz_gate_target
+from tests.fuzz import fuzz_gate_target, fuzz_guard_target, fuzz_wrap_target
 from tests.fuzz.__main__ import ROOT, TARGETS
 from tests.fuzz.fuzz_gate_target import Hole, Records, corpus, one_input, one_request, readings, runs
 
 from accredit.attest import Decided
 
 CORPUS = corpus()
+LINES = fuzz_wrap_target.corpus()
+CALLS = fuzz_guard_target.corpus()
 
 
 @pytest.mark.slow
@@ -79,3 +82,38 @@ def test_what_nobody_allowed_is_a_hole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Records, "begin", forget)
     with pytest.raises(Hole, match="tools/call 'list_inbox' runs"):
         one_input(CORPUS["allowed"])
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_no_line_of_a_host_leads_around_wrap(name: str) -> None:
+    _, forwarded, allowed = fuzz_wrap_target.one_input(LINES[name])
+    assert allowed == name.startswith("allowed") + (name == "batch")
+    assert forwarded >= allowed
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_no_line_of_a_client_leads_around_a_guard(name: str) -> None:
+    kind, _, case = name.partition("-")
+    signed = {"allowed", "twice", "legacy", "version", "answer", "cancelled"}
+    expected = ["relay", "list_inbox"] if (kind, case) == ("fastmcp", "relay") else ["list_inbox"] * (case in signed)
+    assert fuzz_guard_target.one_input(CALLS[name])[1] == expected
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\x85", "\u2028", "\0"])
+def test_the_server_behind_wrap_takes_any_line_break_for_the_end_of_a_message(end: str) -> None:
+    line = f"{{{end}{fuzz_gate_target.CALL.decode()}{end}}}".encode()
+    assert "pay" in {target for _, target, _ in fuzz_wrap_target.runs_of(line)}
+
+
+def test_a_call_that_nobody_allowed_is_a_hole_behind_wrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def forget(_: Records, decided: Decided) -> None: ...
+
+    monkeypatch.setattr(Records, "begin", forget)
+    with pytest.raises(Hole, match="tools/call 'list_inbox' runs"):
+        fuzz_wrap_target.one_input(LINES["allowed"])
+
+
+def test_what_runs_more_often_than_it_was_signed_for_is_a_hole_behind_a_guard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzz_guard_target, "SIGNED_FOR", Counter({"relay": 1}))
+    with pytest.raises(Hole, match="list_inbox"):
+        fuzz_guard_target.one_input(CALLS["sdk-allowed"])
