@@ -7,9 +7,9 @@
 2. another text that begins with `/`: a JSON Pointer (RFC 6901) into the arguments;
 3. a number, or any other text: a constant.
 
-An argument that is missing, of another type, not finite, negative where that means nothing, or no path where one is
-asked for, makes its fact absent. A constraint on an absent fact can't be verified, so nothing is allowed because an
-argument was missing.
+An argument that is missing, of another type, not finite, out of the range in which it means something, or no path where
+one is asked for, makes its fact absent. A constraint on an absent fact can't be verified, so nothing is allowed because
+an argument was missing.
 """
 
 import math
@@ -35,9 +35,17 @@ CONTEXT_NAMES = {
 }
 """The facts that there are, and what the verifier calls them."""
 
-NUMBERS = frozenset({"amount", "lat", "lon", "alt_m", "speed_mps"})
 TEXTS = frozenset({"currency", "resource_id", "requested_path"})
-_NOT_NEGATIVE = frozenset({"amount", "speed_mps"})
+_RANGES = {
+    "amount": (0, math.inf),
+    "speed_mps": (0, math.inf),
+    # 200 degrees east is 160 west to whoever reads on, and outside of what a box that wraps allows.
+    "lat": (-90, 90),
+    "lon": (-180, 180),
+    "alt_m": (-math.inf, math.inf),
+}
+"""The facts that are numbers, and where they mean something, bounds included."""
+NUMBERS = frozenset(_RANGES)
 _HOLE = re.compile(r"\{(/[^{}]*)\}")
 _NO_ESCAPE = re.compile(r"~(?![01])")
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
@@ -125,7 +133,8 @@ def _sound(name: str, fact: object) -> str | float | None:
             number = float(fact)
         except OverflowError:
             return None
-        return number if math.isfinite(number) and not (name in _NOT_NEGATIVE and number < 0) else None
+        low, high = _RANGES[name]
+        return number if math.isfinite(number) and low <= number <= high else None
     if not isinstance(fact, str) or not fact or not fact.isprintable():
         return None
     return None if name == "requested_path" and path_fault(fact) else fact

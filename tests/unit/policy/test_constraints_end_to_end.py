@@ -108,6 +108,25 @@ def test_a_place(at: object, expected: str) -> None:
     assert error(call("visit", {"at": at}), near, box, area) == expected
 
 
+@pytest.mark.parametrize("lon", [200, 180.5, -190, 360 + 175, 1e300])
+def test_a_box_over_the_antimeridian_lets_in_no_longitude_that_is_elsewhere(lon: float) -> None:
+    pacific = constraint(type="geo_bbox", min_lat=-90, max_lat=90, min_lon=170, max_lon=-170)
+    assert [error(call("visit", {"at": [0, inside]}), pacific) for inside in (170, 180, -180, -170)] == [""] * 4
+    assert error(call("visit", {"at": [0, lon]}), pacific) == UNVERIFIABLE
+
+
+def test_a_point_at_a_pole_or_past_it_is_near_to_nothing_else() -> None:
+    pole = constraint(type="geo_circle", lat=90, lon=0, radius_m=10)
+    places: tuple[tuple[list[float], str], ...] = (
+        ([90, 123], ""),
+        ([-90, 0], DENIED),
+        ([90.0001, 0], UNVERIFIABLE),
+        ([450, 0], UNVERIFIABLE),
+    )
+    for at, expected in places:
+        assert error(call("visit", {"at": at}), pole) == expected
+
+
 def test_an_altitude_that_is_asked_for_and_not_said_is_unverifiable() -> None:
     low = constraint(type="geo_bbox", min_lat=0, max_lat=90, min_lon=0, max_lon=90, min_alt_m=1, max_alt_m=100)
     for at, expected in (([5, 5, 50], ""), ([5, 5, 500], DENIED), ([5, 5], UNVERIFIABLE)):

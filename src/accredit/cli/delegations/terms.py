@@ -19,7 +19,7 @@ from accredit.errors import ConfigurationError, FrameError, WireError
 from accredit.keys import read_file
 from accredit.limits import MAX_PROOF_BUNDLE_BYTES, MAX_STATEMENT_BYTES
 from accredit.policy import GUARDED, asked
-from accredit.policy.facts import CONTEXT_NAMES, TEXTS
+from accredit.policy.facts import CONTEXT_NAMES, TEXTS, facts_fault
 from accredit.ratify import CallFacts, Constraint, Extension, VerifierContext, read_constraint, zone_names
 from accredit.ratify.constraints import MaxAmount, MaxRate, ResourcePath, TimeWindow, evaluate
 from accredit.ratify.contexts import HASH_BYTES
@@ -33,9 +33,7 @@ _BETWEEN = re.compile(r"([0-9]{2}:[0-9]{2})-([0-9]{2}:[0-9]{2})@(\S+)")
 _RESOURCE = re.compile(r"(.+):(/(?!/).*)", re.DOTALL)
 _RATE = re.compile(r"([1-9][0-9]{0,8})/(\S+)")
 
-_SIGNED = frozenset({"lat", "lon", "alt_m"})
-_UNSIGNED = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
-_NUMBER = re.compile(rf"-?{_UNSIGNED.pattern}")
+_NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 
 # How a constraint says that it can't hold whatever the call is: texts that the protocol fixes (Ratify section 7).
 _NEVER = (
@@ -188,7 +186,7 @@ def session_context(text: str) -> bytes:
 
 
 def _number(name: str, text: str) -> float:
-    if not (_NUMBER if name in _SIGNED else _UNSIGNED).fullmatch(text):
+    if not _NUMBER.fullmatch(text) or facts_fault({name: float(text)}):
         raise ConfigurationError(f"--fact {name}={text}: not such a number", f"write a plain one, such as {name}=12.5")
     return float(text)
 

@@ -143,7 +143,19 @@ def test_facts() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["amount", "amount=", "amount=-1", "amount=nan", "amount=1e3", "speed_mps=-1", "lat=inf", "invoice=1", "=1"]
+    "text",
+    [
+        "amount",
+        "amount=",
+        "amount=-1",
+        "amount=nan",
+        "amount=1e3",
+        "speed_mps=-1",
+        "lat=inf",
+        "lat=91",
+        "lon=181",
+        "=1",
+    ],
 )
 def test_other_texts_are_no_facts(text: str) -> None:
     with pytest.raises(ConfigurationError, match="--fact"):
