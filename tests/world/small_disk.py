@@ -14,6 +14,8 @@ from typing import Self
 
 import pytest
 
+_PAGE = 4_096
+
 
 class SmallDisk:
     """`with SmallDisk(folder, megabytes) as disk`: an empty disk. Skips the test where mounting is not allowed."""
@@ -54,13 +56,14 @@ class SmallDisk:
                 shutil.copy(file, folder)
         return folder
 
-    def fill(self) -> None:
-        """Takes all the room that is left."""
+    def fill(self, *, but: int = 0) -> None:
+        """Takes all the room that is left, but for so many pages."""
         with self._ballast.open("ab", buffering=0) as ballast:
             for size in (65_536, 4_096):
                 with contextlib.suppress(OSError):
                     while ballast.write(bytes(size)) == size:
                         pass
+            ballast.truncate(ballast.tell() - but * _PAGE)
 
     def make_room(self) -> None:
         """Gives it back."""
