@@ -22,7 +22,12 @@ if typing.TYPE_CHECKING:
     )
     from accredit.rounds.driver import RoundsOptions, drive
     from accredit.rounds.requests import create_message, elicit, elicit_url, input_required, list_roots
-    from accredit.rounds.results import is_input_required_result, read_input_required, with_retry_params
+    from accredit.rounds.results import (
+        is_input_required_result,
+        read_input_required,
+        with_input_required,
+        with_retry_params,
+    )
     from accredit.rounds.steps import InputContext, LegOptions
 
 __all__ = [
@@ -48,6 +53,7 @@ __all__ = [
     "partition_input_responses",
     "read_input_required",
     "state_binding",
+    "with_input_required",
     "with_retry_params",
 ]
 
@@ -71,6 +77,7 @@ _LATER = {
     "Rooted": "answers",
     "RoundsOptions": "driver",
     "Sampled": "answers",
+    "with_input_required": "results",
     "with_retry_params": "results",
 }
 

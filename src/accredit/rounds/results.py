@@ -8,12 +8,14 @@ input is read in this order, raising at the first fault:
 3. every entry is an object with one of the three methods that may be embedded (`UnknownInputRequest` otherwise);
 4. its params are what that method takes; an elicitation without a mode is a form, whatever else it holds.
 
+`with_input_required` makes a schema that reads so, for programs that send requests by themselves.
+
 Not checked: whether the client declared what it is asked for (`driver`: there is a handler, or there is none), and
 whether a form's schema is one that can be shown.
 """
 
 from collections.abc import Mapping
-from typing import Any, TypeGuard, TypeVar, cast
+from typing import Annotated, Any, TypeGuard, TypeVar, cast, get_args
 
 from mcp_types import (
     CreateMessageRequest,
@@ -28,7 +30,8 @@ from mcp_types import (
     ListRootsRequest,
     Result,
 )
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from mcp_types.methods import MONOLITH_RESULTS
+from pydantic import BaseModel, PlainValidator, TypeAdapter, ValidationError
 
 from accredit.errors import InvalidInputRequired, UnknownInputRequest, UnsupportedResultType
 
@@ -37,6 +40,8 @@ INPUT_REQUIRED_METHODS = frozenset({"tools/call", "prompts/get", "resources/read
 
 Params = TypeVar("Params", bound=InputResponseRequestParams | dict[str, Any])
 """A request's params: a model, or the object on the wire."""
+
+Complete = TypeVar("Complete", bound=BaseModel)
 
 Responses = Mapping[str, InputResponse | Mapping[str, Any]] | None
 """`inputResponses` by their keys: typed, or plain; None where there are none."""
@@ -71,6 +76,29 @@ def read_input_required(method: str, result: InputRequiredResult | Mapping[str, 
     """What the answer to a `method` asks for. Raises `InvalidInputRequired` or `UnknownInputRequest`."""
     if method not in INPUT_REQUIRED_METHODS:
         raise InvalidInputRequired(f"in answer to {method!a:.40}")
+    return _read(result)
+
+
+def with_input_required(result: type[Complete]) -> TypeAdapter[Complete | InputRequiredResult]:
+    """The schema of a result that may ask for input in its place: for `session.send_request`, or to read what came.
+
+    Where `resultType` is `input_required`, `InputRequiredResult` comes out, else `result`. It raises what
+    `read_input_required` does, `UnsupportedResultType`, and `ValidationError` for what does not fit `result`. Raises
+    `ValueError` for a model of the SDK's that answers a method which may not ask. Of a model of your own nobody here
+    knows the method: it is yours to know that it may.
+    """
+    answered = [method for method, row in MONOLITH_RESULTS.items() if issubclass(result, get_args(row) or row)]
+    if answered and INPUT_REQUIRED_METHODS.isdisjoint(answered):
+        raise ValueError(f"{result.__name__} answers {answered[0]}, which may not ask for input")
+
+    def read(raw: object) -> Complete | InputRequiredResult:
+        check_result_type(raw)
+        return _read(raw) if is_input_required_result(raw) else result.model_validate(raw, by_name=False)
+
+    return TypeAdapter[Complete | InputRequiredResult](Annotated[Any, PlainValidator(read)])
+
+
+def _read(result: InputRequiredResult | Mapping[str, Any]) -> InputRequiredResult:
     if isinstance(result, InputRequiredResult):
         requests, state = result.input_requests, result.request_state
     else:

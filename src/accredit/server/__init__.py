@@ -2,10 +2,11 @@
 
 `requirements` what tools ask for · `tokens` whose bearer tokens count · `assemble` from arguments to a `judge`, which
 decides · `gate` what stands before a server · `sdk` the guard for the official SDK · `lowlevel` what its low-level
-server needs besides · `fastmcp` the guard for FastMCP, with the same names (import it by itself: it needs the optional
-dependency).
+server needs besides · `answers` what is dropped of the answers of a round · `fastmcp` the guard for FastMCP, with the
+same names (import it by itself: it needs the optional dependency).
 """
 
+from accredit.server.answers import current_dropped_keys, drop_unreadable_answers
 from accredit.server.judge import current_authority, current_token
 from accredit.server.requirements import Requirement, require
 from accredit.server.sdk import ProofGuard
@@ -17,6 +18,8 @@ __all__ = [
     "TokenRules",
     "TrustedIssuer",
     "current_authority",
+    "current_dropped_keys",
     "current_token",
+    "drop_unreadable_answers",
     "require",
 ]

@@ -21,6 +21,7 @@ from typing import Any, cast
 from accredit.errors import ProofRefused, TokenError
 from accredit.policy import GUARDED, Asked
 from accredit.policy.lists import KINDS, Kind, ListView
+from accredit.server.answers import current_dropped_keys
 from accredit.server.assemble import Guard
 from accredit.server.gate import Found, Gate, annotated, is_judged, refused, undecided, unnamed
 from accredit.server.judge import Allowed, current_authority, current_token
@@ -41,7 +42,15 @@ except ImportError as error:
 
 Listable = Tool | Resource | ResourceTemplate | Prompt
 
-__all__ = ["ProofGuard", "TokenRules", "TrustedIssuer", "current_authority", "current_token", "require"]
+__all__ = [
+    "ProofGuard",
+    "TokenRules",
+    "TrustedIssuer",
+    "current_authority",
+    "current_dropped_keys",
+    "current_token",
+    "require",
+]
 
 
 class ProofGuard(Guard, Middleware):

@@ -9,7 +9,7 @@ this order:
    (`policy.decide`), if they are judged here. A refusal is a JSON-RPC error. Other methods of the revision pass; one
    that neither it nor the guard names (an extension's, tasks) is -32601, and such a notification is dropped.
 3. Proof and token are removed, the token from any message; an allowed call carries the authorization in its `_meta`, as
-   behind the gateway.
+   behind the gateway. Answers that nobody can read are dropped (`answers`).
 4. A list says what each of its items asks for; items that could not be used are left out.
 
 The SDK has parsed the message by then. So a proof is judged in the compact form of what was parsed: of members that
@@ -37,6 +37,7 @@ from accredit.jsonrpc.requests import check_meta
 from accredit.policy import GUARDED, LISTS, PROOFS, Asked, Entry, asked, proofs_in, refusals
 from accredit.policy.lists import KINDS, SCOPE, SENSITIVE, Kind, ListView
 from accredit.policy.passing import AUTHORIZATION, authorization, is_claim
+from accredit.server.answers import drop_unreadable_answers
 from accredit.server.judge import Allowed, Judge
 from accredit.server.tokens import Context, without_tokens
 from accredit.tokens import VerifiedToken
@@ -81,7 +82,7 @@ class Gate:
             return await call_next(passed(self._without_tokens(ctx, Found()), None))
         admitted = await self.admit(ctx)
         with self.judge.standing(admitted.allowed):
-            result = await call_next(admitted.ctx)
+            result = await drop_unreadable_answers(admitted.ctx, call_next)
         kind = KINDS.get(ctx.method)
         return result if kind is None else await self._shown(ctx, result, self.judge.view(admitted.allowed), kind)
 
