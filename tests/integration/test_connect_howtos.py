@@ -89,7 +89,7 @@ def test_the_how_to_for_an_agents_author_does_what_it_says(gateway: tuple[Servin
     serving, files = gateway
     programs = blocks("agent-author.md", "python", serving, files.folder)
     promises = blocks("agent-author.md", "text", serving, files.folder)
-    assert len(programs) == len(promises) == 2
+    assert len(programs) == len(promises) == 3
     for program, promise in zip(programs, promises, strict=True):
         (files.folder / "program.py").write_text(program, "utf-8")
         assert shell(f"python program.py {serving.url}", files.folder) == promise

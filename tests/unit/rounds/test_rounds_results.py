@@ -1,22 +1,35 @@
 """What a client makes of an `input_required` result, and what it sends back."""
 
-from typing import Any
+import json
+from typing import Any, assert_type
 
 import pytest
 from mcp_types import (
     CallToolRequestParams,
+    CallToolResult,
     CreateMessageRequestParams,
     ElicitRequestFormParams,
     ElicitRequestURLParams,
     ElicitResult,
+    EmptyResult,
     GetPromptRequestParams,
+    GetPromptResult,
     InputRequiredResult,
+    ListToolsResult,
     ReadResourceRequestParams,
+    ReadResourceResult,
+    Result,
 )
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from tests.unit.rounds.script import FORM, asks
 
-from accredit.errors import InvalidInputRequired, UnknownInputRequest
-from accredit.rounds import is_input_required_result, read_input_required, with_retry_params
+from accredit.errors import InvalidInputRequired, UnknownInputRequest, UnsupportedResultType
+from accredit.rounds import (
+    is_input_required_result,
+    read_input_required,
+    with_input_required,
+    with_retry_params,
+)
 
 DECLINED = ElicitResult(action="decline")
 MESSAGE = {"role": "user", "content": {"type": "text", "text": "hi"}}
@@ -171,3 +184,52 @@ def test_a_manual_round_needs_no_cast() -> None:
         params, input_responses={"a": DECLINED}, request_state=asked.request_state
     )
     assert retry.name == "n"
+
+
+class Forecast(Result):
+    """What a method of a vendor's answers."""
+
+    degrees: int
+
+
+class Weather(BaseModel):
+    """What a program wants of a tool's result."""
+
+    content: list[dict[str, str]]
+
+
+def test_a_schema_of_a_result_may_ask_for_input_in_its_place__and_checkers_know_both_types() -> None:
+    schema = with_input_required(Forecast)
+    assert_type(schema, TypeAdapter[Forecast | InputRequiredResult])
+    result = schema.validate_python({"resultType": "complete", "degrees": 20})
+    assert_type(result, Forecast | InputRequiredResult)
+    assert result == Forecast(degrees=20)
+    assert schema.validate_python({"degrees": 20}) == result  # of an older server
+    asked = {"resultType": "input_required", "requestState": "s"}
+    for read in (schema.validate_python(asked), schema.validate_json(json.dumps(asked))):
+        assert isinstance(read, InputRequiredResult)
+        assert read.request_state == "s"
+
+
+@pytest.mark.parametrize("model", [CallToolResult, GetPromptResult, ReadResourceResult, Weather])
+def test_a_schema_takes_no_result_that_asks_wrongly_or_is_of_no_known_kind(model: type[BaseModel]) -> None:
+    schema = with_input_required(model)
+    with pytest.raises(UnsupportedResultType) as unknown:
+        schema.validate_python({"resultType": "partial", "content": []})
+    assert unknown.value.result_type == "partial"
+    with pytest.raises(InvalidInputRequired):
+        schema.validate_python({"resultType": "input_required", "content": []})
+    with pytest.raises(UnknownInputRequest):
+        schema.validate_python(wire({"method": "vendor/ask"}))
+
+
+@pytest.mark.parametrize("raw", [{}, {"degrees": "warm"}, {"requestState": "s"}, None, []])
+def test_what_fits_no_schema_is_no_result_that_asks(raw: object) -> None:
+    with pytest.raises(ValidationError):
+        with_input_required(Forecast).validate_python(raw)
+
+
+@pytest.mark.parametrize("model", [ListToolsResult, EmptyResult, ElicitResult])
+def test_there_is_no_schema_for_a_method_that_may_not_ask(model: type[BaseModel]) -> None:
+    with pytest.raises(ValueError, match=f"{model.__name__} answers .* may not ask"):
+        with_input_required(model)
