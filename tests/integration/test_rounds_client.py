@@ -8,7 +8,7 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from mcp import MCPError
+from mcp import Client, MCPError
 from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult, InputRequiredResult
 from tests.integration.conftest import SdkServer
@@ -34,7 +34,7 @@ from accredit.errors import (
 from accredit.gateway import create_app
 from accredit.gateway.settings import StdioUpstream
 from accredit.policy import Catalog, Entry
-from accredit.rounds import InputContext, RoundsOptions, accepted_content, elicit, input_required
+from accredit.rounds import InputContext, RoundsOptions, accepted_content, elicit, input_required, with_input_required
 from accredit.stores import MemoryStore, RevocationLists
 
 FORM = {"type": "object", "properties": {"sure": {"type": "boolean"}}}
@@ -223,6 +223,22 @@ def test_nor_is_one_that_comes_after_a_round() -> None:
             await client.call_tool("deploy")
 
     play(RoundsServer([asks("a"), {"resultType": "task", "taskId": "1"}]), calls, elicitation=Person())
+
+
+def test_nor_by_a_program_that_sends_its_own_requests_with_a_schema() -> None:
+    async def main() -> None:
+        server = RoundsServer([{"resultType": "partial", "content": []}, asks(), asks("a"), FINAL])
+        schema = with_input_required(CallToolResult)
+        call = types.CallToolRequest(params=types.CallToolRequestParams(name="deploy"))
+        async with RunningGateway(server) as running, Client(running.url, mode=VERSION) as client:
+            with pytest.raises(UnsupportedResultType):
+                await client.session.send_request(call, schema)
+            with pytest.raises(InvalidInputRequired):
+                await client.session.send_request(call, schema)
+            assert isinstance(await client.session.send_request(call, schema), InputRequiredResult)
+            assert isinstance(await client.session.send_request(call, schema), CallToolResult)
+
+    run(main())
 
 
 @pytest.mark.parametrize("method", ["tools/list", "server/discover"])

@@ -84,6 +84,10 @@ ASKED = {"resultType": "input_required", "inputRequests": REQUESTS, "requestStat
 
 EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
     **FIELDS,
+    schema.OneOfItem: TITLED[0],
+    schema.AnyOfItem: TITLED[0],
+    schema.Items: FIELDS[schema.TitledMultiSelectEnumSchema]["items"],
+    schema.Items1: FIELDS[schema.UntitledMultiSelectEnumSchema]["items"],
     schema.RequestedSchema: FORM,
     schema.ElicitRequest: REQUESTS["form"],
     schema.ElicitRequestFormParams: FILLED,
