@@ -388,6 +388,10 @@ MAX_TOKEN_BYTES = 16_384
 """Characters of a bearer token. Large ones (group claims of big directories) have some 8 KiB; servers commonly stop at
 8 to 64 KiB for all headers."""
 
+IDENTITY_SECONDS = 60
+"""For how long the gateway's token for the server behind it is good: a server that is slow to take a request and whose
+clock is a little off still takes it, and who reads it in a log has nothing for long."""
+
 TOKEN_LEEWAY_SECONDS = 30
 """By how much an issuer's clock may be off (RFC 7519 sections 4.1.4 and 4.1.5 allow "a few minutes" at most)."""
 

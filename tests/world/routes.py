@@ -158,6 +158,15 @@ class Route:
             return self._log.read_bytes() if self._log.exists() else b""
         return b"".join(f"{each.target}{each.headers}".encode() + each.body for each in self._raw.requests)
 
+    @property
+    def url(self) -> str:
+        """The server's, where it is behind HTTP."""
+        return self._raw.url
+
+    def headers_received(self, name: str) -> list[str]:
+        """The values of a header of what reached the server, where it is behind HTTP."""
+        return [value for each in self._raw.requests for key, value in each.headers if key == name]
+
     def received(self, *methods: str) -> list[dict[str, Any]]:
         """The messages that reached the server, in their order, of batches the members."""
         if self._kind == "stdio":

@@ -29,7 +29,7 @@ _logger = logging.getLogger("accredit.app")
 def run_server(loaded: Loaded, *, workers: int, insecure: bool, log_level: LogLevel, log_format: LogFormat) -> int:
     """`accredit serve`, until a signal ends it; returns the exit code. Raises `ConfigurationError`."""
     gateway = loaded.config.gateway
-    settings = build_settings(loaded, os.environ, workers=workers)
+    settings = build_settings(loaded, os.environ, workers=workers, starting=True)
     ports = assemble(loaded, settings.proofs)
     tls = tls_context(gateway)
     if not insecure:

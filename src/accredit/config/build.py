@@ -1,8 +1,8 @@
 """From a configuration that is valid by itself to what the data plane is told. Reads the PATH for programs.
 
 In this order: exactly one of `url` and `command`; nothing that belongs to the other one; then the headers' values
-are taken from the environment, or the program is looked for; then what `proofs`, `tokens`, `rounds` and `attest` build.
-Every failure is a `ConfigurationError`.
+are taken from the environment, or the program is looked for; then what `identity`, `proofs`, `tokens`, `rounds` and
+`attest` build. Every failure is a `ConfigurationError`.
 """
 
 import os
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from accredit.config.attest import build_records
+from accredit.config.identity import build_identity
 from accredit.config.load import Loaded
 from accredit.config.problems import one_line
 from accredit.config.proofs import build_proofs
@@ -22,8 +23,13 @@ from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstre
 from accredit.gateway.stdio.child import find_program
 
 
-def build_settings(loaded: Loaded, environ: Mapping[str, str], *, workers: int = 1) -> GatewaySettings:
-    """The settings of one gateway. Raises `ConfigurationError` for what can't work on this machine."""
+def build_settings(
+    loaded: Loaded, environ: Mapping[str, str], *, workers: int = 1, starting: bool = False
+) -> GatewaySettings:
+    """The settings of one gateway. Raises `ConfigurationError` for what can't work on this machine.
+
+    `starting` says that it is about to serve: then a key that it keeps is made, where there is none yet.
+    """
     gateway = loaded.config.gateway
     upstream = build_upstream(loaded, environ)
     if workers > 1 and isinstance(upstream, StdioUpstream):
@@ -44,6 +50,7 @@ def build_settings(loaded: Loaded, environ: Mapping[str, str], *, workers: int =
         max_event_bytes=gateway.max_event_bytes,
         upstream_timeout_seconds=gateway.upstream_timeout_seconds,
         tells_identity=loaded.config.upstream.identity == "meta",
+        identity=build_identity(loaded, upstream, starting=starting),
         enforce=loaded.config.validation.responses == "enforce",
         proofs=build_proofs(loaded, workers=workers),
         records=build_records(loaded),

@@ -17,6 +17,7 @@ from accredit.config.values import (
     Facts,
     Forwarded,
     Headers,
+    IdentityHeader,
     Method,
     Name,
     OptionalScope,
@@ -80,8 +81,12 @@ class Upstream(Section):
     headers: Headers = Field(
         default={}, description='a table of headers for the url, each a string or { env = "NAME" }'
     )
-    identity: Literal["none", "meta"] = Field(
-        default="meta", description='"meta" to tell the server on whose word an allowed call comes, or "none"'
+    identity: Literal["none", "meta", "jwt"] = Field(
+        default="meta",
+        description='how the server is told on whose word an allowed call comes: "meta", "jwt" (a header), or "none"',
+    )
+    identity_header: IdentityHeader = Field(
+        default="Accredit-Identity", description='the name of the header that identity = "jwt" is told in'
     )
 
 

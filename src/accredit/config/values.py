@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator
 from pydantic_core import PydanticCustomError
 
-from accredit.gateway.forwarding import can_be_added
+from accredit.gateway.forwarding import can_be_added, can_name_caller
 from accredit.policy import facts_fault, may_guard, scope_fault
 
 NO_SUCH_KEY = "extra_forbidden"
@@ -63,7 +63,7 @@ def _path(value: str) -> str:
 
 
 def _endpoint(value: str) -> str:
-    if value in ("/healthz", "/readyz"):
+    if value in ("/healthz", "/readyz", "/.well-known/accredit/jwks.json"):
         raise ValueError("should not be a path that the gateway itself answers")
     return _path(value)
 
@@ -161,6 +161,12 @@ def _forwarded(value: str) -> str:
     return value
 
 
+def _identity_header(value: str) -> str:
+    if not can_name_caller(value):
+        raise ValueError("should be a header's name of letters, digits and -, and none that means something else")
+    return value
+
+
 def _store(value: str) -> str:
     if value != "memory:" and not value.startswith("sqlite:///"):
         raise ValueError('should be "memory:" or begin with "sqlite:///"')  # others may hold a password: not quoted
@@ -171,6 +177,7 @@ Url = Annotated[str, AfterValidator(_url)]
 Path = Annotated[str, AfterValidator(_path)]
 Method = Annotated[str, Field(min_length=1), AfterValidator(_method)]
 Forwarded = Annotated[str, AfterValidator(_forwarded)]
+IdentityHeader = Annotated[str, AfterValidator(_identity_header)]
 Endpoint = Annotated[str, AfterValidator(_endpoint)]
 Name = Annotated[str, Field(min_length=1)]
 Bytes = Annotated[int, Field(ge=1)]

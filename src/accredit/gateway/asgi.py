@@ -16,6 +16,7 @@ from accredit.gateway.gate import Gate
 from accredit.gateway.health import ALIVE, READY, Health
 from accredit.gateway.http import JSON, Exchange, Receive, Scope, Send
 from accredit.gateway.http_relay import HttpRelay
+from accredit.gateway.identity import KEYS_PATH
 from accredit.gateway.legacy_sse import MESSAGES_PATH, SSE_PATH, LegacySse
 from accredit.gateway.passthrough import forward, named, refuse
 from accredit.gateway.recording import recorder_of
@@ -163,6 +164,8 @@ class Gateway:
         self._endpoint.check_source(exchange)
         if path in (ALIVE, READY):
             await self._health.serve(exchange, path)
+        elif path == KEYS_PATH and self._http is not None and self._http.identity is not None:
+            await self._http.identity.serve(exchange)
         else:
             peer: str = (scope.get("client") or ("",))[0]
             if self._resource is None or not await self._resource.serve(exchange, path, peer):

@@ -28,6 +28,7 @@ from accredit.gateway.entrance import Entrance, session_of
 from accredit.gateway.gate import Gate
 from accredit.gateway.headers import SESSION_HEADER, host_allowed, origin_allowed
 from accredit.gateway.http import JSON, Exchange
+from accredit.gateway.identity import check_single
 from accredit.gateway.recording import Client
 from accredit.gateway.representation import check_once, check_request
 from accredit.gateway.settings import GatewaySettings
@@ -116,7 +117,7 @@ class Endpoint:
             await (exchange.reply(200, passage.answer, [JSON]) if passage.replies else exchange.reply(202))
             return
         exchange.answer_also(passage.replies)
-        exchange.calls = passage.calls
+        exchange.calls, exchange.speaker = passage.calls, passage.speaker
         exchange.hears = self._gate.hears(session, passage.tasks)
         async with exchange.calls:
             with self._place(exchange, passage.message):
@@ -135,6 +136,8 @@ class Endpoint:
         await turn(len(text))
         message = decode_request(text, batch_allowed=arrival.revision == BATCH_REVISION)
         arrival.message = message
+        if self._settings.identity is not None:
+            check_single(message)
         set_current(message)
         await turn(len(text))
         exchange.asked = message.id if isinstance(message, Request) else None

@@ -184,6 +184,19 @@ def can_be_added(name: str) -> bool:
     return fates <= {Fate.OTHER, Fate.PASSES} and raw != b"authorization"
 
 
+def can_name_caller(name: str) -> bool:
+    """Whether a header may be the one in which the server is told who calls: one that means nothing else."""
+    raw = name.lower().encode("ascii", "replace")
+    own = raw.startswith(b"accredit-") or TO_UPSTREAM.fate(raw) is Fate.OTHER
+    return raw == raw.translate(_TO_DASHES) and raw.strip(b"-") == raw != b"" and own and raw not in _END_TO_END
+
+
+def same_name(one: str, other: str) -> bool:
+    """Whether the most careless reader takes two header names for one."""
+    plain = (name.lower().encode("ascii", "replace").translate(_TO_DASHES) for name in (one, other))
+    return next(plain) == next(plain)
+
+
 def _hops(raw: RawHeaders) -> Collection[bytes]:
     """The fields that `Connection` names as its own."""
     values = [value for name, value in raw if name == b"connection"]

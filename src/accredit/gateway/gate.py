@@ -40,7 +40,7 @@ from accredit.errors import (
 from accredit.gateway.bearer import Bearer, Caller
 from accredit.gateway.denials import Denials
 from accredit.gateway.logs import log_event
-from accredit.gateway.open_calls import OpenCalls
+from accredit.gateway.open_calls import OpenCall, OpenCalls
 from accredit.gateway.recording import Client, Part, Recorder, target_of
 from accredit.gateway.replies import refusal
 from accredit.gateway.sealing import Leg, Seals, brings_state, principal_by_id, principal_of
@@ -73,7 +73,7 @@ from accredit.policy import (
 )
 from accredit.policy.decide import FlowOf
 from accredit.policy.lists import KINDS, Kind, ListView, kinds_in, listed
-from accredit.policy.passing import passed_on
+from accredit.policy.passing import Speaker, passed_on, speaker_of
 from accredit.policy.tasks import made_by, owner_of
 from accredit.ports import ProofStore, Revocations, Task, TaskStore
 from accredit.ratify.needs import clock
@@ -88,7 +88,7 @@ class Passage(Struct, frozen=True):
 
     Without either, it was a notification that was dropped. `edits` are what becomes of the upstream's responses, by the
     request's id; `calls` are to be settled, and `tasks` are the ids of tasks that it names. `proved` says that a proof
-    in it was good.
+    in it was good, `speaker` on whose authority it comes, where it is one request.
     """
 
     message: Frame | Batch | None
@@ -98,6 +98,7 @@ class Passage(Struct, frozen=True):
     calls: OpenCalls = field(default_factory=OpenCalls)
     proved: bool = False
     tasks: tuple[str, ...] = ()
+    speaker: Speaker | None = None
 
     @property
     def answer(self) -> bytes:
@@ -297,6 +298,7 @@ class Gate:
                 self._tally.unrecorded(logged=True)
         if refused is not None:
             raise refused
+        speaker = speaker_of(request, case.authority, token, _id_on_record(call))
         if request.method == "tools/call":
             maker = Maker(case.made(request, owner_of_case(case.authority, token), leg.flow), client)
             call, edit = self._tasks.opened(call, request, maker, leg.edit)
@@ -306,7 +308,8 @@ class Gate:
         self._tasks.named(client, case.named)
         edits = {} if edit is None else {request.id: edit}
         calls = OpenCalls([call] if call is not None else ())
-        return Passage(passed, edits=edits, calls=calls, proved=authority is not None, tasks=case.named)
+        proved = authority is not None
+        return Passage(passed, edits=edits, calls=calls, proved=proved, tasks=case.named, speaker=speaker)
 
     def _missing(self, request: Request, token: VerifiedToken | None) -> MissingToken | None:
         """What a request is refused for that came without being asked for its token, on whatever way."""
@@ -411,6 +414,10 @@ def owner_of_case(authority: Authority | None, token: VerifiedToken | None) -> b
     if authority is None:
         return owner_of("", "", token)
     return owner_of(authority.principal_id, authority.agent_id, token)
+
+
+def _id_on_record(call: OpenCall | None) -> str:
+    return call.decided.call.id if call is not None and call.decided is not None else ""
 
 
 def _subject(token: VerifiedToken | None) -> tuple[str, str] | None:

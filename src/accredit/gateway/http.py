@@ -23,6 +23,7 @@ from accredit.limits import (
     MIN_BODY_BYTES_PER_SECOND,
     SMALL_BODY_BYTES,
 )
+from accredit.policy.passing import Speaker
 from accredit.tokens import without_authorization
 
 Message = MutableMapping[str, Any]
@@ -46,10 +47,10 @@ class Exchange:
 
     `calls` are those that its answer concerns and whose outcomes are not on record yet. `credentials` are the
     Authorization fields, where they were taken off; `session_shown` makes of a session's id what the client gets to
-    see; `asked` is the id of the one request in the body, once it was read; `resumable` says that its client has seen
-    an event with an id, from which it may resume the stream. `peer` is the address that it comes from; `vouched` says
-    that it has proved something itself, `proved` that it or its session has: there is more room for it then (`rooms`).
-    `hears` says which notifications go to it, where not all do.
+    see; `speaker` is on whose authority its request comes; `asked` is the id of the one request in the body, once it
+    was read; `resumable` says that its client has seen an event with an id, from which it may resume the stream. `peer`
+    is the address that it comes from; `vouched` says that it has proved something itself, `proved` that it or its
+    session has: there is more room for it then (`rooms`). `hears` says which notifications go to it, where not all do.
     """
 
     __slots__ = (
@@ -71,6 +72,7 @@ class Exchange:
         "resumable",
         "rooms",
         "session_shown",
+        "speaker",
         "started",
         "vouched",
     )
@@ -88,6 +90,7 @@ class Exchange:
         self.asked: MessageId | None = None
         self.credentials: RawHeaders = []
         self.session_shown: Callable[[bytes], bytes] | None = None
+        self.speaker: Speaker | None = None
         self.started = False
         self.resumable = False
         self.calls = OpenCalls()

@@ -22,6 +22,7 @@ from accredit.gateway.cut_off import CutOffCalls
 from accredit.gateway.forwarding import Forwarding
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders
 from accredit.gateway.http import JSON, Exchange, WhileConnected
+from accredit.gateway.identity import Identity
 from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE
 from accredit.gateway.open_calls import outcome_of_end
 from accredit.gateway.own_calls import own_call, whole_response
@@ -52,7 +53,9 @@ class HttpRelay:
         self._settings = settings
         self._tally = tally
         self.client = UpstreamClient(upstream.url, headers=upstream.headers, timeout=settings.upstream_timeout_seconds)
-        self.forwarding = Forwarding(listed_only=settings.guards, added=settings.forward_headers, own=upstream.headers)
+        self.identity = Identity(settings.identity, upstream.url) if settings.identity is not None else None
+        own = [*upstream.headers, *([settings.identity.header] if settings.identity is not None else [])]
+        self.forwarding = Forwarding(listed_only=settings.guards, added=settings.forward_headers, own=own)
         self._sessions = Sessions()
         self._schemas = ParamSchemas()
         self.standing = Standing()
@@ -162,8 +165,13 @@ class HttpRelay:
     async def _send(self, exchange: Exchange, body: bytes) -> Answer:
         headers = self.forwarding.to_upstream(exchange.raw_headers, body=bool(body))
         headers.append((b"accept-encoding", accepted_codings(exchange.headers.get(b"accept-encoding"))))
+        headers += self.said_of(exchange)
         query = b"" if self.forwarding.listed_only else exchange.query
         return await self.client.send(exchange.method, headers, body, target=self.client.target(query))
+
+    def said_of(self, exchange: Exchange) -> RawHeaders:
+        """The header that tells the server on whose authority this comes, where it is told. Raises `RequestError`."""
+        return self.identity.fields(exchange.speaker) if self.identity is not None else []
 
     async def _answer(self, exchange: Exchange, answer: Answer, expected: Expected, requests: list[Request]) -> None:
         if answer.status >= 400:

@@ -121,7 +121,7 @@ class LegacySse:
             raise
         callers = [Caller(token) for token in arrival.tokens] or None
         passage = await self._gate.admit(message, Client(revision=_REVISION), callers)
-        exchange.calls = passage.calls
+        exchange.calls, exchange.speaker = passage.calls, passage.speaker
         async with exchange.calls:
             session = self._session(exchange)  # what is added to a stream that has ended meanwhile, nobody settles
             message = passage.message
@@ -193,6 +193,7 @@ class LegacySse:
         headers = [
             *self._relay.forwarding.to_upstream(exchange.raw_headers, body=bool(body)),
             (b"accept-encoding", b"identity"),
+            *self._relay.said_of(exchange),
         ]
         return await self._relay.client.send(exchange.method, headers, body, target=target)
 

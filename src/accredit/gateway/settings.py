@@ -5,6 +5,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
 from accredit.errors import ConfigurationError
 from accredit.gateway.bootstrap import BootstrapSettings
 from accredit.gateway.forwarding import can_be_added
@@ -43,6 +45,24 @@ class ProofSettings:
     policy: Policy
     required: bool
     filter_tools: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class IdentitySettings:
+    """`[upstream] identity = "jwt"`: what signs, in whose name, and the header that it goes out in."""
+
+    key: EllipticCurvePrivateKey = field(repr=False)
+    gateway_id: str
+    header: str = "Accredit-Identity"
+
+
+def check_reads_headers(upstream: HttpUpstream | StdioUpstream) -> None:
+    """Raises `ConfigurationError` for a server that could not be told anything in a header."""
+    if isinstance(upstream, StdioUpstream):
+        raise ConfigurationError(
+            'upstream.identity is "jwt", a header of HTTP requests, and upstream.command reads none',
+            'set upstream.identity = "meta", or run the server behind a URL',
+        )
 
 
 def _key_of_this_process() -> KeyRing:
@@ -107,7 +127,9 @@ class GatewaySettings:
     max_event_bytes: int = 16_777_216
     upstream_timeout_seconds: float = 60.0
     tells_identity: bool = True
-    """`[upstream] identity`: True is "meta" (allowed calls say on whose word they come), False is "none"."""
+    """`[upstream] identity`: True is "meta" (allowed calls say on whose word they come in `_meta`)."""
+    identity: IdentitySettings | None = None
+    """... and this is "jwt": they say so in a header."""
     enforce: bool = True
     """`[validation] responses`: True is "enforce", False is "observe" (log and count, forward as it is)."""
     proofs: ProofSettings | None = None
@@ -134,6 +156,8 @@ class GatewaySettings:
             if not can_be_added(name):
                 what = f"gateway.forward_headers: {name!a} can't be added"
                 raise ConfigurationError(what, "name headers that say neither how a message is read nor where it goes")
+        if self.identity is not None:
+            check_reads_headers(self.upstream)
         served = [self.path]
         if isinstance(self.upstream, HttpUpstream):
             served.append(urlsplit(self.upstream.url).path)

@@ -8,7 +8,7 @@ from accredit.keys.files import read_file, write_file
 from accredit.keys.formats import DelegationFile, KeyFile, KeyKind, PrivateKeyFile
 from accredit.keys.load import SigningKey, load_public_key, load_signing_key, make_key, public_path, read_key, write_key
 from accredit.keys.signers import load_log_signer, log_key, log_signer
-from accredit.keys.token_keys import load_key_set, load_token_key, make_token_key, write_token_key
+from accredit.keys.token_keys import kept_token_key, load_key_set, load_token_key, make_token_key, write_token_key
 
 __all__ = [
     "DelegationFile",
@@ -16,6 +16,7 @@ __all__ = [
     "KeyKind",
     "PrivateKeyFile",
     "SigningKey",
+    "kept_token_key",
     "load_key_set",
     "load_log_signer",
     "load_public_key",

@@ -4,6 +4,7 @@ They are in the formats that the world of JWT uses, so that other tools can make
 SubjectPublicKeyInfo), and JWK sets. Reads the operating system's randomness.
 """
 
+import os
 from pathlib import Path
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -33,6 +34,17 @@ def write_token_key(path: Path, key: EllipticCurvePrivateKey, *, replace: bool =
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     write_pair(path, private, public, replace=replace)
+
+
+def kept_token_key(path: Path) -> EllipticCurvePrivateKey:
+    """The key at `path`, which is made where there is none yet. Raises `ConfigurationError`."""
+    if not os.path.lexists(path):
+        try:
+            write_token_key(path, make_token_key())
+        except ConfigurationError:
+            if not os.path.lexists(path):  # else another process was faster: its key counts
+                raise
+    return load_token_key(path)
 
 
 def load_token_key(path: Path) -> EllipticCurvePrivateKey:

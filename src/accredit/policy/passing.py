@@ -11,7 +11,7 @@ All else stays byte for byte.
 
 from typing import TypeVar
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from accredit.errors import FrameError
@@ -28,6 +28,42 @@ _CLAIMS = frozenset({AUTHORIZATION, "com.ratifyprotocol/authority", "com.ratifyp
 """Members of `_meta` in which whoever stands before a server says who authorized a call."""
 _OF_PROOF = ("principal_id", "principal_name", "agent_id", "granted_scope", "cert_ids")
 
+
+class Speaker(Struct, frozen=True):
+    """On whose authority a request comes: that of a proof's principal, else of a token. `call_id` is the id of its
+    records, or "" where it has none."""
+
+    authority: Authority | None
+    token: VerifiedToken | None
+    call_id: str = ""
+
+    @property
+    def subject(self) -> str:
+        """The agent; with proofs off, whom the token was issued for."""
+        if self.authority is not None:
+            return self.authority.agent_id
+        return self.token.subject if self.token is not None else ""
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """What all certificates of the proof grant; with proofs off, the token's scopes."""
+        if self.authority is not None:
+            return self.authority.granted_scope
+        return tuple(sorted(self.token.scopes)) if self.token is not None else ()
+
+
+def speaker_of(
+    request: Request, authority: Authority | None, token: VerifiedToken | None, call_id: str = ""
+) -> Speaker | None:
+    """On whose authority a request comes that was let through; None where it comes on nobody's."""
+    return Speaker(authority, token, call_id) if _on_authority(request, authority, token) else None
+
+
+def _on_authority(call: Request | Notification, authority: Authority | None, token: VerifiedToken | None) -> bool:
+    """A list may come on nobody's word; a token alone authorizes calls."""
+    return authority is not None or (token is not None and call.method in GUARDED)
+
+
 C = TypeVar("C", bound=Request | Notification)
 
 
@@ -39,11 +75,11 @@ def passed_on(
     token: VerifiedToken | None = None,
     tell: bool = True,
 ) -> C:
-    """The call as the upstream gets it. A list may come on nobody's word.
+    """The call as the upstream gets it.
 
     `judged` says that proofs are judged here, `tell` that the upstream is to learn on whose word the call comes.
     """
-    told = tell and (authority is not None or (token is not None and call.method in GUARDED))
+    told = tell and _on_authority(call, authority, token)
     if not told and not may_name(call.params, b"_meta"):
         return call
     try:

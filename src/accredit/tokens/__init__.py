@@ -2,12 +2,13 @@
 
 `carried` finding them and taking them off a request · `compact`, `claims` reading them · `key_sets` the keys of issuers
 · `verify`, `cache` the verifier and its memory · `rules` what a good one may do · `challenges` the headers and the
-metadata document · `session` tokens of our own.
+metadata document · `session` tokens of our own · `identity` the gateway's word to the server behind it.
 """
 
 from accredit.tokens.carried import Carried, Source, carried, declares_token, without_authorization, without_tokens
 from accredit.tokens.challenges import challenge, metadata, metadata_paths, metadata_url
 from accredit.tokens.claims import VerifiedToken
+from accredit.tokens.identity import IdentityGrant, issue_identity_token
 from accredit.tokens.key_sets import ALGORITHMS, KeySet, read_key_set, read_public_key
 from accredit.tokens.rules import check_policy, check_session, check_tool, may_use, policy_digest
 from accredit.tokens.session import SessionGrant, issue_session_token, public_jwk
@@ -16,6 +17,7 @@ from accredit.tokens.verify import Issuer, Presented, TokenVerifier
 __all__ = [
     "ALGORITHMS",
     "Carried",
+    "IdentityGrant",
     "Issuer",
     "KeySet",
     "Presented",
@@ -29,6 +31,7 @@ __all__ = [
     "check_session",
     "check_tool",
     "declares_token",
+    "issue_identity_token",
     "issue_session_token",
     "may_use",
     "metadata",

@@ -63,15 +63,12 @@ class _Claims(Struct, frozen=True):
 
 def issue_session_token(key: EllipticCurvePrivateKey, grant: SessionGrant) -> str:
     """Signs a token. Raises `ConfigurationError` for one that nobody could use, or a key of another curve."""
-    if not isinstance(key.curve, SECP256R1):
-        raise ConfigurationError("a session token is signed with a P-256 key", "use a key of that curve")
     if not (grant.issuer and grant.subject and grant.audience and grant.token_id):
         raise ConfigurationError("a session token names its issuer, agent, audience and id", "leave none of them empty")
     if grant.session == "":
         raise ConfigurationError("a session token that names a session names one", "give the session's id, or none")
     if grant.expires_at <= grant.issued_at:
         raise ConfigurationError("a session token ends after it begins", "let it live for a second at least")
-    header = _Header(ALGORITHM, thumbprint(key.public_key()))
     claims = _Claims(
         iss=grant.issuer,
         sub=grant.subject,
@@ -84,6 +81,14 @@ def issue_session_token(key: EllipticCurvePrivateKey, grant: SessionGrant) -> st
         policy_digest=UNSET if grant.policy_digest is None else grant.policy_digest,
         session=UNSET if grant.session is None else grant.session,
     )
+    return sign(key, claims)
+
+
+def sign(key: EllipticCurvePrivateKey, claims: Struct) -> str:
+    """A token with these claims. Raises `ConfigurationError` for a key of another curve, and for too long a token."""
+    if not isinstance(key.curve, SECP256R1):
+        raise ConfigurationError("tokens are signed with a P-256 key", "use a key of that curve")
+    header = _Header(ALGORITHM, thumbprint(key.public_key()))
     signed = b".".join(_base64url(msgspec.json.encode(part)) for part in (header, claims))
     signature = get_algorithm_by_name(ALGORITHM).sign(signed, key)
     token = b".".join((signed, _base64url(signature))).decode("ascii")

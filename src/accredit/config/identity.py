@@ -1,0 +1,70 @@
+"""From `[upstream] identity = "jwt"` to the key that signs what the server is told. Reads the key, or makes it.
+
+In this order; each failure is a `ConfigurationError` that names its key:
+
+1. `identity_header` only with "jwt", and no header that something else sets;
+2. the server is behind a URL: a command reads no headers;
+3. there is a file, beside which `identity.key` is: a key that ended with the process would be another one tomorrow;
+4. the gateway has an id, which the tokens name;
+5. the key: P-256 in PEM, for its owner alone. Where there is none yet, a gateway that starts makes it.
+"""
+
+import os
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+from accredit.config.attest import gateway_id
+from accredit.config.load import Loaded
+from accredit.config.problems import one_line
+from accredit.errors import ConfigurationError
+from accredit.gateway.forwarding import same_name
+from accredit.gateway.settings import HttpUpstream, IdentitySettings, StdioUpstream, check_reads_headers
+from accredit.keys import kept_token_key, load_token_key, make_token_key
+
+IDENTITY_KEY_FILE = "identity.key"
+"""The key that signs what the server is told, in the configuration's folder."""
+
+
+def build_identity(
+    loaded: Loaded, upstream: HttpUpstream | StdioUpstream, *, starting: bool
+) -> IdentitySettings | None:
+    """What the server is told, in a header, of who calls; None where it is not. Raises `ConfigurationError`.
+
+    Unless a gateway is `starting`, no key is written: one that is missing is drawn for these settings alone.
+    """
+    named = loaded.config.upstream
+    if named.identity != "jwt":
+        if ("upstream", "identity_header") in loaded.origins:
+            raise ConfigurationError(
+                f'upstream.identity_header is set and upstream.identity is "{named.identity}": nothing would be in it',
+                'set upstream.identity = "jwt", or remove upstream.identity_header',
+            )
+        return None
+    header = named.identity_header
+    for key, names in (
+        ("upstream.headers", named.headers),
+        ("gateway.forward_headers", loaded.config.gateway.forward_headers),
+    ):
+        if any(same_name(name, header) for name in names):
+            raise ConfigurationError(
+                f"{key} holds {header}, which upstream.identity_header says is the gateway's own",
+                f"remove it from {key}, or give upstream.identity_header another name",
+            )
+    check_reads_headers(upstream)
+    if loaded.file is None:
+        raise ConfigurationError(
+            f'upstream.identity is "jwt" and there is no configuration file beside which {IDENTITY_KEY_FILE} could be',
+            "write upstream.identity into accredit.toml, and name that file with --config",
+        )
+    gateway = gateway_id(loaded)
+    return IdentitySettings(_key(loaded.file.parent / IDENTITY_KEY_FILE, starting=starting), gateway, header)
+
+
+def _key(path: Path, *, starting: bool) -> EllipticCurvePrivateKey:
+    try:
+        if os.path.lexists(path):
+            return load_token_key(path)
+        return kept_token_key(path) if starting else make_token_key()
+    except ConfigurationError as error:
+        raise ConfigurationError(one_line(f"upstream.identity: {error.what}"), one_line(error.remedy)) from None

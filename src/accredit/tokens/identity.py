@@ -1,0 +1,72 @@
+"""The gateway's word to the server behind it: on whose authority one request comes (ES256, over a P-256 key). No I/O.
+
+It is made for one request and one server, and is good for as long as it says. No gateway takes it for a token of its
+own clients: its issuer is a gateway, and its key signs nothing else.
+"""
+
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from msgspec import UNSET, Struct, UnsetType
+
+from accredit.tokens.session import sign
+
+
+class IdentityGrant(Struct, frozen=True, kw_only=True):
+    """What is to be said; times in unix seconds. `subject` is the agent, or with proofs off the client token's subject.
+
+    `principal` is the id of whoever has granted it to the agent, where proofs say so; `token_issuer` and
+    `token_subject` are those of the client's own token, where there was one.
+    """
+
+    gateway: str
+    audience: str
+    subject: str
+    scopes: tuple[str, ...]
+    call_id: str
+    issued_at: int
+    expires_at: int
+    token_id: str
+    principal: str | None = None
+    token_issuer: str | None = None
+    token_subject: str | None = None
+
+
+class _Actor(Struct, frozen=True):
+    sub: str
+
+
+class _Claims(Struct, frozen=True):
+    iss: str
+    aud: str
+    sub: str
+    act: _Actor
+    scope: str
+    call_id: str
+    iat: int
+    exp: int
+    jti: str
+    principal: str | UnsetType
+    token_issuer: str | UnsetType
+    token_subject: str | UnsetType
+
+
+def issue_identity_token(key: EllipticCurvePrivateKey, grant: IdentityGrant) -> str:
+    """Signs it. Raises `ConfigurationError` for a key of another curve, and for more than a token can hold."""
+    claims = _Claims(
+        iss=grant.gateway,
+        aud=grant.audience,
+        sub=grant.subject,
+        act=_Actor(grant.gateway),
+        scope=" ".join(grant.scopes),
+        call_id=grant.call_id,
+        iat=grant.issued_at,
+        exp=grant.expires_at,
+        jti=grant.token_id,
+        principal=_said(grant.principal),
+        token_issuer=_said(grant.token_issuer),
+        token_subject=_said(grant.token_subject),
+    )
+    return sign(key, claims)
+
+
+def _said(text: str | None) -> str | UnsetType:
+    return UNSET if text is None else text
