@@ -3,28 +3,34 @@
 import asyncio
 import hashlib
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import rfc8785
+from tests.integration.test_records_resumed import Upstream
 from tests.world.agents import agent_files
 from tests.world.authorization import GATEWAY, Signed, Trust, challenge_in
-from tests.world.calls import meta, post
+from tests.world.calls import SESSION, chunk, compact, event, meta, post
 from tests.world.connected import Connected
-from tests.world.raw_client import RawAnswer
+from tests.world.raw_client import RawAnswer, RawClient
+from tests.world.raw_server import RawServer
 from tests.world.recorded import records_at, records_of, verified
 from tests.world.routes import ROUTES, Route, messages_of
-from tests.world.running import run
+from tests.world.running import RunningGateway, run
 from tests.world.tasks_server import EXTENDED
 from tests.world.tokened import Tokened
 
 from accredit.consent import CallTerms
 from accredit.errors import StoreUnavailable
+from accredit.gateway import HttpUpstream, create_app
+from accredit.gateway.settings import RecordSettings
 from accredit.jsonrpc.methods import Era
+from accredit.policy.tasks import owner_of, task_key
 from accredit.ports import Task
 from accredit.ratify.constraints import MaxAmount, MaxRate
-from accredit.stores import MemoryStore, MemoryTasks
+from accredit.stores import MemoryStore, MemoryTasks, RevocationLists
 
 READ_METHODS = {Era.LEGACY: ("tasks/get", "tasks/result"), Era.MODERN: ("tasks/get",)}
 CHANGES = {Era.LEGACY: ("tasks/cancel",), Era.MODERN: ("tasks/update", "tasks/cancel")}
@@ -511,5 +517,77 @@ def test_what_is_asked_about_a_task_is_recorded_and_joined_to_the_call_that_made
         assert (refused.decision.verdict, refused.decision.error) == ("deny", "unknown_task")
         assert refused.call.flow is None
         assert verified(tmp_path / "log.db").valid
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", ["http-modern", "stdio-modern"])
+def test_a_task_waits_for_no_input_that_its_client_did_not_declare(name: str, trust: Trust, tmp_path: Path) -> None:
+    form = {"method": "elicitation/create", "params": {"mode": "form", "message": "who?", "requestedSchema": {}}}
+    page = {
+        "method": "elicitation/create",
+        "params": {"mode": "url", "message": "log in", "url": "https://evil.example"},
+    }
+
+    async def main() -> None:
+        async with Route(name, trust, tmp_path, serves_tasks=True) as route:
+            mine = Agent(route, trust)
+            for asks, declared, passes in (
+                ({"a": form}, {"elicitation": {}}, True),
+                ({"a": form}, {}, False),
+                ({"a": form, "b": page}, {"elicitation": {}}, False),
+                ({"a": {"method": "shell/run"}}, {"elicitation": {}}, False),
+                ([form], {"elicitation": {}}, False),
+            ):
+                id = id_of(await mine.make(asks=asks))
+                proved = mine.proved("tasks/get", {"taskId": id})
+                answer = await raw(route, proved, method="tasks/get", capabilities={**EXTENDED, **declared})
+                assert (b'"result"' in answer.body) is passes, answer
+                assert (b"Invalid upstream JSON-RPC response" in answer.body) is not passes, answer
+
+    run(main())
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_task_that_is_announced_on_a_resumed_stream_is_its_makers__and_what_nobody_asked_is_no_task(
+    recorded: bool, trust: Trust, other: Trust, tmp_path: Path
+) -> None:
+    upstream = Upstream()
+    params: dict[str, Any] = {"name": "list_inbox", "arguments": {}, "task": {}}
+    made = {"taskId": "t", "status": "working", "ttl": None}
+
+    async def main() -> None:
+        store = MemoryTasks()
+        records = records_at(tmp_path / "log.db") if recorded else None
+        async with RawServer(upstream) as server:
+            settings = trust.settings(HttpUpstream(server.url), records=RecordSettings(GATEWAY) if recorded else None)
+            app = create_app(
+                settings, store=MemoryStore(), revocations=RevocationLists((), {}), records=records, tasks=store
+            )
+            async with RunningGateway(app) as gateway:
+                proof = trust.proof(trust.chain(), "tools/call", params, Signed(session=SESSION))
+                posted = post(Era.LEGACY, "tools/call", {**params, "_meta": {"ratify_proof": proof}}, id=7)
+                async with RawClient(gateway.port) as client:
+                    await client.ask("POST", "/mcp", posted.headers, posted.body)
+                    assert b'"error"' not in (await client.answer()).body
+                async with RawClient(gateway.port) as client:
+                    resume = [("Accept", "text/event-stream"), ("Mcp-Session-Id", SESSION), ("Last-Event-ID", "1")]
+                    await client.ask("GET", "/mcp", resume)
+                    assert (await client.head())[0] == 200
+                    told: list[Any] = []
+                    for id, task in ((7, made), (8, {**made, "taskId": "u"})):
+                        announced = {"jsonrpc": "2.0", "id": id, "result": {"task": task}}
+                        await upstream.resumed[-1].send(chunk(event(compact(announced), id=str(id))))
+                        came = await client.event()
+                        assert came is not None
+                        told.append(json.loads(came.data or b""))
+                    assert told[0]["result"]["task"] == made
+                    assert "result" not in told[1]
+                    assert told[1]["error"]["data"]["reason"].startswith("store_unavailable")
+            now, owner = int(time.time()), owner_of(trust.owner.id, trust.agent.id, None)
+            found = await store.find(task_key("", "t"), now=now)
+            assert found is not None
+            assert found.owner == owner
+            assert await store.find(task_key("", "u"), now=now) is None
 
     run(main())

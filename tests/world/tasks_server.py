@@ -3,6 +3,7 @@ and writes each line that it reads to the file that it is given.
 
 It counts its tasks 1, 2, 3, unless a call's argument `id` names one; `ttl` is their ttl in milliseconds (null: none),
 `state` the `requestState` that it gives with a task and whatever is said of one; it believes any that it is given.
+`asks` are the `inputRequests` that a task waits for.
 """
 
 import json
@@ -54,9 +55,10 @@ class Tasks:
             case "tasks/get" | "tasks/cancel" | "tasks/update":
                 task = self.made[params["taskId"]]
                 task["seen"] = [*task["seen"], params.get("requestState")]
+                asks = {"inputRequests": task["asks"]} if method == "tasks/get" and "asks" in task else {}
                 if method == "tasks/cancel":
                     task["status"] = "cancelled"
-                return {**_shown(task), "resultType": "complete"} if modern else _shown(task)
+                return {**_shown(task), **asks, "resultType": "complete"} if modern else _shown(task)
             case _:
                 return result_of(method, params)
 
@@ -66,12 +68,14 @@ class Tasks:
         task["ttlMs" if modern else "ttl"] = arguments.get("ttl", 60_000)
         if "state" in arguments:
             task["requestState"] = arguments["state"]
+        if "asks" in arguments:
+            task["asks"] = arguments["asks"]
         self.made.setdefault(id, task)
         return {**_shown(task), "resultType": "task"} if modern else {"task": _shown(task)}
 
 
 def _shown(task: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in task.items() if name != "seen"}
+    return {name: value for name, value in task.items() if name not in ("seen", "asks")}
 
 
 class TasksServer:

@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from accredit.client.proving import Attempt, Listed, Params, Prover, with_meta
 from accredit.errors import ProofRefused
+from accredit.jsonrpc.methods import LISTEN
 from accredit.policy import GUARDED, LISTS
 from accredit.policy.lists import KINDS
 
@@ -90,7 +91,7 @@ class ProvingTransport:
         # What is written is this dump; whatever has another form in memory is in its last one before it is signed.
         dumped = request.model_dump(by_alias=True, mode="json", exclude_unset=True)
         params = cast("Params", dumped.get("params") or {})
-        if self._token and request.method in GUARDED | LISTS:
+        if self._token and request.method in GUARDED | LISTS | {LISTEN}:
             params = with_meta(params, {"token": self._token})
         attempt = self._prover.attempt(request.method, params) if self._prover is not None else None
         if self._prover is not None and attempt is not None:

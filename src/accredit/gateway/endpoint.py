@@ -70,7 +70,7 @@ class Endpoint:
                     exchange.calls = self._gate.resumed(session.decode("latin-1"))
                 exchange.hears = self._gate.hears(session.decode("latin-1") if session is not None else "")
                 with exchange.rooms.streams.held(exchange, yields=True):
-                    await self._backend.get(exchange, self._gate.otherwise(token))
+                    await self._backend.get(exchange, self._gate.otherwise(token, exchange.calls))
             case "DELETE":
                 if self._entrance is not None:
                     await self._entrance.of_request(exchange, sessions=True)

@@ -224,18 +224,26 @@ class Gate:
             return None
         return passed_on(notification, judged=self._judging is not None)
 
-    def otherwise(self, token: VerifiedToken | None = None) -> Edit | None:
-        """What becomes of a response whose request is not known: the stream was resumed, by whose token this is."""
+    def otherwise(self, token: VerifiedToken | None, calls: OpenCalls) -> Edit | None:
+        """What becomes of a response whose request is not known, unless it is one of these calls'. The stream was
+        resumed, by whose token this is."""
         view = self._view(None, token)
+
+        def resumed(response: Success) -> bytes:
+            call = calls.get(response.id) if response.id is not None else None
+            if call is not None and call.edit is not None:
+                return call.edit(response)
+            return of_resumed(response, self._edited(response, view, kinds_in(response)))
+
         if self._named_only:
-            return lambda response: of_resumed(response, self._edited(response, view, kinds_in(response)))
+            return resumed
         if self._bearer is None and not any(map(view.edits, KINDS.values())):
             return None
         return lambda response: self._edited(response, view, kinds_in(response))
 
     def resumed(self, session_id: str) -> OpenCalls:
         """The calls that a stream may answer that is resumed in a session."""
-        return self._recorder.in_session(session_id) if self._recorder is not None else OpenCalls()
+        return (self._recorder or self._tasks.unrecorded).in_session(session_id)
 
     async def _batch(self, batch: Batch, client: Client, callers: Sequence[Caller] | None) -> Passage:
         kept: list[Frame] = []

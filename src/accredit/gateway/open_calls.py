@@ -24,7 +24,7 @@ from accredit.errors import (
 )
 from accredit.jsonrpc.frames import Response, Success
 from accredit.jsonrpc.objects import is_object, members
-from accredit.jsonrpc.responses import Answers
+from accredit.jsonrpc.responses import Answers, Edit
 from accredit.jsonrpc.scalars import as_string
 from accredit.policy import refusals
 
@@ -62,6 +62,8 @@ class OpenCall:
         self.taken_back = False
         """Whether the client has said that it does not wait any more."""
         self.on_settled: Callable[[Outcome], Awaitable[tuple[Outcome, bytes | None]]] | None = None
+        self.edit: Edit | None = None
+        """What becomes of its answer, where that may come on another stream than the one that it was due on."""
         self._recorder = recorder
         self._settling: asyncio.Future[None] | None = None
         self._instead: bytes | None = None

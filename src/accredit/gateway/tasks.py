@@ -20,14 +20,14 @@ from msgspec.structs import replace
 
 from accredit.attest import Outcome
 from accredit.errors import AnswerError, MessageId, StoreUnavailable
-from accredit.gateway.open_calls import OpenCall
+from accredit.gateway.open_calls import OpenCall, ResumedCalls
 from accredit.gateway.recording import Client
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.tally import Tally
 from accredit.jsonrpc.era import era_of
 from accredit.jsonrpc.frames import Notification, Request, Success
-from accredit.jsonrpc.methods import TASK_METHODS
+from accredit.jsonrpc.methods import TASK_METHODS, Era
 from accredit.jsonrpc.objects import members
 from accredit.jsonrpc.responses import Edit
 from accredit.jsonrpc.tasks import Announced, announced, check_about, holds_tasks, listed, may_announce, subject_of
@@ -50,9 +50,24 @@ class Unrecorded:
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._in_sessions: dict[tuple[str, MessageId], OpenCall] = {}
+
+    def begin(self, id: MessageId, session_id: str) -> OpenCall:
+        """Opens a call."""
+        call = OpenCall(self, None, id, session_id)
+        if session_id:
+            self._in_sessions[session_id, id] = call
+        return call
+
+    def in_session(self, session_id: str) -> ResumedCalls:
+        """The calls of a session that are open, for a stream that is resumed in it."""
+        return ResumedCalls(call for (session, _), call in self._in_sessions.items() if session == session_id)
 
     def finish(self, call: OpenCall, outcome: Outcome) -> asyncio.Future[None]:
         """Done already."""
+        named = call.session_id, call.id
+        if self._in_sessions.get(named) is call:
+            del self._in_sessions[named]
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         done.set_result(None)
         return done
@@ -87,7 +102,7 @@ class Tasks:
         self._tally = tally
         self._apart = secrets.token_hex(8) if isinstance(settings.upstream, StdioUpstream) else ""
         self._told = RecentlyUsed[str, set[str]](MAX_TASK_SESSIONS)
-        self._unrecorded = Unrecorded()
+        self.unrecorded = Unrecorded()
         self.store = store
 
     def place(self, client: Client) -> str:
@@ -103,7 +118,7 @@ class Tasks:
         if call is None and self.store is None:
             return call, inner
         if call is None and asked:
-            call = OpenCall(self._unrecorded, None, request.id, maker.client.session_id)
+            call = self.unrecorded.begin(request.id, maker.client.session_id)
 
         def edit(response: Success) -> bytes:
             found = announced(response.result, era, asked=asked)
@@ -111,6 +126,8 @@ class Tasks:
                 call.on_settled = lambda outcome: self._keep(request.id, found, maker, outcome)
             return inner(response) if inner is not None else response.text
 
+        if call is not None:
+            call.edit = edit
         return call, edit
 
     async def of(self, asked: Asked, owner: bytes, client: Client) -> Task | None:
@@ -185,8 +202,10 @@ class Tasks:
 
 
 def of_resumed(response: Success, text: bytes) -> bytes:
-    """What becomes of a response whose request is not known, edited to `text` so far: whose a list of tasks is, nobody
-    can tell."""
+    """What becomes of a response whose request is not known, edited to `text` so far: whose a list of tasks is, or a
+    task that it announces, nobody can tell."""
+    if response.id is not None and announced(response.result, Era.LEGACY, asked=True) is not None:
+        return refusal(refusals.task_not_kept("tools/call", "")).frame(response.id)
     if not holds_tasks(response):
         return text
     return listed(replace(response, result=members(text)["result"], text=text), lambda _: False)

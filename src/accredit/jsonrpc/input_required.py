@@ -42,6 +42,17 @@ def check_input_required(request: Request, result: dict[str, Raw]) -> None:
     entries = pairs(asked) if asked is not None else []
     if not entries and state is None:
         raise FrameError("input_required with neither inputRequests nor requestState")
+    _check_entries(request, entries)
+
+
+def check_input_requests(request: Request, asked: Raw) -> None:
+    """Judges the `inputRequests` of a task in the result that answers `request`: rules 3 and 4. Raises `FrameError`."""
+    if not is_object(asked):
+        raise FrameError('"inputRequests" is not an object')
+    _check_entries(request, pairs(asked))
+
+
+def _check_entries(request: Request, entries: list[tuple[str, Raw]]) -> None:
     if entries:
         declared = _declared(request)
         for _, entry in entries:

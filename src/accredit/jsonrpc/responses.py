@@ -8,7 +8,8 @@ order (docs/reference/validation.md):
 3. a response to an id that was not asked for (7 is not "7"), or that was answered already;
 4. a request from the upstream where none may come: in the modern era, or in a plain JSON body;
 5. in the modern era: a `result` that is no object, a `resultType` that is no string or none of those that may answer
-   this request (`result_types`), an `input_required` that breaks its rules.
+   this request (`result_types`), an `input_required` that breaks its rules, a task that waits for
+   what the client did not declare.
 
 What it does not check: whether a result has the shape that its method defines.
 """
@@ -22,8 +23,8 @@ from msgspec.structs import replace
 from accredit.errors import AnswerError, FrameError, MessageId
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import MESSAGE, Failure, Frame, Request, Response, Success, decode_frame, frame_of
-from accredit.jsonrpc.input_required import check_input_required
-from accredit.jsonrpc.methods import Era
+from accredit.jsonrpc.input_required import check_input_requests, check_input_required
+from accredit.jsonrpc.methods import TASK_METHODS, Era
 from accredit.jsonrpc.objects import (
     Names,
     check_names,
@@ -178,6 +179,8 @@ def check_modern_result(request: Request, result: Raw) -> None:
     deciding = [(name, value) for name, value in pairs(result) if name.casefold() in _RESULT.folded]
     check_names([name for name, _ in deciding], _RESULT)
     found = dict(deciding)
+    if request.method in TASK_METHODS and "inputRequests" in found:
+        check_input_requests(request, found["inputRequests"])  # what a task waits for
     if "resultType" not in found:
         return
     kind = as_string(found["resultType"])

@@ -270,7 +270,10 @@ def test_they_are_marked_where_all_is_to_be_shown(trust: Trust) -> None:
     between(trust, case, uncovered=marked)
 
 
-@pytest.mark.parametrize(("method", "carries"), [("tools/call", True), ("prompts/list", True), ("ping", False)])
+@pytest.mark.parametrize(
+    ("method", "carries"),
+    [("tools/call", True), ("prompts/list", True), ("subscriptions/listen", True), ("ping", False)],
+)
 def test_a_token_goes_where_one_is_asked_for(method: str, carries: bool, trust: Trust) -> None:
     async def case(ends: Ends) -> None:
         await ends.host_sends(request(method, {"name": "x"}))

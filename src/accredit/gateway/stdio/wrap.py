@@ -63,6 +63,7 @@ from accredit.jsonrpc.methods import BATCH_REVISION, META_VERSION, Era
 from accredit.jsonrpc.objects import is_object, members
 from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.jsonrpc.scalars import as_string
+from accredit.jsonrpc.tasks import without_state
 from accredit.limits import GRACE_SECONDS, STOP_GRACE_SECONDS
 from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
 
@@ -306,7 +307,7 @@ class Wrap:
                 for call in verdict.calls:
                     self._settled(call, outcome_of_end(verdict.error), refusal(verdict.error).frame(call.id))
             case Told():
-                self._host.send(encode_line(verdict.notification.text))
+                self._host.send(encode_line(without_state(verdict.notification, verdict.notification.text)))
             case Request() | Stray():
                 self._host.send(encode_line(verdict.text))
             case None:
