@@ -230,7 +230,7 @@ class Gate:
         view = self._view(None, token)
 
         def resumed(response: Success) -> bytes:
-            call = calls.get(response.id) if response.id is not None else None
+            call = calls.get(response.id)
             if call is not None and call.edit is not None:
                 return call.edit(response)
             return of_resumed(response, self._edited(response, view, kinds_in(response)))

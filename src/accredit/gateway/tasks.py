@@ -204,7 +204,7 @@ class Tasks:
 def of_resumed(response: Success, text: bytes) -> bytes:
     """What becomes of a response whose request is not known, edited to `text` so far: whose a list of tasks is, or a
     task that it announces, nobody can tell."""
-    if response.id is not None and announced(response.result, Era.LEGACY, asked=True) is not None:
+    if announced(response.result, Era.LEGACY, asked=True) is not None:
         return refusal(refusals.task_not_kept("tools/call", "")).frame(response.id)
     if not holds_tasks(response):
         return text
