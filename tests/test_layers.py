@@ -25,7 +25,7 @@ PURE_LIBRARIES = {
     "attest": "msgspec, rfc8785, cryptography.exceptions, "
     "cryptography.hazmat.primitives.asymmetric.ed25519, cryptography.hazmat.primitives.asymmetric.mldsa",
     # the SDK's types are models of pydantic
-    "rounds": "msgspec, mcp_types, pydantic.json_schema, cryptography.exceptions, "
+    "rounds": "msgspec, mcp_types.methods, pydantic.json_schema, cryptography.exceptions, "
     "cryptography.hazmat.primitives.ciphers.aead",
 }
 PURE_LIBRARIES["consent"] = f"rfc8785, {PURE_LIBRARIES['ratify']}"
