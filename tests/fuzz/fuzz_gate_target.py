@@ -278,9 +278,6 @@ def with_proof(data: bytes) -> bytes:
 
 
 _raised = _Raised()
-logging.getLogger("uvicorn.error").addHandler(_raised)
-logging.getLogger("uvicorn.error").propagate = False
-logging.getLogger("accredit").setLevel(logging.CRITICAL + 1)
 
 
 def one_input(data: bytes) -> tuple[bytes, int, int]:
@@ -290,7 +287,12 @@ def one_input(data: bytes) -> tuple[bytes, int, int]:
     """
     if len(data) < 2:
         return b"", 0, 0
-    told = asyncio.run(_connection(with_proof(data[1:]), data[0]))
+    server_log = logging.getLogger("uvicorn.error")
+    server_log.addHandler(_raised)
+    try:
+        told = asyncio.run(_connection(with_proof(data[1:]), data[0]))
+    finally:
+        server_log.removeHandler(_raised)
     if _raised.found:
         raise _raised.found.pop()
     return told

@@ -12,7 +12,6 @@ from within `relay`. Whatever else ran is a hole.
 import asyncio
 import io
 import json
-import logging
 import math
 from collections import Counter
 from typing import Any, cast
@@ -110,8 +109,6 @@ def _proof(params: dict[str, Any]) -> bytes:
 _proofs = _Proofs()
 _store = FreshStore()
 _servers = [_server(kind, _store) for kind in KINDS]
-for _name in ("accredit", "mcp", "fastmcp"):
-    logging.getLogger(_name).setLevel(logging.CRITICAL + 1)
 
 
 def one_input(data: bytes) -> tuple[list[Any], list[str]]:
