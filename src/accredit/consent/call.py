@@ -34,7 +34,8 @@ Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Pointer = Annotated[str, Meta(pattern=r"^(?:/(?:[^~/]|~[01])*)*\Z")]
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
-_ABSENT = object()
+ABSENT = object()
+"""What `value_at` finds where nothing is."""
 
 
 class CallTerms(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -97,8 +98,8 @@ def named_arguments(constraints: Iterable[Constraint], arguments: object) -> dic
             except WireError:
                 continue
             for pointer in terms.args if terms.args is not UNSET else ():
-                value = _at(arguments, pointer)
-                digest = _digest(value) if value is not _ABSENT else None
+                value = value_at(arguments, pointer)
+                digest = _digest(value) if value is not ABSENT else None
                 if digest is not None:
                     found[pointer] = digest
     return found
@@ -129,7 +130,7 @@ def _other_params(terms: CallTerms, call: CallFacts) -> str | None:
         return "for a call with other params"
     for pointer, digests in terms.args.items() if terms.args is not UNSET else ():
         found = _digest_at(call, pointer)
-        if found is _ABSENT:
+        if found is ABSENT:
             return f"constraint_unverifiable: there is no {pointer}"
         if found not in digests:
             return f"for another {pointer}"
@@ -138,9 +139,9 @@ def _other_params(terms: CallTerms, call: CallFacts) -> str | None:
 
 def _digest_at(call: CallFacts, pointer: str) -> object:
     if call.argument_digests is not None:
-        return call.argument_digests.get(pointer, _ABSENT)
-    value = _at(call.arguments, pointer)
-    return _ABSENT if value is _ABSENT else _digest(value)
+        return call.argument_digests.get(pointer, ABSENT)
+    value = value_at(call.arguments, pointer)
+    return ABSENT if value is ABSENT else _digest(value)
 
 
 def _other_definition(terms: CallTerms, call: CallFacts) -> str | None:
@@ -151,16 +152,17 @@ def _other_definition(terms: CallTerms, call: CallFacts) -> str | None:
     return None if terms.definition == call.definition else "for another definition of the tool"
 
 
-def _at(value: object, pointer: str) -> object:
+def value_at(value: object, pointer: str) -> object:
+    """The value at a JSON Pointer (RFC 6901; whoever read it has checked its escapes), or `ABSENT`."""
     for step in pointer.split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
         if isinstance(value, dict):
-            value = cast("dict[str, object]", value).get(name, _ABSENT)
+            value = cast("dict[str, object]", value).get(name, ABSENT)
         elif isinstance(value, list) and _INDEX.fullmatch(name):
             items = cast("list[object]", value)
-            value = items[int(name)] if int(name) < len(items) else _ABSENT
+            value = items[int(name)] if int(name) < len(items) else ABSENT
         else:
-            return _ABSENT
+            return ABSENT
     return value
 
 

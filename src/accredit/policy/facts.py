@@ -16,10 +16,10 @@ import math
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import cast
 
 from msgspec import Struct
 
+from accredit.consent.call import ABSENT, value_at
 from accredit.limits import MAX_SAFE_INTEGER
 from accredit.ratify.constraints import path_fault
 
@@ -48,8 +48,6 @@ _RANGES = {
 NUMBERS = frozenset(_RANGES)
 _HOLE = re.compile(r"\{(/[^{}]*)\}")
 _NO_ESCAPE = re.compile(r"~(?![01])")
-_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
-_ABSENT = object()
 
 
 class Facts(Struct, frozen=True):
@@ -94,13 +92,13 @@ def _taken(source: str | float, arguments: object) -> object:
     pointers = _pointers(source) if isinstance(source, str) else []
     if not isinstance(source, str) or not pointers:
         return source
-    values = [_at(arguments, pointer) for pointer in pointers]
+    values = [value_at(arguments, pointer) for pointer in pointers]
     if pointers == [source]:
         return values[0]
     texts = [_text(value) for value in values]
     # With more than one part, a slash in one could be the slash between two: a/b and c, or a and b/c.
     if not all(texts) or (len(texts) > 1 and any("/" in text for text in texts)):
-        return _ABSENT
+        return ABSENT
     filling = iter(texts)
     return _HOLE.sub(lambda _: next(filling), source)
 
@@ -110,19 +108,6 @@ def _text(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_SAFE_INTEGER:
         return str(value)
     return value if isinstance(value, str) else ""
-
-
-def _at(value: object, pointer: str) -> object:
-    for step in pointer.split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(value, dict):
-            value = cast("dict[str, object]", value).get(name, _ABSENT)
-        elif isinstance(value, list) and _INDEX.fullmatch(name):
-            items = cast("list[object]", value)
-            value = items[int(name)] if int(name) < len(items) else _ABSENT
-        else:
-            return _ABSENT
-    return value
 
 
 def _sound(name: str, fact: object) -> str | float | None:
