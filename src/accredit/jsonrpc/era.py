@@ -24,7 +24,7 @@ from msgspec import Raw
 from accredit.errors import FrameError, RequestError
 from accredit.jsonrpc.encode import HEADER_MISMATCH, INVALID_PARAMS
 from accredit.jsonrpc.frames import Frame, Notification, Request
-from accredit.jsonrpc.methods import META_CAPABILITIES, META_VERSION, METHODS, TARGET_MEMBER, Era, is_modern
+from accredit.jsonrpc.methods import META_CAPABILITIES, META_VERSION, METHODS, TARGET_MEMBER, Era, is_known, is_modern
 from accredit.jsonrpc.objects import may_name, members
 from accredit.jsonrpc.requests import Batch, meta_of
 from accredit.jsonrpc.scalars import as_string
@@ -49,8 +49,7 @@ DUPLICATED = b"\0"
 
 def era_of(frame: Frame | Batch, headers: Headers) -> Era:
     """The era that a client's message belongs to: what its header names, or else what its body carries."""
-    version = headers.get(VERSION_HEADER, b"").strip(b" \t").decode("latin-1")
-    if is_modern(version):
+    if is_modern(_version_header(headers)):
         return Era.MODERN
     named = isinstance(frame, Request) and may_name(frame.params, _NAMED_VERSION) and META_VERSION in _meta(frame)
     return Era.MODERN if named else Era.LEGACY
@@ -64,11 +63,9 @@ def check_agreement(frame: Request | Notification, headers: Headers) -> None:
         _agree(headers, VERSION_HEADER, version, id)
     if isinstance(frame, Request) or METHOD_HEADER in headers:
         _agree(headers, METHOD_HEADER, frame.method, id)
-    member = TARGET_MEMBER.get(frame.method)
-    if member is not None and frame.params is not None:
-        target = as_string(members(frame.params).get(member))
-        if target is not None:
-            _agree(headers, NAME_HEADER, target, id)
+    target = _target(frame, headers)
+    if target is not None:
+        _agree(headers, NAME_HEADER, target, id)
 
 
 def unmirrored(frame: Frame | Batch | None, era: Era, headers: Headers) -> frozenset[bytes]:
@@ -83,7 +80,7 @@ def unmirrored(frame: Frame | Batch | None, era: Era, headers: Headers) -> froze
     if era is Era.LEGACY or not isinstance(frame, Request | Notification):
         return frozenset(routing)
     mirrored = {METHOD_HEADER}
-    if frame.method not in METHODS or _has_target(frame):
+    if frame.method not in METHODS or _target(frame, headers) is not None:
         mirrored.add(NAME_HEADER)
     with_params = frame.method == "tools/call" or frame.method not in METHODS
     return frozenset(
@@ -112,9 +109,18 @@ def decode_header(value: bytes) -> str | None:
         return None
 
 
-def _has_target(frame: Request | Notification) -> bool:
+def _target(frame: Request | Notification, headers: Headers) -> str | None:
+    """What `Mcp-Name` mirrors. A method that the message's revision does not have (`tasks/result`) has no target there:
+    that it is not found is the answer, whatever its headers say (SEP-2663)."""
     member = TARGET_MEMBER.get(frame.method)
-    return member is not None and as_string(members(frame.params or Raw(b"{}")).get(member)) is not None
+    revision = _version_header(headers) or None
+    if member is None or frame.params is None or not is_known(frame.method, revision):
+        return None
+    return as_string(members(frame.params).get(member))
+
+
+def _version_header(headers: Headers) -> str:
+    return headers.get(VERSION_HEADER, b"").strip(b" \t").decode("latin-1")
 
 
 def _meta(frame: Request) -> dict[str, Raw]:

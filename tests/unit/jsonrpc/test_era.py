@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from accredit.errors import RequestError
-from accredit.jsonrpc.era import DUPLICATED, check_agreement, decode_header, era_of, plain_header
+from accredit.jsonrpc.era import DUPLICATED, check_agreement, decode_header, era_of, plain_header, unmirrored
 from accredit.jsonrpc.frames import Notification, Request
 from accredit.jsonrpc.methods import LEGACY_REVISIONS, META_CAPABILITIES, META_VERSION, Era
 from accredit.jsonrpc.requests import Batch, decode_request
@@ -161,6 +161,16 @@ def test_a_name_that_is_no_ascii_agrees_in_its_sentinel_form() -> None:
 @pytest.mark.parametrize("name", ["7", "null", "[]"])
 def test_a_target_that_is_no_string_is_the_upstreams_to_refuse(name: str) -> None:
     check_agreement(call(name), CALL)
+
+
+def test_a_method_that_its_revision_does_not_have_has_no_target__not_found_is_the_answer_not_a_missing_header() -> None:
+    asked = call('"t"', "tasks/result", "taskId")
+    headers = {**VERSION, b"mcp-method": b"tasks/result"}
+    check_agreement(asked, headers)
+    named = headers | {b"mcp-name": b"another"}
+    assert unmirrored(asked, Era.MODERN, named) == {b"mcp-name"}, "compared with nothing, it must not go on"
+    with pytest.raises(RequestError, match="Mcp-Name is missing"):
+        check_agreement(call('"t"', "tasks/get", "taskId"), headers | {b"mcp-method": b"tasks/get"})
 
 
 def test_a_notification_needs_no_metadata_but_its_method_must_agree_where_it_is_said() -> None:
