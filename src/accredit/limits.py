@@ -551,6 +551,9 @@ ASK_SECONDS = 60.0
 ASK_NOTICE_SECONDS = 5.0
 """After which whoever waits for such a list is told so. Servers that need not be installed start in a second or two."""
 
+MAX_TIMEOUT_SECONDS = 86_400.0
+"""That `--timeout` may ask for: a day. Who is silent for longer is not waited for by anybody."""
+
 MAX_SAID_CHARS = 200
 """Characters of what a tool says of itself that a configuration quotes: a sentence or two."""
 

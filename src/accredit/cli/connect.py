@@ -2,13 +2,13 @@
 
 # ruff: noqa: PLC0415 - what connects is loaded when it runs: `accredit --help` is quick without it
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from accredit.cli.options import LogFormatOption, LogLevelOption
+from accredit.cli.reaching import HeaderOption, TimeoutOption, TokenEnvOption, read_reach
 from accredit.errors import ConfigurationError
 
 
@@ -19,9 +19,9 @@ def connect(
         list[Path] | None,
         typer.Option("--delegation", metavar="FILE", help="What the agent may do; may be repeated."),
     ] = None,
-    token_env: Annotated[
-        str | None, typer.Option("--token-env", metavar="NAME", help="The environment variable that holds the token.")
-    ] = None,
+    token_env: TokenEnvOption = None,
+    header: HeaderOption = None,
+    timeout: TimeoutOption = None,
     gateway_id: Annotated[
         str, typer.Option("--gateway-id", metavar="ID", help="Sign for this gateway only; else for the first one met.")
     ] = "",
@@ -50,7 +50,7 @@ def connect(
     if bool(key) != bool(delegation):
         have, lack = ("--key", "--delegation") if key else ("--delegation", "--key")
         raise ConfigurationError(f"{have} is of no use without {lack}", f"name {lack} as well, or leave out both")
-    token = _token(token_env)
+    reach = read_reach(header, token_env, timeout)
 
     import logging
 
@@ -65,16 +65,13 @@ def connect(
     configure_logs(log_level, log_format)
     for name in ("mcp", "httpx2", "httpcore2"):  # they would log proofs and results
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    connecting = Connecting(url=url, presenter=presenter, token=token, show_uncovered=show_uncovered, modern=modern)
+    connecting = Connecting(
+        url=url,
+        presenter=presenter,
+        token=reach.token,
+        headers=reach.headers,
+        timeout=reach.timeout,
+        show_uncovered=show_uncovered,
+        modern=modern,
+    )
     return uvloop.run(run(connecting, Host))
-
-
-def _token(name: str | None) -> str:
-    if name is None:
-        return ""
-    token = os.environ.get(name, "")
-    if not token.isascii() or not token.isprintable() or not token or " " in token:
-        raise ConfigurationError(
-            f"--token-env: the environment variable {name} holds no token", f"set {name}, in the host's configuration"
-        )
-    return token

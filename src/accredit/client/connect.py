@@ -15,7 +15,7 @@ Nothing but messages is ever written to the host.
 import asyncio
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Protocol
 
@@ -79,12 +79,15 @@ class Host(Protocol):
 class Connecting(Struct, frozen=True, kw_only=True):
     """What is connected to. Without a `presenter` nothing is proved, and the gateway's refusals say so.
 
+    `headers` go with every request; `timeout` is how long the gateway may be silent, in seconds, where that is bounded.
     With `modern` the gateway is spoken to in the modern era, if it can be, whichever era the host is of.
     """
 
     url: str
     presenter: ProofPresenter | None = None
     token: str = ""
+    headers: Mapping[str, str] = {}
+    timeout: float | None = None
     show_uncovered: bool = False
     modern: bool = False
 
@@ -95,7 +98,9 @@ class Connecting(Struct, frozen=True, kw_only=True):
 async def run(connecting: Connecting, make_host: Callable[[], Host]) -> int:
     """Serves until the host ends, or a signal comes; gives the exit code. Raises `ConfigurationError`."""
     presenter = connecting.presenter
-    http = GatewayHttp(connecting.token, on_trouble=_log.warning)
+    http = GatewayHttp(
+        connecting.token, headers=connecting.headers, timeout=connecting.timeout, on_trouble=_log.warning
+    )
     prover = None
     if presenter is not None:
         prover = Prover(presenter, connecting.url, lambda: http.session_id, whole_lists=connecting.show_uncovered)

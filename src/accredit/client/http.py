@@ -11,7 +11,7 @@ The SDK's transport ends with everything in it when a connection breaks. So what
 The session id of the legacy era is noted: proofs are bound to it.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -31,18 +31,27 @@ _SESSION_HEADER = "mcp-session-id"
 
 
 class GatewayHttp(httpx2.AsyncClient):
-    """A client for one gateway. `token` is sent as `Authorization: Bearer` and shows nowhere else.
+    """A client for one gateway. `token` is sent as `Authorization: Bearer` and shows nowhere else; `headers` go with
+    every request. `timeout` is for how long a request may go without a byte, in seconds.
 
     `on_trouble` is told, in a line for the log, of each request for which the gateway could not be had.
     """
 
-    def __init__(self, token: str = "", on_trouble: Callable[[str], None] | None = None) -> None:
-        headers = {"Authorization": f"Bearer {token}"} if token else None
+    def __init__(
+        self,
+        token: str = "",
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        on_trouble: Callable[[str], None] | None = None,
+    ) -> None:
+        with_token = {"Authorization": f"Bearer {token}"} if token else {}
+        read = MCP_DEFAULT_SSE_READ_TIMEOUT if timeout is None else timeout
         super().__init__(
-            headers=headers, timeout=httpx2.Timeout(MCP_DEFAULT_TIMEOUT, read=MCP_DEFAULT_SSE_READ_TIMEOUT)
+            headers={**(headers or {}), **with_token}, timeout=httpx2.Timeout(MCP_DEFAULT_TIMEOUT, read=read)
         )
         self.session_id = ""
-        self._with_token = bool(token)
+        self._with_token = "authorization" in self.headers
         self._on_trouble = on_trouble
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:

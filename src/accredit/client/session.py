@@ -5,7 +5,7 @@ seeing it. A refusal is raised as `ProofRefused`; a call that can't go on, or no
 `RoundsError` and as `RequestTimeout`; every other error is the SDK's own (`MCPError`). Nothing comes in a group.
 """
 
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack, cast, overload
@@ -45,13 +45,15 @@ from accredit.rounds import LegOptions, RoundsOptions, with_retry_params
 ParamsModel = TypeVar("ParamsModel", bound=InputResponseRequestParams)
 Result = TypeVar("Result")
 
-Target = str | StdioServerParameters | Server[Any] | MCPServer | Transport
+Local = StdioServerParameters | Server[Any] | MCPServer | Transport
+Target = str | Local
 
 
 class AccreditedClient:
     """An async context manager. `target` is a URL, a stdio server's command, or a server in this process.
 
-    `token` travels in `Authorization` over HTTP, and in `_meta.token` otherwise. The handlers are
+    `token` travels in `Authorization` over HTTP, and in `_meta.token` otherwise; `headers` go with every HTTP request,
+    and `timeout` is for how long one may go without a byte, in seconds. The handlers are
     `async def handler(context, params)`, where `context` is an `InputContext`, and return their kind's result. They
     answer in both eras, and a server is told for what there is one. `mode` is the SDK's: "auto", "legacy", or a modern
     revision.
@@ -63,6 +65,8 @@ class AccreditedClient:
         *,
         presenter: ProofPresenter | None = None,
         token: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
         elicitation: InputHandler | None = None,
         sampling: InputHandler | None = None,
         roots: InputHandler | None = None,
@@ -74,7 +78,9 @@ class AccreditedClient:
         self._handlers = {method: handler for method, handler in given.items() if handler is not None}
         self._rounds = rounds or RoundsOptions()
         self._client = Client(
-            _transport(target, presenter, token or ""),
+            _over_url(target, presenter, GatewayHttp(token or "", headers=headers, timeout=timeout))
+            if isinstance(target, str)
+            else _transport(target, presenter, token or ""),
             elicitation_callback=legacy_callback(elicitation, "elicitation/create"),
             sampling_callback=legacy_callback(sampling, "sampling/createMessage"),
             list_roots_callback=legacy_callback(roots, "roots/list"),
@@ -237,11 +243,12 @@ class AccreditedClient:
             )
 
 
-def _transport(target: Target, presenter: ProofPresenter | None, token: str) -> Transport:
-    if isinstance(target, str):
-        http = GatewayHttp(token)
-        prover = Prover(presenter, target, lambda: http.session_id) if presenter is not None else None
-        return ProvingTransport(over_http(target, http), prover)
+def _over_url(url: str, presenter: ProofPresenter | None, http: GatewayHttp) -> Transport:
+    prover = Prover(presenter, url, lambda: http.session_id) if presenter is not None else None
+    return ProvingTransport(over_http(url, http), prover)
+
+
+def _transport(target: Local, presenter: ProofPresenter | None, token: str) -> Transport:
     prover = Prover(presenter) if presenter is not None else None
     if isinstance(target, StdioServerParameters):
         inner: Transport = stdio_client(target)

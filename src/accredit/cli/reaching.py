@@ -1,0 +1,125 @@
+"""How a command reaches a server: the headers, the token and the patience that the command line names.
+
+`--header`, `--token-env` and `--timeout` mean the same for every command that takes them. What may be a credential
+comes from the environment only: a command line is read by every user of the machine, and kept in histories. No error
+here quotes a value.
+"""
+
+# ruff: noqa: PLC0415 - what knows all headers is loaded when a header is named: `accredit --help` is quick without it
+
+import math
+import os
+import re
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
+
+import typer
+
+from accredit.errors import ConfigurationError
+from accredit.limits import MAX_TIMEOUT_SECONDS
+
+HeaderOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--header",
+        metavar="NAME=VALUE",
+        help="A header of every request; env:VAR as value takes it from the environment. May be repeated.",
+    ),
+]
+TokenEnvOption = Annotated[
+    str | None, typer.Option("--token-env", metavar="NAME", help="The environment variable that holds the token.")
+]
+TimeoutOption = Annotated[
+    float | None,
+    typer.Option("--timeout", metavar="SECONDS", help="How long a server may be silent; progress counts as a word."),
+]
+
+_FROM_ENVIRONMENT = "env:"
+_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_CREDENTIAL = re.compile(r"auth|key|token|secret|pass|cookie|credential|session|signature|jwt|bearer", re.IGNORECASE)
+_OWN = re.compile(r"mcp-.*|accept(-encoding)?|content-.*|last-event-id|host", re.IGNORECASE)
+"""What each request says of itself."""
+
+
+class Reach(NamedTuple):
+    """`headers` without the token's, the bearer `token` ("" for none), `timeout` in seconds of silence, or None."""
+
+    headers: dict[str, str]
+    token: str
+    timeout: float | None
+
+    def __repr__(self) -> str:
+        return f"<Reach {sorted(self.headers)}>"
+
+    @property
+    def all_headers(self) -> dict[str, str]:
+        """The headers, with the token in its own."""
+        return {**self.headers, **({"Authorization": f"Bearer {self.token}"} if self.token else {})}
+
+
+def read_reach(headers: Sequence[str] | None, token_env: str | None, timeout: float | None) -> Reach:
+    """What the three options say. Raises `ConfigurationError`."""
+    given: dict[str, str] = {}
+    for option in headers or ():
+        name, value = _header(option)
+        if name.lower() in {known.lower() for known in given}:
+            raise ConfigurationError(f"--header: {name} is named twice", "name each header once")
+        given[name] = value
+    token = "" if token_env is None else _token(token_env)
+    if token and any(name.lower() == "authorization" for name in given):
+        raise ConfigurationError("--header Authorization and --token-env are given", "keep one of them")
+    if timeout is not None and not (math.isfinite(timeout) and 0 < timeout <= MAX_TIMEOUT_SECONDS):
+        raise ConfigurationError(
+            f"--timeout {timeout:g} is no time to wait for", f"name seconds, up to {MAX_TIMEOUT_SECONDS:.0f}"
+        )
+    return Reach(given, token, timeout)
+
+
+def _header(option: str) -> tuple[str, str]:
+    name, equals, value = option.partition("=")
+    if not equals or not _NAME.fullmatch(name):
+        raise ConfigurationError(
+            "--header takes NAME=VALUE", "for example --header X-Team=mail, or X-Api-Key=env:MAIL_KEY"
+        )
+    if not _may_be_sent(name):
+        raise ConfigurationError(
+            f"--header: {name} says how a request is read", "leave it out: each request says so itself"
+        )
+    if value.startswith(_FROM_ENVIRONMENT):
+        variable = value.removeprefix(_FROM_ENVIRONMENT)
+        value = os.environ.get(variable, "") if variable else ""
+        if not _is_value(value):
+            raise ConfigurationError(
+                f"--header {name}: the environment variable {variable or '(no name)'} holds no value for a header",
+                f"set {variable or 'one and name it'}",
+            )
+        return name, value
+    if _CREDENTIAL.search(name):
+        raise ConfigurationError(
+            f"--header {name} may be a credential, and everybody can read a command line",
+            f"put it into the environment: --header {name}=env:VARIABLE",
+        )
+    if not _is_value(value):
+        raise ConfigurationError(
+            f"--header {name}: not a value for a header", "use printable ASCII, without spaces around it"
+        )
+    return name, value
+
+
+def _may_be_sent(name: str) -> bool:
+    from accredit.gateway.forwarding import can_be_added
+
+    return name.lower() == "authorization" or (can_be_added(name) and not _OWN.fullmatch(name))
+
+
+def _is_value(value: str) -> bool:
+    return bool(value) and value.isascii() and value.isprintable() and value == value.strip()
+
+
+def _token(name: str) -> str:
+    token = os.environ.get(name, "")
+    if not _is_value(token) or " " in token:
+        raise ConfigurationError(
+            f"--token-env: the environment variable {name} holds no token", f"set {name}, in the host's configuration"
+        )
+    return token
