@@ -45,11 +45,7 @@ def connect(
     {"mcpServers": {"mail": {"command": "accredit", "args": ["connect", "http://127.0.0.1:8484/mcp",
     "--key", "agent.key", "--delegation", "delegation.json"]}}}
     """
-    if not url.startswith(("http://", "https://")):
-        raise ConfigurationError(f"{url} is not an http or https URL", "name the endpoint that `accredit serve` prints")
-    if bool(key) != bool(delegation):
-        have, lack = ("--key", "--delegation") if key else ("--delegation", "--key")
-        raise ConfigurationError(f"{have} is of no use without {lack}", f"name {lack} as well, or leave out both")
+    _check(url, key, delegation)
     reach = read_reach(header, token_env, timeout)
 
     import logging
@@ -75,3 +71,11 @@ def connect(
         modern=modern,
     )
     return uvloop.run(run(connecting, Host))
+
+
+def _check(url: str, key: Path | None, delegation: list[Path] | None) -> None:
+    if not url.startswith(("http://", "https://")):
+        raise ConfigurationError(f"{url} is not an http or https URL", "name the endpoint that `accredit serve` prints")
+    if bool(key) != bool(delegation):
+        have, lack = ("--key", "--delegation") if key else ("--delegation", "--key")
+        raise ConfigurationError(f"{have} is of no use without {lack}", f"name {lack} as well, or leave out both")
