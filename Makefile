@@ -21,6 +21,7 @@ check: $(READY)
 	$(BIN)/basedpyright --warnings
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python scripts/check_sizes.py
+	$(BIN)/python scripts/house.py
 
 fmt: $(READY)
 	$(BIN)/ruff check --fix .

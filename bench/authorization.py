@@ -99,8 +99,10 @@ def check_us(proofs: Sequence[ProofBundle]) -> float:
     return (time.thread_time_ns() - started) / 1000 / len(proofs)
 
 
-def body_of(proof: ProofBundle | None) -> bytes:
+def body_of(proof: ProofBundle | None, token: str | None = None) -> bytes:
     meta = {} if proof is None else {"ratify_proof": json.loads(encode_proof_bundle(proof))}
+    if token is not None:
+        meta["token"] = token
     params = {**PARAMS, "_meta": meta}
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     return json.dumps(call, separators=(",", ":")).encode()
@@ -122,7 +124,7 @@ class Upstream(asyncio.Protocol):
 
 
 async def post_all(url: str, bodies: Sequence[bytes]) -> None:
-    """Posts each body once, over `CONNECTIONS` connections."""
+    """Posts each body once, over as many connections as `CONNECTIONS`."""
     left = iter(bodies)
     port = urlsplit(url).port
 
@@ -142,7 +144,7 @@ async def post_all(url: str, bodies: Sequence[bytes]) -> None:
                     raise SystemExit(f"bench: a call failed: {told[:300]!r}")
 
     async with asyncio.TaskGroup() as group:
-        for _ in range(CONNECTIONS):
+        for _ in bodies[:CONNECTIONS]:
             group.create_task(client())
 
 

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -54,14 +54,15 @@ def gateway(upstream_url: str, folder: Path) -> Generator[Server, None, None]:
 
 
 @contextlib.contextmanager
-def configured(toml: str, folder: Path, name: str) -> Generator[Server, None, None]:
-    """`accredit serve` with a configuration file of its own in `folder`."""
+def configured(
+    toml: str, folder: Path, name: str, *, command: Sequence[str] = (str(Path(sys.executable).with_name("accredit")),)
+) -> Generator[Server, None, None]:
+    """`accredit serve` with a configuration file of its own in `folder`; `command` stands in for `accredit`."""
     stem = re.sub(r"[^a-z]+", "-", name.lower())
     file, log = folder / f"{stem}.toml", folder / f"{stem}.log"
     file.write_text(toml)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ACCREDIT_")}
-    command = [str(Path(sys.executable).with_name("accredit")), "serve", "--config", str(file)]
-    with _running(command, folder, environment, log) as process:
+    with _running([*command, "serve", "--config", str(file)], folder, environment, log) as process:
         yield Server(_announced(process, log), process.pid)
 
 

@@ -43,7 +43,14 @@ def test_integration_runs_exactly_the_projects_own_commands() -> None:
 
 def test_check_runs_every_checker() -> None:
     (recipe,) = re.findall(r"^check:.*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
-    for command in ("ruff check .", "ruff format --check .", "basedpyright", "lint-imports", "check_sizes.py"):
+    for command in (
+        "ruff check .",
+        "ruff format --check .",
+        "basedpyright",
+        "lint-imports",
+        "check_sizes.py",
+        "house.py",
+    ):
         assert command in recipe
     assert not re.search(r"^\t-|\|\| ?true|--exit-zero", recipe, re.MULTILINE)
 

@@ -1,0 +1,122 @@
+"""Measures the house and prints its figures; fails when one that was reached is lost.
+
+Run by `make check`. What is counted, over `src/accredit`:
+
+- circles: modules that import each other, whatever way round, also under TYPE_CHECKING and inside functions;
+- private imports: names of other people's packages that begin with an underscore, by file;
+- crumbs: files of 60 lines or fewer, without the `__init__.py` that only name what a package offers;
+- public names: classes, functions and constants at the top level, by 1,000 lines.
+"""
+
+import ast
+import sys
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1] / "src"
+PACKAGE = "accredit"
+CRUMB_LINES = 60
+MAX_CRUMBS = 0.27
+"""The share of crumbs may only fall: lower this when it has."""
+
+Module = tuple[str, ...]
+"""A module's dotted name in its parts."""
+
+
+def main(root: Path = ROOT) -> int:
+    """Prints the figures of the package below `root`; returns 1 for a circle, or more crumbs than there were."""
+    files = sorted((root / PACKAGE).rglob("*.py"))
+    trees = {path: ast.parse(path.read_text("utf-8")) for path in files}
+    modules = {name_of(path.relative_to(root)): path for path in files}
+    imports = {module: set(imported(trees[path], module, modules)) for module, path in modules.items()}
+    private = {str(path.relative_to(root)): names for path in files if (names := sorted(private_names(trees[path])))}
+    circle = find_circle(imports)
+    crumbs = print_figures(trees, private)
+    if circle:
+        print(f"house: a circle of imports: {' -> '.join('.'.join(module) for module in circle)}")
+    if crumbs > MAX_CRUMBS:
+        print(f"house: more than {MAX_CRUMBS:.0%} of the files are crumbs")
+    return 1 if circle or crumbs > MAX_CRUMBS else 0
+
+
+def print_figures(trees: dict[Path, ast.Module], private: dict[str, list[str]]) -> float:
+    """Prints a line for each figure; returns the share of crumbs."""
+    lengths = {path: len(path.read_text("utf-8").splitlines()) for path in trees}
+    written = [length for path, length in lengths.items() if path.name != "__init__.py"]
+    crumbs = sum(length <= CRUMB_LINES for length in written)
+    names = sum(len(list(public_names(tree))) for tree in trees.values())
+    total = sum(lengths.values())
+    print(f"house: {total} lines in {len(lengths)} files")
+    print(f"house: {1000 * names / total:.1f} public names per 1,000 lines")
+    print(f"house: {crumbs} of {len(written)} files have {CRUMB_LINES} lines or fewer ({crumbs / len(written):.0%})")
+    for path, found in private.items():
+        print(f"house: {path} imports what is private to others: {', '.join(found)}")
+    return crumbs / len(written)
+
+
+def name_of(path: Path) -> Module:
+    """The dotted name of a file; a package's is that of its `__init__.py`."""
+    parts = path.with_suffix("").parts
+    return parts[:-1] if parts[-1] == "__init__" else parts
+
+
+def imported(tree: ast.Module, module: Module, modules: dict[Module, Path]) -> Iterator[Module]:
+    """The modules of the package that one names anywhere in its text.
+
+    A package's own `__init__.py` counts only where it is what is imported: whoever imports a module of a package from
+    outside depends on that module.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == PACKAGE:
+            base = tuple(node.module.split("."))
+            for alias in node.names:
+                found = (*base, alias.name) if (*base, alias.name) in modules else base
+                if found != module:
+                    yield found
+        elif isinstance(node, ast.Import):
+            yield from (found for alias in node.names if (found := tuple(alias.name.split("."))) in modules)
+
+
+def find_circle(imports: dict[Module, set[Module]]) -> list[Module]:
+    """One circle, its first module again at its end; empty where there is none."""
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def private_names(tree: ast.Module) -> Iterator[str]:
+    """Names that other packages mark as their own."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] != PACKAGE:
+            for alias in node.names:
+                if any(is_private(part) for part in (*node.module.split("."), alias.name)):
+                    yield f"{node.module}.{alias.name}"
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if any(map(is_private, alias.name.split("."))))
+
+
+def is_private(name: str) -> bool:
+    """Whether a name begins with one underscore."""
+    return name.startswith("_") and not name.startswith("__")
+
+
+def public_names(tree: ast.Module) -> Iterator[str]:
+    """Classes, functions and assigned names at the top level that do not begin with an underscore."""
+    for node in tree.body:
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                targets = [name]
+            case ast.Assign(targets=assigned):
+                targets = [target.id for target in assigned if isinstance(target, ast.Name)]
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                targets = [name]
+            case _:
+                targets = []
+        yield from (name for name in targets if not name.startswith("_"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""What holds the tree together sees what people hide: a circle of imports is one, wherever it is written."""
+
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def measure() -> Callable[[Path], int]:
+    return runpy.run_path(str(ROOT / "scripts/house.py"))["main"]
+
+
+def house(folder: Path, **texts: str) -> Path:
+    """A package with these modules, each long enough to be none of the short ones."""
+    (folder / "accredit").mkdir()
+    for name, text in {"__init__": "", **texts}.items():
+        (folder / "accredit" / f"{name}.py").write_text(text + "# more\n" * 60)
+    return folder
+
+
+def test_the_tree_as_it_is_has_no_circle(measure: Callable[[Path], int]) -> None:
+    assert measure(ROOT / "src") == 0
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from accredit.first import A\n",
+        "import accredit.first\n",
+        "from accredit import first\n",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from accredit.first import A\n",
+        "def f() -> None:\n    from accredit.first import A\n",
+    ],
+)
+def test_a_circle_is_found__also_for_types_only_and_inside_functions(
+    measure: Callable[[Path], int], tmp_path: Path, capsys: pytest.CaptureFixture[str], back: str
+) -> None:
+    found = measure(house(tmp_path, first="from accredit.second import B\n", second=back))
+    assert found == 1
+    assert "a circle of imports: accredit." in capsys.readouterr().out
+
+
+def test_whoever_reaches_into_others_private_parts_is_named(
+    measure: Callable[[Path], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "from mcp.client._transport import ReadStream\nfrom asyncio import _get_running_loop\n"
+    assert measure(house(tmp_path, first=text)) == 0
+    printed = capsys.readouterr().out
+    assert "accredit/first.py imports what is private to others: asyncio._get_running_loop, mcp.client._t" in printed
