@@ -11,6 +11,7 @@
     │   └── UpstreamTimeout       too late
     ├── ClientGone                nobody is left to answer
     ├── StoreUnavailable          the store can't answer: what depends on it is denied
+    │   └── ClockSetBack          ... as it has forgotten by a clock that was ahead what may count again
     ├── AttestationError          an envelope, a statement or a record that can't be read, or does not verify
     ├── ProofRefused              a call that was not authorized
     ├── TokenError                a bearer token that does not let its request pass
@@ -138,6 +139,15 @@ class ClientGone(AccreditError):
 
 class StoreUnavailable(AccreditError):
     """A store can't be reached, or has not answered in time. The text is for the log: it may name a file."""
+
+
+class ClockSetBack(StoreUnavailable):
+    """The clock is behind what the store has forgotten: whether something was used before, nobody can say. `until` is
+    in unix seconds."""
+
+    def __init__(self, until: int) -> None:
+        super().__init__(f"the clock was set back: the store has forgotten what counts until {until} (unix seconds)")
+        self.until = until
 
 
 class AttestationError(AccreditError):

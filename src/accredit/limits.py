@@ -481,6 +481,10 @@ STORE_SWEEP_ENTRIES = 100
 STORE_SWEEP_ROWS = 2_000
 """Expired rows of a table that a process deletes in a second, in some 20 ms (measured); it can't add as many."""
 
+CLOCK_BACK_SECONDS = 10
+"""By how much the machine's clock may be set back and nothing is refused for it: so much longer than they count, uses
+and tasks are kept. A clock that is kept in step is set back by less than a second."""
+
 STORE_WAIT_SECONDS = 2.0
 """For a store's answer, whatever holds it up; then the call is refused."""
 

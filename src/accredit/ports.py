@@ -36,7 +36,10 @@ class RateLimit(Struct, frozen=True):
 
 class ProofStore(Protocol):
     """Memory of challenges and of uses, shared by all who accept the same proofs. Concurrency is its business:
-    of two calls that spend one challenge at once, in whatever process, exactly one is told `FIRST`."""
+    of two calls that spend one challenge at once, in whatever process, exactly one is told `FIRST`.
+
+    What has ended is forgotten in time. If that was done by a clock that was ahead, what may have been forgotten is
+    refused once it is set back: `spend`, `uses` and `use` raise `ClockSetBack`."""
 
     async def issue(self, request_hash: bytes, *, expires_at: int) -> IssuedChallenge:
         """A fresh challenge of 32 bytes, good for this request until `expires_at` (inclusive).
@@ -53,7 +56,8 @@ class ProofStore(Protocol):
     async def spend(
         self, challenge: bytes, request_hash: bytes, *, issued: bool, keep_until: int, now: int
     ) -> Spending:
-        """Spends a challenge, atomically, if it is `FIRST`; it is remembered as spent until `keep_until` at least.
+        """Spends a challenge, atomically, if it is `FIRST`; it is remembered as spent until `keep_until` at least,
+        which is the same each time that a proof is presented.
 
         With `issued` only a challenge that `issue` gave for this request hash, and that is alive, is good. Without,
         any is that is unknown here; but one that `issue` gave is good for its own request and no other. Raises
@@ -98,7 +102,8 @@ class TaskStore(Protocol):
     async def keep(self, key: bytes, task: Task, *, keep_until: int, now: int) -> Task:
         """Remembers a task until `keep_until`; if one is known under its key, nothing changes, and that one is given.
 
-        Raises `StoreUnavailable` also where there is no room, of all or of the owner's.
+        Raises `StoreUnavailable` also where there is no room, of all or of the owner's; `ClockSetBack` where the task
+        of this key may have been forgotten by a clock that was ahead.
         """
         ...
 

@@ -1,6 +1,7 @@
 """What both stores promise (`ports.ProofStore`), and that they promise the same."""
 
 import asyncio
+import contextlib
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -12,8 +13,8 @@ from hypothesis import strategies as st
 from tests.world.running import run
 from tests.world.stores import NOW, URLS, Model, challenge, opened, request
 
-from accredit.errors import ChallengesFull, StoreUnavailable
-from accredit.limits import STORE_SWEEP_ENTRIES, USE_MARKS
+from accredit.errors import ChallengesFull, ClockSetBack, StoreUnavailable
+from accredit.limits import CLOCK_BACK_SECONDS, STORE_SWEEP_ENTRIES, USE_MARKS
 from accredit.ports import ProofStore, RateLimit, Spending
 
 T = TypeVar("T")
@@ -358,6 +359,104 @@ def test_no_id_of_a_certificate_breaks_a_store(cert_id: str, with_store: Told[No
     with_store(main)
 
 
+# --- a clock that was ahead, and is set back ---
+
+AHEAD = NOW + 4_000
+
+
+async def forget(store: ProofStore, at: int) -> None:
+    """Has a store forget what has ended by then."""
+    await spend(store, challenge(1_000 + at - NOW), request(1), now=at, keep_until=at + 300)
+    await store.use([RateLimit("forgetting", 60, 9)], now=at)
+
+
+@pytest.mark.parametrize("made_here", [True, False])
+def test_what_was_spent_is_not_good_again__though_a_clock_that_was_ahead_had_it_forgotten(
+    made_here: bool, with_store: Told[None]
+) -> None:
+    async def main(store: ProofStore) -> None:
+        found = await issue(store, request(1)) if made_here else challenge(1)
+        assert await spend(store, found, request(1), issued=made_here) is FIRST
+        await forget(store, AHEAD)
+        for now in (NOW, NOW + 60):
+            with pytest.raises(ClockSetBack):
+                await spend(store, found, request(1), issued=made_here, now=now)
+
+    with_store(main)
+
+
+def test_what_can_not_have_been_forgotten_is_good_however_far_the_clock_was_ahead(with_store: Told[None]) -> None:
+    async def main(store: ProofStore) -> None:
+        assert await spend(store, challenge(1), request(1)) is FIRST
+        await forget(store, AHEAD)
+        with pytest.raises(ClockSetBack):
+            await spend(store, challenge(2), request(1), now=NOW + 1, keep_until=KEPT)
+        # What ends later than anything that was forgotten: no more than five minutes are lost to a year.
+        assert await spend(store, challenge(2), request(1), now=NOW + 1, keep_until=KEPT + 1) is FIRST
+        assert await spend(store, challenge(2), request(1), now=NOW + 1, keep_until=KEPT + 1) is SPENT
+
+    with_store(main)
+
+
+def test_a_challenge_of_the_store_s_own_is_held_against_its_own_end(with_store: Told[None]) -> None:
+    async def main(store: ProofStore) -> None:
+        found = await issue(store, request(1), life=900)
+        await spend(store, challenge(1), request(1), keep_until=NOW + 600)
+        await forget(store, AHEAD)
+        assert await spend(store, found, request(1), issued=True, keep_until=NOW + 1) is FIRST
+
+    with_store(main)
+
+
+def test_no_rate_is_exceeded_by_a_clock_that_was_ahead_and_is_set_back(with_store: Told[None]) -> None:
+    async def main(store: ProofStore) -> None:
+        limit = [RateLimit("one", 60, 1)]
+        assert await store.use(limit, now=NOW)
+        await forget(store, AHEAD)
+        for now in (NOW, NOW + 59):
+            with pytest.raises(ClockSetBack):
+                await store.use(limit, now=now)
+            with pytest.raises(ClockSetBack):
+                await store.uses("one", 60, now=now)
+        assert await store.use([], now=NOW)
+        assert await store.uses("one", 60, now=NOW + 60) == 0
+        assert await store.use(limit, now=NOW + 60)
+
+    with_store(main)
+
+
+def test_a_clock_that_is_kept_in_step_and_set_back_by_seconds_costs_nobody_a_call(with_store: Told[None]) -> None:
+    async def main(store: ProofStore) -> None:
+        limits = [RateLimit("one", 1, 9)]
+        for now in range(NOW, NOW + 400, 5):
+            assert await store.use(limits, now=now)
+            assert await spend(store, challenge(now), request(1), now=now, keep_until=now + 301) is FIRST
+            back = now - CLOCK_BACK_SECONDS
+            assert await store.use(limits, now=back)
+            assert await spend(store, challenge(now + 1), request(1), now=back, keep_until=back + 301 - 30) is FIRST
+
+    with_store(main)
+
+
+def test_what_was_forgotten_by_a_clock_that_was_ahead_is_known_after_a_restart__and_to_all_who_share_the_file(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        async with opened(URLS[1], tmp_path) as one, opened(URLS[1], tmp_path) as other:
+            assert await spend(one, challenge(1), request(1)) is FIRST
+            assert await one.use([RateLimit("one", 60, 1)], now=NOW)
+            await forget(other, AHEAD)
+            with pytest.raises(ClockSetBack):
+                await spend(one, challenge(1), request(1))
+        async with opened(URLS[1], tmp_path) as again:
+            with pytest.raises(ClockSetBack):
+                await spend(again, challenge(1), request(1))
+            with pytest.raises(ClockSetBack):
+                await again.use([RateLimit("one", 60, 1)], now=NOW)
+
+    run(main())
+
+
 # --- life ---
 
 
@@ -413,6 +512,33 @@ def test_whatever_is_asked_in_whatever_order_a_store_says_what_the_model_says(ur
                         assert said == model.uses(cert_id, window, now=now)
                     case _:
                         assert await store.use(limits, now=now) == model.use(limits, now=now)
+
+    with tempfile.TemporaryDirectory() as folder:
+        run(main(Path(folder)))
+
+
+@pytest.mark.parametrize("url", URLS)
+@settings(max_examples=40)
+@given(steps=st.lists(st.tuples(st.booleans(), st.integers(0, 3), st.integers(-400, 400)), max_size=30))
+def test_whatever_a_clock_does_nothing_is_spent_twice_nor_used_more_often_than_it_may_be(
+    url: str, steps: list[tuple[bool, int, int]]
+) -> None:
+    async def main(folder: Path) -> None:
+        now, spent, used = NOW, set[int](), list[int]()
+        async with opened(url, folder) as store:
+            for is_use, which, passed in steps:
+                now += passed
+                with contextlib.suppress(ClockSetBack):
+                    if is_use:
+                        if await store.use([RateLimit("one", 60, 2)], now=now):
+                            used.append(now)
+                            assert sum(now - 60 < each <= now for each in used) <= 2
+                    # A proof that is fresh for as long as it is remembered.
+                    elif abs(now - (NOW + which * 100)) <= 300:
+                        end = NOW + which * 100 + 301
+                        if await spend(store, challenge(which), request(0), now=now, keep_until=end) is FIRST:
+                            assert which not in spent
+                            spent.add(which)
 
     with tempfile.TemporaryDirectory() as folder:
         run(main(Path(folder)))

@@ -8,7 +8,8 @@ from tests.world.running import run
 from tests.world.stores import NOW, URLS
 
 from accredit import limits
-from accredit.errors import StoreUnavailable
+from accredit.errors import ClockSetBack, StoreUnavailable
+from accredit.limits import CLOCK_BACK_SECONDS
 from accredit.ports import Task, TaskStore
 from accredit.stores import open_tasks, tasks
 
@@ -98,6 +99,37 @@ def test_one_owner_can_t_take_the_room_of_others__and_what_has_expired_takes_non
         for number in range(3, 6):
             await store.keep(key(number), task(number), keep_until=NOW + 90, now=NOW + 61)
         assert await store.owned(key(1), now=NOW + 61) == frozenset()
+
+    with_tasks(main)
+
+
+def test_the_id_of_a_task_that_a_clock_ahead_had_forgotten_becomes_no_other_task_s(
+    with_tasks: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "MAX_TASKS", 1)
+    ahead, cheap = NOW + 4_000, task(2, "list_inbox")
+
+    async def main(store: TaskStore) -> None:
+        await store.keep(key(1), task(1), keep_until=NOW + 60, now=NOW)
+        await store.keep(key(2), task(1), keep_until=ahead + 60, now=ahead)
+        assert await store.find(key(1), now=NOW) is None
+        for now in (NOW, NOW + 60):
+            with pytest.raises(ClockSetBack):
+                await store.keep(key(1), cheap, keep_until=now + 60, now=now)
+        assert await store.find(key(2), now=NOW) == task(1)
+
+    with_tasks(main)
+
+
+def test_a_task_is_known_again_where_a_clock_was_ahead_for_a_moment(with_tasks: Told) -> None:
+    async def main(store: TaskStore) -> None:
+        await store.keep(key(1), task(1), keep_until=NOW + 60, now=NOW)
+        late = NOW + 60 + CLOCK_BACK_SECONDS
+        assert await store.find(key(1), now=late) is None
+        await store.keep(key(2), task(1), keep_until=late, now=late)
+        assert await store.find(key(1), now=NOW) == task(1)
+        assert await store.owned(key(1), now=NOW) == {key(1), key(2)}
+        await store.keep(key(3), task(1), keep_until=NOW, now=NOW)
 
     with_tasks(main)
 

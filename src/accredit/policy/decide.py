@@ -38,7 +38,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accredit.consent import this_call_only
-from accredit.errors import ChallengesFull, ProofRefused, StoreUnavailable, WireError
+from accredit.errors import ChallengesFull, ClockSetBack, ProofRefused, StoreUnavailable, WireError
 from accredit.limits import (
     CHALLENGE_WINDOW_SECONDS,
     CLOCK_AHEAD_SECONDS,
@@ -192,6 +192,8 @@ def decide(
     except ChallengesFull as error:
         refusal = refusals.too_many_challenges(asked, entry, policy.challenge_seconds)
         return Decision(asked, entry, None, refusal, error)
+    except ClockSetBack as error:
+        return Decision(asked, entry, None, refusals.clock_set_back(asked, entry), error)
     except Exception as error:  # fail closed: a store that does not answer, or what nobody thought of
         return Decision(asked, entry, None, refusals.undecided(asked, entry), error)
 
@@ -367,7 +369,8 @@ class _Case:
                 return (yield from self._spending(LookAtChallenge(challenge, self._request_hash, self._issued)))
             case proof_needs.ConsumeChallenge(challenge, _):
                 yield from self._own_tasks(bundle)
-                keep_until = max(self._now, bundle.challenge_at) + CHALLENGE_WINDOW_SECONDS + 1
+                # Of the proof alone: the store tells by it what it may have forgotten.
+                keep_until = bundle.challenge_at + CHALLENGE_WINDOW_SECONDS + 1
                 spend = SpendChallenge(challenge, self._request_hash, self._issued, keep_until)
                 refused = yield from self._spending(spend)  # 6
                 if refused is None:

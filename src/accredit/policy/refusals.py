@@ -127,7 +127,16 @@ def too_many_challenges(asked: Asked, entry: Entry | None, retry_after: int) -> 
 
 def undecided(asked: Asked, entry: Entry | None) -> ProofRefused:
     """-31003, too: the decision could not be made, so it is a no."""
-    reason = "store_unavailable: the decision could not be made"
+    return _no_answer(asked, entry, "the decision could not be made")
+
+
+def clock_set_back(asked: Asked, entry: Entry | None) -> ProofRefused:
+    """-31003, too: what was used before was forgotten by a clock that was ahead."""
+    return _no_answer(asked, entry, "the clock was set back, and whether this was used before is not known any more")
+
+
+def _no_answer(asked: Asked, entry: Entry | None, why: str) -> ProofRefused:
+    reason = f"store_unavailable: {why}"
     return denied(asked, entry, VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=reason))
 
 

@@ -13,11 +13,11 @@ from threading import Lock
 from typing import Generic, TypeVar
 
 from accredit.errors import ChallengesFull, StoreUnavailable
-from accredit.limits import MAX_SPENT_CHALLENGES, MAX_USE_MARKS, STORE_SWEEP_ENTRIES
+from accredit.limits import CLOCK_BACK_SECONDS, MAX_SPENT_CHALLENGES, MAX_USE_MARKS, STORE_SWEEP_ENTRIES
 from accredit.ports import RateLimit, Spending
 from accredit.ratify.challenges import IssuedChallenge
 from accredit.stores.minted import KEY_BYTES, RANDOM_BYTES, Issued, minted, read
-from accredit.stores.rules import Series, judge, mark, strictest
+from accredit.stores.rules import NEVER, Series, certain, judge, mark, strictest
 
 _Key = TypeVar("_Key", bound=Hashable)
 
@@ -52,12 +52,14 @@ class MemoryStore:
         with self._lock:
             verdict = self._judge(challenge, ours, issued=issued, now=now)
             if verdict is Spending.FIRST:
+                keep_until = max(keep_until, ours.expires_at) if ours else keep_until
+                certain(keep_until, self._spent_ends.forgotten)
                 for passed in self._spent_ends.passed(now):
                     self._spent.discard(passed)
                 if len(self._spent) >= MAX_SPENT_CHALLENGES:
                     raise ChallengesFull(f"{MAX_SPENT_CHALLENGES} challenges were spent of late")
                 self._spent.add(challenge)
-                self._spent_ends.add(max(keep_until, ours.expires_at) if ours else keep_until, challenge)
+                self._spent_ends.add(keep_until, challenge)
         return verdict
 
     async def uses(self, cert_id: str, window_s: int, *, now: int) -> int:
@@ -69,7 +71,7 @@ class MemoryStore:
         """Notes a use for each limit, if none is exceeded so. Raises `StoreUnavailable` where there is no room."""
         counts = strictest(limits)
         with self._lock:
-            for series in self._use_ends.passed(now):
+            for series in self._use_ends.passed(now - CLOCK_BACK_SECONDS):
                 if self._uses[series].forget_first():
                     del self._uses[series]
             if any(self._count(series, now) >= count for series, count in counts.items()):
@@ -93,6 +95,7 @@ class MemoryStore:
         return judge(spent=challenge in self._spent, ours=ours, issued=issued, now=now)
 
     def _count(self, series: Series, now: int) -> int:
+        certain(now + 1, self._use_ends.forgotten)
         uses = self._uses.get(series)
         return uses.after(now - series.window_s) if uses else 0
 
@@ -102,6 +105,8 @@ class _Ends(Generic[_Key]):
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, _Key]] = []
+        self.forgotten = NEVER
+        """The latest end of what is no longer here."""
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -113,7 +118,9 @@ class _Ends(Generic[_Key]):
         """Some of what may be forgotten, and no longer is here then."""
         found: list[_Key] = []
         while self._heap and self._heap[0][0] < now and len(found) < STORE_SWEEP_ENTRIES:
-            found.append(heapq.heappop(self._heap)[1])
+            ended, key = heapq.heappop(self._heap)
+            self.forgotten = max(self.forgotten, ended)
+            found.append(key)
         return found
 
 

@@ -3,14 +3,21 @@
 A challenge is judged in this order: one that was presented before is spent, whatever it is presented for now; one that
 was issued is good for its own request while it is alive, and for nothing else; one that nobody here knows is good
 where it need not have been issued.
+
+What has ended is forgotten, by the clock. Of each kind the store remembers the latest end of what it forgot: where the
+clock was ahead then, and was set back, what ends no later may count again and be gone, and is refused (`certain`).
 """
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from accredit.errors import ClockSetBack
 from accredit.limits import USE_MARKS
 from accredit.ports import RateLimit, Spending
 from accredit.stores.minted import Issued
+
+NEVER = -1
+"""The latest end of what was forgotten, where nothing was."""
 
 
 class Series(NamedTuple):
@@ -28,6 +35,13 @@ def judge(*, spent: bool, ours: Issued | None, issued: bool, now: int) -> Spendi
         return Spending.NOT_ISSUED if issued else Spending.FIRST
     good = ours.fits and now <= ours.expires_at
     return Spending.FIRST if good else Spending.NOT_ISSUED
+
+
+def certain(ends: int, forgotten: int) -> None:
+    """Raises `ClockSetBack` unless what ends then, or later, is remembered still. `forgotten` is the latest end of what
+    was forgotten."""
+    if ends <= forgotten:
+        raise ClockSetBack(forgotten)
 
 
 def strictest(limits: Iterable[RateLimit]) -> dict[Series, int]:

@@ -33,4 +33,6 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX task_ends ON tasks (keep_until)",
         "CREATE INDEX task_owners ON tasks (owner)",
     ),
+    # For each table of what ends, the latest end of what was deleted from it (`stores.forgetting`).
+    ("CREATE TABLE forgotten (kind TEXT PRIMARY KEY, until INTEGER NOT NULL) WITHOUT ROWID",),
 )

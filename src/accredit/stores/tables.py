@@ -7,18 +7,14 @@ what this process adds is known, so other processes can go past a bound by what 
 import sqlite3
 from collections.abc import Sequence
 
-from accredit.limits import MAX_SPENT_CHALLENGES, MAX_USE_MARKS, STORE_SWEEP_ROWS
+from accredit.limits import CLOCK_BACK_SECONDS, MAX_SPENT_CHALLENGES, MAX_USE_MARKS, STORE_SWEEP_ROWS
 from accredit.ports import RateLimit, Spending
+from accredit.stores.forgetting import Table, forgotten, sweep
 from accredit.stores.minted import Issued, read
-from accredit.stores.rules import Series, judge, mark, strictest
+from accredit.stores.rules import Series, certain, judge, mark, strictest
 
-_KEYS = {"spent": "challenge", "uses": "cert_id, window_s, mark"}
-_SWEEPS = {
-    table: f"DELETE FROM {table} WHERE ({key}) IN"  # noqa: S608 - of constants
-    f" (SELECT {key} FROM {table} WHERE keep_until < ? LIMIT {STORE_SWEEP_ROWS})"
-    for table, key in _KEYS.items()
-}
-_COUNTS = {table: f"SELECT count(*) FROM {table}" for table in _KEYS}  # noqa: S608 - of constants
+_KEPT_LONGER: dict[Table, int] = {"spent": 0, "uses": CLOCK_BACK_SECONDS}
+_COUNTS = {table: f"SELECT count(*) FROM {table}" for table in _KEPT_LONGER}  # noqa: S608 - of constants
 
 
 class Tables:
@@ -26,7 +22,7 @@ class Tables:
 
     def __init__(self) -> None:
         self._swept_at: int | None = None
-        self._rows = dict.fromkeys(_KEYS, 0)
+        self._rows = dict.fromkeys(_KEPT_LONGER, 0)
 
     def key(self, connection: sqlite3.Connection) -> bytes | None:
         """The key of the challenges that are issued here, if any was."""
@@ -60,15 +56,17 @@ class Tables:
         verdict = judge(spent=spent, ours=ours, issued=issued, now=now)
         if verdict is not Spending.FIRST:
             return verdict
-        if not self._has_room(connection, "spent", MAX_SPENT_CHALLENGES, now):
-            return None
         if ours:
             keep_until = max(keep_until, ours.expires_at)
+        certain(keep_until, forgotten(connection, "spent"))
+        if not self._has_room(connection, "spent", MAX_SPENT_CHALLENGES, now):
+            return None
         connection.execute("INSERT INTO spent VALUES (?, ?)", (challenge, keep_until))
         return verdict
 
     def count(self, connection: sqlite3.Connection, series: Series, now: int) -> int:
         """The uses in a series' window."""
+        certain(now + 1, forgotten(connection, "uses"))
         first = connection.execute(
             "SELECT before FROM uses WHERE cert_id = ? AND window_s = ? AND mark > ? ORDER BY mark LIMIT 1",
             (*_key(series), now - series.window_s),
@@ -99,11 +97,11 @@ class Tables:
         key = self.key(connection)
         return spent is not None, read(key, challenge, request_hash) if key is not None else None
 
-    def _has_room(self, connection: sqlite3.Connection, table: str, most: int, now: int, *, more: int = 1) -> bool:
+    def _has_room(self, connection: sqlite3.Connection, table: Table, most: int, now: int, *, more: int = 1) -> bool:
         if now != self._swept_at:
             self._swept_at = now
-            for each, sweep in _SWEEPS.items():
-                connection.execute(sweep, (now,))
+            for each, longer in _KEPT_LONGER.items():
+                sweep(connection, each, now - longer, STORE_SWEEP_ROWS)
                 (self._rows[each],) = connection.execute(_COUNTS[each]).fetchone()
         self._rows[table] += more
         return self._rows[table] <= most

@@ -1,7 +1,8 @@
 """Memory of tasks: whose each is. In this process, or in an SQLite file, with I/O in a thread of its own.
 
-A task that has expired is not there; its row goes when the next one is remembered. Bounds are counted as tasks are
-remembered: processes that share a file see each other's.
+A task that has expired is not there; its row goes when a later one is remembered. Bounds are counted as tasks are
+remembered: processes that share a file see each other's. Where the clock was set back behind what was forgotten, no
+task is remembered: under its id there may have been another one, which is alive again.
 """
 
 import sqlite3
@@ -11,13 +12,14 @@ from threading import Lock
 from typing import NamedTuple
 
 from accredit.errors import StoreUnavailable
-from accredit.limits import MAX_TASKS, MAX_TASKS_PER_OWNER, STORE_SWEEP_ROWS
+from accredit.limits import CLOCK_BACK_SECONDS, MAX_TASKS, MAX_TASKS_PER_OWNER, STORE_SWEEP_ROWS
 from accredit.ports import Task
+from accredit.stores.forgetting import forgotten, sweep
+from accredit.stores.rules import NEVER, certain
 from accredit.stores.worker import Worker
 
 _FULL = "no room to remember one more task"
 _COLUMNS = "owner, method, target, facts, flow"
-_SWEEP = "DELETE FROM tasks WHERE key IN (SELECT key FROM tasks WHERE keep_until < ? LIMIT ?)"
 
 
 class _Kept(NamedTuple):
@@ -32,6 +34,7 @@ class MemoryTasks:
         self._lock = Lock()
         self._tasks: dict[bytes, _Kept] = {}
         self._owned: dict[bytes, set[bytes]] = {}
+        self._forgotten = NEVER
 
     async def keep(self, key: bytes, task: Task, *, keep_until: int, now: int) -> Task:
         """Remembers a task, or gives the one that is known. Raises `StoreUnavailable`."""
@@ -39,10 +42,14 @@ class MemoryTasks:
             known = self._alive(key, now)
             if known is not None:
                 return known
-            if len(self._tasks) >= MAX_TASKS or len(self._owned.get(task.owner, ())) >= MAX_TASKS_PER_OWNER:
-                for each in [each for each, kept in self._tasks.items() if kept.keep_until < now]:
+            certain(now, self._forgotten)
+            if key in self._tasks:
+                self._forget(key)
+            if self._is_full(task.owner):
+                for each, kept in [(each, kept) for each, kept in self._tasks.items() if kept.keep_until < now]:
+                    self._forgotten = max(self._forgotten, kept.keep_until)
                     self._forget(each)
-            if len(self._tasks) >= MAX_TASKS or len(self._owned.get(task.owner, ())) >= MAX_TASKS_PER_OWNER:
+            if self._is_full(task.owner):
                 raise StoreUnavailable(_FULL)
             self._tasks[key] = _Kept(task, keep_until)
             self._owned.setdefault(task.owner, set()).add(key)
@@ -63,10 +70,10 @@ class MemoryTasks:
 
     def _alive(self, key: bytes, now: int) -> Task | None:
         kept = self._tasks.get(key)
-        if kept is not None and kept.keep_until < now:
-            self._forget(key)
-            return None
-        return kept.task if kept is not None else None
+        return kept.task if kept is not None and kept.keep_until >= now else None
+
+    def _is_full(self, owner: bytes) -> bool:
+        return len(self._tasks) >= MAX_TASKS or len(self._owned.get(owner, ())) >= MAX_TASKS_PER_OWNER
 
     def _forget(self, key: bytes) -> None:
         owner = self._tasks.pop(key).task.owner
@@ -105,8 +112,9 @@ def _keep(connection: sqlite3.Connection, *, key: bytes, task: Task, keep_until:
     known = _find(connection, key=key, now=now)
     if known is not None:
         return known
+    certain(now, forgotten(connection, "tasks"))
     connection.execute("DELETE FROM tasks WHERE key = ?", (key,))
-    connection.execute(_SWEEP, (now, STORE_SWEEP_ROWS))
+    sweep(connection, "tasks", now - CLOCK_BACK_SECONDS, STORE_SWEEP_ROWS)
     of_all = connection.execute("SELECT count(*) FROM tasks WHERE keep_until >= ?", (now,)).fetchone()[0]
     if of_all >= MAX_TASKS or len(_owned(connection, owner=task.owner, now=now)) >= MAX_TASKS_PER_OWNER:
         return None

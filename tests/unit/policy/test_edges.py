@@ -66,6 +66,21 @@ def test_a_proof_is_fresh_to_the_second__and_a_clock_that_steps_back_makes_none_
     assert [here.error(again, now) for now in (NOW - DAY, NOW - 1, NOW, NOW + 1, NOW + DAY)] == ["ratify_replayed"] * 5
 
 
+def test_a_spent_proof_is_not_good_again__though_a_clock_ran_ahead_for_an_hour_with_calls_and_is_set_back() -> None:
+    here, ahead = Deployment(), NOW + 4_000
+    again = proven(call())
+    assert here.error(again) == ""
+    for number in range(3):
+        assert here.error(proven(call(), granted(expires_at=ahead + DAY), at=ahead + number), ahead + number) == ""
+    refusal = here.decides(again).refusal
+    assert refusal is not None
+    assert (refusal.code, refusal.data["error"]) == (-31003, "ratify_invalid")
+    assert "the clock was set back" in str(refusal.data["reason"])
+    assert here.error(proven(call())) == "ratify_invalid"  # nobody knows of it either
+    # Proofs that were made later than the last that was forgotten are good, an hour before the clock is there again.
+    assert here.error(proven(call(), at=NOW + 1), NOW + 1) == ""
+
+
 def test_a_challenge_is_good_to_its_last_second__in_no_other_store__and_once() -> None:
     here, other = Deployment(), Deployment()
     asked = call("wipe")

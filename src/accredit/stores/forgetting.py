@@ -1,0 +1,31 @@
+"""How rows that have ended are deleted from a table, and what is remembered of that. Blocking, within a transaction."""
+
+import sqlite3
+from typing import Literal
+
+from accredit.stores.rules import NEVER
+
+Table = Literal["spent", "uses", "tasks"]
+
+_KEYS: dict[Table, str] = {"spent": "challenge", "uses": "cert_id, window_s, mark", "tasks": "key"}
+_ENDED = "FROM {} WHERE keep_until < ? ORDER BY keep_until LIMIT ?"
+_LATEST = {table: f"SELECT max(keep_until) FROM (SELECT keep_until {_ENDED.format(table)})" for table in _KEYS}  # noqa: S608 - of constants
+_DELETE = {
+    table: f"DELETE FROM {table} WHERE ({key}) IN (SELECT {key} {_ENDED.format(table)})"  # noqa: S608 - of constants
+    for table, key in _KEYS.items()
+}
+_NOTE = "INSERT INTO forgotten VALUES (?, ?) ON CONFLICT (kind) DO UPDATE SET until = max(until, excluded.until)"
+
+
+def sweep(connection: sqlite3.Connection, table: Table, before: int, most: int) -> None:
+    """Deletes at most so many rows that ended before a second, the earliest first, and notes the latest end of them."""
+    (latest,) = connection.execute(_LATEST[table], (before, most)).fetchone()
+    if latest is not None:
+        connection.execute(_NOTE, (table, latest))
+        connection.execute(_DELETE[table], (before, most))
+
+
+def forgotten(connection: sqlite3.Connection, table: Table) -> int:
+    """The latest end of what was ever deleted from a table so."""
+    found = connection.execute("SELECT until FROM forgotten WHERE kind = ?", (table,)).fetchone()
+    return found[0] if found else NEVER
