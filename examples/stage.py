@@ -18,6 +18,10 @@ ACCREDIT = (sys.executable, "-m", "accredit")
 MODERN = "2026-07-28"
 
 
+class Failed(Exception):
+    """What the story needs has not worked: there is nothing more to tell."""
+
+
 def say(text: str = "") -> None:
     """Prints at once: the reader follows a story."""
     print(text, flush=True)
@@ -35,7 +39,7 @@ async def running(*command: str) -> AsyncGenerator[str]:
             while (found := re.search(r"http://127\.0\.0\.1:[1-9][0-9]*", seen)) is None:
                 line = await child.stderr.readline()
                 if not line:
-                    raise SystemExit(f"{' '.join(command)} did not start:\n{seen}")
+                    raise Failed(f"{' '.join(command)} did not start:\n{seen}")
                 seen += "" if b'"upstream"' in line else line.decode("utf-8", "replace")
         drain = asyncio.create_task(child.stderr.read())
         yield f"{found[0]}/mcp"
@@ -63,7 +67,7 @@ async def accredit(folder: Path, *words: str) -> str:
     child = await asyncio.create_subprocess_exec(*ACCREDIT, *words, cwd=folder, stdout=pipe, stderr=pipe)
     printed, errors = await child.communicate()
     if child.returncode:
-        raise SystemExit(errors.decode("utf-8", "replace"))
+        raise Failed(errors.decode("utf-8", "replace"))
     return printed.decode("utf-8", "replace")
 
 

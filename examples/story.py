@@ -6,16 +6,23 @@ A sample MCP server and a hostile one, gateways in front of them, keys and deleg
 plain HTTP where the raw answer is the point. What it prints is what was seen.
 """
 
-import argparse
-import asyncio
+# ruff: noqa: E402 - what comes first is how the rest is interrupted
+
 import signal
 import sys
+
+INTERRUPTED = 130  # as shells have it
+signal.signal(signal.SIGINT, lambda _number, _frame: sys.exit(INTERRUPTED))
+
+import argparse
+import asyncio
 import tempfile
+from collections.abc import Coroutine
 from pathlib import Path
 
 from mcp import Client
 
-from stage import YES, accredit, gateway, say, server
+from stage import YES, Failed, accredit, gateway, say, server
 from story_frames import nothing_malformed_passes
 from story_proofs import only_who_may, presenter, sign
 from story_rounds import a_tool_asks_first
@@ -79,8 +86,28 @@ async def tell(folder: Path, once: bool) -> int:
     return 0
 
 
+async def until_interrupted(story: Coroutine[None, None, int]) -> int:
+    """Runs the story to its end, or to Ctrl-C: then what it has started is stopped, and nothing more is said."""
+    task = asyncio.ensure_future(story)
+    interrupted = asyncio.Event()
+
+    def interrupt() -> None:
+        interrupted.set()
+        task.cancel()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupt)
+    await asyncio.wait([task])
+    if interrupted.is_set():
+        return INTERRUPTED if task.cancelled() or task.exception() else task.result()
+    return task.result()
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--once", action="store_true", help="stop at the end of the story")
     with tempfile.TemporaryDirectory(prefix="accredit-demo-") as place:
-        sys.exit(asyncio.run(tell(Path(place), parser.parse_args().once)))
+        try:
+            code = asyncio.run(until_interrupted(tell(Path(place), parser.parse_args().once)))
+        except Failed as error:
+            sys.exit(str(error))
+    sys.exit(code)

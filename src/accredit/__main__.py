@@ -1,6 +1,6 @@
-"""`python -m accredit` is the `accredit` command.
+"""The `accredit` command; `python -m accredit` is the same.
 
-Like that, it imports nothing from the current folder, which `-m` puts first: somebody else may have filled it.
+As a module it imports nothing from the current folder, which `-m` puts first: somebody else may have filled it.
 """
 
 import sys
@@ -8,7 +8,19 @@ import sys
 if __name__ == "__main__" and not sys.flags.safe_path:
     del sys.path[0]
 
-from accredit.cli import main
+INTERRUPTED = 130
+"""The exit code that shells give a program that Ctrl-C has ended."""
+
+
+def main() -> int:
+    """Runs the command line; returns the exit code."""
+    try:
+        from accredit.cli import main as run  # noqa: PLC0415 - who interrupts what is still being loaded sees no trace
+
+        return run()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
 
 if __name__ == "__main__":
     sys.exit(main())

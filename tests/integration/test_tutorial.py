@@ -120,3 +120,21 @@ def test_the_demo_tells_its_story_and_stops() -> None:
     assert "revision 2026-07-28" in done.stdout
     assert "Nothing malformed got through, and nobody did what no human has allowed." in done.stdout
     assert "1 writer verify" in done.stdout
+
+
+@pytest.mark.slow
+def test_who_interrupts_the_demo_in_the_middle_sees_no_trace_and_nothing_goes_on() -> None:
+    command = [sys.executable, "-m", "accredit", "demo"]
+    demo = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        assert demo.stdout is not None
+        assert demo.stdout.readline().startswith("1. ")  # a server and a gateway run by now, and the story goes on
+        os.killpg(demo.pid, signal.SIGINT)
+        _, told = demo.communicate(timeout=60)
+        assert (demo.returncode, told) == (130, "")
+        with pytest.raises(ProcessLookupError):
+            os.killpg(demo.pid, 0)
+    finally:
+        demo.kill()

@@ -120,6 +120,15 @@ def test_good_lines_pass_both_ways_byte_for_byte(tmp_path: Path) -> None:
         assert [entry["line"] for entry in logged] == [there.decode()]
 
 
+def test_a_host_that_drops_the_dashes_gets_the_same_server(tmp_path: Path) -> None:
+    line = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    done = subprocess.run(
+        [*COMMAND, "wrap", "/bin/sh", "-c", "read -r line; echo '{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}'; cat"],
+        input=line + b"\n", capture_output=True, cwd=tmp_path, env=environment(), timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert json.loads(done.stdout.splitlines()[0])["result"] == {}
+
+
 def test_nothing_but_messages_is_written_to_stdout(tmp_path: Path) -> None:
     with wrapped(tmp_path) as wrap:
         wrap.initialize()

@@ -1,12 +1,20 @@
 """Command lines of the form `accredit serve [OPTIONS] -- COMMAND...`. No I/O.
 
-What comes after `--` is another program's business: it is taken away before options are looked for.
+What comes after `--` is another program's business: it is taken away before options are looked for. Some hosts drop the
+`--` on its way here. Then the command begins with the first word that is neither an option nor an option's value, and
+all that follows is its own, as with `env` or `nice`; but:
+
+1. where a URL can stand as well, one word alone is that, and so is what has `://` in it;
+2. a word behind it that is an option here too could be meant for either program. It is refused: a `--config` that went
+   to the wrong one would be a gateway that checks nothing.
 """
 
 from typing import Any
 
 from typer import Context
 from typer.core import TyperCommand
+
+from accredit.errors import ConfigurationError
 
 _META = "accredit.command"
 
@@ -15,9 +23,14 @@ class CommandAfterDashes(TyperCommand):
     """A command that takes another program's command line after `--`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Keeps what is after the first `--`, and parses what is before it."""
-        if "--" in args:
-            at = args.index("--")
+        """Keeps what is after the first `--`, or is a command without one, and parses what is before it."""
+        at = args.index("--") if "--" in args else len(args)
+        begins = self._first_word(ctx, args[:at])
+        if begins is not None and self._is_command(ctx, args[begins:at]):
+            self._check_unambiguous(ctx, args, begins)
+            ctx.meta[_META] = args[begins:]
+            args = args[:begins]
+        elif at < len(args):
             ctx.meta[_META] = args[at + 1 :]
             args = args[:at]
         return super().parse_args(ctx, args)
@@ -26,7 +39,38 @@ class CommandAfterDashes(TyperCommand):
         """The words of the usage line."""
         return [*super().collect_usage_pieces(ctx), "[-- COMMAND...]"]
 
+    def _first_word(self, ctx: Any, args: list[str]) -> int | None:
+        """Where the first word is that is neither an option nor an option's value, if there is one."""
+        options = self._options(ctx)
+        at = 0
+        while at < len(args):
+            word = args[at]
+            if not word.startswith("-") or word == "-":
+                return at
+            takes_value = "=" not in word and not getattr(options.get(word), "is_flag", True)
+            at += 2 if takes_value else 1
+        return None
+
+    def _is_command(self, ctx: Any, words: list[str]) -> bool:
+        """Rule 1, for words of which the first is no option."""
+        if all(param.param_type_name == "option" for param in self.get_params(ctx)):
+            return True
+        return "://" not in words[0] and self._first_word(ctx, words[1:]) is not None
+
+    def _check_unambiguous(self, ctx: Any, args: list[str], begins: int) -> None:
+        """Rule 2. Raises `ConfigurationError`."""
+        own = self._options(ctx)
+        for word in args[begins + 1 :]:
+            name = word.partition("=")[0]
+            if name in own or name == "--":
+                what = f"{name} behind {args[begins]!a:.60} may be meant for either program"
+                remedy = f"write `{ctx.command_path} [OPTIONS] -- COMMAND...`: what is behind -- is the command's"
+                raise ConfigurationError(what, remedy)
+
+    def _options(self, ctx: Any) -> dict[str, Any]:
+        return {name: param for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)}
+
 
 def command_of(ctx: Context) -> list[str] | None:
-    """The words after `--`, or None where there is no `--`."""
+    """The words of the command, or None where there is none."""
     return ctx.meta.get(_META)
