@@ -655,6 +655,15 @@ PRUNE_ENTRIES = 2_000
 FOLLOW_SECONDS = 0.25
 """Between two looks of `log list -f` at the log."""
 
+SHORT_ID_CHARS = 12
+"""Hex digits of an id that tables on a terminal show, 48 bits: two of a million are the same once in 500 logs."""
+
+MAX_TOLD_CANDIDATES = 20
+"""Ids that stderr names where one was not written far enough to be told from others: a screen."""
+
+MAX_KEY_FILES = 1_000
+"""Public keys beside a configuration that names are looked for in: a tenth of a second or so."""
+
 PROGRESS_ENTRIES = 500
 """Entries that are verified (40 ms) between two steps of a progress bar."""
 

@@ -280,3 +280,23 @@ def test_a_file_without_a_log_is_told_from_an_empty_one(tmp_path: Path) -> None:
         with pytest.raises(StoreUnavailable), LogFile(each):
             pass
     assert not (tmp_path / "none.db").exists()
+
+
+def test_a_log_is_read_as_it_was_at_the_first_look__and_no_longer_once_it_is_closed(path: Path) -> None:
+    async def main() -> None:
+        async with Log(path) as log:
+            for _ in range(3):
+                await log.call()
+            with LogFile(path) as reading:
+                left_half_read = reading.newest_first()
+                newest = next(left_half_read).number
+                late = await log.call()
+                assert [each.number for each in reading.entries(after=newest)] == []
+            with LogFile(path) as reading:
+                found = [record.call.id for each in reading.entries(after=newest) if (record := each.record())]
+            assert found == [late.call.id] * 2
+            with closing(sqlite3.connect(path)) as connection:
+                assert connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
+            del left_half_read  # it is alive until here
+
+    run(main())

@@ -20,6 +20,14 @@ KeysOption = Annotated[
         "--key", metavar="PUB", help="A public key that is trusted: the gateway's, attest.signer's; may be repeated."
     ),
 ]
+KnownOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--known",
+        metavar="PUB",
+        help="A public key, by whose name its id is shown; repeatable. Those beside the configuration are known.",
+    ),
+]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a new file, not to stdout.")]
 Ending = Literal[
     "ok", "tool_error", "error", "input_required", "task", "upstream_invalid", "timeout", "cancelled", "unknown", "open"
@@ -32,8 +40,12 @@ def list_calls(
     store: StoreOption = None,
     config: ConfigOption = None,
     tool: Annotated[str | None, typer.Option("--tool", metavar="NAME", help="Calls of this target.")] = None,
-    principal: Annotated[str | None, typer.Option("--principal", metavar="ID", help="Of this principal.")] = None,
-    agent: Annotated[str | None, typer.Option("--agent", metavar="ID", help="Of this agent.")] = None,
+    principal: Annotated[
+        str | None, typer.Option("--principal", metavar="ID", help="Of this principal; the id or how it begins.")
+    ] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="ID", help="Of this agent; the id or how it begins.")
+    ] = None,
     decision: Annotated[
         Literal["allow", "deny", "challenge"] | None, typer.Option("--decision", help="Decided so.")
     ] = None,
@@ -42,13 +54,15 @@ def list_calls(
     before: Annotated[str | None, typer.Option("--before", metavar="TIME", help="Until then.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many.")] = 50,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes; Ctrl-C ends it.")] = False,
+    known: KnownOption = None,
     as_json: JsonOption = False,
-) -> None:
+) -> int:
     """Lists calls, the newest first; with -f the newest last, and then each call as it ends.
 
     Decisions: allow, deny; challenge where the client was asked for a proof over a challenge first. Statuses: ok,
     tool_error, error, input_required, task, upstream_invalid, timeout, cancelled, unknown; open for a call that has
-    none yet. With --json, each call is a JSON object on a line. Nothing is verified.
+    none yet. With --json, each call is a JSON object on a line. Nothing is verified. On a terminal ids are cut short:
+    wherever one is asked for, its beginning will do.
 
     Examples:
 
@@ -56,7 +70,8 @@ def list_calls(
 
     accredit log list -f --json
     """
-    from accredit.cli.records.listing import Filter, show_calls
+    from accredit.cli.records.listing import Filter, Listing, show_calls
+    from accredit.cli.records.names import known_names
     from accredit.cli.records.place import log_file, moment
 
     wanted = Filter(
@@ -68,27 +83,34 @@ def list_calls(
         after=None if after is None else moment("--after", after),
         before=None if before is None else moment("--before", before),
     )
-    show_calls(log_file(store, config), wanted, limit=limit, follow=follow, as_json=as_json)
+    names = known_names(known or (), store, config)
+    listing = Listing(limit=limit, follow=follow, as_json=as_json, names=names)
+    return show_calls(log_file(store, config), wanted, listing)
 
 
 @log_app.command()
 def show(
-    call_id: Annotated[str, typer.Argument(metavar="CALL_ID", help="The call; `accredit log list` shows its id.")],
+    call_id: Annotated[
+        str, typer.Argument(metavar="CALL_ID", help="The call's id, or how it begins; see `accredit log list`.")
+    ],
     store: StoreOption = None,
     config: ConfigOption = None,
     key: KeysOption = None,
+    known: KnownOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Shows all that is recorded of a call; with --key, whether its signatures are good (exit code 1 if one is not).
 
     Example:
 
-    accredit log show 0123456789abcdef0123456789abcdef --key gateway.key.pub
+    accredit log show 0123456789ab --key gateway.key.pub
     """
+    from accredit.cli.records.names import known_names
     from accredit.cli.records.place import log_file
     from accredit.cli.records.showing import show_call
 
-    return show_call(log_file(store, config), call_id, key or (), as_json=as_json)
+    names = known_names(known or (), store, config)
+    return show_call(log_file(store, config), call_id, key or (), names, as_json=as_json)
 
 
 @log_app.command()
@@ -133,7 +155,9 @@ def export(
     store: StoreOption = None,
     config: ConfigOption = None,
     out: OutOption = None,
-    call: Annotated[str | None, typer.Option("--call", metavar="ID", help="Only this call's.")] = None,
+    call: Annotated[
+        str | None, typer.Option("--call", metavar="ID", help="Only this call's; the id or how it begins.")
+    ] = None,
     bundle: Annotated[
         bool, typer.Option("--bundle", help="With --call: one object, with certificates and checkpoint.")
     ] = False,

@@ -12,7 +12,7 @@ from accredit.cli.options import JsonOption
 
 def revoke(
     cert_id: Annotated[
-        str, typer.Argument(metavar="CERT_ID", help="The certificate; `accredit inspect` shows its id.")
+        str, typer.Argument(metavar="CERT_ID", help="The certificate's id, which `accredit inspect` shows.")
     ],
     issuer: Annotated[Path, typer.Option("--issuer", metavar="KEY", help="The private key that signs the list.")],
     list_file: Annotated[
@@ -28,7 +28,7 @@ def revoke(
     """Adds a certificate to its issuer's signed revocation list.
 
     It counts where a gateway reads the list: in its store, or in a file that its configuration names in
-    proofs.revocation.files.
+    proofs.revocation.files. With --store, of an id that some call came with the beginning will do.
 
     Example:
 

@@ -1,4 +1,7 @@
-"""The log in an SQLite file, read as it was when the reading began. Blocking I/O; nothing is written.
+"""The log in an SQLite file. Blocking I/O; nothing is written.
+
+Whoever opens it reads all of it as it was at the first look, until it is closed; to see what came since, it is opened
+again. Nothing that was left half-read keeps the file as it was once it is closed.
 
 What is read is handed on as it is: `attest.verify_log` judges it. What can't even be an entry, or be read, raises
 `AttestationError`: the file is damaged.
@@ -6,6 +9,7 @@ What is read is handed on as it is: `attest.verify_log` judges it. What can't ev
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -35,6 +39,7 @@ _READ = (
     "SELECT entry, name, number, id, payload, ed25519, ml_dsa_65, digest, {members}"
     " FROM log_entries LEFT JOIN log_writers USING (writer) LEFT JOIN log_keys USING (key)"
 )
+_IS_OPEN = "WHERE entry IN (SELECT entry FROM log_open)"
 _COLUMNS = "SELECT name FROM pragma_table_info('log_entries')"
 _BEFORE_ALL = -(1 << 63)  # also an entry that was moved before the first one, which has 1, is read
 _NO_SUCH_TABLE = "no such table"
@@ -62,6 +67,7 @@ class LogFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._reading = ExitStack()
 
     def __enter__(self) -> Self:
         try:
@@ -74,6 +80,7 @@ class LogFile:
         except sqlite3.Error as error:
             raise StoreUnavailable(f"can't open {self._path}: {error}") from None
         try:
+            self._connection.execute("BEGIN")
             self._connection.execute("SELECT 1 FROM log_entries LIMIT 1").fetchone()
             # A file of an older accredit has no such column before a gateway writes to it.
             found = ("members",) in self._connection.execute(_COLUMNS).fetchall()
@@ -87,6 +94,7 @@ class LogFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._reading.close()
         self._connection.close()
 
     def verify(
@@ -126,15 +134,26 @@ class LogFile:
         for row in self._rows(f"{self._read} ORDER BY entry DESC"):
             yield _numbered(row)
 
-    def of_call(self, call_id: str) -> Iterator[Numbered]:
-        """Entries that hold a call's id, in their order. Raises `AttestationError`."""
-        for row in self._rows(f"{self._read} WHERE instr(payload, CAST(? AS BLOB)) ORDER BY entry", call_id):
+    def open_calls(self) -> Iterator[Numbered]:
+        """Decisions on calls that have no outcome yet, in their order. Raises `AttestationError`."""
+        for row in self._rows(f"{self._read} {_IS_OPEN} ORDER BY entry"):
+            yield _numbered(row)
+
+    def holding(self, text: str) -> Iterator[Numbered]:
+        """Entries that hold a text, such as a part of a call's id, in their order. Raises `AttestationError`."""
+        for row in self._rows(f"{self._read} WHERE instr(payload, CAST(? AS BLOB)) ORDER BY entry", text):
             yield _numbered(row)
 
     def summaries(self) -> Iterator[Numbered]:
         """Checkpoints and notes of pruning, in their order. Raises `AttestationError`."""
         for row in self._rows(f"{self._read} WHERE ml_dsa_65 IS NOT NULL ORDER BY entry"):
             yield _numbered(row)
+
+    def chains(self) -> Iterator[bytes]:
+        """All chains of certificates that calls came with, JSON arrays. Raises `AttestationError`."""
+        for (text,) in self._rows("SELECT certificates FROM log_delegations"):
+            if isinstance(text, bytes):
+                yield text
 
     def certificates(self, sha256: str) -> bytes | None:
         """The chain of certificates with this SHA-256, a JSON array, or None. Raises `AttestationError`."""
@@ -146,8 +165,11 @@ class LogFile:
 
     def _rows(self, query: str, *values: object) -> Iterator[Any]:
         try:
+            cursor = self._connection.execute(query, values)
+            # A cursor that is left half-read, and is still alive, would keep a closed connection reading.
+            self._reading.callback(cursor.close)
             # Not `yield from`, which would close the cursor of a generator that is left behind, after its connection.
-            for row in self._connection.execute(query, values):  # noqa: UP028
+            for row in cursor:  # noqa: UP028
                 yield row
         except _DAMAGED as error:
             raise AttestationError(f"the file is damaged: {error}") from None

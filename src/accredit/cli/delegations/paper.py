@@ -57,8 +57,10 @@ def print_facts(facts: Iterable[tuple[str, Words | str]]) -> None:
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[Words | str]]) -> None:
-    """A table with headings."""
-    table = Table(*headings, box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False)
+    """A table with headings. What does not fit is folded, and nothing is cut off."""
+    table = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
     for row in rows:
         table.add_row(*map(_visible, row))
     _show(table)

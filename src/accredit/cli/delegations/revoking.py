@@ -11,17 +11,33 @@ import re
 from collections.abc import Callable, Generator
 from pathlib import Path
 
+import msgspec
+from msgspec import Struct
+
 from accredit.cli.delegations import words
 from accredit.cli.delegations.paper import print_facts, print_json, say, tell
-from accredit.errors import ConfigurationError, StoreUnavailable, WireError
+from accredit.cli.prefixes import the_one
+from accredit.errors import AccreditError, ConfigurationError, StoreUnavailable, WireError
 from accredit.keys import SigningKey, load_signing_key, read_file, write_file
 from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.ratify import RevocationList, issue_revocation_list, revocation_list_fault
 from accredit.ratify.needs import clock
 from accredit.stores import store_file
 from accredit.stores.listed import Change, change_list
+from accredit.stores.log_file import LogFile
 
 _OWN_ID = re.compile(r"[0-9a-f]{32}")
+_BEGINNING = re.compile(r"[0-9a-f]{1,31}")
+_NEGATIVE = 1
+
+_WHOLE = "write the whole id, which `accredit inspect FILE` shows: only those of certificates that were used are known"
+
+
+class _Presented(Struct):
+    cert_id: str
+    issuer_id: str
+    scope: list[str]
+
 
 _Extend = Callable[[bytes | None], bytes]
 """From a list as it is, or None, to one with the new entry."""
@@ -39,11 +55,16 @@ def revoke_certificate(cert_id: str, issuer: Path, list_file: Path | None, store
         raise ConfigurationError("a list is either in a file (--list) or in a store (--store)", "name one of them")
     key = load_signing_key(issuer)
     where = str(list_file or store)
+    database = None if store is None else _store(store)
+    if database is not None and _BEGINNING.fullmatch(cert_id):
+        whole_id = _presented(database, cert_id, key.about.id)
+        if whole_id is None:
+            return _NEGATIVE
+        cert_id = whole_id
 
     def extend(old: bytes | None) -> bytes:
         return _extend(old, cert_id, key, where)
 
-    database = None if store is None else _store(store)
     is_new = database is not None and not database.exists()
     change = _in_file(Path(where), extend) if database is None else _in_store(database, key, extend)
     _warn(cert_id, key, store, is_new=is_new)
@@ -93,6 +114,25 @@ def _store(url: str) -> Path:
             "--store memory: ends with the process that has it", "name the gateway's file: --store sqlite:///FILE"
         )
     return path
+
+
+def _presented(database: Path, prefix: str, issuer_id: str) -> str | None:
+    """The whole id of the issuer's only certificate that begins so, of those that calls came with; else None, as
+    stderr says."""
+    found: dict[str, str] = {}
+    try:
+        with LogFile(database) as log:
+            for chain in log.chains():
+                found |= {
+                    cert.cert_id: words.scopes(cert.scope)
+                    for cert in msgspec.json.decode(chain, type=list[_Presented])
+                    if cert.issuer_id == issuer_id
+                }
+    except (AccreditError, msgspec.MsgspecError) as error:
+        raise ConfigurationError(
+            f"{prefix} is no whole id, and the store's log, which may know it, can't be read: {error}", _WHOLE
+        ) from None
+    return the_one(prefix, found, "certificate", _WHOLE)
 
 
 def _in_store(path: Path, key: SigningKey, extend: _Extend) -> Change:

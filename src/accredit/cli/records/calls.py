@@ -1,6 +1,6 @@
 """Calls as the log tells of them: the record of a decision, and that of its outcome, joined. No I/O."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, get_args
 
 from accredit.attest import CallRecord, OutcomeStatus
@@ -27,8 +27,8 @@ class CallRow(NamedTuple):
         """What was decided."""
         return self.decision.decision.verdict if self.decision.decision else ""
 
-    def members(self) -> dict[str, object]:
-        """For programs."""
+    def members(self, names: Mapping[str, str]) -> dict[str, object]:
+        """For programs. `names` are those that are known, by id."""
         decision, authority = self.decision.decision, self.decision.authority
         outcome = self.outcome.outcome if self.outcome else None
         return {
@@ -39,7 +39,9 @@ class CallRow(NamedTuple):
             "decision": self.verdict,
             "error": decision.error if decision else None,
             "principal_id": authority.principal_id if authority else None,
+            "principal_name": names.get(authority.principal_id, authority.principal_name) if authority else None,
             "agent_id": authority.agent_id if authority else None,
+            "agent_name": names.get(authority.agent_id) if authority else None,
             "outcome": self.status or None,
             "detail": outcome.detail if outcome else None,
             "writer": self.decision.log.writer,

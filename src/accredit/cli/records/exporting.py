@@ -10,8 +10,9 @@ import typer
 
 from accredit.attest import CallBundle, Checkpoint, Envelope, Stored, encode_call_bundle, encode_envelope
 from accredit.cli.delegations.paper import say
+from accredit.cli.records.names import UNKNOWN_CALL, one_call
 from accredit.cli.records.place import understood
-from accredit.cli.records.showing import UNKNOWN_CALL, records_of
+from accredit.cli.records.showing import records_of
 from accredit.cli.text import two_lines
 from accredit.errors import ConfigurationError
 from accredit.stores.log_file import LogFile
@@ -33,9 +34,13 @@ def export_checkpoints(path: Path, out: Path | None) -> int:
 
 
 def export_call(path: Path, call_id: str, out: Path | None, *, bundle: bool) -> int:
-    """Writes a call's envelopes, or its bundle; returns the exit code."""
-    unknown = two_lines(f"no record of call {call_id}", UNKNOWN_CALL)
-    return _write(path, out, lambda log: _bundle(log, call_id) if bundle else _call(log, call_id), unknown)
+    """Writes the envelopes, or the bundle, of a call whose id begins so; returns the exit code."""
+    with understood(), LogFile(path) as log:
+        whole_id = one_call(log, call_id)
+    if whole_id is None:
+        return _NEGATIVE
+    pruned = two_lines(f"no record of call {whole_id}", UNKNOWN_CALL)  # since it was found
+    return _write(path, out, lambda log: _bundle(log, whole_id) if bundle else _call(log, whole_id), pruned)
 
 
 def _envelopes(log: LogFile) -> Iterator[Envelope]:

@@ -56,7 +56,7 @@ def _print(envelope: Envelope, keys: Keys) -> bool:
         say("what is no statement of a log")
         print_facts([("signature", verdict)])
     elif isinstance(statement.predicate, CallRecord):
-        print_record(statement.predicate, verdict)
+        print_record(statement.predicate, verdict, {})
     else:
         say("a checkpoint or a note of pruning")
         print_facts([*_summary(statement.predicate), ("head", statement.sha256), ("signatures", verdict)])

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -9,17 +10,21 @@ from pathlib import Path
 
 import typer
 from msgspec import Struct
+from msgspec.structs import replace
 
 from accredit.attest import CallRecord, timestamp
 from accredit.cli.delegations.paper import BAD, Words, print_table
 from accredit.cli.records.calls import STATUSES, CallRow, joined_as_they_end, joined_newest_first
+from accredit.cli.records.names import Names, named, one_agent, one_principal
 from accredit.cli.records.place import understood
 from accredit.cli.text import one_line
 from accredit.errors import ConfigurationError
-from accredit.limits import FOLLOW_SECONDS
+from accredit.limits import FOLLOW_SECONDS, SHORT_ID_CHARS
 from accredit.stores.log_file import LogFile, Numbered
 
 _HEADINGS = ("received", "call", "target", "decision", "outcome", "agent")
+_TO_THE_SECOND = len("2026-08-01T12:00:00")
+_NEGATIVE = 1
 
 
 class Filter(Struct, frozen=True):
@@ -48,27 +53,50 @@ class Filter(Struct, frozen=True):
         )
 
 
-def show_calls(path: Path, wanted: Filter, *, limit: int, follow: bool, as_json: bool) -> None:
-    """Lists calls. Raises `ConfigurationError`."""
+class Listing(Struct, frozen=True, kw_only=True):
+    """How calls are shown: at most so many of those that are there, then what comes; as JSON; with the names known."""
+
+    limit: int
+    follow: bool
+    as_json: bool
+    names: Names
+
+
+def show_calls(path: Path, wanted: Filter, listing: Listing) -> int:
+    """Lists calls; returns the exit code. Raises `ConfigurationError`."""
     if wanted.outcome not in (None, *STATUSES):
         raise ConfigurationError(f"--outcome {wanted.outcome}: not a status", f"name one of {', '.join(STATUSES)}")
-    with understood(), LogFile(path) as log:
-        last = next((entry.number for entry in log.newest_first()), 0)
-        entries = (entry for entry in log.newest_first() if entry.number <= last)
-        rows = list(islice(filter(wanted.passes, joined_newest_first(_records(entries))), limit))
-        if not follow:
-            _print(rows, as_json=as_json)
-            return
-        _print([row for row in reversed(rows) if row.status != "open"], as_json=as_json)
-        open_calls = {row.decision.call.id: row.decision for row in rows if row.status == "open"}
+    with understood():
+        with LogFile(path) as log:
+            found = _with_whole_ids(wanted, log, listing.names)
+            if found is None:
+                return _NEGATIVE
+            last = next((entry.number for entry in log.newest_first()), 0)
+            rows = list(islice(filter(found.passes, joined_newest_first(_records(log.newest_first()))), listing.limit))
+            open_calls = {record.call.id: record for record in _records(log.open_calls())} if listing.follow else {}
+        if not listing.follow:
+            _print(rows, listing)
+            return 0
+        _print([row for row in reversed(rows) if row.status != "open"], listing)
         with contextlib.suppress(KeyboardInterrupt):
-            for row in filter(wanted.passes, _following(log, last, open_calls)):
-                typer.echo(json.dumps(row.members()) if as_json else _line(row))
+            for row in filter(found.passes, _following(path, last, open_calls)):
+                typer.echo(json.dumps(row.members(listing.names)) if listing.as_json else _line(row, listing.names))
+    return 0
 
 
-def _following(log: LogFile, last: int, open_calls: dict[str, CallRecord]) -> Iterator[CallRow]:
+def _with_whole_ids(wanted: Filter, log: LogFile, names: Names) -> Filter | None:
+    """The ids of principal and agent may be given by how they begin; None: there is not one such, as stderr says."""
+    principal_id = wanted.principal_id and one_principal(log, wanted.principal_id, names)
+    agent_id = wanted.agent_id and one_agent(log, wanted.agent_id, names)
+    if (principal_id is None) != (wanted.principal_id is None) or (agent_id is None) != (wanted.agent_id is None):
+        return None
+    return replace(wanted, principal_id=principal_id, agent_id=agent_id)
+
+
+def _following(path: Path, last: int, open_calls: dict[str, CallRecord]) -> Iterator[CallRow]:
     while True:
-        new = list(log.entries(after=last))
+        with LogFile(path) as log:  # opened anew: it shows what came since the last look
+            new = list(log.entries(after=last))
         last = new[-1].number if new else last
         yield from joined_as_they_end(_records(new), open_calls)
         time.sleep(FOLLOW_SECONDS)
@@ -81,26 +109,28 @@ def _records(entries: Iterable[Numbered]) -> Iterator[CallRecord]:
             yield record
 
 
-def _print(rows: Sequence[CallRow], *, as_json: bool) -> None:
-    if as_json:
+def _print(rows: Sequence[CallRow], listing: Listing) -> None:
+    if listing.as_json:
         for row in rows:
-            typer.echo(json.dumps(row.members()))
+            typer.echo(json.dumps(row.members(listing.names)))
     else:
-        print_table(_HEADINGS, map(_cells, rows))
+        print_table(_HEADINGS, (_cells(row, listing.names) for row in rows))
 
 
-def _cells(row: CallRow) -> tuple[Words | str, ...]:
+def _cells(row: CallRow, names: Names) -> tuple[Words | str, ...]:
+    # A terminal has no room for whole ids, and would cut them off; a beginning is enough for every command.
+    short = sys.stdout.isatty()
     call, authority = row.decision.call, row.decision.authority
     error = row.decision.decision.error if row.decision.decision else None
     return (
-        row.decision.times.received,
-        call.id,
+        f"{row.decision.times.received[:_TO_THE_SECOND]}Z" if short else row.decision.times.received,
+        call.id[:SHORT_ID_CHARS] if short else call.id,
         call.target or call.method,
         Words(f"{row.verdict} {error or ''}".rstrip(), BAD if row.verdict == "deny" else ""),
         row.status,
-        authority.agent_id if authority else "",
+        named(authority.agent_id, names, short=short) if authority else "",
     )
 
 
-def _line(row: CallRow) -> str:
-    return "  ".join(one_line(cell.text if isinstance(cell, Words) else cell) for cell in _cells(row))
+def _line(row: CallRow, names: Names) -> str:
+    return "  ".join(one_line(cell.text if isinstance(cell, Words) else cell) for cell in _cells(row, names))

@@ -5,28 +5,25 @@ from pathlib import Path
 from typing import cast
 
 import msgspec
-import typer
 
 from accredit.attest import CallRecord, Envelope, LogKey, RecordKey, Stored, verify_envelope
 from accredit.cli.delegations.paper import BAD, GOOD, QUIET, Words, print_facts, print_json, say
+from accredit.cli.records.names import Names, named, one_call
 from accredit.cli.records.place import public_keys, understood
-from accredit.cli.text import two_lines
 from accredit.errors import AttestationError
 from accredit.stores.log_file import LogFile
 
 _NEGATIVE = 1
 
-UNKNOWN_CALL = "`accredit log list` shows the ids of the calls that the log holds; older ones may be pruned"
 
-
-def show_call(path: Path, call_id: str, keys: Sequence[Path], *, as_json: bool) -> int:
-    """Shows a call's records; returns the exit code. Raises `ConfigurationError`."""
+def show_call(path: Path, call_id: str, keys: Sequence[Path], names: Names, *, as_json: bool) -> int:
+    """Shows the records of a call whose id begins so; returns the exit code. Raises `ConfigurationError`."""
     trusted = public_keys(keys) if keys else []
     with understood(), LogFile(path) as log:
-        found = list(records_of(log, call_id))
-    if not found:
-        typer.echo(two_lines(f"no record of call {call_id}", UNKNOWN_CALL), err=True)
-        return _NEGATIVE
+        whole_id = one_call(log, call_id)
+        if whole_id is None:
+            return _NEGATIVE
+        found = list(records_of(log, whole_id))
     faults = [_fault(envelope, trusted) for _, envelope in found]
     if as_json:
         print_json(
@@ -37,32 +34,34 @@ def show_call(path: Path, call_id: str, keys: Sequence[Path], *, as_json: bool) 
         )
     else:
         for (record, _), fault in zip(found, faults, strict=True):
-            print_record(record, _verdict(fault, trusted))
+            print_record(record, _verdict(fault, trusted), names)
     return _NEGATIVE if any(faults) else 0
 
 
 def records_of(log: LogFile, call_id: str) -> Iterator[tuple[CallRecord, Envelope]]:
     """The records of a call and their envelopes, in their order. Raises `AttestationError`."""
-    for entry in log.of_call(call_id):
+    for entry in log.holding(call_id):
         record = entry.record()
         if record is not None and record.call.id == call_id and isinstance(entry.entry, Stored):
             yield record, entry.entry.envelope
 
 
-def print_record(record: CallRecord, signature: Words) -> None:
-    """A record in words: each member of its predicate that is there."""
+def print_record(record: CallRecord, signature: Words, names: Names) -> None:
+    """A record in words: each member of its predicate that is there. Ids have the `names` that are known."""
     members: dict[str, object] = msgspec.to_builtins(record)
     say(f"{record.phase} {record.log.writer}/{record.log.sequence}")
-    print_facts([*_facts("", members), ("signature", signature)])
+    print_facts([*_facts("", members, names), ("signature", signature)])
     say("")
 
 
-def _facts(prefix: str, members: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+def _facts(prefix: str, members: Mapping[str, object], names: Names) -> Iterator[tuple[str, str]]:
     for name, value in members.items():
         if isinstance(value, dict):
-            yield from _facts(f"{prefix}{name}.", cast("dict[str, object]", value))
+            yield from _facts(f"{prefix}{name}.", cast("dict[str, object]", value), names)
+        elif isinstance(value, str):
+            yield f"{prefix}{name}", named(value, names)
         else:
-            yield f"{prefix}{name}", value if isinstance(value, str) else msgspec.json.encode(value).decode()
+            yield f"{prefix}{name}", msgspec.json.encode(value).decode()
 
 
 def _fault(envelope: Envelope, keys: Sequence[LogKey | RecordKey]) -> str | None:

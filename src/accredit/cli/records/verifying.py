@@ -69,7 +69,7 @@ def _verify_bundle(path: Path, keys: Sequence[LogKey | RecordKey], *, as_json: b
         print_json({"valid": True, "call": records[0].call.id, "records": len(records)})
         return 0
     for record in records:
-        print_record(record, Words("good", GOOD))
+        print_record(record, Words("good", GOOD), {})
     say("ok: the records of this call verify", GOOD)
     if bundle.checkpoint is None:
         say("note: there is no checkpoint that counts it")

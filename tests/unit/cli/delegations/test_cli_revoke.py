@@ -9,7 +9,10 @@ import pytest
 from msgspec.structs import replace
 from tests.world.delegations import World
 from tests.world.in_process import Refused, Run, Save
+from tests.world.recorded import records_at
+from tests.world.records import decided
 
+from accredit.attest import recorded_chain
 from accredit.ratify import RevocationList, issue_revocation_list, revocation_list_fault
 from accredit.ratify.needs import clock
 from accredit.stores import RevocationLists
@@ -55,6 +58,31 @@ def test_for_programs_it_is_json(run: Run, world: World) -> None:
     assert (done["file"], done["issuer_id"]) == ("revoked.json", world.owner.id)
     assert done["revoked_certs"] == ["one"]
     assert done["updated_at"].endswith("Z")
+
+
+def log_of(folder: Path, world: World, *cert_ids: str) -> None:
+    """A store whose log knows of calls on these certificates of the owner's."""
+
+    async def make() -> None:
+        records = records_at(folder / "accredit.db")
+        for each in cert_ids:
+            cert = replace(world.grant("email:send"), cert_id=each)
+            await records.begin(decided(certificates=recorded_chain([json.dumps(cert.to_dict()).encode()]).text))
+        await records.aclose()
+
+    asyncio.run(make())
+
+
+def test_a_certificate_that_calls_came_with_is_named_by_how_its_id_begins(run: Run, folder: Path, world: World) -> None:
+    log_of(folder, world, "0a" * 16, "0b" * 16)
+    done = run("revoke", "0a", *STORE, "--json")
+    assert (done.code, done.json["revoked_certs"]) == (0, ["0a" * 16])
+    done = run("revoke", "0", *STORE)
+    assert (done.code, done.out) == (1, "")
+    assert [line.split()[0] for line in done.err.splitlines()[2:]] == ["0a" * 16, "0b" * 16]
+    done = run("revoke", "0c", *STORE)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("error: no record of certificate 0c\nhelp: write the whole id")
 
 
 def test_a_list_never_gets_older(run: Run, folder: Path, world: World, save: Save) -> None:
