@@ -25,13 +25,14 @@ _encode = msgspec.json.Encoder().encode
 
 # Neither occurs in UTF-8: they stand for an escaped backslash and an escaped quote while texts are told apart.
 _BACKSLASH, _QUOTE = b"\xff", b"\xfe"
-_END_OF_BASIC_PLANE = re.compile(rb"[\xee\xef]")
-_BEYOND_BASIC_PLANE = re.compile(rb"[\xf0-\xf4]")
+# First bytes of characters: U+E000 to U+FFFF, and those beyond, which sort the other way round in UTF-16.
+_PLANES = bytes(0 if byte < 0xEE else 1 if byte < 0xF0 else 2 for byte in range(256))
 _SHORT_EXPONENT = re.compile(rb"([0-9])(?<![0-9.][0-9])(?:\.([0-9]++))?e(-6|1[6-9]|20)(?![0-9])")
 _ANY_SHORT_EXPONENT = re.compile(rb"e(?:-6|1[6-9]|20)(?![0-9])")
 _BARE_EXPONENT = re.compile(rb"e(?=[0-9])")
 _NEGATIVE_ZERO = re.compile(rb"-0(?![.0-9])")
-_LONG_NUMBER = re.compile(rb"[0-9.eE+-]{16,}")
+# Numbers, each between blanks; of words only an e is left, which is none.
+_NUMBERS = bytes(byte if byte in b"0123456789.eE+-" else ord(" ") for byte in range(256))
 # Integers that may be beyond 2^53-1: of 17 digits and more, or of 16 that begin with a nine.
 _WIDE = re.compile(rb"[0-9](?<![0-9.][0-9])(?:[0-9]{16,}+|(?<=9)[0-9]{15}+)(?![0-9.eE])")
 _LARGEST = b"%d" % MAX_SAFE_INTEGER
@@ -53,13 +54,19 @@ def canonical(tree: object, *, wide_integers: bool = False) -> bytes:
     """
     try:
         form = _encode_sorted(tree)
-        if _BEYOND_BASIC_PLANE.search(form) and _END_OF_BASIC_PLANE.search(form):
+        if not form.isascii() and _sorts_otherwise(form):
             form = _encode(_in_utf16_order(tree))
     except UnicodeEncodeError:
         raise ValueError("a lone surrogate in a text") from None
     except (TypeError, OverflowError, RecursionError):
         raise ValueError("not a JSON value with a canonical form") from None
     return _with_numbers(form, wide_integers)
+
+
+def _sorts_otherwise(form: bytes) -> bool:
+    """Whether the order of its names may be another in UTF-16."""
+    planes = form.translate(_PLANES)
+    return b"\x01" in planes and b"\x02" in planes
 
 
 def has_wide_integer(text: bytes) -> bool:
@@ -76,8 +83,8 @@ def _may_be_wide(text: bytes) -> bool:
 
 def _long_integers(numbers: bytes) -> list[bytes]:
     """The digits of integers of 16 digits and more."""
-    found: list[bytes] = _LONG_NUMBER.findall(numbers)
-    return [digits for digits in (number.lstrip(b"-") for number in found) if digits.isdigit() and len(digits) > 15]
+    found = [number.lstrip(b"-") for number in numbers.translate(_NUMBERS).split() if len(number) > 15]
+    return [digits for digits in found if len(digits) > 15 and digits.isdigit()]
 
 
 def _any_wide(integers: list[bytes]) -> bool:

@@ -33,12 +33,12 @@ from accredit.gateway.recording import Client
 from accredit.gateway.representation import check_once, check_request
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import set_current
-from accredit.gateway.turns import turn
+from accredit.gateway.turns import in_turns, turn
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.era import VERSION_HEADER, check_agreement, era_of, unmirrored
 from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.methods import BATCH_REVISION, HEADERLESS_REVISION, LISTEN, Era
-from accredit.jsonrpc.requests import Batch, decode_request
+from accredit.jsonrpc.requests import Batch, read_request
 from accredit.limits import MAX_SESSION_ID_BYTES
 
 
@@ -133,8 +133,7 @@ class Endpoint:
         check_once(headers, SESSION_HEADER, b"last-event-id")
         text = await exchange.body(self._settings.max_request_bytes)
         arrival.revision = self._revision(exchange)
-        await turn(len(text))
-        message = decode_request(text, batch_allowed=arrival.revision == BATCH_REVISION)
+        message = await in_turns(read_request(text, batch_allowed=arrival.revision == BATCH_REVISION), len(text))
         arrival.message = message
         if self._settings.identity is not None:
             check_single(message)

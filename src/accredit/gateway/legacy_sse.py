@@ -26,13 +26,13 @@ from accredit.gateway.sse_relay import EventRelay
 from accredit.gateway.stdio.ledger import member_id
 from accredit.gateway.tally import Tally
 from accredit.gateway.trace import set_current
-from accredit.gateway.turns import turn
+from accredit.gateway.turns import in_turns, turn
 from accredit.gateway.upstream.client import Answer
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.era import VERSION_HEADER, unmirrored
 from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.methods import Era
-from accredit.jsonrpc.requests import Batch, decode_request
+from accredit.jsonrpc.requests import Batch, read_request
 from accredit.jsonrpc.responses import Edit, Expected
 from accredit.jsonrpc.sse import encode_event
 from accredit.limits import MAX_OPEN_REQUESTS
@@ -148,8 +148,7 @@ class LegacySse:
         check_request(exchange.headers)
         _check_headers(exchange)
         text = await exchange.body(self._settings.max_request_bytes)
-        await turn(len(text))
-        message = arrival.message = decode_request(text)
+        message = arrival.message = await in_turns(read_request(text), len(text))
         set_current(message)
         await turn(len(text))
         if self._entrance is not None:

@@ -13,7 +13,7 @@ requests are read more strictly than answers, in this order:
 Every refusal is a `RequestError`, with the request's id where it could be read.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Generator, Mapping
 
 from msgspec import Raw
 
@@ -51,14 +51,28 @@ class Batch:
 
 def decode_request(text: bytes, *, batch_allowed: bool = False) -> Frame | Batch:
     """Reads the body of a client's POST, or a line of its stdin. Raises `RequestError`."""
+    reading = read_request(text, batch_allowed=batch_allowed)
+    while True:
+        try:
+            next(reading)
+        except StopIteration as read:
+            return read.value
+
+
+def read_request(text: bytes, *, batch_allowed: bool = False) -> Generator[None, None, Frame | Batch]:
+    """The same in steps, for who has others to serve between two of them."""
     found: dict[str, Raw] = {}
     try:
         check_amount(text)
+        yield
         check_text(text)
+        yield
         if text.lstrip(b" \t\r\n").startswith(b"["):
             return _decode_batch(text, batch_allowed)
         found = unambiguous_members(text, MESSAGE)
+        yield
         check_no_duplicates(text)
+        yield
         return _checked(frame_of(found, text))
     except JsonError as error:
         raise RequestError(PARSE_ERROR, f"Parse error: {error.detail}") from None

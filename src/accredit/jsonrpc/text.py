@@ -27,9 +27,10 @@ _LONG_EXPONENT = b"0e000"
 # A number overflows a double from 309 digits on; with an exponent of two digits from 209 on.
 _LONG_DIGITS = b"0" * 200
 _EXTREME_NUMBER = re.compile(
-    rb"[0-9](?<![0-9.eE][0-9])(?<![eE][+-][0-9])"  # where a number begins: so each of its digits is read once
-    rb"(?:[0-9]*+(?:\.[0-9]++)?[eE]\+?[0-9]{3,}+|[0-9]{199,}+(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?)"
+    rb"-?[0-9](?:[0-9]*+(?:\.[0-9]++)?[eE]\+?[0-9]{3,}+|[0-9]{199,}+(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?)"
 )
+# Numbers, each between blanks; of words only an e is left, which is none.
+_NUMBERS = bytes(byte if byte in b"0123456789.+-eE" else ord(" ") for byte in range(256))
 
 # What may follow a backslash, and the backslash itself.
 _ESCAPED = b"\\/bfnrtu"
@@ -142,9 +143,16 @@ def numbers_are_finite(data: bytes) -> bool:
 
     Only those that could be too large are looked at one by one, and not more than `MAX_EXTREME_NUMBERS` of them.
     """
-    for looked_at, number in enumerate(_EXTREME_NUMBER.finditer(_outside_strings(data))):
-        if looked_at == MAX_EXTREME_NUMBERS or math.isinf(float(number[0])):
-            return False
+    numbers, start, left = _outside_strings(data).translate(_NUMBERS), 0, MAX_EXTREME_NUMBERS
+    while start < len(numbers):
+        end = numbers.find(b" ", start + _SLICE)
+        end = end if end >= 0 else len(numbers)
+        for word in numbers[start:end].split():
+            if len(word) >= len(_LONG_DIGITS) or b"e" in word or b"E" in word:
+                left -= (number := _EXTREME_NUMBER.match(word)) is not None
+                if left < 0 or (number is not None and math.isinf(float(number[0]))):
+                    return False
+        start = end
     return True
 
 

@@ -55,13 +55,14 @@ from accredit.gateway.stdio.ledger import (
 )
 from accredit.gateway.tally import Tally
 from accredit.gateway.trace import set_current
+from accredit.gateway.turns import in_turns
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.era import era_of, required_version
 from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success
 from accredit.jsonrpc.lines import LineSplitter, encode_line
 from accredit.jsonrpc.methods import BATCH_REVISION, META_VERSION, Era
 from accredit.jsonrpc.objects import is_object, members
-from accredit.jsonrpc.requests import Batch, decode_request
+from accredit.jsonrpc.requests import Batch, read_request
 from accredit.jsonrpc.scalars import as_string
 from accredit.jsonrpc.tasks import without_state
 from accredit.limits import GRACE_SECONDS, STOP_GRACE_SECONDS
@@ -204,7 +205,7 @@ class Wrap:
         set_current(None)
         if isinstance(line, FrameError):
             raise RequestError(INVALID_REQUEST, f"Invalid Request: {line.detail}")
-        message = decode_request(line, batch_allowed=self._revision == BATCH_REVISION)
+        message = await in_turns(read_request(line, batch_allowed=self._revision == BATCH_REVISION), len(line))
         set_current(message)
         client = Client(revision=_modern_revision(message) or self._revision)
         callers = None
