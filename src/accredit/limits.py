@@ -552,8 +552,15 @@ MAX_BOOTSTRAP_TTL_SECONDS = 86_400
 ASK_SECONDS = 60.0
 """For a server to start and to list all its tools. One that is installed when it is first run takes half of that."""
 
-ASK_NOTICE_SECONDS = 5.0
-"""After which whoever waits for such a list is told so. Servers that need not be installed start in a second or two."""
+ASK_NOTICE_SECONDS = 10.0
+"""After which whoever waits for such a list is told so. Servers that need not be installed start in a second or two,
+and are asked twice."""
+
+MAX_OVERHEARD_LINES = 20
+"""Last lines of a server's stderr that are shown where it could not be asked: a traceback, or npm's complaint."""
+
+MAX_LISTED_EXAMPLES = 10
+"""Resources, templates or prompts of a server that a configuration quotes: enough to see what they are about."""
 
 MAX_TIMEOUT_SECONDS = 86_400.0
 """That `--timeout` may ask for: a day. Who is silent for longer is not waited for by anybody."""

@@ -57,6 +57,11 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+def complaints(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """What is on stderr, but for the notice that a slow machine brings forth."""
+    return [line for line in done.stderr.splitlines() if not line.startswith("waiting for the server")]
+
+
 def next_steps(printed: str) -> list[str]:
     return [line.strip() for line in printed.partition("next:\n")[2].splitlines()]
 
@@ -80,7 +85,7 @@ def calls(url: str, folder: Path) -> tuple[list[str], str, str]:
 def test_a_server_is_guarded_after_the_commands_that_were_printed(tmp_path: Path) -> None:
     with mail_server(tmp_path) as url:
         done = accredit("init", url, folder=tmp_path)
-        assert (done.returncode, done.stderr) == (0, "")
+        assert (done.returncode, complaints(done)) == (0, [])
         keys, grant, serve = next_steps(done.stdout)
         assert serve == "accredit serve --config accredit.toml"
         early = accredit(*serve.split()[1:], folder=tmp_path)
@@ -108,10 +113,10 @@ def test_a_command_is_guarded_from_another_folder_too(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     shutil.copy(MAIL[1], tmp_path / "server.py")
     done = accredit("init", "--dir", "there/it is", "--", sys.executable, "server.py", folder=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, complaints(done)) == (0, [])
     folder = tmp_path / "there" / "it is"
     command = tomllib.loads((folder / "accredit.toml").read_text("utf-8"))["upstream"]["command"]
-    assert command == [sys.executable, str(tmp_path / "server.py")]
+    assert command == [sys.executable, "server.py"]
     keys, grant, serve = next_steps(done.stdout)
     shell(keys, tmp_path)
     shell(grant, tmp_path)
@@ -191,7 +196,7 @@ def test_what_can_not_be_asked_is_two_lines_and_exit_code_2(
     done = accredit(*arguments, folder=tmp_path, env={"PYTHONDONTWRITEBYTECODE": "1"})
     assert (done.returncode, done.stdout) == (2, "")
     assert word in done.stderr
-    assert len(done.stderr.splitlines()) == 2
+    assert len(complaints(done)) == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "leaves.py"]
 
 
@@ -205,11 +210,89 @@ def listing(folder: Path, *pages: object) -> tuple[str, ...]:
     return (*LISTING, "pages.json")
 
 
+def for_clients(folder: Path, **lists: dict[str, Any]) -> tuple[str, ...]:
+    """The command of a server that lists these to clients that can do what the name says (`all`: to everybody)."""
+    by_path = {"" if name == "all" else name.replace("_", "."): found for name, found in lists.items()}
+    (folder / "pages.json").write_text(json.dumps(by_path), "utf-8")
+    return (*LISTING, "pages.json")
+
+
+@pytest.mark.parametrize(
+    "able", ["roots", "sampling_tools", "elicitation_url", "tasks_requests_sampling_createMessage"]
+)
+def test_a_tool_that_only_able_clients_see_has_a_scope_too__and_check_says_so(able: str, tmp_path: Path) -> None:
+    lists = {able: {"tools/list": tools("hidden")}}
+    server = for_clients(tmp_path, all={"tools/list": tools("plain")}, **lists)
+    done = accredit("init", "--", *server, folder=tmp_path)
+    assert "1 that only some clients see" in done.stdout, done
+    text = (tmp_path / "accredit.toml").read_text("utf-8")
+    assert set(tomllib.loads(text)["tools"]) == {"plain", "hidden"}
+    assert text.count("Only some clients see it") == 1
+    done = accredit("check", folder=tmp_path)
+    assert (done.returncode, complaints(done)) == (0, [])
+    assert done.stdout.splitlines()[1].endswith("by what they can do: hidden")
+    assert json.loads(accredit("check", "--json", folder=tmp_path).stdout)["only_some"] == ["hidden"]
+
+
+def test_a_server_with_only_resources_and_prompts_is_set_up__and_the_grant_that_is_printed_covers_them(
+    tmp_path: Path,
+) -> None:
+    resources = [{"uri": "note://a", "name": "a"}, {"uri": "mail://b", "name": "b", "_meta": {"ratify_scope": "m:r"}}]
+    template = {"uriTemplate": "log://{day}", "name": "c", "_meta": {"ratify_scope": "log:read"}}
+    server = for_clients(
+        tmp_path,
+        all={
+            "resources/list": {"resources": resources},
+            "resources/templates/list": {"resourceTemplates": [template]},
+            "prompts/list": {"prompts": [{"name": "greet\n[x]"}]},
+        },
+    )
+    done = accredit("init", "--", *server, folder=tmp_path)
+    assert (done.returncode, complaints(done)) == (0, [])
+    assert "0 tools, 0 of them sensitive, 3 resources, 1 prompts" in done.stdout
+    text = (tmp_path / "accredit.toml").read_text("utf-8")
+    tables = tomllib.loads(text)
+    assert tables["resources"] == {
+        "scope": "mcp:resource",
+        "mail://b": {"scope": "m:r"},
+        "log://": {"scope": "log:read"},
+    }
+    assert tables["prompts"] == {"scope": "mcp:prompt"}
+    assert "#   greet [x]\n" in text
+    keys, grant, _ = next_steps(done.stdout)
+    assert "--scope mcp:resource --scope mcp:prompt " in grant
+    shell(keys, tmp_path)
+    shell(grant, tmp_path)
+    assert accredit("config", "check", folder=tmp_path).returncode == 0
+    assert accredit("check", folder=tmp_path).stdout == "ok: 0 tools, each with a scope\n"
+
+
+def test_what_a_server_said_before_it_ended_is_shown__and_steers_no_terminal(tmp_path: Path) -> None:
+    words = "printf 'no DATABASE_URL\\033[2J\\n' >&2; exit 3"
+    done = accredit("init", "--dir", "new", "--", "sh", "-c", words, folder=tmp_path)
+    assert done.returncode == 2
+    said, error, remedy = complaints(done)
+    assert said.startswith("the server: no DATABASE_URL")
+    assert said.isprintable()
+    assert error.endswith("ended with code 3")
+    assert remedy.startswith("help: run the command by hand")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_command_goes_on_running_where_it_was_given__whatever_its_arguments_name(tmp_path: Path) -> None:
+    server = for_clients(tmp_path, all={"tools/list": tools("a")})
+    assert accredit("init", "--dir", "there", "--", *server, folder=tmp_path).returncode == 0
+    upstream = tomllib.loads((tmp_path / "there" / "accredit.toml").read_text("utf-8"))["upstream"]
+    assert upstream == {"command": list(server), "cwd": str(tmp_path)}
+    done = accredit("check", "--config", str(tmp_path / "there" / "accredit.toml"), folder=Path("/"))
+    assert (done.returncode, complaints(done)) == (0, [])
+
+
 def test_a_hostile_server_writes_nothing_but_comments_and_names(tmp_path: Path) -> None:
     names = [text for text in HOSTILE_TEXTS if len(text) < 100 and text != "\ud800"]  # that is no JSON to the gateway
     server = listing(tmp_path, tools(*names[:4], nextCursor="1"), tools(*names[4:]))
     done = accredit("init", "--", *server, folder=tmp_path)
-    assert (done.returncode, done.stderr) == (0, ""), done
+    assert (done.returncode, complaints(done)) == (0, []), done
     text = (tmp_path / "accredit.toml").read_text("utf-8")
     assert all(line.isprintable() for line in text.split("\n"))
     tables = tomllib.loads(text)
@@ -236,7 +319,7 @@ def test_a_list_that_is_none_is_refused_and_nothing_is_written(pages: list[objec
     done = accredit("init", "--", *listing(tmp_path, *pages), folder=tmp_path)
     assert done.returncode == 2
     assert word in done.stderr
-    assert len(done.stderr.splitlines()) == 2
+    assert len(complaints(done)) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["pages.json"]
 
 
@@ -247,7 +330,7 @@ def test_a_check_lists_what_the_catalog_and_the_server_disagree_on(tmp_path: Pat
     command = json.dumps(listing(tmp_path, page))
     (tmp_path / "accredit.toml").write_text(f"[upstream]\ncommand = {command}\n{catalog}", "utf-8")
     done = accredit("check", folder=tmp_path)
-    assert (done.returncode, done.stderr) == (1, "")
+    assert (done.returncode, complaints(done)) == (1, [])
     assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["new", "other", "gone"]
 
 

@@ -18,7 +18,7 @@ def init(
     folder: Annotated[Path, typer.Option("--dir", metavar="D", help="Where the files are written.")] = Path(),
     as_json: JsonOption = False,
 ) -> int:
-    """Asks an MCP server for its tools and writes a configuration in which each has a scope.
+    """Asks an MCP server what it offers and writes a configuration in which each tool has a scope.
 
     Writes accredit.toml, gateway.key and gateway.key.pub, and never replaces a file. Tools that say that they only
     read share the scope mcp:tool; each other one has its own, and is sensitive unless it says that it destroys nothing.

@@ -70,8 +70,9 @@ def build_upstream(loaded: Loaded, environ: Mapping[str, str]) -> HttpUpstream |
             "keep the one that names your server",
         )
     if upstream.url:
-        if upstream.env:
-            raise ConfigurationError("upstream.env is for a command, not for a url", "remove upstream.env")
+        for key in ("env", "cwd"):
+            if getattr(upstream, key):
+                raise ConfigurationError(f"upstream.{key} is for a command, not for a url", f"remove upstream.{key}")
         return HttpUpstream(upstream.url, _headers(upstream, environ))
     if upstream.command:
         if upstream.headers:
@@ -84,7 +85,15 @@ def build_upstream(loaded: Loaded, environ: Mapping[str, str]) -> HttpUpstream |
 
 
 def _folder(loaded: Loaded) -> Path | None:
-    """The file's own folder, where the command comes from the file: the paths in it are relative to that."""
+    """Where the command runs: `upstream.cwd`, else the file's own folder, where the command comes from the file: the
+    paths in it are relative to that."""
+    if loaded.config.upstream.cwd is not None:
+        folder = Path(loaded.config.upstream.cwd)
+        if not folder.is_dir():
+            raise ConfigurationError(
+                one_line(f"upstream.cwd: there is no folder {folder}"), "name the folder that the command is to run in"
+            )
+        return folder
     from_file = loaded.origins["upstream", "command"].kind == "file"
     return loaded.file.parent if loaded.file and from_file else None
 

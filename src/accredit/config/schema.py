@@ -78,6 +78,7 @@ class Upstream(Section):
     url: Url | None = Field(default=None, description="the http(s) URL of the MCP server")
     command: Command | None = Field(default=None, description="a stdio server's program and its arguments, as a list")
     env: Environment = Field(default={}, description="a table of environment variables for the command")
+    cwd: Name | None = Field(default=None, description="the folder that the command runs in; else that of the file")
     headers: Headers = Field(
         default={}, description='a table of headers for the url, each a string or { env = "NAME" }'
     )
@@ -308,10 +309,11 @@ ENTRIES: Mapping[str, type[Section]] = {"tools": Tool, "resources": Resource}
 SECRETS = (("upstream", "env"), ("upstream", "headers"))
 """Tables whose values are never shown."""
 FILES = (
+    ("upstream", "cwd"),
     ("gateway", "tls_cert_file"),
     ("gateway", "tls_key_file"),
     ("attest", "key_file"),
     ("attest", "signer_public_key_file"),
     ("rounds", "keys_file"),
 )
-"""Keys whose values are paths of files."""
+"""Keys whose values are paths of files and folders."""

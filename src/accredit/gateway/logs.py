@@ -76,14 +76,14 @@ class _JsonFormatter(logging.Formatter):
             "logger": record.name,
             "event": _bounded(record.getMessage()),
         }
-        return json.dumps(head | _fields_of(record) | head, default=_shown)
+        return json.dumps(head | fields_of(record) | head, default=_shown)
 
 
 class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         fields = "".join(
             f" {name}={json.dumps(value, default=_shown, ensure_ascii=False)}"
-            for name, value in _fields_of(record).items()
+            for name, value in fields_of(record).items()
         )
         message = _bounded(record.getMessage())
         return _printable(f"{_timestamp(record)} {record.levelname.lower():<7} {record.name}: {message}{fields}")
@@ -99,7 +99,8 @@ def _timestamp(record: logging.LogRecord) -> str:
     return when.replace("+00:00", "Z")
 
 
-def _fields_of(record: logging.LogRecord) -> dict[str, object]:
+def fields_of(record: logging.LogRecord) -> dict[str, object]:
+    """The facts of an event that `log_event` logged, each of them bounded."""
     given = cast("dict[str, object]", getattr(record, _FIELDS, {}))
     fields = {name: _bounded(value) if isinstance(value, str) else value for name, value in given.items()}
     if record.exc_info:

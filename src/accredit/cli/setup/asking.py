@@ -1,35 +1,36 @@
-"""Asks an MCP server for its tools, as the official SDK's client. I/O: HTTP, a child process, or neither.
+"""Asks an MCP server what it offers, as the official SDK's client. I/O: HTTP, a child process, or neither.
 
 A server behind a URL or a command is asked through a gateway of our own in this process, so that what it sends is
-bounded and validated as it will be later, and a child is started and ended as `serve` would. A server that is a Python
-object is asked in memory: whoever imports it trusts it.
+bounded and validated as it will be later, and a child is started and ended as `serve` would. It is asked twice, as
+hosts that differ (`hosts`): what any of them is offered counts.
 
-Every failure is a `ConfigurationError`; a server that is slow to answer is waited for, and stderr says so. What tools
-say of themselves is not looked at here.
+Every failure is a `ConfigurationError`, and what a child wrote to stderr is shown before it; a server that is slow to
+answer is waited for, and stderr says so. What tools say of themselves is not looked at here.
 """
 
 import asyncio
 import contextlib
-import importlib
 import logging
-import sys
 from collections.abc import AsyncGenerator, Callable
-from typing import Any, NamedTuple, cast
+from typing import cast
 
 import httpx2
 from mcp import Client, MCPError
 from mcp.client import ClientSession
 from mcp.client.streamable_http import streamable_http_client
-from mcp.server import Server
-from mcp.server.mcpserver import MCPServer
-from mcp.types import PaginatedRequestParams, Tool
 
 from accredit.cli.delegations.paper import tell
+from accredit.cli.setup.hosts import EVERYTHING, NOTHING, Capabilities, declaring, no_roots
+from accredit.cli.setup.in_process import InProcess
+from accredit.cli.setup.listing import Offer, offer_of, together
+from accredit.cli.setup.objects import imported, in_memory
+from accredit.cli.setup.overheard import Overheard
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
 from accredit.gateway.logs import configure_logs
+from accredit.jsonrpc.encode import UPSTREAM_ERROR
 from accredit.jsonrpc.text import excerpt
-from accredit.limits import ASK_NOTICE_SECONDS, ASK_SECONDS, MAX_KNOWN_TOOLS, MAX_LIST_PAGES, MAX_TOOL_LIST_BYTES
+from accredit.limits import ASK_NOTICE_SECONDS, ASK_SECONDS, MAX_TOOL_LIST_BYTES
 
 _ENDPOINT = "http://127.0.0.1/mcp"
 """What the gateway in this process is called. No socket is opened for it."""
@@ -39,48 +40,47 @@ _TRY_COMMAND = "run the command by hand and see what it says: it has to speak MC
 _TRY_OBJECT = "see what it logs, and whether a client of the same library can list its tools"
 
 
-class Offer(NamedTuple):
-    """What a server offers, and what it calls itself ("" where it does not)."""
-
-    server: str
-    tools: tuple[Tool, ...]
-
-
 _Connection = contextlib.AbstractAsyncContextManager[tuple[str, ClientSession]]
+_Connect = Callable[[Capabilities], _Connection]
 
 
 def ask_upstream(upstream: HttpUpstream | StdioUpstream) -> Offer:
-    """The tools of a server as a gateway in front of it gets to see them. Raises `ConfigurationError`."""
+    """What a server offers, as a gateway in front of it gets to see it. Raises `ConfigurationError`."""
     configure_logs("error", "text")
     logging.getLogger("mcp").setLevel(logging.CRITICAL)  # what it has to say comes back as an error
     return _ask_upstream(upstream)
 
 
 def ask_object(place: str) -> Offer:
-    """The tools of the server object at `module:name`. Imports the module. Raises `ConfigurationError`."""
-    server = _imported(place)
-    return _ask(lambda: _in_memory(server, place), _TRY_OBJECT)
+    """What the server object at `module:name` offers. Imports the module. Raises `ConfigurationError`."""
+    server = imported(place)
+    return _ask(lambda capabilities: in_memory(server, place, capabilities), _TRY_OBJECT)
 
 
 def _ask_upstream(upstream: HttpUpstream | StdioUpstream) -> Offer:
-    remedy = _TRY_COMMAND if isinstance(upstream, StdioUpstream) else _TRY_URL
-    return _ask(lambda: _through_gateway(upstream), remedy)
+    with Overheard() as overheard:
+        try:
+            remedy = _TRY_COMMAND if isinstance(upstream, StdioUpstream) else _TRY_URL
+            return _ask(lambda capabilities: _through_gateway(upstream, capabilities), remedy)
+        except ConfigurationError:
+            overheard.tell()
+            raise
 
 
-def _ask(connect: Callable[[], _Connection], remedy: str) -> Offer:
+def _ask(connect: _Connect, remedy: str) -> Offer:
     try:
         return asyncio.run(_offer(connect))
     except Exception as error:  # the SDK raises what its parser, its transport or a task group raises
         raise _fault(error, remedy) from None
 
 
-async def _offer(connect: Callable[[], _Connection]) -> Offer:
+async def _offer(connect: _Connect) -> Offer:
     deadline = asyncio.timeout(ASK_SECONDS)
     notice = f"waiting for the server to list its tools, for {ASK_SECONDS:.0f} s in all, as it may be installing itself"
     noticing = asyncio.get_running_loop().call_later(ASK_NOTICE_SECONDS, tell, notice)
     try:
-        async with deadline, connect() as (server, session):
-            return Offer(server, await _tools(session))
+        async with deadline:
+            return await _offer_to_all(connect)
     except Exception:
         # What the SDK raises while it is torn down must not hide why.
         if deadline.expired():
@@ -93,26 +93,26 @@ async def _offer(connect: Callable[[], _Connection]) -> Offer:
         noticing.cancel()
 
 
-async def _tools(session: ClientSession) -> tuple[Tool, ...]:
-    tools: dict[str, Tool] = {}
-    cursor: str | None = None
-    for _ in range(MAX_LIST_PAGES):
-        page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
-        for tool in page.tools:
-            if tool.name in tools:
-                raise _unfit(f"lists the tool {excerpt(tool.name)} twice")
-            tools[tool.name] = tool
-        if len(tools) > MAX_KNOWN_TOOLS:
-            raise _unfit(f"lists more than {MAX_KNOWN_TOOLS} tools")
-        cursor = page.next_cursor
-        if cursor is None:
-            return tuple(tools.values())
-    raise _unfit(f"lists its tools on more than {MAX_LIST_PAGES} pages")
+async def _offer_to_all(connect: _Connect) -> Offer:
+    """What any host is offered. Raises what the first one met, where none is offered anything."""
+    offers: list[Offer] = []
+    refused: list[Exception] = []
+    for capabilities in (EVERYTHING, NOTHING):
+        try:
+            async with connect(capabilities) as (server, session):
+                offers.append(await offer_of(server, session))
+        except Exception as error:
+            first = _first(error)
+            if not isinstance(first, MCPError) or first.code == UPSTREAM_ERROR:
+                raise  # another host would fare no better
+            refused.append(error)
+    if not offers:
+        raise refused[0]
+    return together([*offers, *(Offer("") for _ in refused)])
 
 
 def _fault(error: BaseException, remedy: str) -> ConfigurationError:
-    while isinstance(error, BaseExceptionGroup):
-        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    error = _first(error)
     if isinstance(error, ConfigurationError):
         return error
     if isinstance(error, TimeoutError):
@@ -125,12 +125,16 @@ def _fault(error: BaseException, remedy: str) -> ConfigurationError:
     return ConfigurationError(what, remedy)
 
 
-def _unfit(what: str) -> ConfigurationError:
-    return ConfigurationError(f"the server {what}", "correct the server: a gateway could not judge calls to it")
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error
 
 
 @contextlib.asynccontextmanager
-async def _through_gateway(upstream: HttpUpstream | StdioUpstream) -> AsyncGenerator[tuple[str, ClientSession]]:
+async def _through_gateway(
+    upstream: HttpUpstream | StdioUpstream, capabilities: Capabilities
+) -> AsyncGenerator[tuple[str, ClientSession]]:
     settings = GatewaySettings(
         upstream,
         max_response_bytes=MAX_TOOL_LIST_BYTES,
@@ -138,46 +142,11 @@ async def _through_gateway(upstream: HttpUpstream | StdioUpstream) -> AsyncGener
         upstream_timeout_seconds=ASK_SECONDS,
     )
     app = create_app(settings)
-    transport = httpx2.ASGITransport(cast("Any", app))
     try:
-        async with (
-            httpx2.AsyncClient(transport=transport, timeout=ASK_SECONDS) as http,
-            Client(streamable_http_client(_ENDPOINT, http_client=http)) as client,
-        ):
-            yield client.server_info.name if client.server_info is not None else "", client.session
+        async with httpx2.AsyncClient(transport=InProcess(app), timeout=ASK_SECONDS) as http:
+            transport = declaring(streamable_http_client(_ENDPOINT, http_client=http), capabilities)
+            async with Client(transport, list_roots_callback=no_roots) as client:
+                yield client.server_info.name if client.server_info is not None else "", client.session
     finally:
         app.drain()
         await app.aclose()
-
-
-@contextlib.asynccontextmanager
-async def _in_memory(server: object, place: str) -> AsyncGenerator[tuple[str, ClientSession]]:
-    if isinstance(server, MCPServer | Server):
-        connection: Any = Client(cast("MCPServer | Server[Any]", server))
-    elif any(kind.__module__.partition(".")[0] == "fastmcp" for kind in type(server).__mro__):
-        connection = importlib.import_module("fastmcp").Client(server)
-    else:
-        raise ConfigurationError(
-            f"{place} is a {type(server).__name__}, and no MCP server", "name an MCPServer or FastMCP object"
-        )
-    async with connection as client:
-        yield "", client.session
-
-
-def _imported(place: str) -> object:
-    name, _, path = place.partition(":")
-    sys.path.insert(0, "")
-    try:
-        # What it prints while it is imported is not our output.
-        with contextlib.redirect_stdout(sys.stderr):
-            found: object = importlib.import_module(name)
-        for step in path.split("."):
-            found = getattr(found, step)
-    except (Exception, SystemExit) as error:  # whatever the module's own code raises
-        raise ConfigurationError(
-            f"can't get {place}: {type(error).__name__}: {excerpt(str(error))}",
-            "name a module that can be imported from here, and the server in it, such as server:mcp",
-        ) from None
-    finally:
-        sys.path.remove("")
-    return found

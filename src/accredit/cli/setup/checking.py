@@ -5,7 +5,8 @@ A tool is well when a call to it can be allowed, and when everybody who reads a 
 1. with a catalog: it has an entry (or the default), and what it advertises, if anything, is that entry's scope;
 2. without: it advertises a scope that somebody could ask for and grant.
 
-An entry of the catalog that names no tool is found too. Not checked: whether a scope suits what the tool does.
+An entry of the catalog that names no tool is found too; tools that only some clients see are told. Not checked: whether
+a scope suits what the tool does.
 """
 
 from collections.abc import Iterable
@@ -14,7 +15,7 @@ from typing import Literal, NamedTuple
 from mcp.types import Tool
 
 from accredit.cli.delegations.paper import print_json, say
-from accredit.cli.setup.asking import Offer
+from accredit.cli.setup.listing import Offer
 from accredit.cli.setup.suggesting import advertised_scope, fault_of
 from accredit.policy import Catalog
 
@@ -33,14 +34,17 @@ def check_offer(offer: Offer, catalog: Catalog | None, *, as_json: bool) -> int:
     """Prints what is wrong with a server's tools; returns the exit code."""
     findings = list(_with(catalog, offer.tools) if catalog is not None else _alone(offer.tools))
     if as_json:
-        print_json(
-            {"ok": not findings, "tools": len(offer.tools), "findings": [finding._asdict() for finding in findings]}
-        )
-    elif findings:
-        for finding in findings:
-            say(finding.text)
-    else:
+        told = [finding._asdict() for finding in findings]
+        some = sorted(offer.only_some)
+        print_json({"ok": not findings, "tools": len(offer.tools), "findings": told, "only_some": some})
+        return 1 if findings else 0
+    for finding in findings:
+        say(finding.text)
+    if not findings:
         say(f"ok: {len(offer.tools)} tools, each with a scope")
+    if offer.only_some:
+        some = ", ".join(sorted(offer.only_some))
+        say(f"note: only some clients see these tools, by what they can do: {some}")
     return 1 if findings else 0
 
 

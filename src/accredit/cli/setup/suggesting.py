@@ -17,15 +17,18 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from mcp.types import Tool
+from mcp.types import Prompt, Resource, ResourceTemplate, Tool
 
 from accredit.cli.delegations.vocabulary import impossible_scope
+from accredit.cli.setup.listing import Offer
 from accredit.limits import MAX_SCOPE_WORD_CHARS
 from accredit.policy import scope_fault
 from accredit.policy.lists import SCOPE, SENSITIVE
 
 READING = "mcp:tool"
 """The scope of tools that only read."""
+RESOURCE, PROMPT = "mcp:resource", "mcp:prompt"
+"""The scopes of all resources, and of all prompts."""
 
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -38,6 +41,12 @@ class Suggestion(NamedTuple):
     sensitive: bool
     reason: str
     description: str
+    only_some: bool = False
+
+
+def suggestions(offer: Offer) -> list[Suggestion]:
+    """The entries for all tools of a server."""
+    return [suggestion(tool, offer.server)._replace(only_some=tool.name in offer.only_some) for tool in offer.tools]
 
 
 def suggestion(tool: Tool, server: str) -> Suggestion:
@@ -61,10 +70,24 @@ _SAYS = {
 }
 
 
-def advertised_scope(tool: Tool) -> str | None:
-    """The scope that a tool says that it needs, or None."""
-    scope = (tool.meta or {}).get(SCOPE)
+def advertised_scope(offered: Tool | Resource | ResourceTemplate | Prompt) -> str | None:
+    """The scope that something says that it needs, or None."""
+    scope = (offered.meta or {}).get(SCOPE)
     return scope if isinstance(scope, str) else None
+
+
+def resource_scopes(offer: Offer) -> dict[str, str]:
+    """The scopes that resources ask for themselves, by the prefix of a URI that a configuration can hold.
+
+    That of a template is what is before its first variable. What cannot be written, asked for or granted is left out.
+    """
+    found: dict[str, str] = {}
+    for each in (*offer.resources, *offer.templates):
+        uri = each.uri_template.partition("{")[0] if isinstance(each, ResourceTemplate) else str(each.uri)
+        scope = advertised_scope(each)
+        if scope is not None and scope != RESOURCE and fault_of(scope) is None and ":" in uri:
+            found.setdefault(uri, scope)
+    return found
 
 
 def fault_of(scope: str) -> str | None:

@@ -10,18 +10,20 @@ The server's words go into comments and keys. Whatever they are, they stay there
 
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
-from accredit.cli.setup.suggesting import Suggestion
+from accredit.cli.setup.listing import Offer
+from accredit.cli.setup.suggesting import PROMPT, RESOURCE, Suggestion, resource_scopes
 from accredit.cli.text import one_line
 from accredit.gateway import HttpUpstream, StdioUpstream
-from accredit.limits import MAX_SAID_CHARS
+from accredit.limits import MAX_LISTED_EXAMPLES, MAX_SAID_CHARS
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _SHORT = {'"': '\\"', "\\": "\\\\"}
 
 _HEAD = """\
 # The configuration of the gateway in front of {server}.
-# Made by `accredit init` from what the server says of its tools. Nobody has checked that: read it before you serve.
+# Made by `accredit init` from what the server says of itself. Nobody has checked that: read it before you serve.
 # Every key: `accredit config schema`. A gateway that runs takes changes when it is started again.
 
 [gateway]
@@ -49,21 +51,20 @@ arguments = "digest"       # "full": records hold the arguments of calls
 [store]
 url = "sqlite:///accredit.db"    # which proofs were used, for all workers and over restarts; and the records
 
-[resources]
-scope = "mcp:resource"
-
-[prompts]
-scope = "mcp:prompt"
-
+{kinds}
 # The tools, each with the scope that a delegation has to hold. A sensitive one takes only proofs over a challenge that
 # the gateway made for this very call.
 """
 
 
-def configuration(upstream: HttpUpstream | StdioUpstream, server: str, suggestions: Iterable[Suggestion]) -> str:
-    """The file's text."""
-    parts = [_HEAD.format(server=_said(server) or "an MCP server", upstream=_upstream(upstream))]
-    parts += [_tool(each) for each in suggestions]
+def configuration(
+    upstream: HttpUpstream | StdioUpstream, offer: Offer, suggestions: Iterable[Suggestion], folder: Path | None = None
+) -> str:
+    """The file's text. `folder` is where a command runs, where that is not the file's own."""
+    where = _upstream(upstream) + (f"\ncwd = {string(str(folder))}" if folder is not None else "")
+    server = _said(offer.server) or "an MCP server"
+    parts = [_HEAD.format(server=server, upstream=where, kinds=_resources(offer) + _prompts(offer))]
+    parts += [tool_table(each) for each in suggestions]
     return "\n".join(parts)
 
 
@@ -77,13 +78,40 @@ def holds(text: str) -> bool:
     return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
-def _tool(found: Suggestion) -> str:
+def tool_table(found: Suggestion) -> str:
+    """The table of one tool, or a comment where there can be none."""
     said = f'# "{_said(found.description)}"\n' if found.description.strip() else ""
     if not found.tool or not holds(found.tool):
         return f"# A tool whose name can't be written here is left out, and so refused: {_said(found.tool)}\n"
     key = found.tool if _BARE.fullmatch(found.tool) else string(found.tool)
     sensitive = "sensitive = true\n" if found.sensitive else ""
-    return f"[tools.{key}]\n{said}scope = {string(found.scope)}    # {found.reason}\n{sensitive}"
+    some = "# Only some clients see it, by what they can do.\n" if found.only_some else ""
+    return f"[tools.{key}]\n{said}{some}scope = {string(found.scope)}    # {found.reason}\n{sensitive}"
+
+
+def _resources(offer: Offer) -> str:
+    """`[resources]`, and a table for each resource that asks for a scope of its own."""
+    listed = [str(each.uri) for each in offer.resources] + [
+        f"{each.uri_template} (template)" for each in offer.templates
+    ]
+    text = f'[resources]\nscope = "{RESOURCE}"\n{_examples("resources", listed)}\n'
+    for prefix, scope in resource_scopes(offer).items():
+        if holds(prefix):
+            text += f"[resources.{string(prefix)}]\nscope = {string(scope)}    # the scope that it asks for itself\n\n"
+    return text
+
+
+def _prompts(offer: Offer) -> str:
+    return f'[prompts]\nscope = "{PROMPT}"\n{_examples("prompts", [each.name for each in offer.prompts])}'
+
+
+def _examples(kind: str, names: Sequence[str]) -> str:
+    if not names:
+        return f"# The server lists no {kind}.\n"
+    some = ", among them" if len(names) > MAX_LISTED_EXAMPLES else ""
+    lines = [f"# The scope of all {kind}. The server lists {len(names)}{some}:"]
+    lines += [f"#   {_said(name)}" for name in names[:MAX_LISTED_EXAMPLES]]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _upstream(upstream: HttpUpstream | StdioUpstream) -> str:

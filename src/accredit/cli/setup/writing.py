@@ -2,8 +2,8 @@
 
 In this order, so that a failure leaves nothing half done:
 
-1. none of the files is there yet;
-2. the server lists its tools, run as the configuration will run it;
+1. none of the files is there yet, and nothing is in the way of the folder;
+2. the server lists what it offers, run where the configuration will run it;
 3. the key is written, then the configuration; a key without a configuration is taken away again.
 """
 
@@ -16,7 +16,8 @@ import typer
 
 from accredit.cli.delegations.paper import print_json, say
 from accredit.cli.setup.asking import ask_upstream
-from accredit.cli.setup.suggesting import READING, Suggestion, suggestion
+from accredit.cli.setup.listing import Offer
+from accredit.cli.setup.suggesting import PROMPT, READING, RESOURCE, Suggestion, suggestions
 from accredit.cli.setup.toml import configuration
 from accredit.cli.text import one_line
 from accredit.config.attest import GATEWAY_KEY_FILE
@@ -34,13 +35,13 @@ def set_up(upstream: HttpUpstream | StdioUpstream, folder: Path, *, as_json: boo
     for each in files:
         if os.path.lexists(each):
             raise ConfigurationError(f"{each} exists already", "name another folder with --dir, or move it away")
-    if isinstance(upstream, StdioUpstream):
-        _make(folder)  # it runs there
-        upstream = StdioUpstream(_portable(upstream.command, folder), cwd=str(folder))
+    nearest = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+    if not nearest.is_dir():
+        raise _no_folder(folder, f"{nearest} is a file")
     offer = ask_upstream(upstream)
     _make(folder)
-    suggestions = [suggestion(tool, offer.server) for tool in offer.tools]
-    text = configuration(upstream, offer.server, suggestions).encode()
+    found = suggestions(offer)
+    text = configuration(upstream, offer, found, _elsewhere(upstream, folder)).encode()
     write_key(key_file, make_key("gateway", "gateway", clock()))
     try:
         # A URL with a query may hold a key.
@@ -49,7 +50,7 @@ def set_up(upstream: HttpUpstream | StdioUpstream, folder: Path, *, as_json: boo
         for each in files[1:]:
             each.unlink(missing_ok=True)
         raise
-    _report(files, suggestions, _next_steps(folder, suggestions), as_json=as_json)
+    _report(files, offer, found, _next_steps(folder, offer, found), as_json=as_json)
     return 0
 
 
@@ -57,28 +58,39 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigurationError(f"can't make {folder}: {error.strerror}", "name another folder with --dir") from None
+        raise _no_folder(folder, error.strerror or type(error).__name__) from None
 
 
-def _portable(command: Sequence[str], folder: Path) -> tuple[str, ...]:
-    """A command for another folder: what names a file here is given by its full path there."""
-    if folder.resolve() == Path.cwd().resolve():
-        return tuple(command)
-    program, *arguments = command
-    program = os.path.abspath(program) if os.path.dirname(program) else program
-    return (program, *(os.path.abspath(each) if os.path.isfile(each) else each for each in arguments))
+def _no_folder(folder: Path, why: str) -> ConfigurationError:
+    return ConfigurationError(f"can't make {folder}: {why}", "name another folder with --dir")
 
 
-def _next_steps(folder: Path, suggestions: Sequence[Suggestion]) -> list[str]:
+def _elsewhere(upstream: HttpUpstream | StdioUpstream, folder: Path) -> Path | None:
+    """The folder that a command was given in, where its configuration is in another: it goes on running there."""
+    here = Path.cwd()
+    return here if isinstance(upstream, StdioUpstream) and folder.resolve() != here.resolve() else None
+
+
+def _next_steps(folder: Path, offer: Offer, found: Sequence[Suggestion]) -> list[str]:
     """Three command lines for a shell: keys, a delegation of what only reads, and the gateway."""
-    scopes = [each.scope for each in suggestions]
-    first = READING if READING in scopes or not scopes else scopes[0]
     owner, agent, out, file = (_word(folder / name) for name in _NAMES)
+    scopes = " ".join(f"--scope {shlex.quote(scope)}" for scope in _first_scopes(offer, found))
     return [
         f"accredit keys new {owner} --kind human --name Owner && accredit keys new {agent} --kind agent --name Agent",
-        f"accredit grant --issuer {owner} --agent {agent}.pub --scope {shlex.quote(first)} --expires 7d --out {out}",
+        f"accredit grant --issuer {owner} --agent {agent}.pub {scopes} --expires 7d --out {out}",
         f"accredit serve --config {file}",
     ]
+
+
+def _first_scopes(offer: Offer, found: Sequence[Suggestion]) -> list[str]:
+    """What only reads; where nothing says that it does, one tool."""
+    scopes = [each.scope for each in found]
+    if READING in scopes:
+        return [READING]
+    if scopes:
+        return [scopes[0]]
+    kinds = [RESOURCE] if offer.resources or offer.templates else []
+    return [*kinds, *([PROMPT] if offer.prompts else [])] or [READING]
 
 
 _NAMES = ("owner.key", "agent.key", "delegation.json", DEFAULT_FILE)
@@ -88,15 +100,27 @@ def _word(path: Path) -> str:
     return shlex.quote(str(path))
 
 
-def _report(files: Sequence[Path], suggestions: Sequence[Suggestion], steps: Sequence[str], *, as_json: bool) -> None:
+def _report(
+    files: Sequence[Path], offer: Offer, found: Sequence[Suggestion], steps: Sequence[str], *, as_json: bool
+) -> None:
     if as_json:
-        tools = [{"name": each.tool, "scope": each.scope, "sensitive": each.sensitive} for each in suggestions]
-        print_json({"files": [str(file) for file in files], "tools": tools, "next": steps})
+        tools = [{"name": each.tool, "scope": each.scope, "sensitive": each.sensitive} for each in found]
+        others = {"resources": len(offer.resources) + len(offer.templates), "prompts": len(offer.prompts)}
+        print_json({"files": [str(file) for file in files], "tools": tools, **others, "next": steps})
         return
-    sensitive = sum(each.sensitive for each in suggestions)
-    say(f"wrote {files[0]}: {len(suggestions)} tools, {sensitive} of them sensitive. Read it before you go on.")
+    say(f"wrote {files[0]}: {_counted(offer, found)}. Read it before you go on.")
     say(f"wrote {files[1]}, which only you can read, and {files[2]}")
     say("")
     say("next:")
     for step in steps:
         typer.echo(f"  {one_line(step)}")  # as it is: a line that is folded could not be copied
+
+
+def _counted(offer: Offer, found: Sequence[Suggestion]) -> str:
+    counts = [f"{len(found)} tools, {sum(each.sensitive for each in found)} of them sensitive"]
+    if offer.only_some:
+        counts.append(f"{len(offer.only_some)} that only some clients see")
+    resources = len(offer.resources) + len(offer.templates)
+    counts += [f"{resources} resources"] if resources else []
+    counts += [f"{len(offer.prompts)} prompts"] if offer.prompts else []
+    return ", ".join(counts)

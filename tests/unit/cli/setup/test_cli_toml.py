@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from mcp.types import Tool
 from tests.world.tool_lists import HOSTILE_TEXTS, texts, tool, tools
 
+from accredit.cli.setup.listing import Offer
 from accredit.cli.setup.suggesting import suggestion
 from accredit.cli.setup.toml import configuration, holds
 from accredit.config import Config, build_catalog
@@ -18,7 +19,7 @@ URL = HttpUpstream("http://127.0.0.1:9/mcp")
 
 
 def written(server: str, *offered: Tool, upstream: HttpUpstream | StdioUpstream = URL) -> str:
-    return configuration(upstream, server, [suggestion(each, server) for each in offered])
+    return configuration(upstream, Offer(server), [suggestion(each, server) for each in offered])
 
 
 def read(text: str) -> dict[str, Any]:

@@ -1,0 +1,105 @@
+"""What a server lists, read from a session of the official SDK: its tools, resources, templates and prompts.
+
+Tools are read to their end, or the list is refused: each needs a scope. Resources, templates and prompts have scopes
+that cover all of a kind, so that as many as a person would read are enough.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+from mcp import MCPError
+from mcp.client import ClientSession
+from mcp.types import (
+    METHOD_NOT_FOUND,
+    PaginatedRequestParams,
+    Prompt,
+    Resource,
+    ResourceTemplate,
+    ServerCapabilities,
+    Tool,
+)
+
+from accredit.errors import ConfigurationError
+from accredit.jsonrpc.text import excerpt
+from accredit.limits import MAX_KNOWN_TOOLS, MAX_LIST_PAGES
+
+
+class Offer(NamedTuple):
+    """What a server offers, and what it calls itself ("" where it does not).
+
+    `only_some` names the tools that it lists for some hosts and not for others, by what these can do.
+    """
+
+    server: str
+    tools: tuple[Tool, ...] = ()
+    resources: tuple[Resource, ...] = ()
+    templates: tuple[ResourceTemplate, ...] = ()
+    prompts: tuple[Prompt, ...] = ()
+    only_some: frozenset[str] = frozenset()
+
+
+_Listing = Callable[..., Awaitable[Any]]
+
+
+async def offer_of(server: str, session: ClientSession) -> Offer:
+    """All that one session is offered. Raises `ConfigurationError` for tools that could not be told apart."""
+    said = session.server_capabilities or ServerCapabilities()
+    return Offer(
+        server,
+        tools=await _tools(session, said=said.tools is not None),
+        resources=await _some(session.list_resources, "resources", said=said.resources is not None),
+        templates=await _some(session.list_resource_templates, "resource_templates", said=said.resources is not None),
+        prompts=await _some(session.list_prompts, "prompts", said=said.prompts is not None),
+    )
+
+
+def together(offers: Sequence[Offer]) -> Offer:
+    """What a server offers to hosts that differ: whatever any of them is offered."""
+    tools = {tool.name: tool for offer in reversed(offers) for tool in offer.tools}
+    everywhere = frozenset(tools).intersection(*({tool.name for tool in offer.tools} for offer in offers))
+    ordered = dict.fromkeys(tool.name for offer in offers for tool in offer.tools)
+    return offers[0]._replace(tools=tuple(tools[name] for name in ordered), only_some=frozenset(tools) - everywhere)
+
+
+async def _tools(session: ClientSession, *, said: bool) -> tuple[Tool, ...]:
+    tools: dict[str, Tool] = {}
+    cursor: str | None = None
+    for _ in range(MAX_LIST_PAGES):
+        try:
+            page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+        except MCPError as error:
+            if said or error.code != METHOD_NOT_FOUND:
+                raise
+            return ()  # it has none, and did not say that it has
+        for tool in page.tools:
+            if tool.name in tools:
+                raise _unfit(f"lists the tool {excerpt(tool.name)} twice")
+            tools[tool.name] = tool
+        if len(tools) > MAX_KNOWN_TOOLS:
+            raise _unfit(f"lists more than {MAX_KNOWN_TOOLS} tools")
+        cursor = page.next_cursor
+        if cursor is None:
+            return tuple(tools.values())
+    raise _unfit(f"lists its tools on more than {MAX_LIST_PAGES} pages")
+
+
+async def _some(ask: _Listing, member: str, *, said: bool) -> tuple[Any, ...]:
+    """The first pages of a list; nothing where the server does not say that it has any, or has none after all."""
+    found: list[Any] = []
+    cursor: str | None = None
+    for _ in range(MAX_LIST_PAGES if said else 0):
+        try:
+            page = await ask(params=PaginatedRequestParams(cursor=cursor))
+        except MCPError as error:
+            if error.code != METHOD_NOT_FOUND:
+                raise
+            break
+        found += getattr(page, member)
+        cursor = page.next_cursor
+        if cursor is None or len(found) >= MAX_KNOWN_TOOLS:
+            break
+    return tuple(found)
+
+
+def _unfit(what: str) -> ConfigurationError:
+    return ConfigurationError(f"the server {what}", "correct the server: a gateway could not judge calls to it")
