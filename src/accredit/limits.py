@@ -281,6 +281,22 @@ MAX_CLIENT_CONNECTIONS = 4_096
 """Connections of clients at once: half of the descriptors; the rest is for what stands behind. All streams, calls and
 slow bodies that may be under way are fewer, so there is always one to close that rests."""
 
+MAX_TLS_HANDSHAKES = 512
+"""Connections of clients that are not through the TLS handshake yet, beside those that are. Honest ones take two round
+trips: some hundred a second are under way at once. Past it the oldest of the address that has the most is given up."""
+
+TLS_HANDSHAKE_SECONDS = 10.0
+"""For a client to finish the TLS handshake. It is two round trips, a second each on the slowest lines."""
+
+TLS_CLOSE_SECONDS = 2.0
+"""For a client to say that it has closed TLS, too, before its connection is cut off. Most don't say it."""
+
+ACCEPTS_A_TURN = 64
+"""Connections that are accepted in one turn of the loop, at some 50 microseconds, before others have theirs."""
+
+ACCEPT_RETRY_SECONDS = 0.1
+"""Before another one is accepted where no file descriptor was left for it."""
+
 MAX_PIPELINED_REQUESTS = 16
 """Requests of one connection that wait for the answer to an earlier one. Clients and proxies send one at a time; a
 read of the event loop brings some 10,000 at once, each of which costs a kilobyte and, when its turn comes, time."""

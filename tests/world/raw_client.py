@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
@@ -35,15 +36,18 @@ class RawAnswer(Struct, frozen=True):
 class RawClient:
     """`async with RawClient(port) as client`: one connection. Every wait ends after `PATIENCE`."""
 
-    def __init__(self, port: int, *, buffer: int = 1 << 20) -> None:
+    def __init__(self, port: int, *, buffer: int = 1 << 20, tls: ssl.SSLContext | None = None) -> None:
         self._port = port
+        self._tls = tls
         self._buffer = buffer
         self._left = 0
         self._mode = "none"
         self._events: list[Event] = []
 
     async def __aenter__(self) -> Self:
-        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self._port, limit=self._buffer)
+        self.reader, self.writer = await asyncio.open_connection(
+            "127.0.0.1", self._port, limit=self._buffer, ssl=self._tls
+        )
         return self
 
     async def __aexit__(

@@ -10,7 +10,7 @@ import resource
 import socket
 
 from accredit.errors import ConfigurationError
-from accredit.limits import LISTEN_BACKLOG, MAX_CLIENT_CONNECTIONS, MAX_DESCRIPTORS
+from accredit.limits import LISTEN_BACKLOG, MAX_CLIENT_CONNECTIONS, MAX_DESCRIPTORS, MAX_TLS_HANDSHAKES
 
 
 def open_listener(host: str, port: int) -> socket.socket:
@@ -47,6 +47,11 @@ def client_connections() -> int:
     """How many connections of clients there may be: half of the descriptors, as what stands behind needs some too."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MAX_CLIENT_CONNECTIONS if soft == resource.RLIM_INFINITY else min(MAX_CLIENT_CONNECTIONS, soft // 2)
+
+
+def client_handshakes() -> int:
+    """How many handshakes of TLS there may be at once, beside connections: an eighth as many."""
+    return max(1, client_connections() * MAX_TLS_HANDSHAKES // MAX_CLIENT_CONNECTIONS)
 
 
 def address_of(listener: socket.socket) -> str:

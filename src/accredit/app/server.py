@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import uvicorn
 
 from accredit.app.edge import EdgeProtocol
+from accredit.app.handshakes import TlsListener
 from accredit.app.memory import give_large_blocks_back
 from accredit.limits import CLIENT_IDLE_SECONDS, GRACE_SECONDS, LISTEN_BACKLOG
 
@@ -48,7 +49,7 @@ def serve(
     of file means that the parent says stop, or is gone.
     """
     give_large_blocks_back()
-    server = _Server(_config(app, tls), app, lifeline, announce)
+    server = _Server(_config(app), app, tls, lifeline, announce)
     gc.collect()
     gc.freeze()  # what was loaded stays: collections need not look through it again and again
     try:
@@ -58,7 +59,7 @@ def serve(
     return 0
 
 
-def _config(app: Application, tls: ssl.SSLContext | None) -> uvicorn.Config:
+def _config(app: Application) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="uvloop",
@@ -75,21 +76,28 @@ def _config(app: Application, tls: ssl.SSLContext | None) -> uvicorn.Config:
         backlog=LISTEN_BACKLOG,
         timeout_keep_alive=CLIENT_IDLE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
-        ssl_context_factory=None if tls is None else lambda _config, _default: tls,
     )
 
 
 class _Server(uvicorn.Server):
     def __init__(
-        self, config: uvicorn.Config, app: Application, lifeline: int | None, announce: Callable[[], None] | None
+        self,
+        config: uvicorn.Config,
+        app: Application,
+        tls: ssl.SSLContext | None,
+        lifeline: int | None,
+        announce: Callable[[], None] | None,
     ) -> None:
         super().__init__(config)
         self._app = app
+        self._tls = tls
         self._lifeline = lifeline
         self._announce = announce
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        await super().startup(sockets if self._tls is None else [])
+        for listener in (sockets or []) if self._tls is not None else []:
+            self.servers.append(TlsListener(listener, self._tls, self._protocol))  # pyright: ignore[reportArgumentType]
         if self._lifeline is not None:
             asyncio.get_running_loop().add_reader(self._lifeline, self._let_go, self._lifeline)
         if self._announce is not None:
@@ -98,6 +106,9 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.drain()
         await super().shutdown(sockets)
+
+    def _protocol(self) -> EdgeProtocol:
+        return EdgeProtocol(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A signal came. uvicorn's own would end the process by that signal after a stop that went well."""

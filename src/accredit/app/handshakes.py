@@ -1,0 +1,88 @@
+"""Accepts connections and finishes TLS on them, in a bounded time and of so many at once. Runs in the event loop.
+
+Whoever connects and does not go on with the handshake holds a file descriptor before anything is known of him; a server
+of asyncio's waits for a minute, for any number. Here a handshake has `TLS_HANDSHAKE_SECONDS`, and where too many
+(`listener.client_handshakes`) are under way, one makes room for the next: the oldest of the address that has the most.
+"""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Callable
+
+from accredit.app.listener import client_handshakes
+from accredit.limits import ACCEPT_RETRY_SECONDS, ACCEPTS_A_TURN, TLS_CLOSE_SECONDS, TLS_HANDSHAKE_SECONDS
+
+
+class TlsListener:
+    """Gives each connection to a `protocol` of its own once its handshake is done. Ends as a server of asyncio's."""
+
+    def __init__(self, listener: socket.socket, tls: ssl.SSLContext, protocol: Callable[[], asyncio.Protocol]) -> None:
+        self._listener = listener
+        self._tls = tls
+        self._protocol = protocol
+        self._loop = asyncio.get_running_loop()
+        self._under_way: dict[asyncio.Task[None], str] = {}  # and the client's address, the oldest first
+        self._given_up: set[asyncio.Task[None]] = set()
+        self._pause: asyncio.TimerHandle | None = None
+        self._listen()
+
+    def close(self) -> None:
+        """Accepts nothing more, and gives up what is no connection yet."""
+        self._loop.remove_reader(self._listener)
+        if self._pause is not None:
+            self._pause.cancel()
+        for task in list(self._under_way):
+            self._give_up(task)
+
+    async def wait_closed(self) -> None:
+        """Waits until nothing is under way any more."""
+        if self._given_up:
+            await asyncio.wait(self._given_up)
+
+    def _listen(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._listener, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTS_A_TURN):
+            try:
+                connection, address = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError:  # no descriptor is left: whoever waits is served once there is one
+                self._loop.remove_reader(self._listener)
+                self._pause = self._loop.call_later(ACCEPT_RETRY_SECONDS, self._listen)
+                return
+            connection.setblocking(False)
+            task = self._loop.create_task(self._shake_hands(connection))
+            self._under_way[task] = address[0]
+            task.add_done_callback(self._done)
+            if len(self._under_way) > client_handshakes():
+                self._make_room()
+                return  # the descriptor is free in the next turn, or the one after it
+
+    async def _shake_hands(self, connection: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # of TLS, too: a client's fault, or its leaving
+            await self._loop.connect_accepted_socket(
+                self._protocol,
+                connection,
+                ssl=self._tls,
+                ssl_handshake_timeout=TLS_HANDSHAKE_SECONDS,
+                ssl_shutdown_timeout=TLS_CLOSE_SECONDS,
+            )
+
+    def _make_room(self) -> None:
+        ((most, _),) = Counter(self._under_way.values()).most_common(1)
+        self._give_up(next(task for task, address in self._under_way.items() if address == most))
+
+    def _give_up(self, task: asyncio.Task[None]) -> None:
+        del self._under_way[task]
+        self._given_up.add(task)
+        task.cancel()
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._under_way.pop(task, None)
+        self._given_up.discard(task)
