@@ -304,7 +304,7 @@ async def _connection(sent: bytes, cut: int) -> tuple[bytes, int, int]:
     app = create_app(settings, store=MemoryStore(), revocations=NobodyRevoked(), records=records)
     server = FreeServer("http://127.0.0.1:9/mcp", records)
     cast(Any, app)._backend.client = server
-    config = server_config(app, None)
+    config = server_config(app)
     config.load()
     state = ServerState()
     wire, protocol = Wire(), EdgeProtocol(config=config, server_state=state, app_state={})
