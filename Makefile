@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 RUN_READY := $(VENV)/.ready-run
 PYTEST_ARGS ?=
 
-.PHONY: demo test check fmt bench conformance fuzz requirements clean
+.PHONY: demo test check fmt bench conformance interop fuzz requirements clean
 
 demo: $(RUN_READY)
 	$(BIN)/accredit demo $(ARGS)
@@ -39,6 +39,9 @@ bench: $(READY)
 conformance: $(READY)
 	$(BIN)/python -m tests.conformance $(ARGS)
 
+interop: $(READY)
+	$(BIN)/python -m tests.interop $(ARGS)
+
 fuzz: $(READY)
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
@@ -49,6 +52,10 @@ requirements: $(READY)
 		--no-emit-index-url --group demo pyproject.toml -o requirements/demo.txt
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--no-emit-index-url --group demo --group dev pyproject.toml -o requirements/dev.txt
+	for wanted in requirements/interop-*.in; do \
+		$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+			--no-emit-index-url $$wanted -o $${wanted%.in}.txt || exit 1; \
+	done
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit("accredit needs Python 3.11 or newer: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'

@@ -1,0 +1,106 @@
+"""`python -m tests.interop`: runs the matrix, and writes `docs/reference/interoperability.md`.
+
+I/O: processes, files, and once the environments of the clients and servers (`environments.py`).
+"""
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from tests.interop.cells import Cell
+from tests.interop.clients import CLIENTS
+from tests.interop.compare import Verdict, compare, uncalled, unneeded
+from tests.interop.differences import DIFFERENCES
+from tests.interop.environments import Environments
+from tests.interop.report import PAGE, write_page
+from tests.interop.servers import SERVERS
+from tests.interop.ways import DATA, WAYS, Place, authorize, baseline, possible
+
+AT_ONCE = 2
+SHOWN = 1500
+
+
+def authorized(run: Path, environments: Environments, server: str) -> None:
+    """Makes the keys, the configuration and the delegation for a server, where they are not there yet."""
+    authority = run / "authority" / server
+    if (authority / "delegation.json").exists():
+        return
+    shutil.rmtree(authority, ignore_errors=True)
+    data = authority / DATA
+    data.mkdir(parents=True)
+    place = Place(SERVERS[server], environments, authority, authority)
+    place.server.prepare(data)
+    authorize(place)
+
+
+def played(run: Path, environments: Environments, wanted: list[str], cell: Cell) -> list[Verdict]:
+    """Plays a cell and compares its ways."""
+    ways = [way for way in wanted if possible(way, cell.server)]
+    needed = {base for way in ways if (base := baseline(way, cell.server)) is not None}
+    began = time.monotonic()
+    transcripts = cell.play(run, environments, [*sorted(needed - set(ways)), *ways])
+    names = (cell.client.name, cell.server.name)
+    verdicts: list[Verdict] = []
+    for base in sorted(needed):
+        verdicts += uncalled(*names, base, transcripts[base], cell.server.left_out)
+    for way in ways:
+        base = baseline(way, cell.server)
+        if base is not None:
+            verdicts += compare(*names, way, transcripts[base], transcripts[way], DIFFERENCES)
+    failed = sum(verdict.failed for verdict in verdicts)
+    took = time.monotonic() - began
+    print(f"{names[0]:18} {names[1]:18} {len(verdicts):4} steps, {failed:3} unexplained, {took:5.0f} s", flush=True)
+    return verdicts
+
+
+def chosen() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.interop", description=__doc__)
+    parser.add_argument("--client", action="append", choices=CLIENTS, help="only this one; may be repeated")
+    parser.add_argument("--server", action="append", choices=SERVERS, help="only this one; may be repeated")
+    parser.add_argument("--way", action="append", choices=WAYS, help="only this one; may be repeated")
+    parser.add_argument(
+        "--keep", type=Path, help="transcripts and logs go here; what is there already is not played again"
+    )
+    parser.add_argument("--write", action="store_true", help="write the page, also of a part of the matrix")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Runs what the command line asks for; 1 where something is unexplained."""
+    choice = chosen()
+    run = choice.keep or Path(tempfile.mkdtemp(prefix="interop-"))
+    run.mkdir(parents=True, exist_ok=True)
+    run = run.resolve()
+    environments = Environments(run)
+    clients, servers, ways = choice.client or [*CLIENTS], choice.server or [*SERVERS], choice.way or [*WAYS]
+    whole = not (choice.client or choice.server or choice.way)
+    cells = [Cell(CLIENTS[client], SERVERS[server]) for server in servers for client in clients]
+    began = time.monotonic()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        if "connect" in ways:
+            list(pool.map(partial(authorized, run, environments), servers))
+        parts = pool.map(partial(played, run, environments, ways), cells)
+        verdicts = [verdict for part in parts for verdict in part]
+    failures = [verdict for verdict in verdicts if verdict.failed]
+    for verdict in failures:
+        where = verdict.where
+        print(f"\n{where.client} -> {where.server} by {where.way}: {where.step}")
+        print(f"  direct:  {verdict.direct[:SHOWN]}\n  through: {verdict.through[:SHOWN]}")
+    left = unneeded(verdicts, DIFFERENCES) if whole else []
+    for name in left:
+        print(f"\nthe difference {name!r} is named and does not occur")
+    took = time.monotonic() - began
+    print(f"\n{len(verdicts)} steps compared in {took:.0f} s; {len(failures)} unexplained; transcripts: {run}")
+    if whole or choice.write:
+        write_page(PAGE, verdicts, DIFFERENCES)
+    return 1 if failures or left else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+"""Plays one client against one server, by each way, and reads what came of each step.
+
+I/O: processes, files. In the folder of the run, `CLIENT/SERVER/WAY` has the plan, the transcript, and all logs.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from tests.interop.clients import Client
+from tests.interop.compare import Transcript
+from tests.interop.environments import Environments
+from tests.interop.servers import Server
+from tests.interop.steps import Step, restarts
+from tests.interop.ways import DATA, WAYS, Endpoint, Place
+from tests.world.command import environment
+
+CELL_SECONDS = 300.0
+PLAN, TRANSCRIPT = "plan.json", "transcript.jsonl"
+
+_VOLATILE = [
+    (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "<uuid>"),
+    (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:<port>"),
+    (re.compile(r"\b[0-9a-f]{40}\b|\b[0-9a-f]{32}\b"), "<hex>"),
+    (re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?"), "<time>"),
+    (re.compile(r"\b\d{1,2}:\d\d:\d\d [AP]M\b"), "<time>"),
+    (re.compile(r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun) \w{3} +\d+ (\d{4} )?\d\d:\d\d:\d\d[^\"\\]*"), "<time>"),
+    (re.compile(r"[0-9a-f]{7}\.\.[0-9a-f]{7}|(?<=\] )[0-9a-f]{7}\b|(?<=main )[0-9a-f]{7}\b"), "<hash>"),
+]  # fmt: skip
+
+
+def plan(server: Server, endpoint: Endpoint, data: Path) -> list[Step]:
+    """The steps for this server by this way: what can be restarted is, at the end."""
+    steps = server.steps(data)
+    if server.recover is not None:
+        for part in endpoint.parts:
+            steps += restarts(part, **server.recover["with"])
+    return steps
+
+
+def play(client: Client, place: Place, way: str) -> None:
+    """Writes the transcript of a client's way to a server into the folder of the place."""
+    place.data.mkdir(parents=True)
+    place.server.prepare(place.data)
+    with WAYS[way](place) as endpoint:
+        target = {**endpoint.target, "root": place.data.as_uri()}
+        steps = plan(place.server, endpoint, place.data)
+        file = place.folder / PLAN
+        file.write_text(json.dumps({"endpoint": target, "steps": steps}), "utf-8")
+        lines = _run([*client.command(place.environments), str(file)], endpoint, place.folder)
+    (place.folder / TRANSCRIPT).write_text("".join(lines), "utf-8")
+
+
+def read(folder: Path) -> Transcript:
+    """The transcript that lies in a folder: each step with what came of it."""
+    steps = json.loads((folder / PLAN).read_text("utf-8"))["steps"]
+    loose = {step["name"] for step in steps if step["loosely"]}
+    text = _settled((folder / TRANSCRIPT).read_text("utf-8"), folder / DATA)
+    lines = [json.loads(line) for line in text.splitlines()]
+    named = [(line.pop("step"), line) for line in lines]
+    return {name: _loosened(line) if name in loose else line for name, line in named}
+
+
+def _run(command: list[str], endpoint: Endpoint, folder: Path) -> list[str]:
+    """Runs the client's program, and restarts what it asks to have restarted."""
+    lines: list[str] = []
+    with (folder / "client.log").open("wb") as log:
+        process = subprocess.Popen(
+            command, cwd=folder, env=environment(), start_new_session=True, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
+        )  # fmt: skip
+    assert process.stdin is not None
+    assert process.stdout is not None
+    watchdog = threading.Timer(CELL_SECONDS, process.kill)
+    watchdog.start()
+    try:
+        for line in process.stdout:
+            what = _restart_asked(line)
+            if what is None:
+                lines.append(line)
+                continue
+            endpoint.parts[what].restart()
+            process.stdin.write("done\n")
+            process.stdin.flush()
+    finally:
+        watchdog.cancel()
+        process.kill()
+        process.communicate()
+    if process.returncode:
+        lines.append(json.dumps({"step": "the program's end", "error": {"exit": process.returncode}}) + "\n")
+    return lines
+
+
+def _restart_asked(line: str) -> str | None:
+    return json.loads(line).get("restart")
+
+
+def _settled(text: str, data: Path) -> str:
+    """Lines without what no two runs have in common."""
+    text = text.replace(json.dumps(str(data))[1:-1], "<data>")
+    for pattern, instead in _VOLATILE:
+        text = pattern.sub(instead, text)
+    return text
+
+
+def _loosened(value: Any) -> Any:
+    """The shape of a value: which members, and of what kind. Of a list, that of its first element."""
+    if isinstance(value, dict):
+        return {name: each if name == "type" else _loosened(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_loosened(each) for each in value[:1]]
+    return f"some {type(value).__name__}"
+
+
+class Cell(Struct, frozen=True):
+    """A client with a server."""
+
+    client: Client
+    server: Server
+
+    def play(self, run: Path, environments: Environments, ways: list[str]) -> dict[str, Transcript]:
+        """The transcripts of these ways. One that is there whole, of a run that was broken off, is taken as it is."""
+        transcripts: dict[str, Transcript] = {}
+        for way in ways:
+            folder = run / self.client.name / self.server.name / way.replace(" ", "-").lower()
+            if not (folder / TRANSCRIPT).exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                place = Place(self.server, environments, folder, run / "authority" / self.server.name)
+                play(self.client, place, way)
+            transcripts[way] = read(folder)
+        return transcripts

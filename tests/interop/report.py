@@ -1,0 +1,56 @@
+"""Writes `docs/reference/interoperability.md`: the tables, and the differences with their reasons. I/O: that file."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tests.interop.compare import Difference, Verdict
+from tests.interop.environments import ROOT
+from tests.interop.ways import WAYS
+
+PAGE = ROOT / "docs" / "reference" / "interoperability.md"
+BEGIN, END = "<!-- interop:begin -->", "<!-- interop:end -->"
+
+
+def write_page(page: Path, verdicts: Sequence[Verdict], differences: Iterable[Difference]) -> None:
+    """Writes what was found between the two marks of the page."""
+    before, rest = page.read_text("utf-8").split(BEGIN)
+    after = rest.split(END)[1]
+    found = "\n\n".join([tables(verdicts), reasons(verdicts, differences)])
+    page.write_text(f"{before}{BEGIN}\n\n{found}\n\n{END}{after}", "utf-8")
+
+
+def tables(verdicts: Sequence[Verdict]) -> str:
+    """A table for each server: a row for each client, a column for each way."""
+    parts: list[str] = []
+    for server in dict.fromkeys(verdict.where.server for verdict in verdicts):
+        here = [verdict for verdict in verdicts if verdict.where.server == server]
+        ways = [
+            way for way in WAYS if any(verdict.where.way == way for verdict in here) and not way.startswith("direct")
+        ]
+        lines = [f"### Server {server}", "", f"| client | {' | '.join(ways)} |", "| --- |" + " --- |" * len(ways)]
+        for client in dict.fromkeys(verdict.where.client for verdict in here):
+            mine = [verdict for verdict in here if verdict.where.client == client]
+            cells = [_cell([verdict for verdict in mine if verdict.where.way == way]) for way in ways]
+            lines.append(f"| {client} | {' | '.join(cells)} |")
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def _cell(verdicts: Sequence[Verdict]) -> str:
+    same = sum(not (verdict.known or verdict.failed or verdict.cannot) for verdict in verdicts)
+    named = sum(bool(verdict.known) for verdict in verdicts)
+    failed = sum(verdict.failed for verdict in verdicts)
+    cannot = sum(verdict.cannot for verdict in verdicts)
+    counts = ((same, "same"), (named, "named"), (failed, "UNEXPLAINED"), (cannot, "n/a"))
+    return " · ".join(f"{count} {word}" for count, word in counts if count)
+
+
+def reasons(verdicts: Sequence[Verdict], differences: Iterable[Difference]) -> str:
+    """Each difference that occurred, how often, and why it is as it is."""
+    parts = ["### The differences"]
+    for difference in differences:
+        where = [verdict.where for verdict in verdicts if difference.name in verdict.known]
+        if where:
+            ways = ", ".join(f"`{way}`" for way in dict.fromkeys(each.way for each in where))
+            parts.append(f"- **{difference.name}** ({len(where)} steps; {ways}): {difference.reason}")
+    return "\n\n".join([parts[0], "\n".join(parts[1:])])

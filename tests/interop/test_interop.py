@@ -1,0 +1,96 @@
+"""The matrix in short, with what is installed for the tests anyway; and what its comparison promises."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.interop.__main__ import authorized, played
+from tests.interop.cells import Cell
+from tests.interop.clients import CLIENTS
+from tests.interop.compare import Difference, Where, judge, uncalled, unneeded
+from tests.interop.environments import Environments
+from tests.interop.report import BEGIN, END, write_page
+from tests.interop.servers import SERVERS
+
+HERE = Where("a-client", "a-server", "wrap", "call add")
+META = Difference(name="marked", reason="it is signed for", steps=("call *",), members=("scope",))
+GONE = Difference(name="gone", reason="it is not there", ways=("wrap",), direct='"result"', through="not allowed")
+
+
+def result(**members: Any) -> dict[str, Any]:
+    return {"result": members, "heard": {}}
+
+
+def test_what_is_the_same_is_no_difference_and_what_a_client_cannot_do_is_no_success() -> None:
+    assert judge(HERE, result(a=1), result(a=1), [META]).known == ()
+    assert not judge(HERE, result(a=1), result(a=1), []).failed
+    assert judge(HERE, {"cannot": True}, {"cannot": True}, []).cannot
+
+
+@pytest.mark.parametrize(
+    "through", [result(a=2), {"error": {"message": "x"}}, None, {"cannot": True}, result(a=2, scope="s")]
+)
+def test_a_difference_that_nobody_named_fails__also_beside_one_that_is_named(through: Any) -> None:
+    assert judge(HERE, result(a=1), through, [META, GONE]).failed
+
+
+def test_a_named_difference_counts_only_where_it_is_said_to_be() -> None:
+    marked = result(a=1, scope="s")
+    assert judge(HERE, result(a=1), marked, [META]).known == ("marked",)
+    assert judge(Where("a-client", "a-server", "wrap", "tools"), result(a=1), marked, [META]).failed
+    refused = {"error": {"message": "not allowed"}}
+    assert judge(HERE, result(a=1), refused, [GONE]).known == ("gone",)
+    assert judge(Where("a-client", "a-server", "connect", "call add"), result(a=1), refused, [GONE]).failed
+
+
+def test_a_name_that_nothing_needs_any_more_is_reported() -> None:
+    verdicts = [judge(HERE, result(a=1), result(a=1, scope="s"), [META, GONE])]
+    assert unneeded(verdicts, [META, GONE]) == ["gone"]
+
+
+def test_a_tool_that_no_step_calls_is_a_failure() -> None:
+    direct = {"tools": {"result": [{"name": "add"}, {"name": "burn"}]}, "call add": result()}
+    assert [verdict.where.step for verdict in uncalled("c", "s", "direct-http", direct, [])] == ["call burn"]
+    assert uncalled("c", "s", "direct-http", direct, ["burn"]) == []
+
+
+def test_the_page_says_how_often_and_why(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", "utf-8")
+    write_page(page, [judge(HERE, result(a=1), result(a=1, scope="s"), [META])], [META, GONE])
+    text = page.read_text("utf-8")
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "old" not in text
+    assert "| a-client | 1 named |" in text
+    assert "- **marked** (1 steps; `wrap`): it is signed for" in text
+    assert "gone" not in text
+
+
+def unexplained(run: Path, client: str, server: str, *ways: str) -> list[str]:
+    """Plays a cell of the matrix; what differs without a name."""
+    environments = Environments(run)
+    if "connect" in ways:
+        authorized(run, environments, server)
+    verdicts = played(run, environments, [*ways], Cell(CLIENTS[client], SERVERS[server]))
+    assert len(verdicts) > 40
+    assert sum(not (verdict.cannot or verdict.known) for verdict in verdicts) > 30
+    return [f"{verdict.where}: {verdict.direct} {verdict.through}" for verdict in verdicts if verdict.failed]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_what_works_directly_works_through_serve__and_after_restarts_of_either(tmp_path: Path) -> None:
+    assert unexplained(tmp_path, "python-sdk-2", "python-sdk-2", "serve URL") == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_what_works_directly_works_through_wrap(tmp_path: Path) -> None:
+    assert unexplained(tmp_path, "python-sdk-2", "python-sdk-2", "wrap") == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_what_works_directly_works_through_connect_with_proofs(tmp_path: Path) -> None:
+    assert unexplained(tmp_path, "python-sdk-2", "python-sdk-2", "connect") == []

@@ -1,0 +1,216 @@
+"""The ways from a client to a server: directly, and through each form of the gateway.
+
+I/O: processes on free ports of 127.0.0.1, files in the folder of the cell. Each way is a context manager that gives an
+`Endpoint`; what it started is ended with it.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tomllib
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from tests.interop.environments import Environments
+from tests.interop.servers import Server
+from tests.world.command import COMMAND, accepts, accredit, environment, wait_until
+from tests.world.ports import reserved_port
+
+COMMAND_SECONDS = 120.0
+DATA = "data"
+AUTHORITY = ("accredit.toml", "gateway.key", "gateway.key.pub", "owner.key.pub", "agent.key", "delegation.json")
+
+
+class Place(Struct, frozen=True):
+    """Where a cell runs: a server, the environments, and folders. `data` is the server's own."""
+
+    server: Server
+    environments: Environments
+    folder: Path
+    authority: Path
+
+    @property
+    def data(self) -> Path:
+        return self.folder / DATA
+
+    def stdio(self) -> list[str]:
+        """The server's command."""
+        return self.server.stdio(self.environments, self.data)
+
+
+class Process:
+    """A server that listens on a port, in a process group of its own; it can be started again."""
+
+    def __init__(self, command: list[str], port: int, log: Path, env: dict[str, str]) -> None:
+        self._command, self._port, self._log, self._env = command, port, log, env
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, env=environment(self._env), cwd=self._log.parent, start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
+        process = self._process
+        wait_until(lambda: accepts(self._port) or process.poll() is not None)
+        assert process.poll() is None, self._log.read_text("utf-8", "replace")
+
+    def end(self) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):  # nobody of the group is left
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def restart(self) -> None:
+        self.end()
+        self.start()
+
+
+class Endpoint(Struct):
+    """Where the client goes, as `programs/player.py` reads it; and what can be restarted meanwhile."""
+
+    target: dict[str, Any]
+    parts: dict[str, Process] = {}
+
+
+@contextmanager
+def _process(name: str, command: list[str], place: Place, port: int) -> Generator[Process]:
+    process = Process(command, port, place.folder / f"{name}.log", {"PORT": str(port)})
+    try:
+        process.start()
+        yield process
+    finally:
+        process.end()
+
+
+@contextmanager
+def _server(place: Place) -> Generator[tuple[str, Process]]:
+    """The server over HTTP; gives its URL."""
+    assert place.server.http is not None
+    with reserved_port() as port:
+        command = [part.replace("$PORT", str(port)) for part in place.server.http(place.environments, place.data)]
+        with _process("server", command, place, port) as process:
+            yield f"http://127.0.0.1:{port}/mcp", process
+
+
+@contextmanager
+def _gateway(place: Place, *arguments: str) -> Generator[tuple[str, Process]]:
+    with reserved_port() as port:
+        command = [*COMMAND, "serve", "--port", str(port), *arguments]
+        with _process("gateway", command, place, port) as process:
+            yield f"http://127.0.0.1:{port}/mcp", process
+
+
+@contextmanager
+def direct_http(place: Place) -> Generator[Endpoint]:
+    """The client speaks HTTP with the server."""
+    with _server(place) as (url, process):
+        yield Endpoint({"url": url}, {"server": process})
+
+
+@contextmanager
+def direct_stdio(place: Place) -> Generator[Endpoint]:
+    """The client starts the server."""
+    yield Endpoint({"command": place.stdio()})
+
+
+@contextmanager
+def serve_url(place: Place) -> Generator[Endpoint]:
+    """`accredit serve URL`."""
+    with _server(place) as (upstream, server), _gateway(place, upstream) as (url, gateway):
+        yield Endpoint({"url": url}, {"server": server, "gateway": gateway})
+
+
+@contextmanager
+def serve_command(place: Place) -> Generator[Endpoint]:
+    """`accredit serve -- COMMAND`."""
+    with _gateway(place, "--", *place.stdio()) as (url, _):
+        yield Endpoint({"url": url})
+
+
+@contextmanager
+def wrap(place: Place) -> Generator[Endpoint]:
+    """The client starts `accredit wrap -- COMMAND`."""
+    yield Endpoint({"command": [*COMMAND, "wrap", "--", *place.stdio()]})
+
+
+@contextmanager
+def connect(place: Place) -> Generator[Endpoint]:
+    """The client starts `accredit connect`, which signs each call for a gateway that demands proofs and records."""
+    for name in AUTHORITY:
+        shutil.copy(place.authority / name, place.folder)
+    with contextlib.ExitStack() as stack:
+        parts: dict[str, Process] = {}
+        if place.server.http is None:
+            upstream = f"command = {_toml(place.stdio())}"
+        else:
+            url, parts["server"] = stack.enter_context(_server(place))
+            upstream = f"url = {_toml(url)}"
+        configuration = place.folder / "accredit.toml"
+        configuration.write_text(_with_upstream(configuration.read_text("utf-8"), upstream), "utf-8")
+        url, parts["gateway"] = stack.enter_context(_gateway(place, "--config", str(configuration)))
+        files = ["--key", str(place.folder / "agent.key"), "--delegation", str(place.folder / "delegation.json")]
+        own = ["/usr/bin/env", f"XDG_CONFIG_HOME={place.folder}"]
+        yield Endpoint({"command": [*own, *COMMAND, "connect", url, *files]}, parts)
+
+
+def _toml(value: str | list[str]) -> str:
+    quoted = [f"'{each}'" for each in ([value] if isinstance(value, str) else value)]
+    return quoted[0] if isinstance(value, str) else f"[{', '.join(quoted)}]"
+
+
+def _with_upstream(text: str, upstream: str) -> str:
+    """The configuration for another place of the same server."""
+    lines = text.splitlines()
+    at = lines.index("[upstream]") + 1
+    return "\n".join([*lines[:at], upstream, *lines[at + 1 :], ""])
+
+
+def authorize(place: Place) -> None:
+    """What a user does once: `init`, keys, and a grant of every scope that the configuration names."""
+
+    def run(*arguments: str) -> None:
+        done = accredit(*arguments, folder=place.authority, patience=COMMAND_SECONDS)
+        assert done.returncode == 0, f"accredit {' '.join(arguments)}: {done.stderr}"
+
+    if place.server.http is None:
+        run("init", "--", *place.stdio())
+    else:
+        with _server(place) as (url, _):
+            run("init", url)
+    run("keys", "new", "owner.key", "--kind", "human", "--name", "Owner")
+    run("keys", "new", "agent.key", "--kind", "agent", "--name", "Agent")
+    catalog = tomllib.loads((place.authority / "accredit.toml").read_text("utf-8"))
+    entries = [*catalog.get("tools", {}).values(), catalog["resources"], catalog["prompts"]]
+    scopes = sorted({entry["scope"] for entry in entries})
+    options = [part for scope in scopes for part in ("--scope", scope)]
+    key = ("--issuer", "owner.key", "--agent", "agent.key.pub")
+    run("grant", *key, *options, "--yes", "--out", "delegation.json")
+
+
+Way = Callable[[Place], AbstractContextManager[Endpoint]]
+WAYS: dict[str, Way] = {
+    "direct-http": direct_http,
+    "direct-stdio": direct_stdio,
+    "serve URL": serve_url,
+    "serve -- COMMAND": serve_command,
+    "wrap": wrap,
+    "connect": connect,
+}
+
+
+def baseline(way: str, server: Server) -> str | None:
+    """The direct way that a way is compared with: the one by which the server is reached at its end."""
+    if way.startswith("direct"):
+        return None
+    return "direct-http" if server.http is not None and way in ("serve URL", "connect") else "direct-stdio"
+
+
+def possible(way: str, server: Server) -> bool:
+    """Whether the server can be reached so."""
+    return server.http is not None or way not in ("direct-http", "serve URL")
