@@ -549,6 +549,18 @@ MAX_ANSWER_BYTES = 104_857_600
 MAX_ANSWER_EVENT_BYTES = 16_777_216
 """Bytes of one server-sent event of a gateway that a client reads: the same."""
 
+MAX_REFUSAL_BYTES = 1_048_576
+"""Bytes of an HTTP error's body that a client reads: what a gateway says in one is a line or two."""
+
+RENEW_SECONDS = 30.0
+"""For a server to begin a session anew, and for each step that sets it up again: as long as a connection may take."""
+
+MAX_RENEWED_SUBSCRIPTIONS = 1_000
+"""Subscriptions of a session that are made again in the next one; past it the oldest are not."""
+
+MAX_TRIES = 2
+"""Sessions that a request may find gone: one that meets the end of another new one, too, is told so."""
+
 # --- the first token of a local agent -----------------------------------------------------------------
 
 MAX_BOOTSTRAP_BYTES = 4_096

@@ -13,7 +13,8 @@ from tests.world.raw_server import PATIENCE, Connection, RawServer
 from tests.world.running import run
 
 from accredit.client import http as client_http
-from accredit.client.http import GatewayHttp, over_http
+from accredit.client.http import GatewayHttp
+from accredit.client.ways import over_http
 
 SESSION = "5e551017"
 SECRET = "marked-secret"

@@ -6,6 +6,7 @@ looked at before anything is started.
 
 import logging
 import os
+from urllib.parse import urlsplit
 
 import uvloop
 
@@ -16,6 +17,7 @@ from accredit.config.load import DEFAULT_FILE
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
 from accredit.gateway.bootstrap import PATH, BootstrapSettings
+from accredit.gateway.legacy_sse import SSE_PATH
 from accredit.gateway.logs import LogFormat, LogLevel, configure_logs, log_event, notice
 from accredit.gateway.stdio.wrap import run
 from accredit.keys import write_file
@@ -36,7 +38,7 @@ def run_server(loaded: Loaded, *, workers: int, insecure: bool, log_level: LogLe
         check_exposure(gateway)
     allow_descriptors()
     listener = open_listener(gateway.host, gateway.port)
-    endpoint = f"{'https' if tls else 'http'}://{address_of(listener)}{gateway.path}"
+    endpoint = f"{'https' if tls else 'http'}://{address_of(listener)}{_path(settings, gateway.path)}"
     configure_logs(log_level, log_format)
     _tell_what_runs(loaded, settings)
     if settings.tokens is not None and settings.tokens.bootstrap is not None:
@@ -53,6 +55,14 @@ def run_server(loaded: Loaded, *, workers: int, insecure: bool, log_level: LogLe
         return serve(app, listener, tls=tls, lifeline=lifeline, announce=announce if first else None)
 
     return run_workers(workers, listener, serve_as_worker)
+
+
+def _path(settings: GatewaySettings, path: str) -> str:
+    """Where clients connect: a server of HTTP+SSE (2024-11-05) has no other way than that, in front of it as well."""
+    upstream = settings.upstream
+    if isinstance(upstream, HttpUpstream) and urlsplit(upstream.url).path.rstrip("/").endswith(SSE_PATH):
+        return SSE_PATH
+    return path
 
 
 def run_wrap(loaded: Loaded, *, log_level: LogLevel, log_format: LogFormat) -> int:

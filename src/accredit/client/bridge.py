@@ -12,10 +12,9 @@
 Not checked: what is in results and answers, but for what `accredit.rounds` checks.
 """
 
-import asyncio
 import math
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import Any, cast
@@ -25,13 +24,12 @@ from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp import MCPError
 from mcp.client import Transport
-from mcp.client._transport import ReadStream, TransportStreams, WriteStream
-from mcp.shared.message import ClientMessageMetadata, SessionMessage
+from mcp.client._transport import ReadStream, TransportStreams
+from mcp.shared.message import SessionMessage
 from mcp_types import (
     SERVER_INFO_META_KEY,
     ErrorData,
     JSONRPCError,
-    JSONRPCMessage,
     JSONRPCNotification,
     JSONRPCRequest,
     JSONRPCResponse,
@@ -39,10 +37,11 @@ from mcp_types import (
 )
 
 from accredit.client.headers import RoutingHeaders
+from accredit.client.peers import Peer
 from accredit.client.proving import Params, with_meta
 from accredit.client.rounds import run_rounds
 from accredit.errors import RoundsError
-from accredit.jsonrpc.encode import METHOD_NOT_FOUND, UNAVAILABLE, UPSTREAM_ERROR
+from accredit.jsonrpc.encode import METHOD_NOT_FOUND, UPSTREAM_ERROR
 from accredit.jsonrpc.methods import (
     LEGACY_REVISIONS,
     META_CAPABILITIES,
@@ -51,7 +50,6 @@ from accredit.jsonrpc.methods import (
     META_VERSION,
     MODERN_REVISIONS,
 )
-from accredit.limits import STOP_GRACE_SECONDS
 from accredit.rounds import InputContext, LegOptions, RoundsOptions
 from accredit.rounds.results import check_result_type
 
@@ -64,59 +62,6 @@ _KINDS = {"elicitation": "elicitation/create", "sampling": "sampling/createMessa
 _OFFERED = ("tools", "resources", "prompts", "completions", "logging")
 _NOT_BRIDGED = frozenset({"resources/subscribe", "resources/unsubscribe"})
 _MODERN_MEMBERS = frozenset({"resultType", "ttlMs", "cacheScope"})
-
-
-class _Peer:
-    """One side, as the one that is asked: requests to it, and their answers."""
-
-    def __init__(self, name: str, stream: WriteStream[Any]) -> None:
-        self._name = name
-        self._stream = stream
-        self._waiting: dict[RequestId, asyncio.Future[Answer]] = {}
-        self._asked = 0
-
-    def request(self, method: str, params: Params) -> JSONRPCRequest:
-        """A request with an id that was not used before."""
-        self._asked += 1
-        return JSONRPCRequest(jsonrpc="2.0", id=f"accredit-{self._name}-{self._asked}", method=method, params=params)
-
-    async def send(self, item: SessionMessage) -> None:
-        # A stream that has closed meanwhile has told whoever waits.
-        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-            await self._stream.send(item)
-
-    async def ask(self, request: JSONRPCRequest, headers: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """The result. Raises `MCPError`. Whoever cancels this cancels the request at the peer."""
-        answered = self._waiting[request.id] = asyncio.get_running_loop().create_future()
-        try:
-            await self.send(SessionMessage(request, ClientMessageMetadata(headers=dict(headers or {}))))
-            answer = await answered
-        except asyncio.CancelledError:
-            with anyio.move_on_after(STOP_GRACE_SECONDS, shield=True):
-                params: Params = {"requestId": request.id}
-                cancelled = JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params=params)
-                await self.send(SessionMessage(cancelled))
-            raise
-        finally:
-            del self._waiting[request.id]
-        if isinstance(answer, JSONRPCError):
-            raise MCPError.from_error_data(answer.error)
-        return answer.result
-
-    def settles(self, message: JSONRPCMessage | None) -> bool:
-        """Whether that is an answer that is waited for here."""
-        if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id is None:
-            return False
-        waiting = self._waiting.get(message.id)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(message)
-        return waiting is not None
-
-    def lost(self) -> None:
-        """It is gone: nothing will be answered."""
-        error = ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data="the connection was lost")
-        for id in list(self._waiting):
-            self.settles(JSONRPCError(jsonrpc="2.0", id=id, error=error))
 
 
 class Bridge:
@@ -139,7 +84,7 @@ class Bridge:
             host_writes, from_host = anyio.create_memory_object_stream[SessionMessage]()
             for stream in (to_host, host_reads, host_writes, from_host):
                 stack.callback(stream.close)
-            self._server, self._host = _Peer("leg", write), _Peer("ask", to_host)
+            self._server, self._host = Peer("leg", write), Peer("ask", to_host)
             self._tasks: TaskGroup = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(self._tasks.cancel_scope.cancel)
             self._tasks.start_soon(self._from_server, read, to_host)

@@ -6,7 +6,9 @@
 2. What comes back goes to the host as it is, but for a result of a kind that the host can't know: that is an error. A
    refused tool call becomes a result that says what would allow it, which models and people can read; other refusals
    become errors with that text. Key, proof, challenge and token stay here.
-3. When the host closes its side, what is open may finish. When the gateway is gone, each request gets an error; the
+3. What a host of the legacy era says while its `initialize` is not answered waits for the answer: only then there is a
+   session that a proof can be bound to, and it is known which era the server is of.
+4. When the host closes its side, what is open may finish. When the gateway is gone, each request gets an error; the
    next one may find it again.
 
 Nothing but messages is ever written to the host.
@@ -36,12 +38,10 @@ from msgspec import Struct
 from pydantic import ValidationError
 
 from accredit.client.bridge import Bridge
+from accredit.client.gateways import Reached, to_gateway
 from accredit.client.headers import RoutingHeaders, modern_version
-from accredit.client.http import GatewayHttp, over_http
 from accredit.client.presenter import ProofPresenter
-from accredit.client.proving import Prover
 from accredit.client.refusals import explained, public_data, refusal_of, uncovered
-from accredit.client.streams import ProvingTransport
 from accredit.errors import FrameError, RequestError
 from accredit.jsonrpc.encode import INVALID_ANSWER, INVALID_REQUEST, UNAVAILABLE, UPSTREAM_ERROR, error_frame
 from accredit.jsonrpc.frames import Frame, Request
@@ -50,7 +50,7 @@ from accredit.jsonrpc.methods import BATCH_REVISION
 from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.jsonrpc.result_types import COMPLETE, declared_extensions, is_result_type
 from accredit.jsonrpc.text import excerpt
-from accredit.limits import GRACE_SECONDS, MAX_ANSWER_EVENT_BYTES, STOP_GRACE_SECONDS
+from accredit.limits import GRACE_SECONDS, MAX_ANSWER_EVENT_BYTES, MAX_OPEN_REQUESTS, STOP_GRACE_SECONDS
 
 _log = logging.getLogger("accredit.client")
 
@@ -98,15 +98,15 @@ class Connecting(Struct, frozen=True, kw_only=True):
 async def run(connecting: Connecting, make_host: Callable[[], Host]) -> int:
     """Serves until the host ends, or a signal comes; gives the exit code. Raises `ConfigurationError`."""
     presenter = connecting.presenter
-    http = GatewayHttp(
-        connecting.token, headers=connecting.headers, timeout=connecting.timeout, on_trouble=_log.warning
+    reached = Reached(
+        url=connecting.url,
+        token=connecting.token,
+        headers=connecting.headers,
+        timeout=connecting.timeout,
+        on_trouble=_log.warning,
     )
-    prover = None
-    if presenter is not None:
-        prover = Prover(presenter, connecting.url, lambda: http.session_id, whole_lists=connecting.show_uncovered)
-    transport = ProvingTransport(
-        over_http(connecting.url, http), prover, uncovered=uncovered if connecting.show_uncovered else None
-    )
+    shown = connecting.show_uncovered
+    transport = to_gateway(reached, presenter, whole_lists=shown, uncovered=uncovered if shown else None)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -148,15 +148,19 @@ class Connection:
         self._headers = RoutingHeaders()
         self._open: dict[RequestId, _Open] = {}
         self._idle = asyncio.Event()
+        self._begun = asyncio.Event()
+        self._begun.set()
+        self._waiting: asyncio.Queue[JSONRPCMessage] = asyncio.Queue(MAX_OPEN_REQUESTS)
         self._revision = ""
 
     async def serve(self, stopping: asyncio.Event) -> int:
-        """Rule 3."""
+        """Rule 4."""
         from_host = asyncio.create_task(self._from_host())
         from_gateway = asyncio.create_task(self._from_gateway())
+        sending = asyncio.create_task(self._to_gateway())
         ends = {from_gateway, asyncio.create_task(stopping.wait()), asyncio.create_task(self._host.gone.wait())}
         idle = asyncio.create_task(self._idle.wait())
-        tasks = {from_host, idle, *ends}
+        tasks = {from_host, sending, idle, *ends}
         try:
             await asyncio.wait({from_host, *ends}, return_when=asyncio.FIRST_COMPLETED)
             if from_host.done() and self._open:
@@ -164,7 +168,7 @@ class Connection:
             for id in list(self._open) if from_gateway.done() else ():
                 self._settle(id)
                 self._host.send(encode_line(error_frame(id, UPSTREAM_ERROR, UNAVAILABLE, "the connection was lost")))
-            for task in (from_host, from_gateway):
+            for task in (from_host, from_gateway, sending):
                 if task.done():
                     task.result()  # nobody expects an exception here: it must not pass for an end
             return 1 if from_gateway.done() else 0
@@ -181,7 +185,7 @@ class Connection:
             for line in splitter.feed(chunk or b"\n"):  # a last line may have no end
                 try:
                     for frame in self._frames(line):
-                        await self._forward(frame)
+                        await self._take(frame)
                 except RequestError as error:
                     self._host.send(encode_line(error_frame(error.id, error.code, error.detail)))
 
@@ -192,7 +196,7 @@ class Connection:
         found = decode_request(line, batch_allowed=self._revision == BATCH_REVISION)
         return found.frames if isinstance(found, Batch) else (found,)
 
-    async def _forward(self, frame: Frame) -> None:
+    async def _take(self, frame: Frame) -> None:
         """Rule 1. Raises `RequestError`."""
         try:
             message = jsonrpc_message_adapter.validate_json(frame.text, by_name=False)
@@ -208,9 +212,18 @@ class Connection:
                 self._settle((message.params or {}).get("requestId"))
             case _:
                 pass
-        metadata = ClientMessageMetadata(headers=self._headers.of(message))
+        await self._waiting.put(message)
+
+    async def _to_gateway(self) -> None:
+        """Rule 3."""
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # whoever waits is told by `serve`
-            await self._write.send(SessionMessage(message, metadata))
+            while True:
+                message = await self._waiting.get()
+                await self._begun.wait()
+                if isinstance(message, JSONRPCRequest) and message.method == "initialize":
+                    self._begun.clear()
+                metadata = ClientMessageMetadata(headers=self._headers.of(message))
+                await self._write.send(SessionMessage(message, metadata))
 
     async def _from_gateway(self) -> None:
         """Rule 2."""
@@ -231,6 +244,8 @@ class Connection:
         if opened is None:
             return None
         self._settle(message.id)
+        if opened.method == "initialize":
+            self._begun.set()
         if isinstance(message, JSONRPCError):
             return self._refusal(message, opened)
         fault = _unknown_kind(message, opened)

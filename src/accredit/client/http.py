@@ -1,40 +1,48 @@
-"""The HTTP connection to a gateway, for the official SDK's transport. Opens sockets; logs nothing itself.
+"""The HTTP connection to a gateway, for transports on top of it. Opens sockets; logs nothing itself.
 
 The SDK's transport ends with everything in it when a connection breaks. So what goes wrong becomes an answer here:
 
 1. A gateway that can't be reached, or says nothing in time, is a JSON-RPC error for the one request, whose data says
-   where it was looked for.
+   where it was looked for, and what about its certificate is wrong.
 2. A body that breaks off ends its own request only.
 3. A 401 or 403 that asks for a token says so in the words of a refusal (docs/reference/refusals.md).
-4. An answer that is too long is an error as well. A stream may be long, but none of its events.
+4. A session that the gateway does not know (404; 400 from older servers, in words) is `SESSION_LOST`.
+5. An answer that is too long is an error as well. A stream may be long, but none of its events.
 
 The session id of the legacy era is noted: proofs are bound to it.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from typing import Any
+import json
+import re
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, cast
 
 import httpx2
-from mcp.client._transport import TransportStreams
-from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import MCP_DEFAULT_SSE_READ_TIMEOUT, MCP_DEFAULT_TIMEOUT
 
-from accredit.jsonrpc.encode import UNAVAILABLE, UPSTREAM_ERROR
+from accredit.jsonrpc.encode import METHOD_NOT_FOUND, UNAVAILABLE, UPSTREAM_ERROR
 from accredit.jsonrpc.text import excerpt
-from accredit.limits import MAX_ANSWER_BYTES, MAX_ANSWER_EVENT_BYTES
+from accredit.limits import MAX_ANSWER_BYTES, MAX_REFUSAL_BYTES
 
 INVALID_TOKEN = -31010
 MISSING_TOKEN = -31011
+SESSION_LOST = -31021
+"""Code of an answer that never leaves the client: the session is gone, and the request was not taken."""
+
+BROKEN_OFF = "the gateway broke its answer off"
 
 _SESSION_HEADER = "mcp-session-id"
+_OF_A_SESSION = re.compile(r"session|not initialized", re.IGNORECASE)
 
 
 class GatewayHttp(httpx2.AsyncClient):
     """A client for one gateway. `token` is sent as `Authorization: Bearer` and shows nowhere else; `headers` go with
     every request. `timeout` is for how long a request may go without a byte, in seconds.
 
-    `on_trouble` is told, in a line for the log, of each request for which the gateway could not be had.
+    `on_trouble` is told, in a line for the log, of each message that the gateway could not be had for; `on_lost` that
+    the session is gone. `has_no_endpoint`: the last message was refused as whoever speaks no streamable HTTP does it.
+    With `is_session` every request is of a session, whatever its headers say.
     """
 
     def __init__(
@@ -44,6 +52,7 @@ class GatewayHttp(httpx2.AsyncClient):
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
         on_trouble: Callable[[str], None] | None = None,
+        on_lost: Callable[[], None] | None = None,
     ) -> None:
         with_token = {"Authorization": f"Bearer {token}"} if token else {}
         read = MCP_DEFAULT_SSE_READ_TIMEOUT if timeout is None else timeout
@@ -51,33 +60,65 @@ class GatewayHttp(httpx2.AsyncClient):
             headers={**(headers or {}), **with_token}, timeout=httpx2.Timeout(MCP_DEFAULT_TIMEOUT, read=read)
         )
         self.session_id = ""
+        self.lost = False
+        self.has_no_endpoint = False
+        self.is_session = False
         self._with_token = "authorization" in self.headers
         self._on_trouble = on_trouble
+        self._on_lost = on_lost
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Sends a request. Nothing of the network is raised."""
+        if request.method == "GET":  # what stands open is silent until there is something to say
+            times = cast("dict[str, float]", request.extensions.get("timeout", {}))
+            request.extensions = {**request.extensions, "timeout": {**times, "read": MCP_DEFAULT_SSE_READ_TIMEOUT}}
         try:
             response = await super().send(request, **options)
         except httpx2.TimeoutException:
             return self._unavailable(request, 504, "did not answer in time")
-        except httpx2.RequestError:
-            return self._unavailable(request, 502, "can't be reached: is it running, and is the URL right?")
-        if "www-authenticate" in response.headers and response.status_code in (401, 403):
-            await response.aclose()
-            return self._refused(request, response.status_code)
+        except httpx2.RequestError as error:
+            return self._unavailable(request, 502, _why_not(error))
+        if response.status_code >= 400:
+            return await self._refusal(request, response)
+        self.has_no_endpoint = False
         self.session_id = response.headers.get(_SESSION_HEADER, self.session_id)
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
         response.stream = _Fenced(response.stream, None if is_stream else MAX_ANSWER_BYTES)
         return response
 
+    async def _refusal(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        """Rules 3 and 4; any other refusal is as it came, or in words of ours where it has none."""
+        status, body = response.status_code, await _body(response)
+        if "www-authenticate" in response.headers and status in (401, 403):
+            return self._unauthorized(request, status)
+        told = _error_in(body)
+        unknown = status == 404 and told.get("code") != METHOD_NOT_FOUND
+        self.has_no_endpoint = request.method == "POST" and (status == 405 or unknown or (status == 400 and not told))
+        if self._is_of_session(request, status, told):
+            self.lost = True
+            if self._on_lost is not None:
+                self._on_lost()
+            return _error(request, status, SESSION_LOST, "Session not found", told or None)
+        if told:
+            return httpx2.Response(status, headers={"content-type": "application/json"}, content=body, request=request)
+        text = f"the gateway at {_place(request)} answers with HTTP status {status}"
+        # A probe of another era takes this for "no such method".
+        code, message = (METHOD_NOT_FOUND, "Not Found") if status in (404, 405) else (UPSTREAM_ERROR, UNAVAILABLE)
+        return _error(request, status, code, message, text)
+
+    def _is_of_session(self, request: httpx2.Request, status: int, told: Mapping[str, object]) -> bool:
+        in_session = self.is_session or _SESSION_HEADER in request.headers
+        if status == 404:
+            return in_session and told.get("code") != METHOD_NOT_FOUND
+        return status == 400 and _OF_A_SESSION.search(str(told.get("message", ""))) is not None
+
     def _unavailable(self, request: httpx2.Request, status: int, what: str) -> httpx2.Response:
-        # Host and port only: the rest of a URL may hold a secret.
-        text = f"the gateway at {excerpt(request.url.netloc)} {what}"
-        if self._on_trouble is not None:
+        text = f"the gateway at {_place(request)} {what}"
+        if self._on_trouble is not None and request.method != "GET":
             self._on_trouble(text)
         return _error(request, status, UPSTREAM_ERROR, UNAVAILABLE, text)
 
-    def _refused(self, request: httpx2.Request, status: int) -> httpx2.Response:
+    def _unauthorized(self, request: httpx2.Request, status: int) -> httpx2.Response:
         if status == 403:
             text = "insufficient_scope: the gateway does not let this token do this"
             return _error(request, status, INVALID_TOKEN, text, {"error": "insufficient_scope"})
@@ -86,16 +127,6 @@ class GatewayHttp(httpx2.AsyncClient):
             return _error(request, status, INVALID_TOKEN, text, {"error": "invalid_token"})
         text = "missing_token: the gateway asks for a token"
         return _error(request, status, MISSING_TOKEN, text, {"error": "missing_token"})
-
-
-@asynccontextmanager
-async def over_http(url: str, http: GatewayHttp) -> AsyncGenerator[TransportStreams]:
-    """The official SDK's transport over this connection, which it closes at its end."""
-    async with (
-        http,
-        streamable_http_client(url, http_client=http, max_sse_event_size=MAX_ANSWER_EVENT_BYTES) as streams,
-    ):
-        yield streams
 
 
 class _Fenced(httpx2.AsyncByteStream):
@@ -114,10 +145,60 @@ class _Fenced(httpx2.AsyncByteStream):
                     raise httpx2.StreamError("the gateway's answer is too long")
                 yield piece
         except httpx2.TransportError:
-            raise httpx2.StreamError("the gateway broke its answer off") from None
+            raise httpx2.StreamError(BROKEN_OFF) from None
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+async def _body(response: httpx2.Response) -> bytes:
+    """The body of a refusal, as far as it is not too long and does not break off."""
+    body = bytearray()
+    try:
+        async for piece in response.aiter_bytes():
+            body += piece
+            if len(body) > MAX_REFUSAL_BYTES:
+                return b""
+    except (httpx2.HTTPError, httpx2.StreamError):
+        return b""
+    finally:
+        await response.aclose()
+    return bytes(body)
+
+
+def _error_in(body: bytes) -> dict[str, object]:
+    """The error of a JSON-RPC error message, or {}."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    error = cast("dict[str, object]", found).get("error") if isinstance(found, dict) else None
+    told = cast("dict[str, object]", error) if isinstance(error, dict) else {}
+    return told if isinstance(told.get("code"), int) and isinstance(told.get("message"), str) else {}
+
+
+def _why_not(error: httpx2.RequestError) -> str:
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            why = excerpt(cause.verify_message or "it can't be verified")
+            return (
+                f"has a certificate that is not trusted here ({why}): set SSL_CERT_FILE to a file with the certificate"
+                " of whoever issued it, or correct the URL's host"
+            )
+        if isinstance(cause, ssl.SSLError):
+            return (
+                f"does not speak TLS as it should ({excerpt(cause.reason or 'TLS error')}): is it https at this port?"
+            )
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(error, httpx2.ReadError | httpx2.WriteError | httpx2.RemoteProtocolError):
+        return "broke the connection off before the answer came: whether this was done is not known"
+    return "can't be reached: is it running, and is the URL right?"
+
+
+def _place(request: httpx2.Request) -> str:
+    """Host and port only: the rest of a URL may hold a secret."""
+    return excerpt(request.url.netloc)
 
 
 def _error(request: httpx2.Request, status: int, code: int, message: str, data: object) -> httpx2.Response:

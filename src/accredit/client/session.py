@@ -32,7 +32,7 @@ from mcp_types import (
     ReadResourceResult,
 )
 
-from accredit.client.http import GatewayHttp, over_http
+from accredit.client.gateways import Reached, to_gateway
 from accredit.client.legs import Legs, RoundsCall, legacy_callback
 from accredit.client.presenter import ProofPresenter
 from accredit.client.proving import Prover
@@ -78,7 +78,7 @@ class AccreditedClient:
         self._handlers = {method: handler for method, handler in given.items() if handler is not None}
         self._rounds = rounds or RoundsOptions()
         self._client = Client(
-            _over_url(target, presenter, GatewayHttp(token or "", headers=headers, timeout=timeout))
+            to_gateway(Reached(url=target, token=token or "", headers=headers or {}, timeout=timeout), presenter)
             if isinstance(target, str)
             else _transport(target, presenter, token or ""),
             elicitation_callback=legacy_callback(elicitation, "elicitation/create"),
@@ -241,11 +241,6 @@ class AccreditedClient:
                 max_total_timeout=total,
                 progress=progress,
             )
-
-
-def _over_url(url: str, presenter: ProofPresenter | None, http: GatewayHttp) -> Transport:
-    prover = Prover(presenter, url, lambda: http.session_id) if presenter is not None else None
-    return ProvingTransport(over_http(url, http), prover)
 
 
 def _transport(target: Local, presenter: ProofPresenter | None, token: str) -> Transport:

@@ -1,0 +1,75 @@
+"""The whole connection to a gateway at a URL: HTTP, proofs above it, and above those sessions that are begun anew.
+
+Opens nothing itself. Proofs stay one party's, whatever the session: what was learned of targets, and the gateway's id.
+"""
+
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+from accredit.client.http import GatewayHttp
+from accredit.client.presenter import ProofPresenter
+from accredit.client.proving import Prover
+from accredit.client.renewing import Opened, RenewingTransport, Ways
+from accredit.client.streams import ProvingTransport, Uncovered
+from accredit.client.ways import over_http, over_sse
+
+
+class Reached(Struct, frozen=True, kw_only=True):
+    """How a gateway is reached: what `GatewayHttp` is given."""
+
+    url: str
+    token: str = ""
+    headers: Mapping[str, str] = {}
+    timeout: float | None = None
+    on_trouble: Callable[[str], None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Reached {self.url}>"
+
+
+class _Latest:
+    """The session that proofs are bound to: that of the connection which was opened last."""
+
+    def __init__(self, reached: Reached) -> None:
+        self._reached = reached
+        self._http: GatewayHttp | None = None
+
+    def session_id(self) -> str:
+        return "" if self._http is None else self._http.session_id
+
+    def open(self, on_lost: Callable[[], None]) -> GatewayHttp:
+        reached = self._reached
+        self._http = GatewayHttp(
+            reached.token,
+            headers=reached.headers,
+            timeout=reached.timeout,
+            on_trouble=reached.on_trouble,
+            on_lost=on_lost,
+        )
+        return self._http
+
+
+def to_gateway(
+    reached: Reached,
+    presenter: ProofPresenter | None = None,
+    *,
+    whole_lists: bool = False,
+    uncovered: Uncovered | None = None,
+) -> RenewingTransport:
+    """The transport. Without a `presenter` nothing is proved; `whole_lists` and `uncovered` are those of `Prover` and
+    `ProvingTransport`. Raises `ConfigurationError` where the file of known gateways can't be read."""
+    latest = _Latest(reached)
+    prover = None
+    if presenter is not None:
+        prover = Prover(presenter, reached.url, latest.session_id, whole_lists=whole_lists)
+
+    def streamable(on_lost: Callable[[], None]) -> Opened:
+        http = latest.open(on_lost)
+        return Opened(http, ProvingTransport(over_http(reached.url, http), prover, uncovered=uncovered))
+
+    def sse(on_lost: Callable[[], None]) -> Opened:
+        http = latest.open(on_lost)
+        return Opened(http, ProvingTransport(over_sse(reached.url, http), prover, uncovered=uncovered))
+
+    return RenewingTransport(Ways(streamable, sse))

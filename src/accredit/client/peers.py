@@ -1,0 +1,80 @@
+"""One side of a connection, as the one that is asked: its answers are told from all else that it sends. No I/O."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import anyio
+from mcp import MCPError
+from mcp.client._transport import WriteStream
+from mcp.shared.message import ClientMessageMetadata, SessionMessage
+from mcp_types import (
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+)
+
+from accredit.client.proving import Params
+from accredit.jsonrpc.encode import UNAVAILABLE, UPSTREAM_ERROR
+from accredit.limits import STOP_GRACE_SECONDS
+
+Answer = JSONRPCResponse | JSONRPCError
+
+
+class Peer:
+    """One side, as the one that is asked: requests to it, and their answers."""
+
+    def __init__(self, name: str, stream: WriteStream[Any]) -> None:
+        self._name = name
+        self._stream = stream
+        self._waiting: dict[RequestId, asyncio.Future[Answer]] = {}
+        self._asked = 0
+
+    def request(self, method: str, params: Params) -> JSONRPCRequest:
+        """A request with an id that was not used before."""
+        self._asked += 1
+        return JSONRPCRequest(jsonrpc="2.0", id=f"accredit-{self._name}-{self._asked}", method=method, params=params)
+
+    async def send(self, item: SessionMessage) -> None:
+        """Sends a message, if anybody is there still."""
+        # A stream that has closed meanwhile has told whoever waits.
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+            await self._stream.send(item)
+
+    async def ask(self, request: JSONRPCRequest, headers: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """The result. Raises `MCPError`. Whoever cancels this cancels the request at the peer."""
+        answered = self._waiting[request.id] = asyncio.get_running_loop().create_future()
+        try:
+            await self.send(SessionMessage(request, ClientMessageMetadata(headers=dict(headers or {}))))
+            answer = await answered
+        except asyncio.CancelledError:
+            with anyio.move_on_after(STOP_GRACE_SECONDS, shield=True):
+                params: Params = {"requestId": request.id}
+                cancelled = JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params=params)
+                await self.send(SessionMessage(cancelled))
+            raise
+        finally:
+            del self._waiting[request.id]
+        if isinstance(answer, JSONRPCError):
+            raise MCPError.from_error_data(answer.error)
+        return answer.result
+
+    def settles(self, message: JSONRPCMessage | None) -> bool:
+        """Whether that is an answer that is waited for here."""
+        if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id is None:
+            return False
+        waiting = self._waiting.get(message.id)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(message)
+        return waiting is not None
+
+    def lost(self) -> None:
+        """It is gone: nothing will be answered."""
+        error = ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data="the connection was lost")
+        for id in list(self._waiting):
+            self.settles(JSONRPCError(jsonrpc="2.0", id=id, error=error))
