@@ -7,13 +7,17 @@ READY := $(VENV)/.ready
 RUN_READY := $(VENV)/.ready-run
 PYTEST_ARGS ?=
 
-.PHONY: demo test check fmt bench conformance interop fuzz requirements clean
+.PHONY: demo test test-long check fmt bench conformance interop fuzz requirements clean
 
 demo: $(RUN_READY)
 	$(BIN)/accredit demo $(ARGS)
 
 test: $(READY)
 	$(BIN)/pytest -n 2 $(PYTEST_ARGS)
+
+# What has a short form in `make test`, whole.
+test-long: $(READY)
+	$(BIN)/pytest -n 2 -m long $(PYTEST_ARGS)
 
 check: $(READY)
 	$(BIN)/ruff check .

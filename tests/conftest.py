@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from tests.world.children import children
 from tests.world.patience import be_patient
+from tests.world.warm import forker
 
 # A busy machine stalls for seconds: a deadline would fail tests for that, not for a defect.
 settings.register_profile("accredit", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
@@ -21,14 +22,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 _GRACE_SECONDS = 30.0
 
 
+def _processes() -> set[int]:
+    """Those of this process, and those that `warm` has started for it."""
+    forks = forker()
+    return {*children(), *(children(forks) if forks is not None else ())} - {forks}
+
+
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Generator[None]:
     """Fails a test after which a thread or a child process that it started is still there."""
-    threads, processes = set(threading.enumerate()), set(children())
+    threads, processes = set(threading.enumerate()), _processes()
     yield
     give_up = time.monotonic() + _GRACE_SECONDS
-    while (
-        left := [*set(threading.enumerate()) - threads, *set(children()) - processes]
-    ) and time.monotonic() < give_up:
+    while (left := [*set(threading.enumerate()) - threads, *_processes() - processes]) and time.monotonic() < give_up:
         time.sleep(0.01)
     assert not left, f"left behind: {left}"

@@ -12,6 +12,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from tests.conformance.client_suite import run_client
@@ -21,6 +23,8 @@ from tests.conformance.suite import REVISIONS, Outcomes, read_outcomes, run_suit
 from tests.conformance.targets import TARGETS, NotStarted
 
 CLIENT = "client"
+AT_ONCE = 2
+"""Runs of the suite."""
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "reference" / "conformance.md"
 BEGIN, END = "<!-- conformance:begin -->", "<!-- conformance:end -->"
@@ -39,7 +43,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def run_target(node: Node, entry: Path, results: Path, target: str, revision: str, scenarios: list[str]) -> Outcomes:
+def run_target(node: Node, entry: Path, results: Path, target: str, *, revision: str, scenarios: list[str]) -> Outcomes:
     """One run of the suite: a fresh target, its results in a folder of their own."""
     folder = results / target / revision
     folder.mkdir(parents=True)
@@ -58,7 +62,9 @@ def compare(node: Node, entry: Path, results: Path, targets: list[str], revision
     listed = server_scenarios(revision)
     required = [name for name, scored in listed.items() if scored and (not only or name in only)]
     chosen = [name for name in listed if name in only]
-    outcomes = {target: run_target(node, entry, results, target, revision, chosen) for target in targets}
+    run = partial(run_target, node, entry, results, revision=revision, scenarios=chosen)
+    with ThreadPoolExecutor(AT_ONCE) as pool:  # half of the time is waiting
+        outcomes = dict(zip(targets, pool.map(run, targets), strict=True))
     return Comparison(revision, required, outcomes)
 
 

@@ -23,6 +23,7 @@ from tests.world.raw_client import RawClient
 from tests.world.raw_server import PATIENCE, Connection, RawServer
 from tests.world.routes import ROUTES, Route
 from tests.world.running import RunningGateway, run
+from tests.world.warm import Warm
 
 from accredit.errors import ChallengesFull, RequestError, StoreUnavailable
 from accredit.gateway import create_app
@@ -315,7 +316,7 @@ env = {{ PYTHONPATH = '{Path(__file__).parents[2]}' }}
 """
     (tmp_path / "accredit.toml").write_text(CONFIGURATION.format(id=GATEWAY, upstream=upstream), "utf-8")
     with (tmp_path / "stderr").open("wb") as stderr:
-        process = subprocess.Popen(
+        process = Warm(
             [*COMMAND, "wrap", "--config", str(tmp_path / "accredit.toml")],
             env=environment({}),
             stdin=subprocess.PIPE,

@@ -16,6 +16,7 @@ from tests.world.certificates import write_certificate
 from tests.world.command import COMMAND, Serving, accepts, accredit, environment, wait_until
 from tests.world.ports import reserved_port
 from tests.world.raw_server import PATIENCE
+from tests.world.warm import Warm
 
 COMMANDS = [(), ("serve",), ("config",), ("config", "check")]  # of all of them: tests/unit/cli/test_cli_help.py
 
@@ -357,7 +358,7 @@ def test_a_command_in_the_file_runs_beside_the_file(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc" / "server.py").write_text("open('ran', 'w').close()", "utf-8")
     write(tmp_path / "etc", f'[upstream]\ncommand = ["{sys.executable}", "server.py"]\n')
-    with subprocess.Popen(
+    with Warm(
         [*COMMAND, "wrap", "--config", "etc/accredit.toml"],
         cwd=tmp_path, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
     ) as wrap:  # fmt: skip

@@ -52,14 +52,23 @@ def test_our_client_passes_what_the_suite_asks_of_clients() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("node")
 def test_what_passes_directly_passes_through_the_gateway_too() -> None:
-    printed = suite()
-    assert "2025-11-25   direct 30/30   http 30/30   stdio 30/30" in printed
-    assert "2026-07-28   direct 37/37   http 37/37   stdio 37/37" in printed
+    printed = suite("--only", "http")
+    assert "2025-11-25   direct 30/30   http 30/30" in printed
+    assert "2026-07-28   direct 37/37   http 37/37" in printed
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.usefixtures("node")
+def test_what_passes_directly_passes_over_stdio_too() -> None:
+    printed = suite("--only", "stdio")
+    assert "2025-11-25   direct 30/30   stdio 30/30" in printed
+    assert "2026-07-28   direct 37/37   stdio 37/37" in printed
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("target", [direct, through_http, through_stdio])
+@pytest.mark.parametrize("target", [direct, through_http, pytest.param(through_stdio, marks=pytest.mark.long)])
 def test_a_server_that_believes_any_state_passes_behind_the_gateway_only(
     target: Callable[..., AbstractContextManager[str]], node: Node, tmp_path: Path
 ) -> None:

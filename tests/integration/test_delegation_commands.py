@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.world.command import COMMAND, accredit, environment
 from tests.world.raw_server import PATIENCE
+from tests.world.warm import Warm
 
 from accredit.keys import DelegationFile
 
@@ -103,7 +104,7 @@ def test_a_question_that_is_interrupted_signs_nothing(folder: Path) -> None:
 def test_no_revocation_is_lost_when_several_revoke_at_once(folder: Path) -> None:
     ids = [f"certificate-{number}" for number in range(6)]
     children = [
-        subprocess.Popen(
+        Warm(
             [*COMMAND, "revoke", cert_id, "--issuer", "owner.key", "--list", "revoked.json"],
             cwd=folder, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )

@@ -15,6 +15,7 @@ from tests.world.raw_server import PATIENCE
 from tests.world.routes import ROUTES, Route
 from tests.world.running import run
 from tests.world.tokened import Tokened
+from tests.world.warm import Warm
 
 from accredit.jsonrpc.methods import METHODS, Era
 from accredit.keys import write_key
@@ -167,7 +168,7 @@ def wrapped(trust: Trust, tmp_path: Path) -> Generator["subprocess.Popen[bytes]"
     )
     (tmp_path / "accredit.toml").write_text(settings, "utf-8")
     with (tmp_path / "stderr").open("wb") as stderr:
-        process = subprocess.Popen(
+        process = Warm(
             [*COMMAND, "wrap", "--config", str(tmp_path / "accredit.toml")],
             env=environment({}),
             stdin=subprocess.PIPE,

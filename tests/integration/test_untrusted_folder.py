@@ -107,5 +107,5 @@ def test_python_m_accredit_imports_no_module_of_the_folder(name: str, tmp_path: 
     trap.write_text("open('trapped', 'w').close()", "utf-8")
     if "/" in name:  # a package of that name would be the one that is asked for; without __init__ it is none
         assert not (tmp_path / "accredit" / "__init__.py").exists()
-    with Serving(URL, folder=tmp_path):
+    with Serving(URL, folder=tmp_path, cold=True):
         assert not os.path.lexists(tmp_path / "trapped")

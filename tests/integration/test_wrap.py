@@ -17,6 +17,7 @@ from tests.world.calls import compact, meta
 from tests.world.command import COMMAND, environment, wait_until
 from tests.world.raw_server import PATIENCE
 from tests.world.stdio_processes import alive, descendants, raw_command
+from tests.world.warm import Warm
 
 EVERYTHING = (sys.executable, str(Path(__file__).parents[1] / "conformance" / "everything_server.py"), "--stdio")
 INITIALIZE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
@@ -31,7 +32,7 @@ class Wrapped:
         if file.exists() and "--config" not in options:
             options = (*options, "--config", str(file))
         with self._stderr.open("wb") as stderr:
-            self.process = subprocess.Popen(
+            self.process = Warm(
                 [*COMMAND, "wrap", *options, "--", *(child or raw_command())],
                 cwd=folder,
                 env=environment(env),

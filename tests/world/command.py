@@ -6,16 +6,14 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tests.world.raw_server import PATIENCE
-
-COMMAND = (sys.executable, "-m", "accredit")
+from tests.world.warm import COMMAND, Warm
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -28,11 +26,17 @@ def accredit(
     *arguments: str, folder: Path, env: Mapping[str, str] | None = None, patience: float = PATIENCE
 ) -> subprocess.CompletedProcess[str]:
     """Runs a command to its end in `folder`."""
-    return subprocess.run(
+    with Warm(
         [*COMMAND, *arguments],
-        check=False, capture_output=True, text=True, cwd=folder, env=environment(env), timeout=patience,
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder,
+        env=environment(env),
+    ) as process:  # fmt: skip
+        try:
+            stdout, stderr = process.communicate(timeout=patience)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -53,7 +57,8 @@ def accepts(port: int) -> bool:
 class Serving:
     """`with Serving(...) as gateway`: `accredit serve --port 0 ARGUMENTS`, from its "listening" line on.
 
-    It has a process group of its own. What is left of that at the end is killed. `command` is who serves.
+    It has a process group of its own. What is left of that at the end is killed. `command` is who serves; `cold` is how
+    Python starts it, as slowly as always.
     """
 
     def __init__(
@@ -62,10 +67,12 @@ class Serving:
         folder: Path,
         env: Mapping[str, str] | None = None,
         command: Sequence[str] = COMMAND,
+        cold: bool = False,
     ) -> None:
         self._stderr = folder / f"stderr-{id(self)}"
+        start: type[subprocess.Popen[Any]] = subprocess.Popen if cold else Warm
         with self._stderr.open("wb") as stderr:
-            self.process = subprocess.Popen(
+            self.process = start(
                 [*command, "serve", "--port", "0", *arguments],
                 cwd=folder, env=environment(env), start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,

@@ -10,6 +10,7 @@ from typing import Any, Self
 from tests.world.calls import compact
 from tests.world.command import COMMAND, environment
 from tests.world.raw_server import PATIENCE
+from tests.world.warm import Warm
 
 
 class Connected:
@@ -18,7 +19,7 @@ class Connected:
     def __init__(self, folder: Path, url: str, *options: str, **env: str) -> None:
         self._stderr = folder / f"connect-{id(self)}.stderr"
         with self._stderr.open("wb") as stderr:
-            self.process = subprocess.Popen(
+            self.process = Warm(
                 [*COMMAND, "connect", url, *options],
                 cwd=folder, env=environment(env), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr,
             )  # fmt: skip
