@@ -584,6 +584,15 @@ ASK_NOTICE_SECONDS = 10.0
 """After which whoever waits for such a list is told so. Servers that need not be installed start in a second or two,
 and are asked twice."""
 
+MAX_SETUP_REDIRECTS = 5
+"""Redirects that `accredit init` follows: http servers add a slash, or take one away, in one."""
+
+ENDPOINT_EVENT_SECONDS = 5.0
+"""For the first event of a stream that may be HTTP+SSE: servers send it at once."""
+
+MAX_ENDPOINT_EVENT_BYTES = 65_536
+"""Bytes of that event, which names a URL."""
+
 MAX_OVERHEARD_LINES = 20
 """Last lines of a server's stderr that are shown where it could not be asked: a traceback, or npm's complaint."""
 

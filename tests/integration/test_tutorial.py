@@ -111,6 +111,51 @@ def test_the_tutorial_that_protects_a_server_does_what_it_says(free_port: Callab
 
 
 @pytest.mark.slow
+def test_the_readme_does_what_it_says__its_delegation_is_good_for_a_call(
+    free_port: Callable[[], int], tmp_path: Path
+) -> None:
+    section = (ROOT / "README.md").read_text("utf-8").partition("## Protect a server\n")[2].partition("\n## ")[0]
+    server, gateway = free_port(), free_port()
+    section = section.replace("9000", str(server)).replace("8484", str(gateway))
+    sample = re.search(r"`(python examples/\S+ --port \d+)`", section)
+    steps, host = [body for kind, body in BLOCK.findall(section) if kind in ("console", "json")][:2]
+    *before, serve = steps.strip().splitlines()
+    assert sample is not None
+    (connect,) = json.loads(host)["mcpServers"].values()
+    command = [connect["command"], *(word.replace("/home/ada", str(tmp_path)) for word in connect["args"])]
+    with running(sample[1], "Uvicorn running"):
+        done = subprocess.run(
+            ["sh", "-ec", "\n".join(before)], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True,
+            timeout=PATIENCE, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done
+        with running(f"{serve.partition('#')[0]} --port {gateway}", "listening on", tmp_path):
+            assert "ada@example.org: The engine" in called(command, "list_inbox", tmp_path)
+
+
+def called(command: list[str], tool: str, folder: Path) -> str:
+    """What a host that starts this command gets from a tool."""
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "n", "version": "1"}}
+    with subprocess.Popen(
+        command, cwd=folder, env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as host:
+        assert host.stdin is not None
+        assert host.stdout is not None
+
+        def say(message: dict[str, object]) -> None:
+            print(json.dumps({"jsonrpc": "2.0", **message}), file=host.stdin, flush=True)
+
+        say({"id": 1, "method": "initialize", "params": hello})
+        host.stdout.readline()
+        say({"method": "notifications/initialized"})
+        say({"id": 2, "method": "tools/call", "params": {"name": tool, "arguments": {}}})
+        answer = host.stdout.readline()
+        host.stdin.close()
+        host.wait(PATIENCE)
+    return answer
+
+
+@pytest.mark.slow
 def test_the_demo_tells_its_story_and_stops() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "accredit", "demo", "--once"], cwd=ROOT, capture_output=True, text=True, timeout=150

@@ -4,6 +4,7 @@
 
 import json
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -21,7 +22,7 @@ from accredit.cli.options import (
 from accredit.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from accredit.config import Loaded
+    from accredit.config import Loaded, Shown
 
 config_app = typer.Typer(help="Checks and prints the configuration.", epilog="Example:  accredit config show")
 
@@ -120,7 +121,8 @@ def show(
     from accredit.cli.command_line import values_of
     from accredit.config import load, shown
 
-    rows = shown(load(config, os.environ, values_of(url, command_of(ctx), host, port)))
+    loaded = load(config, os.environ, values_of(url, command_of(ctx), host, port))
+    rows = [_identified(row, loaded) for row in shown(loaded)]
     if as_json:
         tables: dict[str, dict[str, object]] = {}
         for row in rows:
@@ -131,6 +133,19 @@ def show(
     for row in rows:
         source = f" {row.source}" if row.source else ""
         typer.echo(f"{row.section}.{row.key} = {json.dumps(row.value)}  # {row.origin}{source}")
+
+
+def _identified(row: "Shown", loaded: "Loaded") -> "Shown":
+    """The gateway's id, where its key gives it: that is the one that proofs are made out to."""
+    from accredit.config import gateway_id, own_key_file
+
+    key = own_key_file(loaded)
+    if (row.section, row.key) != ("gateway", "id") or row.value is not None or key is None or not key.exists():
+        return row
+    try:
+        return replace(row, value=gateway_id(loaded), source=str(key))
+    except ConfigurationError:  # `config check` says what is wrong with the key
+        return row
 
 
 @config_app.command()

@@ -10,12 +10,16 @@ import typer
 
 from accredit.cli.dashes import command_of
 from accredit.cli.options import JsonOption
+from accredit.cli.reaching import HeaderOption, TimeoutOption, TokenEnvOption, as_configured, reached, read_reach
 
 
 def init(
     ctx: typer.Context,
     url: Annotated[str | None, typer.Argument(metavar="URL", help="The MCP server.")] = None,
     folder: Annotated[Path, typer.Option("--dir", metavar="D", help="Where the files are written.")] = Path(),
+    header: HeaderOption = None,
+    token_env: TokenEnvOption = None,
+    timeout: TimeoutOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Asks an MCP server what it offers and writes a configuration in which each tool has a scope.
@@ -27,14 +31,19 @@ def init(
 
     accredit init http://127.0.0.1:9000/mcp
 
+    accredit init https://mcp.example.org/mcp --token-env MAIL_TOKEN
+
     accredit init --dir /etc/accredit -- python server.py
     """
     from accredit.cli.command_line import values_of
-    from accredit.cli.setup.writing import set_up
+    from accredit.cli.setup.writing import Plan, set_up
     from accredit.config import build_upstream, load_command_line
     from accredit.errors import ConfigurationError
 
     if url is None and not command_of(ctx):
         raise ConfigurationError("there is no server to ask", "give its URL, or its command after --")
     named = load_command_line(values_of(url, command_of(ctx), None, None))
-    return set_up(build_upstream(named, os.environ), folder, as_json=as_json)
+    reach = read_reach(header, token_env, timeout)
+    upstream = reached(build_upstream(named, os.environ), reach)
+    plan = Plan(upstream, folder, as_configured(header, token_env), reach.timeout)
+    return set_up(plan, as_json=as_json)

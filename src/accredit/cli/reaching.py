@@ -11,12 +11,15 @@ import math
 import os
 import re
 from collections.abc import Sequence
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from accredit.errors import ConfigurationError
 from accredit.limits import MAX_TIMEOUT_SECONDS
+
+if TYPE_CHECKING:
+    from accredit.gateway import HttpUpstream, StdioUpstream
 
 HeaderOption = Annotated[
     list[str] | None,
@@ -73,6 +76,34 @@ def read_reach(headers: Sequence[str] | None, token_env: str | None, timeout: fl
             f"--timeout {timeout:g} is no time to wait for", f"name seconds, up to {MAX_TIMEOUT_SECONDS:.0f}"
         )
     return Reach(given, token, timeout)
+
+
+def reached(upstream: "HttpUpstream | StdioUpstream", reach: Reach) -> "HttpUpstream | StdioUpstream":
+    """An upstream with what the options add to its headers. Raises `ConfigurationError` for one that reads none."""
+    from accredit.gateway import HttpUpstream
+
+    if not reach.all_headers:
+        return upstream
+    if not isinstance(upstream, HttpUpstream):
+        raise ConfigurationError(
+            "--header and --token-env are for a URL, and a command reads no headers",
+            "set what the command reads in its environment",
+        )
+    added = {name.lower() for name in reach.all_headers}
+    kept = {name: value for name, value in upstream.headers.items() if name.lower() not in added}
+    return HttpUpstream(upstream.url, {**kept, **reach.all_headers})
+
+
+def as_configured(headers: Sequence[str] | None, token_env: str | None) -> dict[str, str | dict[str, str]]:
+    """The same headers as `upstream.headers` has them: what came from the environment, by its variable's name."""
+    found: dict[str, str | dict[str, str]] = {}
+    for option in headers or ():
+        name, _, value = option.partition("=")
+        from_environment = value.startswith(_FROM_ENVIRONMENT)
+        found[name] = {"env": value.removeprefix(_FROM_ENVIRONMENT)} if from_environment else value
+    if token_env is not None:
+        found["Authorization"] = {"env": token_env, "scheme": "Bearer"}
+    return found
 
 
 def _header(option: str) -> tuple[str, str]:

@@ -7,7 +7,7 @@
 wrong, one line what to do.
 """
 
-from accredit.config.attest import build_log_signer, build_records, own_key_file, try_record_signer
+from accredit.config.attest import build_log_signer, build_records, gateway_id, own_key_file, try_record_signer
 from accredit.config.build import build_settings, build_upstream
 from accredit.config.digest import policy_digest
 from accredit.config.listen import check_exposure, tls_context
@@ -15,13 +15,14 @@ from accredit.config.load import Loaded, Origin, Values, folder_of, load, load_c
 from accredit.config.proofs import build_catalog, build_proofs, read_public_key
 from accredit.config.rounds import build_rounds
 from accredit.config.schema import Config
-from accredit.config.show import shown
+from accredit.config.show import Shown, shown
 from accredit.config.tokens import build_key_sources, build_tokens
 
 __all__ = [
     "Config",
     "Loaded",
     "Origin",
+    "Shown",
     "Values",
     "build_catalog",
     "build_key_sources",
@@ -34,6 +35,7 @@ __all__ = [
     "build_upstream",
     "check_exposure",
     "folder_of",
+    "gateway_id",
     "load",
     "load_command_line",
     "own_key_file",

@@ -126,6 +126,7 @@ def _header(name: str, value: str | FromEnvironment, environ: Mapping[str, str])
             f"upstream.headers.{name} is to come from the environment, which has no {value.env}",
             f"set {value.env} before the start",
         )
+    text = value.text(text)
     try:
         check_header_text(text)
     except ValueError as error:

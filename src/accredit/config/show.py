@@ -36,10 +36,14 @@ def shown(loaded: Loaded) -> list[Shown]:
 def _masked(section: str, key: str, value: object) -> object:
     if (section, key) in SECRETS:
         table = cast("dict[str, object]", value)
-        return {name: {"env": text.env} if isinstance(text, FromEnvironment) else MASK for name, text in table.items()}
+        return {name: _named(text) if isinstance(text, FromEnvironment) else MASK for name, text in table.items()}
     if (section, key) == ("upstream", "url") and isinstance(value, str) and "?" in value:
         return f"{value.partition('?')[0]}?{MASK}"  # some servers take their key there
     return _plain(value)
+
+
+def _named(value: FromEnvironment) -> dict[str, object]:
+    return value.model_dump(exclude_defaults=True)
 
 
 def _plain(value: object) -> object:

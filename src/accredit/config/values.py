@@ -95,6 +95,12 @@ class FromEnvironment(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     env: str = Field(min_length=1)
+    scheme: str = ""
+    """The authentication scheme that is put before it, such as `Bearer`."""
+
+    def text(self, found: str) -> str:
+        """The header's value, of what the variable holds."""
+        return f"{self.scheme} {found}" if self.scheme else found
 
 
 def _header_value(value: object) -> str | FromEnvironment:
@@ -106,8 +112,12 @@ def _header_value(value: object) -> str | FromEnvironment:
             return value
         case {"env": str(name)} if name and len(cast("dict[object, object]", value)) == 1:
             return FromEnvironment(env=name)
+        case {"env": str(name), "scheme": str(scheme)} if (
+            name and _TOKEN.fullmatch(scheme) and len(cast("dict[object, object]", value)) == 2
+        ):
+            return FromEnvironment(env=name, scheme=scheme)
         case _:
-            raise ValueError('should be a string, or { env = "NAME" }')
+            raise ValueError('should be a string, or { env = "NAME" }, or that with scheme = "Bearer"')
 
 
 HeaderValue = Annotated[

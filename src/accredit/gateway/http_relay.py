@@ -27,6 +27,7 @@ from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE
 from accredit.gateway.open_calls import outcome_of_end
 from accredit.gateway.own_calls import own_call, whole_response
 from accredit.gateway.param_schemas import ParamSchemas
+from accredit.gateway.redirects import REDIRECTS, words_for
 from accredit.gateway.replies import refusal
 from accredit.gateway.representation import as_it_came, charset_problem, decoded, error_type, is_stream, type_of
 from accredit.gateway.sessions import Sessions
@@ -52,6 +53,7 @@ class HttpRelay:
     def __init__(self, settings: GatewaySettings, upstream: HttpUpstream, tally: Tally) -> None:
         self._settings = settings
         self._tally = tally
+        self._url = upstream.url
         self.client = UpstreamClient(upstream.url, headers=upstream.headers, timeout=settings.upstream_timeout_seconds)
         self.identity = Identity(settings.identity, upstream.url) if settings.identity is not None else None
         own = [*upstream.headers, *([settings.identity.header] if settings.identity is not None else [])]
@@ -183,7 +185,7 @@ class HttpRelay:
 
     async def _whole(self, exchange: Exchange, answer: Answer, expected: Expected, requests: list[Request]) -> None:
         """Rules 2 to 4 for an answer with one body."""
-        problem = _head_problem(answer, expected)
+        problem = self._head_problem(answer, expected)
         if problem is not None and self._settings.enforce:
             raise problem
         raw = await self._read(answer)
@@ -290,6 +292,20 @@ class HttpRelay:
 
         return learn
 
+    def _head_problem(self, answer: Answer, expected: Expected) -> AnswerError | None:
+        """Rules 2 and 3, as far as the head of an answer says."""
+        if answer.status in REDIRECTS:
+            return AnswerError(words_for(answer.status, self._url, answer.header(b"location")))
+        if not 200 <= answer.status < 300:
+            return AnswerError(f"status {answer.status}")
+        if not expected.waiting:
+            return AnswerError("an event stream in answer to no request") if is_stream(answer) else None
+        if answer.status == 202:
+            return AnswerError("status 202 in answer to a request")
+        if type_of(answer).name != JSON_TYPE:
+            return AnswerError("neither JSON nor an event stream")
+        return charset_problem(answer)
+
     def _disown(self, exchange: Exchange, answer: Answer, requests: list[Request]) -> None:
         """Ends the session that a refused `initialize` answer announced; the client never learns of it."""
         session = answer.header(SESSION_HEADER)
@@ -309,18 +325,6 @@ class HttpRelay:
 
 def _session_of(exchange: Exchange) -> str:
     return exchange.headers.get(SESSION_HEADER, b"").decode("latin-1")
-
-
-def _head_problem(answer: Answer, expected: Expected) -> AnswerError | None:
-    if not 200 <= answer.status < 300:
-        return AnswerError(f"status {answer.status}")
-    if not expected.waiting:
-        return AnswerError("an event stream in answer to no request") if is_stream(answer) else None
-    if answer.status == 202:
-        return AnswerError("status 202 in answer to a request")
-    if type_of(answer).name != JSON_TYPE:
-        return AnswerError("neither JSON nor an event stream")
-    return charset_problem(answer)
 
 
 def _nothing(body: bytes) -> bytes:

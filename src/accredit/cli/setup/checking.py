@@ -55,7 +55,11 @@ def _with(catalog: Catalog, tools: Iterable[Tool]) -> Iterable[Finding]:
         entry, advertised = catalog.tool(tool.name), advertised_scope(tool)
         if entry is None:
             yield Finding(
-                "no_scope", tool.name, None, advertised, f"{tool.name}: the catalog has no scope for it: add [tools]"
+                "no_scope",
+                tool.name,
+                None,
+                advertised,
+                f"{tool.name}: the catalog has no scope for it: accredit check --fix writes one",
             )
         elif (fault := fault_of(entry.scope)) is not None:
             text = f"{tool.name}: the catalog's scope {entry.scope} {fault}"

@@ -9,8 +9,7 @@ The server's words go into comments and keys. Whatever they are, they stay there
 """
 
 import re
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 
 from accredit.cli.setup.listing import Offer
 from accredit.cli.setup.suggesting import PROMPT, RESOURCE, Suggestion, resource_scopes
@@ -20,6 +19,9 @@ from accredit.limits import MAX_LISTED_EXAMPLES, MAX_SAID_CHARS
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _SHORT = {'"': '\\"', "\\": "\\\\"}
+
+Headers = Mapping[str, str | Mapping[str, str]]
+"""`upstream.headers`: each a string, or a table of strings that says where it comes from."""
 
 _HEAD = """\
 # The configuration of the gateway in front of {server}.
@@ -58,12 +60,15 @@ url = "sqlite:///accredit.db"    # which proofs were used, for all workers and o
 
 
 def configuration(
-    upstream: HttpUpstream | StdioUpstream, offer: Offer, suggestions: Iterable[Suggestion], folder: Path | None = None
+    upstream: HttpUpstream | StdioUpstream,
+    offer: Offer,
+    suggestions: Iterable[Suggestion],
+    headers: Headers = {},  # noqa: B006 - it is read only
 ) -> str:
-    """The file's text. `folder` is where a command runs, where that is not the file's own."""
-    where = _upstream(upstream) + (f"\ncwd = {string(str(folder))}" if folder is not None else "")
+    """The file's text. `headers` are those of a URL, as the file has them."""
     server = _said(offer.server) or "an MCP server"
-    parts = [_HEAD.format(server=server, upstream=where, kinds=_resources(offer) + _prompts(offer))]
+    kinds = _resources(offer) + _prompts(offer)
+    parts = [_HEAD.format(server=server, upstream=_upstream(upstream, headers), kinds=kinds)]
     parts += [tool_table(each) for each in suggestions]
     return "\n".join(parts)
 
@@ -114,10 +119,18 @@ def _examples(kind: str, names: Sequence[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _upstream(upstream: HttpUpstream | StdioUpstream) -> str:
-    if isinstance(upstream, HttpUpstream):
-        return f"url = {string(upstream.url)}"
-    return f"command = {_list(upstream.command)}"
+def _upstream(upstream: HttpUpstream | StdioUpstream, headers: Headers) -> str:
+    if isinstance(upstream, StdioUpstream):
+        where = f"\ncwd = {string(upstream.cwd)}" if upstream.cwd is not None else ""
+        return f"command = {_list(upstream.command)}{where}"
+    told = ", ".join(f"{string(name)} = {_header(value)}" for name, value in headers.items())
+    return f"url = {string(upstream.url)}" + (f"\nheaders = {{ {told} }}" if told else "")
+
+
+def _header(value: str | Mapping[str, str]) -> str:
+    if isinstance(value, str):
+        return string(value)
+    return f"{{ {', '.join(f'{name} = {string(text)}' for name, text in value.items())} }}"
 
 
 def _list(texts: Sequence[str]) -> str:

@@ -9,13 +9,16 @@ In this order, so that a failure leaves nothing half done:
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import typer
 
-from accredit.cli.delegations.paper import print_json, say
+from accredit.cli.delegations.paper import print_json, say, tell
 from accredit.cli.setup.asking import ask_upstream
+from accredit.cli.setup.knocking import shown
 from accredit.cli.setup.listing import Offer
 from accredit.cli.setup.suggesting import PROMPT, READING, RESOURCE, Suggestion, suggestions
 from accredit.cli.setup.toml import configuration
@@ -28,8 +31,18 @@ from accredit.keys import make_key, public_path, write_file, write_key
 from accredit.ratify.needs import clock
 
 
-def set_up(upstream: HttpUpstream | StdioUpstream, folder: Path, *, as_json: bool) -> int:
-    """Writes the files into `folder` and prints what to do next. Raises `ConfigurationError`."""
+class Plan(NamedTuple):
+    """What is asked, where the files go, `upstream.headers` as they are written, and the patience in seconds."""
+
+    upstream: HttpUpstream | StdioUpstream
+    folder: Path
+    headers: Mapping[str, str | Mapping[str, str]] = {}
+    seconds: float | None = None
+
+
+def set_up(plan: Plan, *, as_json: bool) -> int:
+    """Writes the files into the folder and prints what to do next. Raises `ConfigurationError`."""
+    folder = plan.folder
     file, key_file = folder / DEFAULT_FILE, folder / GATEWAY_KEY_FILE
     files = (file, key_file, public_path(key_file))
     for each in files:
@@ -38,12 +51,14 @@ def set_up(upstream: HttpUpstream | StdioUpstream, folder: Path, *, as_json: boo
     nearest = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
     if not nearest.is_dir():
         raise _no_folder(folder, f"{nearest} is a file")
-    offer = ask_upstream(upstream)
+    offer, upstream = ask_upstream(plan.upstream, follow=True, seconds=plan.seconds)
     _make(folder)
     found = suggestions(offer)
-    text = configuration(upstream, offer, found, _elsewhere(upstream, folder)).encode()
+    text = configuration(_placed(upstream, folder), offer, found, plan.headers).encode()
     write_key(key_file, make_key("gateway", "gateway", clock()))
     try:
+        if upstream != plan.upstream and isinstance(upstream, HttpUpstream):
+            tell(f"the server is at {shown(upstream.url)}: the configuration names that")
         # A URL with a query may hold a key.
         write_file(file, text, private=isinstance(upstream, HttpUpstream) and "?" in upstream.url)
     except ConfigurationError:
@@ -65,10 +80,12 @@ def _no_folder(folder: Path, why: str) -> ConfigurationError:
     return ConfigurationError(f"can't make {folder}: {why}", "name another folder with --dir")
 
 
-def _elsewhere(upstream: HttpUpstream | StdioUpstream, folder: Path) -> Path | None:
-    """The folder that a command was given in, where its configuration is in another: it goes on running there."""
+def _placed(upstream: HttpUpstream | StdioUpstream, folder: Path) -> HttpUpstream | StdioUpstream:
+    """A command, where its configuration is in another folder than this, goes on running here."""
     here = Path.cwd()
-    return here if isinstance(upstream, StdioUpstream) and folder.resolve() != here.resolve() else None
+    if isinstance(upstream, HttpUpstream) or folder.resolve() == here.resolve():
+        return upstream
+    return replace(upstream, cwd=str(here))
 
 
 def _next_steps(folder: Path, offer: Offer, found: Sequence[Suggestion]) -> list[str]:

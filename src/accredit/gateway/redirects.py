@@ -1,0 +1,43 @@
+"""What a redirect of the upstream's says, in words that anybody may read: neither its URL nor the path is in them."""
+
+from urllib.parse import urljoin, urlsplit
+
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+
+def target_of(url: str, location: bytes | None) -> str | None:
+    """Where a redirect of `url` leads, or None where it does not say, or says what is no URL."""
+    try:
+        found = urljoin(url, (location or b"").decode("ascii"))
+        parts = urlsplit(found)
+        usable = bool(location) and parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return None
+    return found if usable and "@" not in parts.netloc else None
+
+
+def same_origin(one: str, other: str) -> bool:
+    """Whether two URLs have the same scheme, host and port."""
+    return _origin(one) == _origin(other)
+
+
+def words_for(status: int, url: str, location: bytes | None) -> str:
+    """What an answer that redirects is called, in the log and to the client."""
+    target = target_of(url, location)
+    if target is None:
+        return f"status {status}, a redirect that leads nowhere"
+    if not same_origin(url, target):
+        return f"status {status}, a redirect to another server, which is not followed"
+    here, there = urlsplit(url).path, urlsplit(target).path
+    if there == f"{here}/":
+        where = "the same path with a slash at its end"
+    elif here == f"{there}/":
+        where = "the same path without the slash at its end"
+    else:
+        where = "another path of the server"
+    return f"status {status}, a redirect to {where}: the gateway's upstream.url has to name it"
+
+
+def _origin(url: str) -> tuple[str, str | None, int]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
