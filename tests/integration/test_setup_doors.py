@@ -21,8 +21,8 @@ TOKEN = {"DOOR_TOKEN": "sesame"}
 class Door(BaseHTTPRequestHandler):
     """An MCP server at `/mcp/` for who brings the token; `/mcp` leads there, `/away` to another server."""
 
-    def log_message(self, *_: object) -> None:
-        pass
+    def log_message(self, format: str, *args: object) -> None:
+        """Says nothing."""
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -35,7 +35,7 @@ class Door(BaseHTTPRequestHandler):
         elif self.path != "/mcp/":
             self._answer(404)
         elif self.headers["Authorization"] != "Bearer sesame":
-            self._answer(401, **{"WWW-Authenticate": "Bearer"})
+            self._answer(401, b"", **{"WWW-Authenticate": "Bearer"})
         elif "id" not in asked:
             self._answer(202)
         else:
@@ -44,7 +44,7 @@ class Door(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._answer(405)
 
-    def _answer(self, status: int, body: bytes = b"", **headers: str) -> None:
+    def _answer(self, status: int, body: bytes = b"", /, **headers: str) -> None:
         self.send_response(status)
         for name, value in {**headers, "Content-Type": "application/json", "Content-Length": str(len(body))}.items():
             self.send_header(name, value)
