@@ -552,6 +552,12 @@ MAX_ANSWER_EVENT_BYTES = 16_777_216
 MAX_REFUSAL_BYTES = 1_048_576
 """Bytes of an HTTP error's body that a client reads: what a gateway says in one is a line or two."""
 
+MAX_PRESENTED = 4
+"""Delegations that are presented for one call, one after the other: each that is refused is a record in a log."""
+
+SILENCE_SECONDS = 3_600.0
+"""For how long a gateway may send no byte while a request waits, if nothing else is said: an hour, for long tools."""
+
 RENEW_SECONDS = 30.0
 """For a server to begin a session anew, and for each step that sets it up again: as long as a connection may take."""
 

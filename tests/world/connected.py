@@ -71,6 +71,7 @@ class Connected:
         info = {"name": "host", "version": "1"}
         params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": info}
         told = self.ask("initialize", params, id="init")
+        assert "result" in told, told
         assert told["result"]["protocolVersion"] == revision
         self.say(method="notifications/initialized")
         return told

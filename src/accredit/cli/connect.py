@@ -2,6 +2,7 @@
 
 # ruff: noqa: PLC0415 - what connects is loaded when it runs: `accredit --help` is quick without it
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -61,6 +62,7 @@ def connect(
     configure_logs(log_level, log_format)
     for name in ("mcp", "httpx2", "httpcore2"):  # they would log proofs and results
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    _tell_who_is_waited_for(url)
     connecting = Connecting(
         url=url,
         presenter=presenter,
@@ -79,3 +81,12 @@ def _check(url: str, key: Path | None, delegation: list[Path] | None) -> None:
     if bool(key) != bool(delegation):
         have, lack = ("--key", "--delegation") if key else ("--delegation", "--key")
         raise ConfigurationError(f"{have} is of no use without {lack}", f"name {lack} as well, or leave out both")
+
+
+def _tell_who_is_waited_for(url: str) -> None:
+    """For a person at a terminal, who would see nothing at all."""
+    from accredit.client.pins import told_url
+
+    if sys.stdin.isatty():
+        text = f"accredit: for the gateway at {told_url(url)}, waiting on stdin for a host that speaks MCP."
+        typer.echo(f"{text}\nIt is a host that starts this command, from its configuration. Ctrl-C ends it.", err=True)

@@ -23,7 +23,7 @@ from mcp.shared._httpx_utils import MCP_DEFAULT_SSE_READ_TIMEOUT, MCP_DEFAULT_TI
 
 from accredit.jsonrpc.encode import METHOD_NOT_FOUND, UNAVAILABLE, UPSTREAM_ERROR
 from accredit.jsonrpc.text import excerpt
-from accredit.limits import MAX_ANSWER_BYTES, MAX_REFUSAL_BYTES
+from accredit.limits import MAX_ANSWER_BYTES, MAX_REFUSAL_BYTES, SILENCE_SECONDS
 
 INVALID_TOKEN = -31010
 MISSING_TOKEN = -31011
@@ -55,7 +55,7 @@ class GatewayHttp(httpx2.AsyncClient):
         on_lost: Callable[[], None] | None = None,
     ) -> None:
         with_token = {"Authorization": f"Bearer {token}"} if token else {}
-        read = MCP_DEFAULT_SSE_READ_TIMEOUT if timeout is None else timeout
+        read = SILENCE_SECONDS if timeout is None else timeout
         super().__init__(
             headers={**(headers or {}), **with_token}, timeout=httpx2.Timeout(MCP_DEFAULT_TIMEOUT, read=read)
         )

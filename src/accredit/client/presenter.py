@@ -1,15 +1,20 @@
-"""An agent's key and delegations, and the proofs that are made with them. Reads files at start.
+"""An agent's key and delegations, and the proofs that are made with them. Reads files, delegations when they change.
 
-1. A delegation is taken only if it is for this key, is signed soundly and holds now.
-2. For a scope, the first delegation that covers it is presented, else the one that covers most; an expired one comes
-   last. No delegation is ever presented for another agent's key.
+1. A delegation is taken only if it is for this key, is signed soundly and holds now. A file that changes is read again
+   before it is next used; one that can't be taken leaves the old one in force, with a warning.
+2. For a scope, the delegations that cover it are presented in their order, but those last that a constraint refuses as
+   far as the call and the clock tell; else the one that covers most. An expired one counts only where there is no
+   other. No delegation is ever presented for another agent's key.
 3. A proof is bound to the exact call and to the gateway that is named. It is unbound only for a caller of `prove` who
    names none: no client of a URL does (`proving`).
 4. A gateway's challenge is signed only if it has 32 bytes, has not expired, and names the pinned gateway.
 
-Not checked here: revocation, constraints, whether the gateway trusts the principal. The gateway says so.
+Not checked here: revocation, what only the gateway knows of a call (amounts, places, uses), whether it trusts the
+principal. The gateway says so, and then the next delegation is tried (`proving`).
 """
 
+import logging
+import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,12 +26,17 @@ from msgspec import Struct
 from accredit.client.pins import KNOWN_GATEWAYS, GatewayPin
 from accredit.errors import ConfigurationError, ProofRefused, WireError
 from accredit.keys import DelegationFile, SigningKey, load_signing_key, read_file
-from accredit.limits import CLOCK_LEAD_SECONDS, MAX_DELEGATION_FILE_BYTES
+from accredit.limits import CLOCK_LEAD_SECONDS, MAX_DELEGATION_FILE_BYTES, MAX_PRESENTED
 from accredit.policy.asked import Asked
+from accredit.policy.evaluators import OWN_EVALUATORS
 from accredit.policy.refusals import CHALLENGE_REQUIRED
 from accredit.ratify import DelegationCert, IdentityStatus, present, verify_chain
 from accredit.ratify.challenges import CHALLENGE_BYTES
+from accredit.ratify.facts import CallFacts, VerifierContext
 from accredit.ratify.needs import clock as system_clock
+from accredit.ratify.verify import Terms, constraints_fault
+
+_log = logging.getLogger("accredit.client")
 
 Chain = Sequence[DelegationCert]
 """A delegation and those that it rests on, leaf first."""
@@ -36,6 +46,15 @@ class _Held(NamedTuple):
     chain: tuple[DelegationCert, ...]
     granted: frozenset[str]
     expires_at: int
+
+
+class _Source:
+    """Where a delegation comes from, and what is held of it. `stamp` tells one content of a file from another."""
+
+    def __init__(self, held: _Held, file: Path | None, stamp: object) -> None:
+        self.held = held
+        self.file = file
+        self.stamp = stamp
 
 
 class Challenge(Struct, frozen=True):
@@ -78,8 +97,8 @@ class ProofPresenter:
             known_gateways = self.key_path.with_name(KNOWN_GATEWAYS)
         self._known_gateways = None if known_gateways is None else Path(known_gateways)
         self._met: dict[str, str] = {}
-        self._held = tuple(self._take(each) for each in delegations)
-        if not self._held:
+        self._sources = tuple(self._source(each) for each in delegations)
+        if not self._sources:
             raise ConfigurationError("there is no delegation to present", "name a file that `accredit grant` made")
 
     def __repr__(self) -> str:
@@ -98,18 +117,25 @@ class ProofPresenter:
     @property
     def has_one_chain(self) -> bool:
         """Whether a proof with one delegation says everything that the agent may do."""
-        return len(self._held) == 1
+        return len(self._sources) == 1
 
     def pin(self, url: str = "") -> GatewayPin:
         """The pin of the gateway at a URL ("" for one that has none). Raises `ConfigurationError`."""
         return GatewayPin(self._gateway_id, url=url, file=self._known_gateways, met=self._met)
 
-    def chain_for(self, scope: str) -> tuple[DelegationCert, ...]:
-        """Rule 2. For "" it is the delegation that covers most."""
-        candidates = self._alive() or self._held
+    def chains_for(self, scope: str, call: Asked | None = None, verifier_id: str = "") -> tuple[Chain, ...]:
+        """Rule 2: what to present, best first. For "" it is the delegation that covers most."""
+        candidates = self._alive() or self._current()
         covering = [held for held in candidates if scope in held.granted]
-        best = covering[0] if covering else max(candidates, key=lambda held: (len(held.granted), held.expires_at))
-        return best.chain
+        if not covering:
+            return (max(candidates, key=lambda held: (len(held.granted), held.expires_at)).chain,)
+        if call is not None and len(covering) > 1:
+            covering.sort(key=lambda held: self._is_refused(held.chain, call, verifier_id))
+        return tuple(held.chain for held in covering[:MAX_PRESENTED])
+
+    def chain_for(self, scope: str) -> Chain:
+        """The first of `chains_for`."""
+        return self.chains_for(scope)[0]
 
     def prove(
         self,
@@ -150,7 +176,38 @@ class ProofPresenter:
 
     def _alive(self) -> tuple[_Held, ...]:
         now = self._clock()
-        return tuple(held for held in self._held if held.expires_at >= now)
+        return tuple(held for held in self._current() if held.expires_at >= now)
+
+    def _current(self) -> tuple[_Held, ...]:
+        """What is held, after a look at the files (rule 1)."""
+        for source in self._sources:
+            stamp = _stamp(source.file)
+            if source.file is None or stamp == source.stamp:
+                continue
+            source.stamp = stamp  # one that can't be taken is not read again until it changes
+            try:
+                source.held = self._take(source.file)
+            except ConfigurationError as error:
+                _log.warning("%s; the delegation that was read before is used", error.what)
+        return tuple(source.held for source in self._sources)
+
+    def _source(self, given: str | Path | Chain) -> _Source:
+        file = Path(given) if isinstance(given, str | Path) else None
+        stamp = _stamp(file)  # before it is read: a change meanwhile is seen as one
+        return _Source(self._take(given), file, stamp)
+
+    def _is_refused(self, chain: Chain, call: Asked, verifier_id: str) -> bool:
+        """Whether a constraint refuses the call for certain, by what is known here: the clock, and the call itself."""
+        facts = CallFacts(
+            verifier_id=verifier_id,
+            method=call.method,
+            target=call.target,
+            arguments=call.arguments,
+            params_digest=call.call_digest,
+        )
+        terms = Terms(now=self._clock(), context=VerifierContext(call=facts), constraint_evaluators=OWN_EVALUATORS)
+        fault = constraints_fault(chain, terms)
+        return fault is not None and fault.identity_status is IdentityStatus.CONSTRAINT_DENIED
 
     def _take(self, source: str | Path | Chain) -> _Held:
         if isinstance(source, str | Path):
@@ -171,6 +228,17 @@ class ProofPresenter:
         if not result.valid:
             raise ConfigurationError(f"{name} proves nothing: {result.error_reason}", "see `accredit inspect`")
         return _Held(chain, frozenset(result.granted_scope), min(cert.expires_at for cert in chain))
+
+
+def _stamp(file: Path | None) -> object:
+    """What tells one content of a file from another; None where there is none."""
+    if file is None:
+        return None
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 def _read_chain(path: Path) -> tuple[DelegationCert, ...]:

@@ -16,6 +16,8 @@ A refusal is answered by sending again, once for each of these reasons:
    has said who it is. An unbound proof, good at any gateway, is made for no URL: only for a server of our own (stdio,
    in memory), which could read the key.
 3. -31002: the gateway's challenge is checked and signed (Option B).
+4. A delegation that the gateway refuses for itself (a constraint, its end, its principal): the next one that covers the
+   scope is presented, of `MAX_PRESENTED` in all, each after a challenge of its own where there was one.
 
 Not here: who sends it (`streams`), and what people are told (`explain`).
 """
@@ -26,7 +28,7 @@ from typing import NamedTuple, cast
 
 from msgspec import Struct
 
-from accredit.client.presenter import Challenge, ProofPresenter
+from accredit.client.presenter import Chain, Challenge, ProofPresenter
 from accredit.errors import FrameError
 from accredit.jsonrpc.methods import LISTEN, TASK_MEMBER
 from accredit.jsonrpc.result_types import TASK
@@ -40,6 +42,14 @@ Params = dict[str, object]
 LIST_REFUSALS = frozenset({DENIED, UNTRUSTED_ROOT, REPLAYED})
 """Codes with which a gateway refuses the proof that came with a list."""
 
+_ANOTHER_MAY_PASS = frozenset(
+    {
+        "ratify_constraint_denied", "ratify_constraint_unverifiable", "ratify_constraint_unknown", "ratify_expired",
+        "ratify_revoked", "ratify_untrusted_root",
+    }
+)  # fmt: skip
+"""What a gateway says of a delegation, where another one for the same scope may be good."""
+
 _DEFAULT_SCOPES = {"resources/read": "mcp:resource", "prompts/get": "mcp:prompt"}
 
 
@@ -49,7 +59,8 @@ class _Target(Struct, frozen=True):
 
 
 class Attempt(Struct):
-    """A request on its way: its `params` without a proof, and what was tried. `scope` is what was signed for, if so."""
+    """A request on its way: its `params` without a proof, and what was tried. `scope` is what was signed for, if so;
+    `chains` are the delegations for it that were not refused yet."""
 
     method: str
     params: Params
@@ -57,6 +68,7 @@ class Attempt(Struct):
     scope: str | None = None
     corrected: bool = False
     challenged: bool = False
+    chains: tuple[Chain, ...] = ()
 
 
 class Listed(NamedTuple):
@@ -132,6 +144,8 @@ class Prover:
         if scope is None and attempt.asked.about_tasks:
             target = self._target(attempt)
             scope = target.scope if target is not None else None
+        if told.get("error") in _ANOTHER_MAY_PASS and len(attempt.chains) > 1 and attempt.scope is not None:
+            return self._with_the_next(attempt, attempt.scope)
         if code == CHALLENGE_REQUIRED and not attempt.challenged:
             challenge = self._presenter.accept_challenge(told, self._pin)
             attempt.challenged = True
@@ -204,13 +218,22 @@ class Prover:
         if len(self._targets) > MAX_KNOWN_TARGETS:
             self._targets.popitem(last=False)
 
+    def _with_the_next(self, attempt: Attempt, scope: str) -> Params:
+        attempt.chains = attempt.chains[1:]
+        if not attempt.challenged:
+            return self._signed(attempt, scope)
+        attempt.challenged = False  # a challenge is good once
+        return attempt.params
+
     def _signed(self, attempt: Attempt, scope: str, challenge: Challenge | None = None) -> Params:
         if not self._pin.id and self._pin.url:
             raise self._pin.unknown()
+        if attempt.scope != scope or not attempt.chains:
+            attempt.chains = self._presenter.chains_for(scope, attempt.asked, self._pin.id)
         attempt.scope = scope
         # To see a task needs no scope, but the delegation that it was made on.
         bound_to = scope if not attempt.asked.about_tasks or attempt.method in TASK_CHANGES else ""
-        chain = self._presenter.chain_for(scope)
+        chain = attempt.chains[0]
         proof = self._presenter.prove(attempt.asked, bound_to, self._pin.id, challenge=challenge, chain=chain)
         return with_meta(attempt.params, {PROOF: proof})
 

@@ -4,6 +4,7 @@ A person gets three things: what was asked, what the delegation covers, and the 
 here holds a key, a proof, a challenge or a token.
 """
 
+import os
 import re
 import shlex
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ from accredit.client.proving import scope_in
 from accredit.errors import ProofRefused
 from accredit.jsonrpc.text import excerpt
 from accredit.keys import public_path
-from accredit.limits import MAX_TOLD_REASON_CHARS, MAX_TOLD_URL_CHARS
+from accredit.limits import MAX_PRESENTED, MAX_TOLD_REASON_CHARS, MAX_TOLD_URL_CHARS
 from accredit.policy.lists import SCOPE
 from accredit.policy.refusals import (
     CHALLENGE_REQUIRED,
@@ -41,7 +42,8 @@ _REFUSALS = frozenset(
 _A_GRANT_HELPS = frozenset(
     {
         "missing_ratify_proof", "ratify_challenge_required", "ratify_scope_denied", "ratify_expired", "ratify_revoked",
-        "ratify_untrusted_root", "ratify_constraint_denied",
+        "ratify_untrusted_root", "ratify_constraint_denied", "ratify_constraint_unverifiable",
+        "ratify_constraint_unknown",
     }
 )  # fmt: skip
 _MISMATCH = ("found", "url", "known_url")
@@ -50,6 +52,9 @@ _SAYS_MORE = {
     "ratify_untrusted_root": "Only a delegation from a principal whose key this gateway has as a root counts.",
     "ratify_revoked": "Its principal has withdrawn it; only a new one counts.",
     "ratify_constraint_denied": "The new delegation must allow this call by its constraints, too.",
+    "ratify_constraint_unverifiable": "The new delegation must do without this constraint: the gateway does not know"
+    " what it is about.",
+    "ratify_constraint_unknown": "The new delegation must do without this constraint: the gateway does not know it.",
     "gateway_changed": "If the gateway was replaced on purpose, correct its id in known_gateways.json, or name it with"
     " --gateway-id.",
     "gateway_mismatch": "Somebody may be posing as that gateway. If both URLs lead to it, say so with --gateway-id.",
@@ -99,7 +104,7 @@ def _grant(scope: str, presenter: ProofPresenter | None) -> list[str]:
     own_key = presenter.key_path if presenter is not None else None
     key = own_key or Path("agent.key")
     name = re.sub(r"[^A-Za-z0-9]+", "-", scope).strip("-") or "delegation"
-    out = str(key.with_name(f"{name}.json"))
+    out = str(_free(key, name))
     words = ["accredit", "grant", "--issuer", "PATH", "--agent", str(public_path(key)), "--scope", scope]
     words += ["--expires", "7d", "--out", out]
     options = f"--delegation {shlex.quote(out)}"
@@ -111,6 +116,13 @@ def _grant(scope: str, presenter: ProofPresenter | None) -> list[str]:
     lines.append(f"  {shlex.join(words)}")
     lines.append(f"Then add {options} to the arguments of `accredit connect`.")
     return lines
+
+
+def _free(key: Path, name: str) -> Path:
+    """A file beside the key that is not there yet: `accredit grant` replaces none."""
+    names = (name, *(f"{name}-{number}" for number in range(2, MAX_PRESENTED + 2)))
+    files = [key.with_name(f"{each}.json") for each in names]
+    return next((file for file in files if not os.path.lexists(file)), files[-1])
 
 
 def uncovered(item: dict[str, object]) -> dict[str, object]:

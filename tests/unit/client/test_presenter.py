@@ -16,9 +16,10 @@ from accredit.client.pins import GatewayPin
 from accredit.client.presenter import Challenge
 from accredit.errors import ConfigurationError, ProofRefused
 from accredit.keys import SigningKey, make_key
-from accredit.limits import CLOCK_LEAD_SECONDS
+from accredit.limits import CLOCK_LEAD_SECONDS, MAX_PRESENTED
 from accredit.policy import Asked, asked, decide, drive
 from accredit.ratify import Grant, issue_delegation
+from accredit.ratify.constraints import TimeWindow
 from accredit.ratify.needs import clock
 from accredit.stores import MemoryStore, RevocationLists
 
@@ -227,3 +228,16 @@ def test_what_is_accepted_is_the_gateways_word(trust: Trust) -> None:
     accepted = presenter(trust).accept_challenge(data, GatewayPin(GATEWAY))
     assert isinstance(accepted, Challenge)
     assert accepted.challenge == b"\x07" * 32
+
+
+def test_a_delegation_that_the_clock_refuses_comes_last(trust: Trust) -> None:
+    now = clock() % DAY // 60
+    start, end = (f"{at // 60:02}:{at % 60:02}" for at in ((now + 120) % 1440, (now + 180) % 1440))
+    never_now = TimeWindow(start=start, end=end, tz="UTC")
+    chains = [trust.chain("email:read", constraints=(never_now,)), trust.chain("email:read", "mcp:tool")]
+    agent = ProofPresenter(signing_key(trust), chains)
+    assert [chain[0].scope for chain in agent.chains_for("email:read", inbox())] == [
+        ("email:read", "mcp:tool"),
+        ("email:read",),
+    ]
+    assert len(ProofPresenter(signing_key(trust), chains * 4).chains_for("email:read", inbox())) == MAX_PRESENTED
