@@ -1,11 +1,13 @@
-"""A few seconds of each fuzz target: that it runs, bites, and finds nothing at once. `make fuzz` runs for long."""
+"""A moment of each fuzz target: that it runs, bites, and finds nothing at once. `make fuzz` runs for long."""
 
 import importlib.util
 import os
 import subprocess
 import sys
 from collections import Counter
+from hashlib import sha256
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from tests.fuzz import fuzz_gate_target, fuzz_guard_target, fuzz_wrap_target
@@ -17,17 +19,23 @@ from accredit.attest import Decided
 CORPUS = corpus()
 LINES = fuzz_wrap_target.corpus()
 CALLS = fuzz_guard_target.corpus()
+CHOSEN = 20
+"""Inputs of chosen lines for each target that reads lines."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize(
+    "name",
+    # What takes long to be instrumented runs here as it is (`test_chosen_lines_lead_around_nothing`).
+    [pytest.param(name, marks=pytest.mark.long) if name in ("wrap", "guard") else name for name in TARGETS],
+)
 def test_a_short_run_finds_nothing(name: str, tmp_path: Path) -> None:
     if importlib.util.find_spec("atheris") is None:
         assert not os.environ.get("CI"), "continuous integration fuzzes: atheris must be installed"
         pytest.skip("atheris is not installed (it has builds for Linux on x86-64 only)")
     command, longest = TARGETS[name]
     # One seed: what another one finds is no fault of the change that is tested just then.
-    options = ["-max_total_time=5", "-seed=7", f"-max_len={longest}", f"-artifact_prefix={tmp_path}/"]
+    options = ["-max_total_time=1", "-seed=7", f"-max_len={longest}", f"-artifact_prefix={tmp_path}/"]
     started = [sys.executable, *command, str(tmp_path), *options]
     done = subprocess.run(started, cwd=ROOT, capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-5000:]}"
@@ -97,6 +105,12 @@ def test_no_line_of_a_client_leads_around_a_guard(name: str) -> None:
     signed = {"allowed", "twice", "legacy", "version", "answer", "cancelled"}
     expected = ["relay", "list_inbox"] if (kind, case) == ("fastmcp", "relay") else ["list_inbox"] * (case in signed)
     assert fuzz_guard_target.one_input(CALLS[name])[1] == expected
+
+
+@pytest.mark.parametrize("target", [fuzz_wrap_target, fuzz_guard_target], ids=["wrap", "guard"])
+def test_chosen_lines_lead_around_nothing(target: ModuleType) -> None:
+    for seed in range(CHOSEN):
+        target.one_input(bytes([128 + seed % 3]) + sha256(b"%d" % seed).digest())
 
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\x85", "\u2028", "\0"])

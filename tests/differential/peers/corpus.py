@@ -48,7 +48,19 @@ def hidden(name: str) -> str:
 @cache
 def corpus() -> list[Case]:
     """All cases, in a fixed order; names are unique."""
-    parts = (_charsets, _polyglots, _codings, _spellings, _texts, _methods, _heads, _allowed, _ambiguous, _generated)
+    parts = (
+        _charsets,
+        _polyglots,
+        _codings,
+        _spellings,
+        _texts,
+        _methods,
+        _heads,
+        _modern,
+        _allowed,
+        _ambiguous,
+        _generated,
+    )
     cases = [case for part in parts for case in part()]
     assert len({case.name for case in cases}) == len(cases)
     return cases
@@ -124,6 +136,13 @@ def _polyglots() -> Iterator[Case]:
 
 # --- codings ----------------------------------------------------------------------------------------
 
+
+def _zstd(text: bytes) -> bytes:
+    """A frame of one block, which is not compressed (RFC 8878)."""
+    whole = b"\x28\xb5\x2f\xfd" + b"\xa0" + len(text).to_bytes(4, "little")
+    return whole + (1 | len(text) << 3).to_bytes(3, "little") + text
+
+
 _PACK: dict[str, Callable[[bytes], bytes]] = {
     "gzip": gzip.compress,
     "x-gzip": gzip.compress,
@@ -133,6 +152,7 @@ _PACK: dict[str, Callable[[bytes], bytes]] = {
     "gzip, gzip": lambda text: gzip.compress(gzip.compress(text)),
     "br, gzip": lambda text: gzip.compress(brotli.compress(text)),
     "identity, gzip": gzip.compress,
+    "zstd": _zstd,
 }
 
 
@@ -140,7 +160,7 @@ def _codings() -> Iterator[Case]:
     for coding, pack in _PACK.items():
         name = f"packed as {coding}"
         yield Case(name, pack(hidden(name).encode()), (JSON, ("Content-Encoding", coding)))
-    for coding in ("zstd", "identity", "utf-7", "x"):
+    for coding in ("identity", "utf-7", "x"):
         name = f"not packed, but said to be {coding}"
         yield Case(name, hidden(name).encode(), (JSON, ("Content-Encoding", coding)))
     name = "packed, and nobody says so"
@@ -257,6 +277,48 @@ def _heads() -> Iterator[Case]:
     more = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     more += b"Accept: application/json, text/event-stream\r\nContent-Length: %d\r\n\r\n%b" % (len(text), text)
     yield Case(name, b"0\r\n\r\n" + more, (JSON, ("Transfer-Encoding", "chunked"), ("Content-Length", "5")))
+
+
+# --- 2026-07-28 -------------------------------------------------------------------------------------
+
+_VERSION = "io.modelcontextprotocol/protocolVersion"
+
+
+def _modern() -> Iterator[Case]:
+    def case(name: str, *, meta: str, headers: Headers, method: str = '"method":"tools/call"') -> Case:
+        known = f'{meta},"io.modelcontextprotocol/clientCapabilities":{{}}'
+        params = f'{_call(name)[:-1]},"_meta":{{{known}}}}}'
+        return Case(name, f'{{"jsonrpc":"2.0","id":1,{method},{params}}}'.encode(), (JSON, *headers))
+
+    good = f'"{_VERSION}":"2026-07-28"'
+    version = ("MCP-Protocol-Version", "2026-07-28")
+    method, tool = ("Mcp-Method", "tools/call"), ("Mcp-Name", "steal")
+    for name, headers in {
+        "as it should be, without a proof": (version, method, tool),
+        "a header that says ping": (version, ("Mcp-Method", "ping")),
+        "a header that names another tool": (version, method, ("Mcp-Name", "act")),
+        "two headers of which one names another tool": (version, method, ("Mcp-Name", "act"), tool),
+        "a header in base64 that names another tool": (version, method, ("Mcp-Name", "=?base64?YWN0?=")),
+        "a header of the version before": (("MCP-Protocol-Version", "2025-11-25"), method, tool),
+        "two headers of different versions": (("MCP-Protocol-Version", "2025-11-25"), version, method, tool),
+        "no headers": (version,),
+    }.items():
+        yield case(f"modern: {name}", meta=good, headers=headers)
+    for name, meta in {
+        "a body of the version before": f'"{_VERSION}":"2025-11-25"',
+        "a body of no version that there is": f'"{_VERSION}":"2099-01-01"',
+        "two versions": f'{good},"{_VERSION}":"2025-11-25"',
+        "two versions, one with an escape": f'"{_VERSION.replace("V", chr(92) + "u0056")}":"2025-11-25",{good}',
+        "a version in capitals beside another": f'{good},"{_VERSION.upper()}":"2025-11-25"',
+        "a version that is no text": f'"{_VERSION}":["2026-07-28"]',
+    }.items():
+        yield case(f"modern: {name}", meta=meta, headers=(version, method, tool))
+    ping = ("Mcp-Method", "ping")
+    for name, told in {
+        "two methods": '"method":"ping","method":"tools/call"',
+        "a method in capitals beside another": '"method":"ping","Method":"tools/call"',
+    }.items():
+        yield case(f"modern: {name}", meta=good, headers=(version, ping), method=told)
 
 
 # --- calls that are allowed -------------------------------------------------------------------------

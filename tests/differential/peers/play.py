@@ -29,7 +29,9 @@ class Line:
         body = case.encode(case.body.replace(META.encode(), meta.encode()))
         with contextlib.suppress(CutOff, ConnectionError, TimeoutError):  # of a server, with what it can't read
             async with asyncio.timeout(ANSWER_SECONDS), RawClient(self._port) as client:
-                await client.ask(case.method, self._target, [*_USUAL, *case.headers], body)
+                own = {name for name, _ in case.headers}
+                usual = [(name, value) for name, value in _USUAL if name not in own]
+                await client.ask(case.method, self._target, [*usual, *case.headers], body)
                 _, headers = await client.head()
                 if case.method != "GET" or ("content-type", "text/event-stream") not in headers:  # else it would stand
                     await client.rest()

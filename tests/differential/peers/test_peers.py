@@ -18,16 +18,20 @@ from tests.differential.peers.corpus import Case, corpus
 from tests.differential.peers.play import Line, line_to
 from tests.differential.peers.servers import KINDS, Peer, ProgramMissing, running
 from tests.world.authorization import GATEWAY, Signed, Trust
-from tests.world.command import Serving, accredit, wait_until
+from tests.world.command import Serving, wait_until
 
 from accredit.attest import CallRecord, recorded_params
-from accredit.keys import write_key
+from accredit.keys import make_key, write_key
+from accredit.ratify.needs import clock
 from accredit.stores.log_file import LogFile
 
 CONTROL = "allowed: the number 1"
 """A call as everybody writes it: it has to run, or the others prove nothing."""
 
 REFUSALS = ("request_refused", "call_denied", "call_challenged", "notification_refused")
+
+AT_ONCE = 8
+"""Cases that a server gets at the same time, without the gateway."""
 
 RUNS = 40
 """Of the calls that are allowed, so many at the least run behind the gateway, of 56."""
@@ -117,7 +121,7 @@ def test_no_server_runs_a_tool_that_the_gateway_did_not_record_as_allowed(
         return json.dumps({"ratify_proof": trust.proof(chain, "tools/call", case.params, Signed(scope="email:read"))})
 
     write_key(tmp_path / "owner.key", trust.owner)
-    assert accredit("keys", "new", "gateway.key", "--kind", "gateway", folder=tmp_path).returncode == 0
+    write_key(tmp_path / "gateway.key", make_key("gateway", GATEWAY, clock()))
     (tmp_path / "accredit.toml").write_text(_CONFIGURATION.format(gateway=GATEWAY, url=server.url), "utf-8")
     with Serving(folder=tmp_path) as gateway:
         refused = asyncio.run(through_gateway(gateway, server, cases, prove))
@@ -132,9 +136,9 @@ def test_no_server_runs_a_tool_that_the_gateway_did_not_record_as_allowed(
 async def without_gateway(server: Peer, cases: list[Case]) -> list[dict[str, Any]]:
     """What a server runs of the corpus by itself."""
     async with line_to(server.port, server.path) as line:
-        for case in cases:
-            if not case.name.startswith(ALLOWED):
-                await line.send(case, "{}")
+        waiting = [case for case in cases if not case.name.startswith(ALLOWED)]
+        for at in range(0, len(waiting), AT_ONCE):
+            await asyncio.gather(*(line.send(case, "{}") for case in waiting[at : at + AT_ONCE]))
         await _runs_control(server, line, cases, lambda _: "{}")
     return list(server.ran())
 
