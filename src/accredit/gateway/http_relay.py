@@ -13,6 +13,7 @@ A refused answer takes all its headers with it; a session that it announced is e
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -23,6 +24,7 @@ from accredit.gateway.forwarding import Forwarding
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders
 from accredit.gateway.http import JSON, Exchange, WhileConnected
 from accredit.gateway.identity import Identity
+from accredit.gateway.logs import log_event
 from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE
 from accredit.gateway.open_calls import outcome_of_end
 from accredit.gateway.own_calls import own_call, whole_response
@@ -35,6 +37,7 @@ from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.sse_relay import EventRelay
 from accredit.gateway.standing import Standing
 from accredit.gateway.tally import Tally
+from accredit.gateway.trace import traced
 from accredit.gateway.upstream.client import Answer, UpstreamClient
 from accredit.gateway.upstream.encoding import accepted_codings
 from accredit.jsonrpc.frames import Frame, Request, Success, decode_frame
@@ -44,6 +47,7 @@ from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit, Expected
 from accredit.jsonrpc.scalars import as_string
 
+_log = logging.getLogger("accredit.gateway")
 _LEARNED_FROM = frozenset({"initialize", "tools/list"})
 
 
@@ -295,7 +299,9 @@ class HttpRelay:
     def _head_problem(self, answer: Answer, expected: Expected) -> AnswerError | None:
         """Rules 2 and 3, as far as the head of an answer says."""
         if answer.status in REDIRECTS:
-            return AnswerError(words_for(answer.status, self._url, answer.header(b"location")))
+            # For whoever runs the gateway; a client is told the status.
+            told = words_for(answer.status, self._url, answer.header(b"location"))
+            log_event(_log, logging.WARNING, "upstream_redirects", detail=told, **traced())
         if not 200 <= answer.status < 300:
             return AnswerError(f"status {answer.status}")
         if not expected.waiting:

@@ -1,4 +1,4 @@
-"""What a redirect of the upstream's says, in words that anybody may read: neither its URL nor the path is in them."""
+"""What a redirect of the upstream's says, in words for the log: neither its URL nor the path, which may hold a key."""
 
 from urllib.parse import urljoin, urlsplit
 
@@ -22,7 +22,7 @@ def same_origin(one: str, other: str) -> bool:
 
 
 def words_for(status: int, url: str, location: bytes | None) -> str:
-    """What an answer that redirects is called, in the log and to the client."""
+    """What an answer that redirects is called."""
     target = target_of(url, location)
     if target is None:
         return f"status {status}, a redirect that leads nowhere"

@@ -43,7 +43,7 @@ async def knock(upstream: HttpUpstream, *, follow: bool, seconds: float) -> Door
         try:
             found = await _look(upstream, seconds)
         except UpstreamError as error:
-            raise ConfigurationError(f"the server was not reached: {error.detail}", _remedy(error)) from None
+            raise ConfigurationError(f"the server did not list its tools: {error.detail}", _remedy(error)) from None
         except AnswerError as error:
             raise ConfigurationError(
                 f"what answers at {shown(upstream.url)} can't be understood: {error.detail}",
