@@ -61,7 +61,7 @@ def read(folder: Path) -> Transcript:
     steps = json.loads((folder / PLAN).read_text("utf-8"))["steps"]
     loose = {step["name"] for step in steps if step["loosely"]}
     text = _settled((folder / TRANSCRIPT).read_text("utf-8"), folder / DATA)
-    lines = [json.loads(line) for line in text.splitlines()]
+    lines = [json.loads(line) for line in text.split("\n")[:-1]]
     named = [(line.pop("step"), line) for line in lines]
     return {name: _loosened(line) if name in loose else line for name, line in named}
 

@@ -10,7 +10,7 @@ const RETRIES = 6;
 const RETRY_MS = 500;
 
 const pause = ms => new Promise(resolve => setTimeout(resolve, ms));
-const write = line => process.stdout.write(JSON.stringify(line) + '\n');
+const write = line => new Promise(written => process.stdout.write(JSON.stringify(line) + '\n', written));
 export const { endpoint, steps } = JSON.parse(readFileSync(process.argv[2], 'utf8'));
 
 let heard = {};
@@ -89,7 +89,7 @@ export function actions(client) {
             return { ended: true, cancelled: await ended };
         },
         async restart({ what }) {
-            write({ restart: what });
+            await write({ restart: what });
             if ((await lines.next()).value !== 'done') throw new Error('not restarted');
             return {};
         },
@@ -128,14 +128,14 @@ export async function play(client) {
         } catch (error) {
             line.error = told(error);
         }
-        write(line);
+        await write(line);
     }
     await client.close();
-    write({ step: 'end', result: {} });
+    await write({ step: 'end', result: {} });
     process.exit(0);
 }
 
-export function broken(error) {
-    write({ step: 'end', error: told(error) });
+export async function broken(error) {
+    await write({ step: 'end', error: told(error) });
     process.exit(0);
 }
