@@ -29,6 +29,7 @@ _VOLATILE = [
     (re.compile(r"\b[0-9a-f]{40}\b|\b[0-9a-f]{32}\b"), "<hex>"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?"), "<time>"),
     (re.compile(r"\b\d{1,2}:\d\d:\d\d [AP]M\b"), "<time>"),
+    (re.compile(r"MCP server '[^']*'"), "MCP server <its address>"),
     (re.compile(r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun) \w{3} +\d+ (\d{4} )?\d\d:\d\d:\d\d[^\"\\]*"), "<time>"),
     (re.compile(r"[0-9a-f]{7}\.\.[0-9a-f]{7}|(?<=\] )[0-9a-f]{7}\b|(?<=main )[0-9a-f]{7}\b"), "<hash>"),
 ]  # fmt: skip
@@ -82,7 +83,8 @@ def _run(command: list[str], endpoint: Endpoint, folder: Path) -> list[str]:
         for line in process.stdout:
             what = _restart_asked(line)
             if what is None:
-                lines.append(line)
+                stray = {"step": "a line that is none of the program's", "error": {"line": line}}
+                lines.append(line if line.startswith("{") else json.dumps(stray) + "\n")
                 continue
             endpoint.parts[what].restart()
             process.stdin.write("done\n")
@@ -97,7 +99,7 @@ def _run(command: list[str], endpoint: Endpoint, folder: Path) -> list[str]:
 
 
 def _restart_asked(line: str) -> str | None:
-    return json.loads(line).get("restart")
+    return json.loads(line).get("restart") if line.startswith("{") else None
 
 
 def _settled(text: str, data: Path) -> str:

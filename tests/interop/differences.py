@@ -28,4 +28,23 @@ DIFFERENCES: tuple[Difference, ...] = (
         direct='"code": -32601',
         through='"code": -32601',
     ),
+    Difference(
+        name="a session that ends under an open call",
+        reason="a call that is open when its client ends the session is answered with 502, and this client takes any "
+        "such answer for the end of everything; it had all its results by then",
+        ways=("serve -- COMMAND",),
+        clients=("python-sdk-1", "langchain"),
+        steps=("end",),
+        direct='"result"',
+        through="502 Bad Gateway",
+        sometimes=True,
+    ),
+    Difference(
+        name="a client that does not survive what connect does",
+        reason="some clients end when their server over HTTP is restarted; `connect` begins a new session for them",
+        ways=("connect",),
+        steps=("works after a restart of *", "restart *", "end"),
+        direct='^null$|"recovered": false|"error"',
+        through='"recovered": true|"result"',
+    ),
 )
