@@ -299,6 +299,8 @@ def test_http_sse_of_2024_is_decided__and_a_refusal_comes_on_the_stream(trust: T
                 assert (await ask(3, "tools/call", params))["error"]["code"] == -31005
                 tools = (await ask(4, "tools/list", {"cursor": "2"}))["result"]["tools"]
                 assert [tool["name"] for tool in tools] == ["pay"]
+                for id, method in ((5, "vendor/run"), (6, "Tools/Call"), (7, "server/discover")):
+                    assert (await ask(id, method, proved(trust)))["error"]["code"] == -32601
                 assert [message["id"] for message in came] == [2, 4]
 
     run(main())

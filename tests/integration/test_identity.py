@@ -10,8 +10,9 @@ import jwt
 import pytest
 from tests.integration.test_transparent_legacy_sse import JSON, Upstream
 from tests.world.authorization import GATEWAY, Signed, Trust
-from tests.world.calls import Posted, compact, initialize, notification, post
+from tests.world.calls import Posted, compact, http, initialize, notification, post, response
 from tests.world.raw_client import RawClient
+from tests.world.raw_server import Connection, RawServer
 from tests.world.recorded import calls_of, records_at
 from tests.world.routes import Route, messages_of
 from tests.world.running import RunningGateway, run
@@ -19,8 +20,10 @@ from tests.world.tokened import ISSUER, Tokened
 
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.settings import IdentitySettings
+from accredit.jsonrpc.methods import Era
 from accredit.keys import make_token_key
 from accredit.policy import Catalog, Entry
+from accredit.stores import MemoryStore, RevocationLists
 
 KEY = make_token_key()
 CALL = {"name": "list_inbox", "arguments": {}}
@@ -124,6 +127,47 @@ def test_what_a_client_says_of_itself_in_that_header_never_arrives(
         assert len(way.headers_received(name.lower())) == (4 if required else 0)
 
     on("http-legacy", trust, tmp_path, steps, header, required=required, passthrough=("/elsewhere",))
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_a_server_that_echoes_what_the_gateway_tells_it_tells_no_client(
+    required: bool, trust: Trust, tmp_path: Path
+) -> None:
+    """... neither who calls nor the gateway's own key for the server."""
+
+    async def echo(connection: Connection) -> None:
+        while (request := await connection.request()) is not None:
+            came = [(name, value) for name, value in request.headers if name in ("x-caller", "x-api-key")]
+            spelled = [(name.replace("-", "_"), value) for name, value in came]
+            echoed = (*came, *spelled, ("accredit-identity", "e30"), ("x-passes", "1"))
+            await connection.send(
+                http(response(json.loads(request.body)["id"]) if request.body else b"", headers=echoed)
+            )
+
+    async def main() -> None:
+        async with RawServer(echo) as server:
+            upstream = HttpUpstream(server.url, {"X-Api-Key": "hidden"})
+            identity = IdentitySettings(KEY, GATEWAY, "X-Caller")
+            more = {"required": required, "identity": identity, "tells_identity": False, "passthrough": ("/elsewhere",)}
+            app = create_app(trust.settings(upstream, **more), store=MemoryStore(), revocations=RevocationLists((), {}))
+            async with RunningGateway(app) as gateway, RawClient(gateway.port) as client:
+                proof = trust.proof(trust.chain("email:read"), "tools/call", CALL, Signed())
+                posted = post(Era.MODERN, "tools/call", {**CALL, "_meta": {"ratify_proof": proof}})
+                for method, path, headers, body in (
+                    ("POST", "/mcp", posted.headers, posted.body),
+                    ("GET", "/elsewhere", [], b""),
+                ):
+                    await client.ask(method, path, headers, body)
+                    answer = await client.answer()
+                    assert answer.status == 200
+                    names = {name.replace("_", "-") for name, _ in answer.headers}
+                    assert names.isdisjoint({"x-caller", "x-api-key", "accredit-identity"}), answer.headers
+                    assert ("x-passes" in names) is not required
+            called, unread = server.requests
+            assert (called.header("x-api-key"), unread.header("x-api-key")) == ("hidden", "hidden")
+            assert bool(called.header("x-caller")) is required
+
+    run(main())
 
 
 def test_a_header_of_that_name_never_arrives_where_the_server_is_told_nothing_in_it(

@@ -429,25 +429,90 @@ def test_with_tokens_alone_a_task_is_its_subjects(name: str, trust: Trust, tmp_p
     async def main() -> None:
         tokened = Tokened()
         mine, theirs = tokened.token(), tokened.token(sub="somebody else")
-        settings = tokened.settings(sources=("meta",), tool_scopes={"pay": "pay:send"})
-        async with Route(
-            name, trust, tmp_path, serves_tasks=True, required=False, tokens=settings, key_sets=tokened.key_sets
-        ) as route:
+        settings = tokened.settings(sources=("header", "meta"), tool_scopes={"pay": "pay:send"})
+        more: dict[str, Any] = {"required": False, "tokens": settings, "key_sets": tokened.key_sets}
+        async with Route(name, trust, tmp_path, serves_tasks=True, token=mine, **more) as route:
+            sessions = {mine: route.session, theirs: await route.another_session(theirs)}
 
             async def ask(token: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
+                route.session = sessions[token]
                 return await route.ask(method, {**params, "_meta": {"token": token}}, capabilities=EXTENDED)
 
             call: dict[str, Any] = {"name": "list_inbox", "arguments": {}}
             id = id_of(await ask(mine, "tools/call", {**call, "task": {}} if route.era is Era.LEGACY else call))
             methods = (*READ_METHODS[route.era], *CHANGES[route.era])
             for method in methods:
-                assert "result" in await ask(mine, method, change(method, id))
+                foreign = await ask(theirs, method, change(method, id))
+                missing = await ask(theirs, method, change(method, "none"))
+                assert unknown(foreign), foreign
+                assert foreign["error"] == missing["error"]
                 assert unknown(await ask(mine, method, change(method, "none")))
+            assert route.received(*methods) == []
+            for method in methods:
+                assert "result" in await ask(mine, method, change(method, id))
             assert len(route.received(*methods)) == len(methods)
-            assert theirs
+            if route.era is Era.LEGACY:
+                for token, own in ((mine, {id}), (theirs, set[str]())):
+                    listed = await ask(token, "tasks/list", {})
+                    assert {task["taskId"] for task in listed["result"]["tasks"]} == own
 
-    if name.endswith("modern"):
-        run(main())
+    run(main())
+
+
+@EVERYWHERE
+def test_a_revocation_while_a_task_is_open_ends_what_its_maker_may_ask(name: str, trust: Trust, tmp_path: Path) -> None:
+    async def main() -> None:
+        revoked = Revoked()
+        async with Route(name, trust, tmp_path, serves_tasks=True, revocations=revoked) as route:
+            mine = Agent(route, trust)
+            id = id_of(await mine.make())
+            methods = (*READ_METHODS[route.era], *CHANGES[route.era])
+            assert "result" in await mine.ask("tasks/get", {"taskId": id})
+            revoked.ids.add(mine.chain[0].cert_id)
+            for method in methods:
+                scope = "email:read" if method in CHANGES[route.era] else ""
+                answer = await mine.ask(method, change(method, id), scope=scope)
+                assert answer["error"]["data"]["error"] == "ratify_revoked", answer
+            assert len(route.received(*methods)) == 1
+
+    run(main())
+
+
+class Revoked(RevocationLists):
+    """Who knows of revocations that come while the gateway runs."""
+
+    def __init__(self) -> None:
+        super().__init__((), {})
+        self.ids: set[str] = set()
+
+    async def is_revoked(self, cert_id: str) -> bool:
+        return cert_id in self.ids
+
+
+def test_a_task_that_is_told_of_waits_for_no_input_that_its_client_did_not_declare(
+    trust: Trust, tmp_path: Path
+) -> None:
+    form = {"method": "elicitation/create", "params": {"mode": "form", "message": "who?", "requestedSchema": {}}}
+
+    async def main() -> None:
+        async with Route("sse-modern", trust, tmp_path, serves_tasks=True) as route:
+            mine = Agent(route, trust)
+            id = id_of(await mine.make())
+            for asks, declared, passes in (
+                ({"a": form}, {"elicitation": {}}, True),
+                ({}, {}, True),
+                ({"a": form}, {}, False),
+                ({"a": {"method": "shell/run"}}, {"elicitation": {}}, False),
+                ([form], {"elicitation": {}}, False),
+            ):
+                told = {"taskId": id, "status": "input_required", "inputRequests": asks}
+                route.tells({"jsonrpc": "2.0", "method": "notifications/tasks", "params": told})
+                proved = mine.proved("tasks/get", {"taskId": id})
+                answer = await raw(route, proved, method="tasks/get", capabilities={**EXTENDED, **declared})
+                assert (b"notifications/tasks" in answer.body) is passes, answer
+                assert (b"Invalid upstream JSON-RPC response" in answer.body) is not passes, answer
+
+    run(main())
 
 
 async def raw(

@@ -110,6 +110,13 @@ class Route:
             self.session = answer.header("mcp-session-id") or ""
             assert self.session, answer
 
+    async def another_session(self, token: str) -> str:
+        """The id of one more session, opened with this token; the route's own stays. "" in the modern era."""
+        mine, self.session, self._opened_with = self.session, "", token
+        await self._begin_session()
+        mine, self.session = self.session, mine
+        return mine
+
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

@@ -163,6 +163,8 @@ class Forwarding:
         return self._passes(name, fate)
 
     def _to_client(self, name: bytes, unread: bool) -> bool:
+        if name.translate(_TO_DASHES) in self._own:
+            return False  # a server's echo of who calls, or of the gateway's own key
         fate = TO_CLIENT.fate(name)
         if unread and fate in (Fate.READ, Fate.OWN):
             return name != b"content-length"

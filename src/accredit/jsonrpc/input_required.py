@@ -10,16 +10,19 @@ Source: basic/patterns/mrtr (SEP-2322). In this order:
    could take for either kind of elicitation needs both.
 """
 
+from collections.abc import Mapping
+
 from msgspec import Raw
 
-from accredit.errors import FrameError
-from accredit.jsonrpc.frames import Request
-from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, META_CAPABILITIES
-from accredit.jsonrpc.objects import Names, is_object, members, pairs, unambiguous_members
+from accredit.errors import FrameError, MessageId
+from accredit.jsonrpc.frames import Notification, Request, message_id
+from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, META_CAPABILITIES, META_SUBSCRIPTION
+from accredit.jsonrpc.objects import Names, is_object, may_name, members, pairs, unambiguous_members
 from accredit.jsonrpc.requests import meta_of
 from accredit.jsonrpc.scalars import as_string
 from accredit.jsonrpc.text import excerpt
 
+_TOLD = Names("inputRequests")
 _ENTRY = Names("method", "params")
 _ELICITATION = Names("mode", "url")
 _CAPABILITY = {
@@ -45,21 +48,38 @@ def check_input_required(request: Request, result: dict[str, Raw]) -> None:
     _check_entries(request, entries)
 
 
-def check_input_requests(request: Request, asked: Raw) -> None:
-    """Judges the `inputRequests` of a task in the result that answers `request`: rules 3 and 4. Raises `FrameError`."""
+def check_told_of_task(notification: Notification, open_requests: Mapping[MessageId, Request]) -> None:
+    """Judges the `inputRequests` of a task in a `notifications/tasks` as in a result: by what the subscription declared
+    that it belongs to, or the only request that is open. Raises `FrameError`."""
+    if notification.params is None or not may_name(notification.params, b"inputRequests"):
+        return
+    found = unambiguous_members(notification.params, _TOLD)
+    if "inputRequests" not in found:
+        return
+    named = meta_of(notification.params).get(META_SUBSCRIPTION)
+    only = next(iter(open_requests.values())) if len(open_requests) == 1 else None
+    request = open_requests.get(message_id(named)) if named is not None else only
+    check_input_requests(request, found["inputRequests"])
+
+
+def check_input_requests(request: Request | None, asked: Raw) -> None:
+    """Judges the `inputRequests` of a task in the result that answers `request`: rules 3 and 4. Where nobody knows the
+    request, nothing was declared. Raises `FrameError`."""
     if not is_object(asked):
         raise FrameError('"inputRequests" is not an object')
     _check_entries(request, pairs(asked))
 
 
-def _check_entries(request: Request, entries: list[tuple[str, Raw]]) -> None:
+def _check_entries(request: Request | None, entries: list[tuple[str, Raw]]) -> None:
     if entries:
         declared = _declared(request)
         for _, entry in entries:
             _check_entry(entry, declared)
 
 
-def _declared(request: Request) -> dict[str, Raw]:
+def _declared(request: Request | None) -> dict[str, Raw]:
+    if request is None:
+        return {}
     capabilities = meta_of(request.params).get(META_CAPABILITIES)
     return members(capabilities) if is_object(capabilities) and capabilities is not None else {}
 

@@ -35,6 +35,9 @@ META_VERSION = "io.modelcontextprotocol/protocolVersion"
 META_CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
 META_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 META_LOG_LEVEL = "io.modelcontextprotocol/logLevel"
+TASK_NOTIFICATION = "notifications/tasks"
+"""What tells of a task in the extension of SEP-2663."""
+
 META_SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 META_PROGRESS = "progressToken"
 

@@ -8,8 +8,8 @@ order (docs/reference/validation.md):
 3. a response to an id that was not asked for (7 is not "7"), or that was answered already;
 4. a request from the upstream where none may come: in the modern era, or in a plain JSON body;
 5. in the modern era: a `result` that is no object, a `resultType` that is no string or none of those that may answer
-   this request (`result_types`), an `input_required` that breaks its rules, a task that waits for
-   what the client did not declare.
+   this request (`result_types`), an `input_required` that breaks its rules, a task, in a result or a notification,
+   that waits for what the client did not declare.
 
 What it does not check: whether a result has the shape that its method defines.
 """
@@ -22,9 +22,19 @@ from msgspec.structs import replace
 
 from accredit.errors import AnswerError, FrameError, MessageId
 from accredit.jsonrpc.encode import with_members
-from accredit.jsonrpc.frames import MESSAGE, Failure, Frame, Request, Response, Success, decode_frame, frame_of
-from accredit.jsonrpc.input_required import check_input_requests, check_input_required
-from accredit.jsonrpc.methods import TASK_METHODS, Era
+from accredit.jsonrpc.frames import (
+    MESSAGE,
+    Failure,
+    Frame,
+    Notification,
+    Request,
+    Response,
+    Success,
+    decode_frame,
+    frame_of,
+)
+from accredit.jsonrpc.input_required import check_input_requests, check_input_required, check_told_of_task
+from accredit.jsonrpc.methods import TASK_METHODS, TASK_NOTIFICATION, Era
 from accredit.jsonrpc.objects import (
     Names,
     check_names,
@@ -126,6 +136,8 @@ class Expected:
                 return self._response(frame), frame
             if isinstance(frame, Request) and self.era is Era.MODERN:
                 raise FrameError("a request from the upstream, which this revision does not allow")
+            if isinstance(frame, Notification) and frame.method == TASK_NOTIFICATION:
+                check_told_of_task(frame, self.open)
             return data, frame
         except FrameError as error:
             raise AnswerError(error.detail, bound=error.bound) from None

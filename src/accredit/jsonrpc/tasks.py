@@ -16,7 +16,7 @@ from msgspec import Raw, Struct
 from accredit.errors import FrameError, JsonError
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import Notification, Request, Success
-from accredit.jsonrpc.methods import TASK_MEMBER, Era
+from accredit.jsonrpc.methods import TASK_MEMBER, TASK_NOTIFICATION, Era
 from accredit.jsonrpc.objects import Names, is_object, may_name, members, unambiguous_members
 from accredit.jsonrpc.requests import meta_in
 from accredit.jsonrpc.result_types import TASK, TASKS_EXTENSION, declared_extensions
@@ -24,7 +24,7 @@ from accredit.jsonrpc.scalars import as_integer, as_string
 from accredit.limits import MAX_TASK_ID_CHARS
 
 RELATED = "io.modelcontextprotocol/related-task"
-STATUS_NOTIFICATIONS = frozenset({"notifications/tasks/status", "notifications/tasks"})
+STATUS_NOTIFICATIONS = frozenset({"notifications/tasks/status", TASK_NOTIFICATION})
 
 _CREATED = Names("task", "resultType", "content", TASK_MEMBER, "ttl", "ttlMs", "requestState", "_meta")
 _TASK = Names(TASK_MEMBER, "status", "ttl", "ttlMs")

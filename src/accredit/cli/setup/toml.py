@@ -35,7 +35,7 @@ port = 8484
 
 [upstream]
 {upstream}
-
+{identity}
 [proofs]
 mode = "required"          # no proof, no call; "off" turns the checks below off
 binding = "optional"       # "required": a proof counts for the exact call that it was made for, and for no other
@@ -59,6 +59,11 @@ url = "sqlite:///accredit.db"    # which proofs were used, for all workers and o
 """
 
 
+_IDENTITY = """\
+# identity = "jwt"         # tells the server who calls, in a header; the key that signs it is made as identity.key
+"""
+
+
 def configuration(
     upstream: HttpUpstream | StdioUpstream,
     offer: Offer,
@@ -68,7 +73,9 @@ def configuration(
     """The file's text. `headers` are those of a URL, as the file has them."""
     server = _said(offer.server) or "an MCP server"
     kinds = _resources(offer) + _prompts(offer)
-    parts = [_HEAD.format(server=server, upstream=_upstream(upstream, headers), kinds=kinds)]
+    identity = _IDENTITY if isinstance(upstream, HttpUpstream) else ""
+    where = _upstream(upstream, headers)
+    parts = [_HEAD.format(server=server, upstream=where, identity=identity, kinds=kinds)]
     parts += [tool_table(each) for each in suggestions]
     return "\n".join(parts)
 
