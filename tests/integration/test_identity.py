@@ -148,7 +148,12 @@ def test_a_server_that_echoes_what_the_gateway_tells_it_tells_no_client(
         async with RawServer(echo) as server:
             upstream = HttpUpstream(server.url, {"X-Api-Key": "hidden"})
             identity = IdentitySettings(KEY, GATEWAY, "X-Caller")
-            more = {"required": required, "identity": identity, "tells_identity": False, "passthrough": ("/elsewhere",)}
+            more: dict[str, Any] = {
+                "required": required,
+                "identity": identity,
+                "tells_identity": False,
+                "passthrough": ("/elsewhere",),
+            }
             app = create_app(trust.settings(upstream, **more), store=MemoryStore(), revocations=RevocationLists((), {}))
             async with RunningGateway(app) as gateway, RawClient(gateway.port) as client:
                 proof = trust.proof(trust.chain("email:read"), "tools/call", CALL, Signed())
