@@ -4,6 +4,7 @@
     ├── ConfigurationError        what is wrong, and what to do about it
     ├── FrameError                bytes that are not one valid JSON-RPC message
     │   ├── JsonError             ... nor JSON at all
+    │   ├── LineTooLong           ... nor read to its end
     │   ├── RequestError          ... from a client, with the JSON-RPC error it is owed
     │   └── AnswerError           ... from an upstream: the client gets a clean error instead
     ├── UpstreamError             no frame to judge
@@ -83,6 +84,17 @@ class FrameError(AccreditError):
 
 class JsonError(FrameError):
     """Bytes that are not one strict JSON value."""
+
+
+class LineTooLong(FrameError):
+    """A line past its bound. What its two ends say: the message's `id`, its `kind` ("call": a request or a
+    notification; "response"; "": neither is known), and whether it begins as a message at all."""
+
+    def __init__(self, detail: str, *, id: MessageId | None = None, kind: str = "", is_message: bool = False) -> None:
+        super().__init__(detail, bound=True)
+        self.id = id
+        self.kind = kind
+        self.is_message = is_message
 
 
 class RequestError(FrameError):

@@ -65,6 +65,10 @@ to zero than 1e-5, and those from 1e16 on. Measurements have a few; lists of lar
 MAX_ENVELOPE_BYTES = 65_536
 """Bytes of an invalid line in which the id that it answers is looked for, by a slow and lenient reader."""
 
+LINE_END_BYTES = 2_048
+"""Bytes at each end of a line over its bound in which its id is looked for: `MAX_ID_CHARS`, and the other short
+members. Programs write the id first, or last."""
+
 MAX_TOOL_LIST_BYTES = 4_194_304
 """Bytes of a `tools/list` result in which header declarations are looked for; a hundred tools make some 200,000. In a
 longer one nothing is found, and the upstream alone checks its headers."""
@@ -104,6 +108,10 @@ BODY_GRACE_SECONDS = 10.0
 
 MIN_BODY_BYTES_PER_SECOND = 65_536
 """How fast a body has to come after that: what is held for it is held from others. 0.5 Mbit/s."""
+
+PREFLIGHT_SECONDS = 600
+"""For which a browser may remember what a page may send. Chromium keeps it for two hours at most; a change of the
+configuration should be seen sooner."""
 
 CLIENT_STALL_SECONDS = 30.0
 """For a client to read 256 KiB of its answer, or an event; past it, it counts as gone. What waits for it is in memory,
@@ -164,6 +172,10 @@ BUSY_RETRY_SECONDS = 1
 """What a client is told to wait before it asks again for what there was no room for."""
 
 # --- the upstream HTTP client -----------------------------------------------------------------------
+
+UPSTREAM_SILENCE_SECONDS = 60.0
+"""For which a server behind HTTP may be silent, to the first byte of its answer and between events, where nothing
+else is configured. Servers of event streams send comments every 15 s or so; one that is cut off sends none."""
 
 CONNECT_SECONDS = 10.0
 """To resolve the upstream's name, connect to one of its addresses and finish TLS. A peer that is there needs well
@@ -237,6 +249,10 @@ REFUSED_LINES_PER_SECOND = 10
 
 MAX_SESSIONS = 128
 """Legacy sessions at once: each is a child process, of 20 to 100 MiB."""
+
+CHILD_SILENCE_SECONDS = 3_600.0
+"""For which a child may say nothing of a request, where nothing else is configured. Its process can be seen to live,
+and tools that build, search or wait for people take many minutes without a word."""
 
 SESSION_IDLE_SECONDS = 1_800.0
 """A session without a request or a stream for so long ends with its child. Clients that go away without a DELETE

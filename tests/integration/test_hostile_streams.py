@@ -304,7 +304,7 @@ def test_a_head_that_is_sent_unjudged_says_nothing_that_lasts(era: Era, busy: bo
                 go_on.set()
                 assert status == 200
                 assert {name.lower() for name, _ in headers} <= {
-                    "content-type", "transfer-encoding", "access-control-allow-origin", "date", "connection"
+                    "content-type", "transfer-encoding", "date", "connection"
                 }  # fmt: skip
                 rest = await client.rest()
             assert rest.replace(COMMENT, b"") == error_event(7, "a response to an id that was not asked for")

@@ -162,9 +162,23 @@ def test_bad_lines_of_the_host_are_answered_and_not_forwarded(tmp_path: Path) ->
 
 def test_a_line_of_the_host_over_the_bound_is_refused(tmp_path: Path) -> None:
     with wrapped(tmp_path, *configured(tmp_path, "[gateway]\nmax_request_bytes = 10000\n")) as wrap:
-        wrap.tool("echo", text="x" * 20_000)
-        assert wrap.message()["error"] == {"code": -32600, "message": "Invalid Request: a line longer than 10000 bytes"}
+        wrap.tool("echo", text="x" * 12_000)
+        told = {"code": -32600, "message": "Invalid Request: a line longer than 10000 bytes"}
+        assert wrap.message() == {"jsonrpc": "2.0", "id": 7, "error": told}
+        wrap.write(b'{"method":"x","params":{"a":"%s"},"jsonrpc":"2.0","id":"last"}' % (b"x" * 12_000))
+        assert wrap.message() == {"jsonrpc": "2.0", "id": "last", "error": told}
+        wrap.write(b'{"id":1,"method":"x","params":{"a":"%s"},"id":2}' % (b"x" * 12_000))  # readers differ
+        assert wrap.message() == {"jsonrpc": "2.0", "id": None, "error": told}
         assert text_of(wrap.call("echo", a=1)) == {"a": 1}
+
+
+def test_an_answer_of_the_host_over_the_bound_becomes_an_error_for_the_child_that_waits_for_it(tmp_path: Path) -> None:
+    with wrapped(tmp_path, *configured(tmp_path, "[gateway]\nmax_request_bytes = 10000\n")) as wrap:
+        for long in (b'{"jsonrpc":"2.0","id":"q1","result":{"a":"%s"}}', b'{"result":{"a":"%s"},"x":[]}'):
+            wrap.tool("ask")
+            assert wrap.message()["id"] == "q1"
+            wrap.write(long % (b"x" * 12_000))
+            assert text_of(wrap.message())["error"]["message"] == "Invalid Request: a line longer than 10000 bytes"
 
 
 @pytest.mark.parametrize(
@@ -185,7 +199,7 @@ def test_a_bad_answer_becomes_a_clean_error(tmp_path: Path, name: str, detail: s
 
 def test_lines_that_are_nobodys_are_dropped(tmp_path: Path) -> None:
     with wrapped(tmp_path) as wrap:
-        for id, name in enumerate(("chatter", "double", "latin", "other_id", "other_type")):
+        for id, name in enumerate(("chatter", "double", "latin", "other_id")):
             assert wrap.call(name, id) == {"jsonrpc": "2.0", "id": id, "result": {"sound": True}}
         assert wrap.call("nameless", "n")["id"] == "n"
 
@@ -193,6 +207,29 @@ def test_lines_that_are_nobodys_are_dropped(tmp_path: Path) -> None:
 def test_a_line_of_the_child_over_the_bound_fails_its_request(tmp_path: Path) -> None:
     with wrapped(tmp_path, *configured(tmp_path, "[gateway]\nmax_event_bytes = 100000\n")) as wrap:
         assert wrap.call("endless", mib=2, answer=False)["error"]["data"] == "a line longer than 100000 bytes"
+
+
+@pytest.mark.parametrize("name", ["huge", "huge_last"])
+def test_a_line_of_the_child_over_the_bound_fails_its_own_request_and_no_other(name: str, tmp_path: Path) -> None:
+    with wrapped(tmp_path, *configured(tmp_path, "[gateway]\nmax_event_bytes = 100000\n")) as wrap:
+        for open_already in (1, 2):
+            wrap.tool("mute", open_already)
+        failed = wrap.call(name, 7, bytes=150_000)
+        assert (failed["id"], failed["error"]["data"]) == (7, "a line longer than 100000 bytes")
+        assert wrap.call("echo", 8)["id"] == 8
+
+
+def test_a_request_of_the_child_over_the_bound_is_answered__it_would_wait_for_ever(tmp_path: Path) -> None:
+    with wrapped(tmp_path, *configured(tmp_path, "[gateway]\nmax_event_bytes = 100000\n")) as wrap:
+        answered = text_of(wrap.call("long_ask", bytes=150_000))
+        assert (answered["id"], answered["error"]["code"]) == ("q1", -32600)
+
+
+def test_an_answer_under_an_id_of_another_type_fails_its_request__nobody_else_would_tell(tmp_path: Path) -> None:
+    with wrapped(tmp_path) as wrap:
+        failed = wrap.call("other_type", 7)
+        assert (failed["id"], failed["error"]["data"]) == (7, "the id is of another type than the request's")
+        assert wrap.call("echo", 8)["id"] == 8
 
 
 def test_the_servers_requests_are_answered_once_by_the_host(tmp_path: Path) -> None:

@@ -82,6 +82,18 @@ def endless(id: Id, arguments: Arguments) -> None:
         answer(id)
 
 
+def long_ask(id: Id, arguments: Arguments) -> None:
+    """A request of so many bytes, and what comes of it."""
+    say(method="elicitation/create", params={"message": "z" * arguments["bytes"]}, id="q1")
+    read_line()
+    answer(id, json.loads(READ[-1]))
+
+
+def huge_last(id: Id, arguments: Arguments) -> None:
+    """As some libraries write it: the id comes last."""
+    say(result={"content": [{"type": "text", "text": "y" * arguments["bytes"]}]}, id=id)
+
+
 def huge(id: Id, arguments: Arguments) -> None:
     answer(id, "y" * arguments["bytes"])
 
@@ -186,6 +198,8 @@ TOOLS: dict[str, Callable[[Id, Arguments], None]] = {
     "forks": forks,
     "hang": hang,
     "huge": huge,
+    "huge_last": huge_last,
+    "long_ask": long_ask,
     "mute": mute,
     "notes": notes,
     "read": read,
@@ -199,6 +213,7 @@ TOOLS: dict[str, Callable[[Id, Arguments], None]] = {
     "error_code": line('{"jsonrpc":"2.0","id":ID,"error":{"code":"1","message":"x"}}\n'),
     "neither": line('{"jsonrpc":"2.0","id":ID}\n'),
     "not_a_number": line('{"jsonrpc":"2.0","id":ID,"result":{"n":NaN}}\n'),
+    "other_type": line('{"jsonrpc":"2.0","id":"ID","result":{}}\n'),
     "old_version": line('{"jsonrpc":"1.0","id":ID,"result":{}}\n'),
     "trailing": line('{"jsonrpc":"2.0","id":ID,"result":{}}}\n'),
     "two_on_a_line": line('{"jsonrpc":"2.0","id":ID,"result":{}}{"jsonrpc":"2.0","id":ID,"result":{}}\n'),
@@ -206,7 +221,6 @@ TOOLS: dict[str, Callable[[Id, Arguments], None]] = {
     "chatter": line('Server started!\nD\'oh\n[1]\n"x"\n{"jsonrpc":"2.0","id":ID,"result":{"sound":true}}\n'),
     "double": line('{"jsonrpc":"2.0","id":ID,"result":{"sound":true}}\n{"jsonrpc":"2.0","id":ID,"result":{"no":1}}\n'),
     "other_id": line('{"jsonrpc":"2.0","id":999,"result":{}}\n{"jsonrpc":"2.0","id":ID,"result":{"sound":true}}\n'),
-    "other_type": line('{"jsonrpc":"2.0","id":"ID","result":{}}\n{"jsonrpc":"2.0","id":ID,"result":{"sound":true}}\n'),
     "latin": line('{"x":"\xff"}\n{"jsonrpc":"2.0","id":ID,"result":{"sound":true}}\n', "latin-1"),
     # a sound beginning, and a bad end
     "news_then_bad": line(

@@ -4,7 +4,9 @@ from accredit.config import Origin, Values
 from accredit.errors import ConfigurationError
 
 
-def values_of(url: str | None, command: list[str] | None, host: str | None, port: int | None) -> Values:
+def values_of(
+    url: str | None, command: list[str] | None, host: str | None, port: int | None, timeout: float | None = None
+) -> Values:
     """What the command line says, by key. Raises `ConfigurationError`."""
     if url is not None and command is not None:
         raise ConfigurationError(
@@ -15,5 +17,6 @@ def values_of(url: str | None, command: list[str] | None, host: str | None, port
         ("upstream", "command"): ("-- COMMAND", command),
         ("gateway", "host"): ("--host", host),
         ("gateway", "port"): ("--port", port),
+        ("gateway", "upstream_timeout_seconds"): ("--timeout", timeout),
     }
     return {key: (Origin("command line", option), value) for key, (option, value) in given.items() if value is not None}

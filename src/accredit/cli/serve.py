@@ -16,6 +16,7 @@ from accredit.cli.options import (
     ServerConfigOption,
     UrlArgument,
 )
+from accredit.cli.reaching import TimeoutOption
 
 
 def serve(
@@ -31,6 +32,7 @@ def serve(
         bool,
         typer.Option("--insecure", help="Listen outside loopback without TLS: something in front does it."),
     ] = False,
+    timeout: TimeoutOption = None,
     log_level: LogLevelOption = "info",
     log_format: LogFormatOption = "json",
 ) -> int:
@@ -51,5 +53,5 @@ def serve(
     from accredit.cli.start import run_server
     from accredit.config import load
 
-    loaded = load(config, os.environ, values_of(url, command_of(ctx), host, port))
+    loaded = load(config, os.environ, values_of(url, command_of(ctx), host, port, timeout))
     return run_server(loaded, workers=workers, insecure=insecure, log_level=log_level, log_format=log_format)

@@ -8,11 +8,13 @@ import typer
 
 from accredit.cli.dashes import command_of
 from accredit.cli.options import LogFormatOption, LogLevelOption, ServerConfigOption
+from accredit.cli.reaching import TimeoutOption
 
 
 def wrap(
     ctx: typer.Context,
     config: ServerConfigOption = None,
+    timeout: TimeoutOption = None,
     log_level: LogLevelOption = "info",
     log_format: LogFormatOption = "json",
 ) -> int:
@@ -28,5 +30,5 @@ def wrap(
     from accredit.cli.start import run_wrap
     from accredit.config import load
 
-    loaded = load(config, os.environ, values_of(None, command_of(ctx), None, None))
+    loaded = load(config, os.environ, values_of(None, command_of(ctx), None, None, timeout))
     return run_wrap(loaded, log_level=log_level, log_format=log_format)

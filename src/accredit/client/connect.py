@@ -42,7 +42,7 @@ from accredit.client.gateways import Reached, to_gateway
 from accredit.client.headers import RoutingHeaders, modern_version
 from accredit.client.presenter import ProofPresenter
 from accredit.client.refusals import explained, public_data, refusal_of, uncovered
-from accredit.errors import FrameError, RequestError
+from accredit.errors import FrameError, LineTooLong, RequestError
 from accredit.jsonrpc.encode import INVALID_ANSWER, INVALID_REQUEST, UNAVAILABLE, UPSTREAM_ERROR, error_frame
 from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.lines import LineSplitter, encode_line
@@ -192,7 +192,8 @@ class Connection:
     def _frames(self, line: bytes | FrameError) -> tuple[Frame, ...]:
         """The messages of a line; those of a batch go on, and are answered, one by one. Raises `RequestError`."""
         if isinstance(line, FrameError):
-            raise RequestError(INVALID_REQUEST, f"Invalid Request: {line.detail}")
+            id = line.id if isinstance(line, LineTooLong) and line.kind != "response" else None
+            raise RequestError(INVALID_REQUEST, f"Invalid Request: {line.detail}", id=id)
         found = decode_request(line, batch_allowed=self._revision == BATCH_REVISION)
         return found.frames if isinstance(found, Batch) else (found,)
 

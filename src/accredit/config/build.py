@@ -48,7 +48,7 @@ def build_settings(
         max_request_bytes=gateway.max_request_bytes,
         max_response_bytes=gateway.max_response_bytes,
         max_event_bytes=gateway.max_event_bytes,
-        upstream_timeout_seconds=gateway.upstream_timeout_seconds,
+        upstream_timeout_seconds=_patience(loaded),
         tells_identity=loaded.config.upstream.identity == "meta",
         identity=build_identity(loaded, upstream, starting=starting),
         enforce=loaded.config.validation.responses == "enforce",
@@ -58,6 +58,12 @@ def build_settings(
         rounds=build_rounds(loaded),
         workers=workers,
     )
+
+
+def _patience(loaded: Loaded) -> float | None:
+    """None where nobody has said it: what a server is given then depends on how it is reached."""
+    said = ("gateway", "upstream_timeout_seconds") in loaded.origins
+    return loaded.config.gateway.upstream_timeout_seconds if said else None
 
 
 def build_upstream(loaded: Loaded, environ: Mapping[str, str]) -> HttpUpstream | StdioUpstream:

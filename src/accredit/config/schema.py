@@ -66,7 +66,8 @@ class Gateway(Section):
         default=60.0,
         gt=0,
         allow_inf_nan=False,
-        description="the number of seconds to wait for the upstream's first byte, and between its events",
+        description="the number of seconds for which the upstream may be silent about a request (a command: 3600 where"
+        " nothing is said)",
     )
     tls_cert_file: Name | None = Field(default=None, description="a PEM file with the endpoint's certificate chain")
     tls_key_file: Name | None = Field(default=None, description="a PEM file with its private key, mode 0600")

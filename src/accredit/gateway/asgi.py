@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from accredit.errors import AccreditError, ClientGone, TokenError, UpstreamUnavailable
 from accredit.gateway.backend import Backend
 from accredit.gateway.bearer import bearer_for
+from accredit.gateway.cors import is_preflight, preflight
 from accredit.gateway.endpoint import Endpoint
 from accredit.gateway.entrance import Entrance
 from accredit.gateway.gate import Gate
@@ -91,11 +92,14 @@ class Gateway:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one ASGI scope."""
         if scope["type"] == "http":
-            await self._serve(scope, Exchange(scope, receive, send, self.rooms))
+            await self._serve(scope, self._exchange(scope, receive, send))
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
         else:
             await send({"type": "websocket.close", "code": 1000})
+
+    def _exchange(self, scope: Scope, receive: Receive, send: Send) -> Exchange:
+        return Exchange(scope, receive, send, self.rooms, self._settings.allowed_origins)
 
     @property
     def refused(self) -> dict[str, int]:
@@ -158,6 +162,9 @@ class Gateway:
         path = exchange.path.removeprefix(root)
         if self._resource is not None:
             exchange.take_credentials()
+        if is_preflight(exchange.method, exchange.headers) and self._endpoint.is_of_listed(exchange):
+            await exchange.reply(204, headers=preflight(exchange.headers, self._settings.forward_headers))
+            return
         if path == self._settings.path:
             await self._endpoint.serve(exchange)
             return

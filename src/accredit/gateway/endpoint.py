@@ -26,7 +26,7 @@ from accredit.gateway.bearer import Caller
 from accredit.gateway.denials import REFUSALS, Arrival
 from accredit.gateway.entrance import Entrance, session_of
 from accredit.gateway.gate import Gate
-from accredit.gateway.headers import SESSION_HEADER, host_allowed, origin_allowed
+from accredit.gateway.headers import SESSION_HEADER, host_allowed, origin_allowed, origin_listed
 from accredit.gateway.http import JSON, Exchange
 from accredit.gateway.identity import check_single
 from accredit.gateway.recording import Client
@@ -91,6 +91,11 @@ class Endpoint:
             if error.id is None and isinstance(message, Request):
                 error.id = message.id
             raise
+
+    def is_of_listed(self, exchange: Exchange) -> bool:
+        """Whether a page of an origin that the configuration lists asks. Raises `RequestError` (403)."""
+        self.check_source(exchange)
+        return origin_listed(exchange.headers.get(b"origin", b""), self._settings.allowed_origins)
 
     def check_source(self, exchange: Exchange) -> None:
         """Step 1. Raises `RequestError` (403)."""

@@ -78,7 +78,7 @@ TO_UPSTREAM = Table(
         Fate.PASSES: "authorization last-event-id mcp-method mcp-name mcp-param-* mcp-protocol-version mcp-session-id "
         "traceparent tracestate user-agent",
         Fate.OWN: "accept accept-encoding content-length content-type host",
-        Fate.NEVER: _HOP_BY_HOP + _WHERE_TO + _IN_WHOSE_NAME + "accredit-* expect",
+        Fate.NEVER: _HOP_BY_HOP + _WHERE_TO + _IN_WHOSE_NAME + "access-control-* accredit-* expect",
         Fate.READ: _DIGESTS + "a-im accept-* content-* if-* mime-version range transfer-* x-content-*",
         Fate.OTHER: "accept-language",
     }
@@ -88,7 +88,7 @@ TO_CLIENT = Table(
         Fate.PASSES: "allow cache-control mcp-protocol-version mcp-session-id retry-after www-authenticate "
         "x-accel-buffering",
         Fate.OWN: "content-encoding content-length content-type",
-        Fate.NEVER: _HOP_BY_HOP + "accredit-* alt-svc clear-site-data public-key-pins* "
+        Fate.NEVER: _HOP_BY_HOP + "access-control-* accredit-* alt-svc clear-site-data public-key-pins* "
         "service-worker-allowed strict-transport-security x-accel-* x-lighttpd-send-* x-litespeed-* x-proxy-* "
         "x-reproxy-* x-sendfile*",
         Fate.READ: _DIGESTS + "accept-ranges content-* location mime-version refresh transfer-*",

@@ -33,9 +33,7 @@ def of_unjudged(raw: RawHeaders, session: bytes | None) -> RawHeaders:
     answer announces, would be the client's from then on.
     """
     return [
-        (name, value)
-        for name, value in raw
-        if name in _OF_UNJUDGED or name.startswith(b"access-control-") or (name == SESSION_HEADER and value == session)
+        (name, value) for name, value in raw if name in _OF_UNJUDGED or (name == SESSION_HEADER and value == session)
     ]
 
 
@@ -49,13 +47,18 @@ def host_allowed(host: bytes | None, allowed: tuple[str, ...]) -> bool:
     return any(entry.lower() in (name, bare) for entry in allowed)
 
 
+def origin_listed(origin: bytes, allowed: tuple[str, ...]) -> bool:
+    """Whether an origin is one of those that the configuration names."""
+    return origin.decode("latin-1").lower() in {entry.lower().rstrip("/") for entry in allowed}
+
+
 def origin_allowed(origin: bytes | None, host: bytes | None, allowed: tuple[str, ...]) -> bool:
     """Whether a page of this origin may ask: none (not a browser), a listed one, or the same on loopback."""
     if origin is None:
         return True
-    text = origin.decode("latin-1").lower()
-    if text in {entry.lower().rstrip("/") for entry in allowed}:
+    if origin_listed(origin, allowed):
         return True
+    text = origin.decode("latin-1").lower()
     try:
         netloc = urlsplit(text).netloc
     except ValueError:

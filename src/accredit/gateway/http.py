@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from accredit.errors import ClientGone, MessageId, RequestError
+from accredit.gateway.cors import answered
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders, fold
 from accredit.gateway.merging import merged
 from accredit.gateway.open_calls import OpenCalls
@@ -55,6 +56,7 @@ class Exchange:
 
     __slots__ = (
         "_body",
+        "_origins",
         "_receive",
         "_refused",
         "_send",
@@ -77,7 +79,8 @@ class Exchange:
         "vouched",
     )
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, rooms: Rooms) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, rooms: Rooms, origins: tuple[str, ...] = ()) -> None:
+        self._origins = origins
         self._receive = receive
         self._send = send
         self.rooms = rooms
@@ -205,7 +208,8 @@ class Exchange:
         shown = self.session_shown
         if shown is not None:
             headers = [(name, shown(value) if name == SESSION_HEADER else value) for name, value in headers]
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        told = answered(headers, self.headers.get(b"origin"), self._origins)
+        await self._send({"type": "http.response.start", "status": status, "headers": told})
 
     async def write(self, chunk: bytes) -> None:
         """Sends a piece, and waits while the client is slow to read, but not for ever. Raises `ClientGone`."""

@@ -14,11 +14,20 @@ A refused answer takes all its headers with it; a session that it announced is e
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
+from typing import Any
 
 from accredit.attest import Outcome
-from accredit.errors import AccreditError, AnswerError, ClientGone, FrameError, MessageId, UpstreamError
+from accredit.errors import (
+    AccreditError,
+    AnswerError,
+    ClientGone,
+    FrameError,
+    MessageId,
+    UpstreamError,
+    UpstreamTimeout,
+)
 from accredit.gateway.cut_off import CutOffCalls
 from accredit.gateway.forwarding import Forwarding
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders
@@ -36,6 +45,7 @@ from accredit.gateway.sessions import Sessions
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.sse_relay import EventRelay
 from accredit.gateway.standing import Standing
+from accredit.gateway.stdio.ledger import LATE, cancellation
 from accredit.gateway.tally import Tally
 from accredit.gateway.trace import traced
 from accredit.gateway.upstream.client import Answer, UpstreamClient
@@ -58,7 +68,7 @@ class HttpRelay:
         self._settings = settings
         self._tally = tally
         self._url = upstream.url
-        self.client = UpstreamClient(upstream.url, headers=upstream.headers, timeout=settings.upstream_timeout_seconds)
+        self.client = UpstreamClient(upstream.url, headers=upstream.headers, timeout=settings.patience)
         self.identity = Identity(settings.identity, upstream.url) if settings.identity is not None else None
         own = [*upstream.headers, *([settings.identity.header] if settings.identity is not None else [])]
         self.forwarding = Forwarding(listed_only=settings.guards, added=settings.forward_headers, own=own)
@@ -86,11 +96,17 @@ class HttpRelay:
         with WhileConnected(exchange):
             if era is Era.MODERN and isinstance(message, Request) and message.method == "tools/call":
                 await self._schemas.check(message, exchange.headers, partial(self.ask, exchange, era))
-            answer = await self._send(exchange, message.text)
+            try:
+                answer = await self._send(exchange, message.text)
+            except UpstreamTimeout:
+                self._take_back(exchange, expected)
+                raise
             try:
                 await self._answer(exchange, answer, expected, requests)
-            except (AnswerError, UpstreamError):
+            except (AnswerError, UpstreamError) as error:
                 self._disown(exchange, answer, requests)
+                if isinstance(error, UpstreamTimeout):
+                    self._take_back(exchange, expected)
                 raise
             finally:
                 answer.close()
@@ -258,13 +274,15 @@ class HttpRelay:
             settings=self._settings,
             tally=self._tally,
             learn=self._learner(answer, requests),
-            idle_seconds=None if stands else self._settings.upstream_timeout_seconds,
+            idle_seconds=None if stands else self._settings.patience,
             hold=any(request.method == "initialize" for request in requests),
         )
         await (self.standing.run(relay) if stands else relay.run())
+        if relay.late:
+            self._take_back(exchange, expected)
 
     async def _read(self, answer: Answer) -> bytes:
-        limit, timeout = self._settings.max_response_bytes, self._settings.upstream_timeout_seconds
+        limit, timeout = self._settings.max_response_bytes, self._settings.patience
         return await answer.read(limit, timeout=timeout)
 
     def _observe(self, error: AnswerError) -> None:
@@ -320,9 +338,24 @@ class HttpRelay:
         headers = [
             pair for pair in self.forwarding.to_upstream(exchange.raw_headers, body=False) if pair[0] != SESSION_HEADER
         ]
-        chore = asyncio.create_task(self._end_session([*headers, (SESSION_HEADER, session)]))
+        self._start(self._end_session([*headers, (SESSION_HEADER, session)]))
+
+    def _take_back(self, exchange: Exchange, expected: Expected) -> None:
+        """Tells a server that took too long that nobody waits any more; a modern one sees it from the connection."""
+        if expected.era is not Era.LEGACY or SESSION_HEADER not in exchange.headers:
+            return
+        headers = self.forwarding.to_upstream(exchange.raw_headers, body=True)
+        for id in expected.open:
+            self._start(self._tell([*headers, *self.said_of(exchange)], cancellation(id, LATE)))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        chore = asyncio.create_task(work)
         self._chores.add(chore)
         chore.add_done_callback(self._chores.discard)
+
+    async def _tell(self, headers: RawHeaders, text: bytes) -> None:
+        with contextlib.suppress(AccreditError):
+            (await self.client.send("POST", headers, text)).close()
 
     async def _end_session(self, headers: RawHeaders) -> None:
         with contextlib.suppress(AccreditError):

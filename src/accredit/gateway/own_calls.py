@@ -26,7 +26,7 @@ def own_call(raw: RawHeaders, era: Era, method: str, forwarding: Forwarding) -> 
 
 async def whole_response(answer: Answer, era: Era, request: Request, settings: GatewaySettings) -> bytes:
     """The response to `request`, from JSON or from a stream. Raises `AnswerError` or `UpstreamError`."""
-    timeout = settings.upstream_timeout_seconds
+    timeout = settings.patience
     expected = Expected(era, [request])
     if answer.header(b"content-encoding") is not None:
         raise AnswerError("a Content-Encoding that was not asked for")

@@ -44,7 +44,7 @@ async def forward(
             given = [(b"content-length", length)] if length is not None else []
             await exchange.start(answer.status, [*forwarding.unread_to_client(answer.headers), *given])
             passed = 0
-            while chunk := await answer.chunk(timeout=settings.upstream_timeout_seconds):
+            while chunk := await answer.chunk(timeout=settings.patience):
                 passed += len(chunk)
                 if passed > settings.max_response_bytes:
                     raise AnswerError("the answer is too large", bound=True)

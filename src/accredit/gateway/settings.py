@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from accredit.errors import ConfigurationError
 from accredit.gateway.bootstrap import BootstrapSettings
 from accredit.gateway.forwarding import can_be_added
+from accredit.limits import CHILD_SILENCE_SECONDS, UPSTREAM_SILENCE_SECONDS
 from accredit.policy import Policy
 from accredit.rounds.sealing import KEY_BYTES, KeyRing
 from accredit.tokens import Issuer, Source
@@ -125,7 +126,8 @@ class GatewaySettings:
     max_request_bytes: int = 4_194_304
     max_response_bytes: int = 104_857_600
     max_event_bytes: int = 16_777_216
-    upstream_timeout_seconds: float = 60.0
+    upstream_timeout_seconds: float | None = None
+    """How long the server may be silent about a request; None: as long as `patience` says."""
     tells_identity: bool = True
     """`[upstream] identity`: True is "meta" (allowed calls say on whose word they come in `_meta`)."""
     identity: IdentitySettings | None = None
@@ -138,6 +140,13 @@ class GatewaySettings:
     rounds: RoundsSettings = field(default_factory=RoundsSettings)
     workers: int = 1
     """Processes that serve together. What lives in one process's memory is refused with more than one."""
+
+    @property
+    def patience(self) -> float:
+        """How many seconds of silence about a request mean that no answer comes."""
+        if self.upstream_timeout_seconds is not None:
+            return self.upstream_timeout_seconds
+        return CHILD_SILENCE_SECONDS if isinstance(self.upstream, StdioUpstream) else UPSTREAM_SILENCE_SECONDS
 
     @property
     def guards(self) -> bool:

@@ -80,6 +80,8 @@ class EventRelay:
         self._has_ids = False
         self._endpoint = endpoint
         self._observed: AnswerError | None = None
+        self.late = False
+        """Whether the upstream was silent for too long."""
         self._loop = asyncio.get_running_loop()
         self._last_event = self._last_write = self._loop.time()
         self._head_due = math.inf if hold else self._last_event + UNJUDGED_HEAD_SECONDS
@@ -93,11 +95,11 @@ class EventRelay:
             if self._enforce and self._expected.open:
                 problem = AnswerError("the stream ended without a response")
         except UpstreamError as error:
-            problem = error
+            problem, self.late = error, isinstance(error, UpstreamTimeout)
         except AnswerError as error:
             problem, broken_off = error, False
         if broken_off and self._has_ids and not self._hold:
-            problem = None  # rule 5: what the client has, or gets now, is enough to resume
+            problem, self.late = None, False  # rule 5: what the client has, or gets now, is enough to resume
         if problem is not None and self._held is not None:
             raise problem
         await self._release()

@@ -1,21 +1,28 @@
 """Stdio framing: one message a line, LF ended (2025-11-25 and 2026-07-28, basic/transports). No I/O."""
 
 from accredit.errors import FrameError
+from accredit.jsonrpc.ends import line_too_long
+from accredit.limits import LINE_END_BYTES
 
 
 class LineSplitter:
     """Bytes in, lines out, without their ends; blank lines are skipped.
 
-    A line longer than `limit` bytes is not kept: it comes out as a `FrameError` as soon as it has passed the
-    bound, also when no newline ever comes, and the rest of it is dropped.
+    A line longer than `limit` bytes is not kept: it comes out as a `LineTooLong` with what its two ends say, once it
+    has ended, or has passed twice the limit, since its end may never come. One that begins as no message comes out
+    as soon as it has passed the limit.
     """
 
-    __slots__ = ("_buffer", "_limit", "_skipping")
+    __slots__ = ("_buffer", "_dropped", "_end", "_head", "_limit", "_told")
 
     def __init__(self, limit: int) -> None:
         self._buffer = bytearray()
         self._limit = limit
-        self._skipping = False
+        self._end = min(LINE_END_BYTES, limit // 2)  # so that the two ends are not one
+        self._head: bytes | None = None
+        """The beginning of a line that is too long; the buffer then holds the last that came of it."""
+        self._dropped = 0
+        self._told = False
 
     def feed(self, chunk: bytes) -> list[bytes | FrameError]:
         """The lines that `chunk` completes, in their order."""
@@ -23,21 +30,33 @@ class LineSplitter:
         *ended, rest = chunk.split(b"\n")
         for part in ended:
             self._take(part, lines)
-            if not self._skipping and (line := bytes(self._buffer).strip(b" \t\r")):
+            if self._head is not None:
+                self._tell(bytes(self._buffer), lines)
+            elif line := bytes(self._buffer).strip(b" \t\r"):
                 lines.append(line)
             self._buffer.clear()
-            self._skipping = False
+            self._head, self._dropped, self._told = None, 0, False
         self._take(rest, lines)
         return lines
 
     def _take(self, part: bytes, lines: list[bytes | FrameError]) -> None:
-        if self._skipping:
-            return
         self._buffer += part
-        if len(self._buffer) > self._limit:
-            self._buffer.clear()
-            self._skipping = True
-            lines.append(FrameError(f"a line longer than {self._limit} bytes", bound=True))
+        if self._head is None:
+            if len(self._buffer) <= self._limit:
+                return
+            self._head = bytes(self._buffer[: self._end])
+        beyond = len(self._buffer) - self._end
+        if beyond > 0:
+            del self._buffer[:beyond]
+            self._dropped += beyond
+        message = self._head.lstrip(b" \t\r").startswith((b"{", b"["))
+        if not message or self._dropped + len(self._buffer) > 2 * self._limit:
+            self._tell(b"", lines)
+
+    def _tell(self, tail: bytes, lines: list[bytes | FrameError]) -> None:
+        if not self._told and self._head is not None:
+            self._told = True
+            lines.append(line_too_long(self._limit, self._head, tail))
 
 
 def encode_line(text: bytes) -> bytes:

@@ -14,7 +14,9 @@ def test_the_defaults_are_those_of_the_data_plane() -> None:
     """It can be mounted without a configuration, and must not behave differently then."""
     gateway = Gateway().model_dump()
     for field in fields(GatewaySettings):
-        if field.name in gateway:
+        if field.name == "upstream_timeout_seconds":
+            assert field.default is None  # what a server is given then depends on how it is reached
+        elif field.name in gateway:
             assert field.default is not MISSING
             default: object = list(field.default) if isinstance(field.default, tuple) else field.default
             assert gateway[field.name] == default, field.name

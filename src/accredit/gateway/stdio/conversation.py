@@ -16,7 +16,7 @@ from accredit.gateway.http import Exchange
 from accredit.gateway.open_calls import outcome_of_end
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.stdio.child import Child
-from accredit.gateway.stdio.ledger import Call, Ledger, Verdict, cancellation
+from accredit.gateway.stdio.ledger import LATE, Call, Ledger, Verdict, cancellation
 from accredit.gateway.stdio.stream import Stream
 from accredit.gateway.tally import Tally
 from accredit.gateway.trace import set_current
@@ -40,7 +40,7 @@ class Conversation(ABC, Generic[S]):
         self, child: Child, era: Era, settings: GatewaySettings, tally: Tally, *, most: int = MAX_OPEN_REQUESTS
     ) -> None:
         self._child = child
-        self._patience = settings.upstream_timeout_seconds
+        self._patience = settings.patience
         self._tally = tally
         self._ledger: Ledger[S] = Ledger(era, settings, tally, self._late, most=most)
         self.alive = True
@@ -77,7 +77,7 @@ class Conversation(ABC, Generic[S]):
 
     def _late(self, call: S) -> None:
         self._cancel(call, "timed out")
-        self._fail(call, UpstreamTimeout("the upstream did not answer in time"))
+        self._fail(call, UpstreamTimeout(LATE))
 
     def _fail(self, call: S, error: AccreditError) -> None:
         set_current(call.request)

@@ -4,8 +4,10 @@ but timers and the log.
 A line is judged by `Expected.event`. What is not valid is never forwarded, unless it is only observed:
 
 1. where it answers a request, wholly or in part, that request fails with the reason; its id is looked for also in
-   a line that is no valid frame;
-2. a line too long to be read belongs to the one request that is open, if there is one: what else could be so long;
+   a line that is no valid frame, and taken for that of the one request whose id it spells in another type ("1" for 1);
+2. a line too long to be read belongs to the request whose id its ends tell, or, where they tell none, to each of those
+   that are open: it could be the answer to any. One that begins as no message belongs to the one request that is open,
+   if there is one: what else could be so long. A request of the server's that is so long is answered with the reason;
 3. the answer to a request that was given up before is dropped in silence;
 4. anything else is dropped and counted (a server that prints to its stdout is common, and harms nobody so).
 """
@@ -13,6 +15,7 @@ A line is judged by `Expected.event`. What is not valid is never forwarded, unle
 import asyncio
 import codecs
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar, cast
@@ -20,14 +23,14 @@ from typing import Generic, TypeVar, cast
 from msgspec import Raw
 
 from accredit.attest import Outcome
-from accredit.errors import AnswerError, FrameError, MessageId, RequestError
+from accredit.errors import AnswerError, FrameError, LineTooLong, MessageId, RequestError
 from accredit.gateway.open_calls import OpenCall, outcome_of, outcome_of_end
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.stdio.deadline import Deadline
 from accredit.gateway.stdio.pace import Pace
 from accredit.gateway.tally import Tally
 from accredit.gateway.trace import set_current
-from accredit.jsonrpc.encode import INVALID_REQUEST, UPSTREAM_ERROR, to_json
+from accredit.jsonrpc.encode import INVALID_REQUEST, UPSTREAM_ERROR, error_frame, to_json
 from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success, message_id
 from accredit.jsonrpc.methods import META_PROGRESS, Era
 from accredit.jsonrpc.objects import members, split_batch
@@ -35,7 +38,9 @@ from accredit.jsonrpc.requests import meta_of
 from accredit.jsonrpc.responses import Answers, Edit, Expected
 from accredit.limits import MAX_ENVELOPE_BYTES, MAX_OPEN_REQUESTS, REFUSED_LINES_PER_SECOND
 
+LATE = "the upstream did not answer in time"
 _lenient = json.JSONDecoder()
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,15}")
 
 
 class Call:
@@ -111,7 +116,20 @@ class Stray:
     text: bytes
 
 
-Verdict = Answered[C] | Failed[C] | Told[C] | Request | Stray | None
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A request of the child's that is not read: it is owed an error, which says why."""
+
+    id: MessageId
+    error: AnswerError
+
+    @property
+    def answer(self) -> bytes:
+        """The error."""
+        return error_frame(self.id, INVALID_REQUEST, f"Invalid Request: {self.error.detail}")
+
+
+Verdict = Answered[C] | Failed[C] | Told[C] | Request | Stray | Unread | None
 """What a line is; a `Request` is the child's own; None is to be dropped."""
 
 
@@ -160,7 +178,7 @@ class Ledger(Generic[C]):
             self._expected.edits[call.id] = call.edit
         if call.token is not None:
             self._tokens[call.token] = call
-        seconds = self._settings.upstream_timeout_seconds
+        seconds = self._settings.patience
         call.deadline = Deadline(seconds, lambda: self._late(call), lambda: bool(self._asked))
 
     def close(self, call: C) -> None:
@@ -187,10 +205,22 @@ class Ledger(Generic[C]):
         if response.id is None or response.id not in self._asked:
             return False
         self._asked.remove(response.id)
+        self._heard()
+        return True
+
+    def unanswered(self, line: LineTooLong) -> list[MessageId]:
+        """Which requests of the child a client's line that can't be read may answer: they get no other answer."""
+        if line.kind == "call" or not line.is_message:
+            return []
+        asked = [id for id in self._asked if line.id in (None, id)]
+        self._asked.difference_update(asked)
+        self._heard()
+        return asked
+
+    def _heard(self) -> None:
         for call in self.calls.values():
             if call.deadline is not None:
                 call.deadline.touch()
-        return True
 
     def judge(self, line: bytes | FrameError) -> Verdict[C]:
         """Says what a line of the child is. Whatever it answers is closed."""
@@ -202,6 +232,8 @@ class Ledger(Generic[C]):
                 self._ask(frame)
         except FrameError as error:
             return self._refuse(line, AnswerError(error.detail, bound=error.bound))
+        if self._expected.era is Era.LEGACY:
+            self._heard()  # it is one client's, and has not said which call this is about
         match frame:
             case Request():
                 return frame
@@ -241,11 +273,16 @@ class Ledger(Generic[C]):
         return taken
 
     def _refuse(self, line: bytes | FrameError, error: AnswerError) -> Verdict[C]:
-        ids = answered_ids(line) if isinstance(line, bytes) else []
+        if isinstance(line, LineTooLong) and line.kind == "call":
+            return self._unread(line, error)
+        said = answered_ids(line) if isinstance(line, bytes) else []
+        ids = self._ids(line, said)
+        if ids != said and said:
+            error = AnswerError("the id is of another type than the request's")
         if len(ids) == 1 and ids[0] in self._given_up:
             del self._given_up[ids[0]]
             return None
-        calls = [self.calls[id] for id in ids if id in self.calls] if ids else self._only_call(line, error)
+        calls = [self.calls[id] for id in ids if id in self.calls] if ids else self._possible(line, error)
         for call in calls:
             self.close(call)
         observed = isinstance(line, bytes) and not self._settings.enforce and not error.bound
@@ -257,10 +294,30 @@ class Ledger(Generic[C]):
             return Answered(calls, line, observed=error) if calls else Stray(line)
         return Failed(calls, error) if calls else None
 
-    def _only_call(self, line: bytes | FrameError, error: AnswerError) -> list[C]:
-        """Rule 2."""
+    def _ids(self, line: bytes | FrameError, said: list[MessageId]) -> list[MessageId]:
+        """Which requests a bad line answers, as far as it says."""
+        if isinstance(line, LineTooLong) and line.id is not None:
+            return [line.id]
+        return list(dict.fromkeys(map(self._meant, said)))
+
+    def _meant(self, id: MessageId) -> MessageId:
+        """The id of the request that an answer's id spells in another type, if it is that of none."""
+        if id in self.calls or id in self._given_up:
+            return id
+        other: MessageId = str(id) if isinstance(id, int) else int(id) if _INTEGER.fullmatch(id) else id
+        return other if other in self.calls or other in self._given_up else id
+
+    def _possible(self, line: bytes | FrameError, error: AnswerError) -> list[C]:
+        """Rule 2, for a line that tells no id."""
+        if isinstance(line, LineTooLong) and line.is_message:
+            return list(self.calls.values())
         too_long = error.bound or (isinstance(line, bytes) and len(line) > MAX_ENVELOPE_BYTES)
         return list(self.calls.values()) if too_long and len(self.calls) == 1 else []
+
+    def _unread(self, line: LineTooLong, error: AnswerError) -> Verdict[C]:
+        """A request or a notification of the child's that is too long."""
+        self._tally.refused(error, logged=self._pace.admits(asyncio.get_running_loop().time()))
+        return Unread(line.id, error) if line.id is not None and line.id not in self._asked else None
 
 
 def cancellation(id: MessageId, reason: str) -> bytes:
@@ -320,4 +377,6 @@ def _answered_id(text: bytes) -> MessageId | None:
         return None
     found = cast("dict[str, object]", value) if isinstance(value, dict) else {}
     id = found.get("id") if "method" not in found else None
+    if isinstance(id, float) and id.is_integer():
+        return int(id)  # 1.0 for 1
     return id if isinstance(id, str | int) and not isinstance(id, bool) else None

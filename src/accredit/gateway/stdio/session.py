@@ -23,7 +23,7 @@ from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.stdio.answers import answer, stand
 from accredit.gateway.stdio.child import Child
 from accredit.gateway.stdio.conversation import Conversation, StreamCall
-from accredit.gateway.stdio.ledger import Answered, Failed, Stray, Told, Verdict, member_id, progress_token
+from accredit.gateway.stdio.ledger import Answered, Failed, Stray, Told, Unread, Verdict, member_id, progress_token
 from accredit.gateway.stdio.stream import Stream
 from accredit.gateway.tally import Tally
 from accredit.jsonrpc.encode import INVALID_REQUEST, error_frame
@@ -210,6 +210,9 @@ class Session(Conversation[SessionCall]):
             case Request() | Stray():
                 stream = self._elsewhere()
                 stream.tell(verdict.text)
+            case Unread():
+                self._child.send_now(verdict.answer)
+                return
             case None:
                 return
         while stream.reader is not None and not stream.ended and stream.unsent > UNSENT_BYTES:

@@ -207,6 +207,8 @@ class SharedChild(Conversation[SharedCall]):
         return call if call is not None and call.listens else None
 
     def _send(self, call: SharedCall, text: bytes) -> None:
+        if call.deadline is not None:
+            call.deadline.touch()
         if call.stream.unsent <= SHARED_UNSENT_BYTES:
             call.stream.tell(text)
             return

@@ -24,6 +24,7 @@ from accredit.errors import (
     ConfigurationError,
     FrameError,
     KeysUnavailable,
+    LineTooLong,
     RequestError,
     TokenError,
     UpstreamError,
@@ -40,6 +41,7 @@ from accredit.gateway.stdio.child import Child
 from accredit.gateway.stdio.guard import OrphanGuard
 from accredit.gateway.stdio.host import Host
 from accredit.gateway.stdio.ledger import (
+    LATE,
     Answered,
     Call,
     Failed,
@@ -47,6 +49,7 @@ from accredit.gateway.stdio.ledger import (
     OwnCall,
     Stray,
     Told,
+    Unread,
     Verdict,
     cancellation,
     member_id,
@@ -56,7 +59,7 @@ from accredit.gateway.stdio.ledger import (
 from accredit.gateway.tally import Tally
 from accredit.gateway.trace import set_current
 from accredit.gateway.turns import in_turns
-from accredit.jsonrpc.encode import INVALID_REQUEST
+from accredit.jsonrpc.encode import INVALID_REQUEST, error_frame
 from accredit.jsonrpc.era import era_of, required_version
 from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success
 from accredit.jsonrpc.lines import LineSplitter, encode_line
@@ -203,6 +206,9 @@ class Wrap:
     async def _forward(self, line: bytes | FrameError) -> None:
         """Rule 1. Raises `RequestError`."""
         set_current(None)
+        if isinstance(line, LineTooLong):
+            await self._too_long(line)
+            return
         if isinstance(line, FrameError):
             raise RequestError(INVALID_REQUEST, f"Invalid Request: {line.detail}")
         message = await in_turns(read_request(line, batch_allowed=self._revision == BATCH_REVISION), len(line))
@@ -222,6 +228,16 @@ class Wrap:
         if passage.message is not None:
             async with passage.calls:
                 await self._pass_on(passage.message, passage)
+
+    async def _too_long(self, line: LineTooLong) -> None:
+        """A line of the host that is not read: whoever waits for what it says, or for an answer to it, is told."""
+        detail = f"Invalid Request: {line.detail}"
+        for id in self._ledger.unanswered(line):
+            with contextlib.suppress(UpstreamError):
+                await self._child.send(error_frame(id, INVALID_REQUEST, detail), None)
+        if line.kind != "response":
+            raise RequestError(INVALID_REQUEST, detail, id=line.id)
+        log_event(_log, logging.WARNING, "response_dropped", detail=line.detail)
 
     async def _ask(self, request: Request) -> bytes | None:
         """Sends a request of ours to the child; gives the response's text, or None where there is none."""
@@ -311,6 +327,8 @@ class Wrap:
                 self._host.send(encode_line(without_state(verdict.notification, verdict.notification.text)))
             case Request() | Stray():
                 self._host.send(encode_line(verdict.text))
+            case Unread():
+                self._child.send_now(verdict.answer)
             case None:
                 pass
 
@@ -347,7 +365,7 @@ class Wrap:
     def _late(self, call: Call) -> None:
         self._child.send_now(cancellation(call.id, "timed out"))
         self._ledger.give_up(call)
-        self._fail(call, UpstreamTimeout("the upstream did not answer in time"))
+        self._fail(call, UpstreamTimeout(LATE))
 
     def _fail(self, call: Call, error: UpstreamError) -> None:
         set_current(call.request)

@@ -89,8 +89,7 @@ NOBODYS = {
     "another_value": "[1]",
     "number": "7",
     "other_id": '{"jsonrpc":"2.0","id":2,"result":{}}',
-    "other_type": '{"jsonrpc":"2.0","id":"1","result":{}}',
-    "float_id": '{"jsonrpc":"2.0","id":1.0,"result":{}}',
+    "other_spelling": '{"jsonrpc":"2.0","id":"01","result":{}}',
     "true_id": '{"jsonrpc":"1.0","id":true,"result":{}',
     "request_without_version": '{"id":1,"method":"x"}',
     "broken_request": '{"id":1,"method":"x"',
@@ -119,6 +118,25 @@ def test_a_bad_answer_fails_its_call__who_asked_must_not_wait_for_ever(line: str
         assert world.tally.counts == {"answer_refused": 1}
 
     with_world(check, 1, 5)
+
+
+@pytest.mark.parametrize(("id", "said"), [(1, '"1"'), (1, "1.0"), ("1", "1"), (-7, '"-7"')])
+def test_an_answer_under_an_id_of_another_type_fails_the_one_request_it_could_be(id: int | str, said: str) -> None:
+    def check(world: World) -> None:
+        verdict = world.judge('{"jsonrpc":"2.0","id":' + said + ',"result":{}}')
+        assert isinstance(verdict, Failed)
+        assert verdict.calls == [world.calls[0]]
+
+    with_world(check, id, 5)
+
+
+def test_an_id_of_another_type_that_is_open_itself_is_that_requests() -> None:
+    def check(world: World) -> None:
+        verdict = world.judge('{"jsonrpc":"2.0","id":"1","result":{}}')
+        assert isinstance(verdict, Answered)
+        assert verdict.calls == [world.calls[1]]
+
+    with_world(check, 1, "1")
 
 
 @pytest.mark.parametrize("line", NOBODYS.values(), ids=NOBODYS)

@@ -1,0 +1,52 @@
+"""What browsers ask before, and need to see in, an answer to a page of another origin. No I/O.
+
+Source: the Fetch standard ("CORS protocol"), 2025-11-25 and 2026-07-28 basic/transports; Private Network Access for
+browsers that still ask for it. Only origins of `[gateway] allowed_origins` get any of it, each by its own name: never
+`*`, and never with credentials, since cookies mean nothing here. What the upstream says
+of this goes no further (`forwarding`).
+"""
+
+from accredit.gateway.headers import RawHeaders, origin_listed
+from accredit.limits import PREFLIGHT_SECONDS
+
+METHODS = b"GET, POST, DELETE"
+_PLAIN = frozenset(
+    b"accept authorization content-type last-event-id mcp-method mcp-name mcp-protocol-version mcp-session-id "
+    b"traceparent tracestate".split()
+)
+_PARAMS = b"mcp-param-"
+_EXPOSED = b"Mcp-Session-Id, Mcp-Protocol-Version, WWW-Authenticate, Retry-After"
+VARY = (b"vary", b"Origin")
+
+
+def is_preflight(method: str, headers: dict[bytes, bytes]) -> bool:
+    """Whether a browser asks what a page may send."""
+    return method == "OPTIONS" and b"origin" in headers and b"access-control-request-method" in headers
+
+
+def preflight(headers: dict[bytes, bytes], added: tuple[str, ...]) -> RawHeaders:
+    """The answer to it: of the headers that it asks for, those that clients of MCP send, and those that are `added`."""
+    asked = headers.get(b"access-control-request-headers", b"").lower().split(b",")
+    names = _PLAIN | {name.lower().encode() for name in added}
+    allowed = sorted(names | {name for each in asked if _is_param(name := each.strip())})
+    private = headers.get(b"access-control-request-private-network") == b"true"
+    return [
+        (b"access-control-allow-methods", METHODS),
+        (b"access-control-allow-headers", b", ".join(allowed)),
+        (b"access-control-max-age", b"%d" % PREFLIGHT_SECONDS),
+        *([(b"access-control-allow-private-network", b"true")] if private else []),
+    ]
+
+
+def answered(raw: RawHeaders, origin: bytes | None, allowed: tuple[str, ...]) -> RawHeaders:
+    """An answer's headers with what the page of `origin` needs to read it."""
+    if not allowed:
+        return raw
+    if origin is None or not origin_listed(origin, allowed):
+        return [*raw, VARY]
+    return [*raw, (b"access-control-allow-origin", origin), (b"access-control-expose-headers", _EXPOSED), VARY]
+
+
+def _is_param(name: bytes) -> bool:
+    rest = name.removeprefix(_PARAMS)
+    return rest != name and rest != b"" and rest.replace(b"-", b"").replace(b"_", b"").isalnum()

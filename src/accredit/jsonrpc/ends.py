@@ -1,0 +1,74 @@
+"""What a line that is too long to be read says of itself at its two ends. No I/O.
+
+Programs write a message's id before what is long in it, or behind it, among members that are short. Those are read
+here, by JSON's own rules, from either end: on the way to the first value that is an object or an array, and back from
+the last brace to the last one. Read backwards, text inside of a string could be taken for members; but then its quotes
+would not come out even. What is between is not looked at: a message that names a member twice is none.
+
+An id counts only where no reader could find another one at these ends: it is named once, in one spelling.
+"""
+
+import re
+
+from msgspec import Raw
+
+from accredit.errors import FrameError, LineTooLong, MessageId
+from accredit.jsonrpc.frames import message_id
+from accredit.jsonrpc.scalars import as_string
+
+_STRING = rb'"(?:[^"\\\x00-\x1f]|\\.)*"'
+_SCALAR = rb"(?:%b|-?[0-9][0-9.eE+-]*|true|false|null)" % _STRING
+_MEMBER = rb"[ \t\r]*(%b)[ \t\r]*:[ \t\r]*(%b)[ \t\r]*" % (_STRING, _SCALAR)
+_LAST = re.compile(rb"(?:,%b)+\}\Z" % _MEMBER.replace(b"(%b)" % _STRING, b"(?:%b)" % _STRING, 1))
+_NEXT = re.compile(_MEMBER + rb"([,}])")
+_NAME = re.compile(rb"[ \t\r]*(%b)[ \t\r]*:" % _STRING)
+_REQUESTS, _RESPONSES = frozenset({"method", "params"}), frozenset({"result", "error"})
+
+
+def line_too_long(limit: int, head: bytes, tail: bytes) -> LineTooLong:
+    """The error for a line over `limit` bytes; `tail` is b"" for one that has not ended."""
+    detail = f"a line longer than {limit} bytes"
+    head, tail = head.lstrip(b" \t\r"), tail.rstrip(b" \t\r")
+    if not head.startswith(b"{"):
+        return LineTooLong(detail, is_message=head.startswith(b"["))
+    found = [*_first(head), *_last(tail)]
+    names = {name for name, _ in found}
+    ids = [(name, value) for name, value in found if name.casefold() == "id"]
+    id = _id(ids[0][1]) if len(ids) == 1 and ids[0][0] == "id" else None
+    kinds = [kind for kind, own in (("call", _REQUESTS), ("response", _RESPONSES)) if names & own]
+    return LineTooLong(detail, id=id, kind=kinds[0] if len(kinds) == 1 else "", is_message=True)
+
+
+def _first(head: bytes) -> list[tuple[str, bytes]]:
+    """The members up to the first long one, of which only the name is known."""
+    found: list[tuple[str, bytes]] = []
+    at = 1
+    while (member := _NEXT.match(head, at)) is not None:
+        found.append((_name(member[1]), member[2]))
+        at = member.end()
+    named = _NAME.match(head, at)
+    return [*found, (_name(named[1]), b"")] if named is not None else found
+
+
+def _last(tail: bytes) -> list[tuple[str, bytes]]:
+    begun = _LAST.search(tail)
+    found: list[tuple[str, bytes]] = []
+    at = begun.start() + 1 if begun is not None else len(tail)
+    while (member := _NEXT.match(tail, at)) is not None:
+        found.append((_name(member[1]), member[2]))
+        at = member.end()
+    return found
+
+
+def _name(text: bytes) -> str:
+    try:
+        return as_string(Raw(text)) or ""
+    except FrameError:
+        return ""
+
+
+def _id(text: bytes) -> MessageId | None:
+    try:
+        return message_id(Raw(text))
+    except FrameError:
+        return None
