@@ -258,6 +258,11 @@ SESSION_IDLE_SECONDS = 1_800.0
 """A session without a request or a stream for so long ends with its child. Clients that go away without a DELETE
 are common; one that comes back later gets a 404 and initializes anew (2025-11-25, basic/transports)."""
 
+SESSION_LEFT_SECONDS = 300.0
+"""The same for a session whose client had a standing stream and has none any more. The official SDKs keep theirs for as
+long as they are there, and open it again within seconds when it breaks: who does not come back has left. Its child
+holds some 60 MiB."""
+
 MAX_OPEN_REQUESTS = 1_000
 """Requests that one session's child, or the upstream of one HTTP+SSE session, owes an answer at once, and as many that
 a child is owed one by a client: what each of them holds in memory is small, but not bounded by anything else."""

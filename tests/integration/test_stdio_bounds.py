@@ -115,7 +115,7 @@ def test_a_child_that_never_reads_does_not_fill_our_memory() -> None:
 
 
 def test_idle_sessions_end_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accredit.gateway.stdio.backend.SESSION_IDLE_SECONDS", 2.0)
+    monkeypatch.setattr("accredit.gateway.stdio.sessions.SESSION_IDLE_SECONDS", 2.0)
 
     async def main() -> None:
         async with Bridge() as bridge, RawClient(bridge.port) as client:
@@ -125,6 +125,25 @@ def test_idle_sessions_end_by_themselves(monkeypatch: pytest.MonkeyPatch) -> Non
             await until(lambda: len(bridge.children) == 1)
             assert (await unused.call("echo"))[0] == 404
             assert (await used.call("echo"))[0] == 200
+
+    run(main())
+
+
+def test_a_client_that_has_left_without_a_word_keeps_no_child__and_one_that_listens_keeps_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("accredit.gateway.stdio.sessions.SESSION_LEFT_SECONDS", 0.5)
+
+    async def main() -> None:
+        async with Bridge() as bridge, RawClient(bridge.port) as stays:
+            listens, quiet, left = [await bridge.session() for _ in range(3)]
+            assert await listens.get(stays) == 200
+            async with RawClient(bridge.port) as leaves:
+                assert await left.get(leaves) == 200
+            await until(lambda: len(bridge.children) == 2)
+            assert (await left.call("echo"))[0] == 404  # so it initializes anew, should it come back
+            assert (await listens.call("echo"))[0] == 200
+            assert (await quiet.call("echo"))[0] == 200
 
     run(main())
 

@@ -26,7 +26,6 @@ from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.methods import LEGACY_REVISIONS, MODERN_REVISIONS, Era
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
-from accredit.limits import SESSION_IDLE_SECONDS
 
 
 class StdioBackend:
@@ -35,7 +34,7 @@ class StdioBackend:
     def __init__(self, settings: GatewaySettings, upstream: StdioUpstream, tally: Tally) -> None:
         self._upstream = upstream
         self._guard = OrphanGuard()
-        self._sessions = Sessions(settings, upstream, self._guard, tally, SESSION_IDLE_SECONDS)
+        self._sessions = Sessions(settings, upstream, self._guard, tally)
         self._shared = SharedUpstream(settings, upstream, self._guard, tally)
 
     async def post(self, exchange: Exchange, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:

@@ -26,7 +26,7 @@ from accredit.gateway.stdio.session import Session
 from accredit.gateway.tally import Tally
 from accredit.jsonrpc.encode import INVALID_REQUEST, UPSTREAM_ERROR
 from accredit.jsonrpc.frames import Request
-from accredit.limits import BUSY_RETRY_SECONDS, MAX_SESSIONS, RESERVED_SHARE
+from accredit.limits import BUSY_RETRY_SECONDS, MAX_SESSIONS, RESERVED_SHARE, SESSION_IDLE_SECONDS, SESSION_LEFT_SECONDS
 
 _log = logging.getLogger("accredit.gateway.stdio")
 
@@ -34,7 +34,7 @@ _log = logging.getLogger("accredit.gateway.stdio")
 class _Entry:
     """A session, how many exchanges use it (`streams` are standing ones), and when it ends because none does.
 
-    `since` is when the last of them ended, in the loop's time.
+    `since` is when the last of them ended, in the loop's time; `listened` says that its client had a standing stream.
     """
 
     def __init__(self, session: Session, exchange: Exchange) -> None:
@@ -44,6 +44,7 @@ class _Entry:
         self.uses = 0
         self.streams = 0
         self.used = False
+        self.listened = False
         self.since = 0.0
         self.timer: asyncio.TimerHandle | None = None
 
@@ -62,13 +63,11 @@ class Sessions:
         upstream: StdioUpstream,
         guard: OrphanGuard,
         tally: Tally,
-        idle_seconds: float,
     ) -> None:
         self._settings = settings
         self._upstream = upstream
         self._guard = guard
         self._tally = tally
-        self._idle_seconds = idle_seconds
         self._reserved = int(MAX_SESSIONS * RESERVED_SHARE) if settings.proving else 0
         self._entries: dict[str, _Entry] = {}
         self._children = 0
@@ -107,6 +106,7 @@ class Sessions:
         entry.used = True
         entry.uses += 1
         entry.streams += stands
+        entry.listened = entry.listened or stands
         if entry.timer is not None:
             entry.timer.cancel()
         try:
@@ -206,7 +206,8 @@ class Sessions:
         if entry.session.id in self._entries:
             loop = asyncio.get_running_loop()
             entry.since = loop.time()
-            entry.timer = loop.call_later(self._idle_seconds, self._end, entry.session)
+            seconds = SESSION_LEFT_SECONDS if entry.listened else SESSION_IDLE_SECONDS
+            entry.timer = loop.call_later(seconds, self._end, entry.session)
 
     def _end(self, session: Session) -> asyncio.Task[None]:
         self._forget(session)
