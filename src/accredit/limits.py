@@ -726,6 +726,12 @@ PRUNE_ENTRIES = 2_000
 FOLLOW_SECONDS = 0.25
 """Between two looks of `log list -f` at the log."""
 
+MAX_SCHEMA_STEPS = 32
+"""References of a tool's input schema that are followed for one argument of `accredit call`: a circle of them ends."""
+
+MAX_JSON_ARGS_BYTES = 4_194_304
+"""Bytes of `accredit call --json-args`: what a gateway takes in one request."""
+
 SHORT_ID_CHARS = 12
 """Hex digits of an id that tables on a terminal show, 48 bits: two of a million are the same once in 500 logs."""
 

@@ -12,6 +12,7 @@ import typer
 from typer.main import get_command
 
 from accredit import __version__
+from accredit.cli.call import call
 from accredit.cli.check import check
 from accredit.cli.config import config_app
 from accredit.cli.connect import connect
@@ -44,6 +45,7 @@ app.command(cls=CommandAfterDashes)(wrap)
 app.command()(connect)
 app.command(cls=CommandAfterDashes)(init)
 app.command(cls=CommandAfterDashes)(check)
+app.command()(call)
 app.command()(grant)
 app.command()(inspect)
 app.command()(revoke)

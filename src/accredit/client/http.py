@@ -53,11 +53,14 @@ class GatewayHttp(httpx2.AsyncClient):
         timeout: float | None = None,
         on_trouble: Callable[[str], None] | None = None,
         on_lost: Callable[[], None] | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         with_token = {"Authorization": f"Bearer {token}"} if token else {}
         read = SILENCE_SECONDS if timeout is None else timeout
         super().__init__(
-            headers={**(headers or {}), **with_token}, timeout=httpx2.Timeout(MCP_DEFAULT_TIMEOUT, read=read)
+            headers={**(headers or {}), **with_token},
+            timeout=httpx2.Timeout(MCP_DEFAULT_TIMEOUT, read=read),
+            transport=transport,
         )
         self.session_id = ""
         self.lost = False

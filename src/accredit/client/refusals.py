@@ -1,4 +1,4 @@
-"""Which errors are refusals, and what a person is told of one. No I/O.
+"""Which errors are refusals, and what a person is told of one. Looks which files are there; no other I/O.
 
 A person gets three things: what was asked, what the delegation covers, and the command that would change it. No text
 here holds a key, a proof, a challenge or a token.
@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
+from itertools import chain, count
 from pathlib import Path
 from typing import cast
 
@@ -20,7 +21,7 @@ from accredit.client.proving import scope_in
 from accredit.errors import ProofRefused
 from accredit.jsonrpc.text import excerpt
 from accredit.keys import public_path
-from accredit.limits import MAX_PRESENTED, MAX_TOLD_REASON_CHARS, MAX_TOLD_URL_CHARS
+from accredit.limits import MAX_TOLD_REASON_CHARS, MAX_TOLD_URL_CHARS
 from accredit.policy.lists import SCOPE
 from accredit.policy.refusals import (
     CHALLENGE_REQUIRED,
@@ -73,21 +74,21 @@ def refusal_of(error: ErrorData) -> ProofRefused | None:
     return None
 
 
-def explained(refusal: ProofRefused, presenter: ProofPresenter | None) -> str:
-    """What a person is told, in some short lines."""
+def explained(refusal: ProofRefused, presenter: ProofPresenter | None, command: str = "accredit connect") -> str:
+    """What a person is told who ran `command`, in some short lines."""
     scope = scope_in(refusal.data.get("required_scope"))
-    lines = [f"Not allowed: {_reason(refusal, scope)} ({excerpt(refusal.error)})."]
+    lines = [f"Not allowed: {_reason(refusal, scope, presenter)} ({excerpt(refusal.error)})."]
     if scope is not None:
         covers = ", ".join(sorted(presenter.granted)) if presenter is not None else ""
         lines.append(f"It needs the scope {excerpt(scope)}. This agent's delegation covers {covers or 'nothing'}.")
     if refusal.error in _SAYS_MORE:
         lines.append(_SAYS_MORE[refusal.error])
     if scope is not None and refusal.error in _A_GRANT_HELPS:
-        lines += _grant(scope, presenter)
+        lines += _grant(scope, presenter, command)
     return "\n".join(lines)
 
 
-def _reason(refusal: ProofRefused, scope: str | None) -> str:
+def _reason(refusal: ProofRefused, scope: str | None, presenter: ProofPresenter | None) -> str:
     if refusal.error == "gateway_changed":  # both ids whole, for a person to compare
         was, found = (excerpt(str(refusal.data.get(name) or "nobody")) for name in ("pinned", "found"))
         return f"this gateway was {was}, and now says that it is {found}; nothing was signed for it"
@@ -95,34 +96,34 @@ def _reason(refusal: ProofRefused, scope: str | None) -> str:
         found, url, known = (excerpt(str(refusal.data.get(name)), MAX_TOLD_URL_CHARS) for name in _MISMATCH)
         return f"{url} says that it is {found}, which is known as the gateway at {known}; nothing was signed for it"
     target = refusal.data.get("target")
-    if isinstance(target, str) and scope is not None and refusal.error in _OF_SCOPE:
+    unproved = presenter is None and refusal.error == "ratify_challenge_required"
+    if isinstance(target, str) and scope is not None and (unproved or refusal.error in _OF_SCOPE):
         return f"nobody has allowed this agent {excerpt(target)}"
     return excerpt(refusal.message.removeprefix(f"{refusal.error}: "), MAX_TOLD_REASON_CHARS)
 
 
-def _grant(scope: str, presenter: ProofPresenter | None) -> list[str]:
+def _grant(scope: str, presenter: ProofPresenter | None, command: str) -> list[str]:
     own_key = presenter.key_path if presenter is not None else None
-    key = own_key or Path("agent.key")
+    key = own_key or _free(Path("agent.key"))
     name = re.sub(r"[^A-Za-z0-9]+", "-", scope).strip("-") or "delegation"
-    out = str(_free(key, name))
+    out = str(_free(key.with_name(f"{name}.json")))
     words = ["accredit", "grant", "--issuer", "PATH", "--agent", str(public_path(key)), "--scope", scope]
     words += ["--expires", "7d", "--out", out]
     options = f"--delegation {shlex.quote(out)}"
     lines: list[str] = []
     if presenter is None:
-        lines.append("This agent has no key yet; make one: accredit keys new agent.key --kind agent")
-        options = f"--key agent.key {options}"
+        lines.append(f"This agent has no key yet; make one: accredit keys new {key} --kind agent")
+        options = f"--key {key} {options}"
     lines.append("Whoever may allow it does so with this command, where PATH is their private key:")
     lines.append(f"  {shlex.join(words)}")
-    lines.append(f"Then add {options} to the arguments of `accredit connect`.")
+    lines.append(f"Then add {options} to the arguments of `{command}`.")
     return lines
 
 
-def _free(key: Path, name: str) -> Path:
-    """A file beside the key that is not there yet: `accredit grant` replaces none."""
-    names = (name, *(f"{name}-{number}" for number in range(2, MAX_PRESENTED + 2)))
-    files = [key.with_name(f"{each}.json") for each in names]
-    return next((file for file in files if not os.path.lexists(file)), files[-1])
+def _free(path: Path) -> Path:
+    """A name that no file has, nor its public half: what is made replaces nothing."""
+    names = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2))
+    return next(each for each in chain((path,), names) if not any(map(os.path.lexists, (each, public_path(each)))))
 
 
 def uncovered(item: dict[str, object]) -> dict[str, object]:

@@ -1,0 +1,209 @@
+"""Arguments of a tool from the words of a shell, typed as the tool's input schema says. No I/O.
+
+A word is, in this order, and by what the schema allows for the argument:
+
+1. a text, where it may be one, or where the schema says nothing of it;
+2. `null`, `true`, `false`, an integer or a number, written as in JSON;
+3. an array or an object in JSON; several words of one name, or one that is no JSON array, are an array's elements.
+
+Not looked at: all else that a schema may ask for. The server does.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, NoReturn, cast
+
+from accredit.errors import ConfigurationError
+from accredit.limits import MAX_SCHEMA_STEPS
+
+Schema = Mapping[str, object]
+
+_ANYTHING = frozenset({"string", "null", "boolean", "integer", "number", "array", "object"})
+_NAMES: dict[type, str] = {
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    list: "array",
+    dict: "object",
+}
+_AN_OBJECT = 'write an object, such as {"to": "ada@example.org"}'
+_UNIONS = ("anyOf", "oneOf")
+
+
+def typed(tool: str, words: Iterable[str], given: Mapping[str, object], schema: Schema) -> dict[str, object]:
+    """The arguments of a call: `given` (from JSON, as they are) and NAME=VALUE words. Raises `ConfigurationError`."""
+    spoken: dict[str, list[str]] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not name or not equals:
+            raise ConfigurationError(f"--arg {word}: no argument", "write NAME=VALUE; NAME= is the empty text")
+        if name in given:
+            raise ConfigurationError(f"--arg {name}: it is in --json-args as well", "keep one of them")
+        spoken.setdefault(name, []).append(value)
+    arguments = {**given, **{name: _argument(tool, name, values, schema) for name, values in spoken.items()}}
+    missing = [name for name in _texts(schema.get("required")) if name not in arguments]
+    if missing:
+        raise ConfigurationError(
+            f"{tool} needs {_several(missing)}", f"name {'it' if len(missing) == 1 else 'them'}: {_usage(missing)}"
+        )
+    return arguments
+
+
+def json_object(data: bytes, where: str) -> dict[str, object]:
+    """`--json-args`: a JSON object in which no name is twice. Raises `ConfigurationError`."""
+    try:
+        found: object = json.loads(data, object_pairs_hook=_once, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"--json-args {where}: not JSON ({error})", _AN_OBJECT) from None
+    if not isinstance(found, dict):
+        raise ConfigurationError(f"--json-args {where}: not a JSON object", _AN_OBJECT)
+    return cast("dict[str, object]", found)
+
+
+def _argument(tool: str, name: str, values: Sequence[str], schema: Schema) -> object:
+    found = _resolved(_property(tool, name, schema), schema)
+    kinds = _kinds(found, schema)
+    if "string" in kinds and len(values) == 1:
+        return _listed(name, values[0], found)
+    if "array" in kinds:
+        whole = _json(values[0]) if len(values) == 1 else None
+        if isinstance(whole, list):
+            return cast("list[object]", whole)
+        if len(values) > 1 or len(kinds) == 1:
+            items = _resolved(_object(found.get("items")), schema)
+            return [_one(name, value, items, _kinds(items, schema)) for value in values]
+    if len(values) > 1:
+        raise ConfigurationError(f"--arg {name} is given {len(values)} times, and is no list", "give it once")
+    return _one(name, values[0], found, kinds)
+
+
+def _property(tool: str, name: str, schema: Schema) -> Schema:
+    known = _object(schema.get("properties"))
+    if name in known:
+        return _object(known[name])
+    more = schema.get("additionalProperties")
+    if isinstance(more, dict):
+        return cast("Schema", more)
+    if more is True or (more is None and not known):
+        return {}
+    near = get_close_matches(name, known, n=1)
+    hint = f"is {near[0]} meant? " if near else ""
+    raise ConfigurationError(f"{tool} takes no argument {name}", f"{hint}it takes {_several(list(known)) or 'none'}")
+
+
+def _one(name: str, value: str, schema: Schema, kinds: frozenset[str]) -> object:
+    if "string" in kinds:
+        return _listed(name, value, schema)
+    found = _json(value)
+    kind = "null" if found is None else _NAMES[type(found)]
+    if isinstance(found, _NotJson) or not (kind in kinds or (kind == "integer" and "number" in kinds)):
+        raise ConfigurationError(
+            f"--arg {name}={value}: not {_a(sorted(kinds))}", _EXAMPLES[min(kinds, key=sorted(_EXAMPLES).index)]
+        )
+    return _listed(name, found, schema)
+
+
+_EXAMPLES = {
+    "array": """write JSON, such as '["a", "b"]', or repeat --arg NAME=VALUE for each element""",
+    "boolean": "write true or false",
+    "integer": "write a whole number, such as 5",
+    "null": "write null",
+    "number": "write a number, such as 12.5",
+    "object": """write JSON, such as '{"name": "value"}', or name a file with --json-args""",
+}
+
+
+def _listed(name: str, found: object, schema: Schema) -> object:
+    """What was found, if the schema lists what there can be, and lists it. A listed number may be written plainly."""
+    listed = cast("list[object]", schema["enum"]) if isinstance(schema.get("enum"), list) else None
+    if listed is None or any(each == found and type(each) is type(found) for each in listed):
+        return found
+    if isinstance(found, str):
+        for each in listed:
+            if not isinstance(each, str) and json.dumps(each) == found:
+                return each
+    raise ConfigurationError(
+        f"--arg {name}={found}: there is no such choice", f"it is one of {', '.join(map(str, listed))}"
+    )
+
+
+def _kinds(schema: Schema, root: Schema) -> frozenset[str]:
+    """The types that a schema allows; all where it says nothing of them."""
+    kind = schema.get("type")
+    if isinstance(kind, str):
+        return frozenset({kind}) & _ANYTHING or _ANYTHING
+    if isinstance(kind, list):
+        return frozenset(_texts(cast("object", kind))) & _ANYTHING or _ANYTHING
+    listed = schema.get("enum", [schema["const"]] if "const" in schema else None)
+    if isinstance(listed, list) and listed:
+        values = cast("list[object]", listed)
+        return frozenset("null" if each is None else _NAMES.get(type(each), "string") for each in values)
+    for union in _UNIONS:
+        several = schema.get(union)
+        if isinstance(several, list) and several:
+            options = [_resolved(_object(each), root) for each in cast("list[object]", several)]
+            if not any(name in option for option in options for name in _UNIONS):
+                return frozenset[str]().union(*(_kinds(option, root) for option in options))
+    return _ANYTHING
+
+
+def _resolved(schema: Schema, root: Schema) -> Schema:
+    """The schema that local references lead to."""
+    for _ in range(MAX_SCHEMA_STEPS):
+        reference = schema.get("$ref")
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            return schema
+        found: object = root
+        for step in reference[2:].split("/"):
+            found = _object(found).get(step.replace("~1", "/").replace("~0", "~"))
+        schema = _object(found)
+    return {}
+
+
+class _NotJson:
+    """Says that a word is no JSON value."""
+
+
+_NAMES[_NotJson] = ""
+
+
+def _json(text: str) -> object:
+    try:
+        found: object = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return _NotJson()
+    return _NotJson() if isinstance(found, float) and not math.isfinite(found) else found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name is twice in an object")
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _object(value: object) -> Schema:
+    return cast("Schema", value) if isinstance(value, dict) else {}
+
+
+def _texts(value: object) -> list[str]:
+    return [each for each in cast("list[object]", value) if isinstance(each, str)] if isinstance(value, list) else []
+
+
+def _a(kinds: Sequence[str]) -> str:
+    return " or ".join(f"{'an' if kind[0] in 'aio' else 'a'} {kind}" for kind in kinds)
+
+
+def _several(names: Sequence[str]) -> str:
+    return ", ".join(names)
+
+
+def _usage(names: Sequence[str]) -> str:
+    return " ".join(f"--arg {name}=VALUE" for name in names)
