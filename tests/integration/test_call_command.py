@@ -85,6 +85,24 @@ def test_a_configurations_own_gate_judges_and_records(tmp_path: Path) -> None:
     assert (rows[1]["decision"], rows[1]["outcome"], rows[1]["agent_name"]) == ("allow", "ok", "Mailer")
 
 
+def test_a_tool_is_granted_by_its_name_at_a_gateway__and_all_that_only_read_by_what_the_server_says(
+    gateway: tuple[Serving, AgentFiles],
+) -> None:
+    serving, files = gateway
+    who = ("grant", "--issuer", "owner.key", "--agent", "agent.key.pub", "--json", "--out")
+    done = accredit(*who, "tool.json", "--tool", "send_email", "--url", serving.url, folder=files.folder)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["scope"] == ["email:send"]
+    done = accredit(*who, "reads.json", "--all-read-only", "--config", "accredit.toml", folder=files.folder)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["scope"] == ["email:read", "email:search"]
+    config = (files.folder / "accredit.toml").read_text()
+    (files.folder / "shared.toml").write_text(config.replace("email:search", "email:send"))
+    done = accredit(*who, "shared.json", "--all-read-only", "--config", "shared.toml", folder=files.folder)
+    assert json.loads(done.stdout)["scope"] == ["email:read"]
+    assert "note: email:send is left out: it lets the agent use more than reads: send_email" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [

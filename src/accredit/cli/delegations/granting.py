@@ -45,7 +45,7 @@ _CERT_ID_BYTES = 16
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What was asked for on the command line."""
+    """What was asked for on the command line. `notes` are lines that whoever signs is told."""
 
     issuer: Path
     agent: Path
@@ -56,6 +56,7 @@ class Request(Struct, frozen=True, kw_only=True):
     out: Path
     force: bool
     yes: bool
+    notes: tuple[str, ...] = ()
 
 
 class _Parties(NamedTuple):
@@ -163,6 +164,8 @@ def _warn(request: Request, sensitive: tuple[str, ...]) -> None:
     for constraint in request.constraints:
         if isinstance(constraint, Extension):
             tell(f"warning: only verifiers that know {constraint.type} can judge that constraint; others refuse")
+    for note in request.notes:
+        tell(note)
     for scope in sensitive:
         tell(f"warning: {scope} is sensitive")
 

@@ -85,6 +85,11 @@ def string(text: str) -> str:
     return f'"{"".join(map(_escaped, text))}"'
 
 
+def key(name: str) -> str:
+    """A name as a key of a table. It has to be one that TOML can hold."""
+    return name if _BARE.fullmatch(name) else string(name)
+
+
 def holds(text: str) -> bool:
     """Whether TOML can hold a text at all."""
     return not any("\ud800" <= char <= "\udfff" for char in text)
@@ -95,10 +100,9 @@ def tool_table(found: Suggestion) -> str:
     said = f'# "{_said(found.description)}"\n' if found.description.strip() else ""
     if not found.tool or not holds(found.tool):
         return f"# A tool whose name can't be written here is left out, and so refused: {_said(found.tool)}\n"
-    key = found.tool if _BARE.fullmatch(found.tool) else string(found.tool)
     sensitive = "sensitive = true\n" if found.sensitive else ""
     some = "# Only some clients see it, by what they can do.\n" if found.only_some else ""
-    return f"[tools.{key}]\n{said}{some}scope = {string(found.scope)}    # {found.reason}\n{sensitive}"
+    return f"[tools.{key(found.tool)}]\n{said}{some}scope = {string(found.scope)}    # {found.reason}\n{sensitive}"
 
 
 def _resources(offer: Offer) -> str:
