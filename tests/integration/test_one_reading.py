@@ -10,6 +10,8 @@ from typing import Any
 
 import brotli
 import pytest
+from tests.integration.test_transparent_legacy_sse import Session
+from tests.integration.test_transparent_legacy_sse import Upstream as Sse
 from tests.world.authorization import GATEWAY, Signed, Trust
 from tests.world.calls import ERAS, STREAM_HEAD, Posted, chunk, compact, error, event, http, post, response, stream
 from tests.world.command import COMMAND, environment
@@ -323,6 +325,35 @@ def test_a_binder_that_ignores_case_gets_no_amount_that_no_constraint_saw(
                 (told,) = await route.batch({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
                 refused_pay(told)
             assert route.received("tools/call") == []
+
+    run(case())
+
+
+@pytest.mark.parametrize("arguments", DOUBLES)
+def test_nor_does_a_binder_behind_a_stream_of_2024_11_05(arguments: dict[str, Any], trust: Trust) -> None:
+    upstream = Sse()
+
+    def called(arguments: dict[str, Any]) -> bytes:
+        params = {"name": "pay", "arguments": arguments}
+        proved = {**params, "_meta": {"ratify_proof": trust.proof(trust.chain(), "tools/call", params)}}
+        return compact({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": proved})
+
+    async def case() -> None:
+        async with upstream.server as server:
+            settings = trust.settings(HttpUpstream(server.url.replace("/mcp", "/sse")))
+            app = create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}))
+            async with RunningGateway(app) as gateway:
+                async with RawClient(gateway.port) as client:
+                    session = Session(gateway.port, client)
+                    await session.open()
+                    answer = await session.post(called(arguments))
+                    assert answer.status == 400
+                    refused_pay(json.loads(answer.body))
+                    assert [request.method for request in server.requests] == ["GET"]
+                    assert (await session.post(called({"amount": 1, "currency": "EUR"}))).status == 202
+                    assert [request.method for request in server.requests] == ["GET", "POST"]
+                await server.until(lambda found: found.open <= 1)
+            await server.until(lambda found: found.open == 0)
 
     run(case())
 

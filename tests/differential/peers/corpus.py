@@ -52,6 +52,7 @@ def corpus() -> list[Case]:
         _charsets,
         _polyglots,
         _codings,
+        _ping_or_stream,
         _spellings,
         _texts,
         _methods,
@@ -168,6 +169,28 @@ def _codings() -> Iterator[Case]:
     name = "packed twice over, in two headers"
     twice = gzip.compress(gzip.compress(hidden(name).encode()))
     yield Case(name, twice, (JSON, ("Content-Encoding", "gzip"), ("Content-Encoding", "gzip")))
+
+
+# A sound beginning of an object in JSON, and of a Brotli stream of two blocks: the first is 41,123 blanks, made by
+# prefix codes of one symbol each (RFC 7932 section 9.2); the header of the second, which is not packed, ends with `":`.
+_OBJECT_AND_STREAM = ' \n\n{"F @\u00be(\u052fi6\u04edn\'J#":'.encode()
+_SECOND_BLOCK = 53_522
+_LAST_BLOCK = b"\r"
+"""An empty one, and white space. What comes behind it, `node:zlib` leaves unread."""
+
+
+def ping_or_stream(name: str) -> tuple[bytes, int]:
+    """A sound ping; who unpacks it by Brotli finds a call. Also where the stream is over."""
+    stream = _OBJECT_AND_STREAM + hidden(name).encode().ljust(_SECOND_BLOCK) + _LAST_BLOCK
+    return stream + b',"jsonrpc":"2.0","id":1,"method":"ping"}', len(stream)
+
+
+def _ping_or_stream() -> Iterator[Case]:
+    for coding in ("br", "BR", "identity, br"):
+        name = f"a ping, and in Brotli a call: {coding}"
+        yield Case(name, ping_or_stream(name)[0], (JSON, ("Content-Encoding", coding)))
+    name = "a ping, and in Brotli a call: nobody says so"
+    yield Case(name, ping_or_stream(name)[0])
 
 
 # --- members, and what is around them ---------------------------------------------------------------

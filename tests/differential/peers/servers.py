@@ -85,6 +85,7 @@ KINDS = {
     "go": Kind(_go),
     "java": Kind(_java),
 }
+TASKS = Kind(_typescript("typescript_tasks.mjs"))
 
 
 class Peer:

@@ -13,16 +13,27 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
+import brotli
 import pytest
-from tests.differential.peers.corpus import Case, corpus
+from tests.differential.peers.corpus import Case, Headers, corpus, hidden, ping_or_stream
 from tests.differential.peers.play import Line, line_to
 from tests.differential.peers.servers import KINDS, Peer, ProgramMissing, running
 from tests.world.authorization import GATEWAY, Signed, Trust
+from tests.world.calls import post
 from tests.world.command import Serving, wait_until
+from tests.world.honest_server import HonestServer
+from tests.world.issuer import AUDIENCE, key_set_text
+from tests.world.raw_client import RawClient
+from tests.world.raw_server import RawServer
+from tests.world.running import RunningGateway, run
+from tests.world.tokened import ISSUER, Tokened
 
 from accredit.attest import CallRecord, recorded_params
+from accredit.gateway import HttpUpstream, create_app
+from accredit.jsonrpc.methods import Era
 from accredit.keys import make_key, write_key
 from accredit.ratify.needs import clock
+from accredit.stores import MemoryStore, RevocationLists
 from accredit.stores.log_file import LogFile
 
 CONTROL = "allowed: the number 1"
@@ -47,6 +58,7 @@ BITES = {
         "all of it in utf-16",
         "packed as gzip",
         "packed as br",
+        "a ping, and in Brotli a call: br",
     },
     "typescript-v1-sse": {
         "a ping, and in UTF-7 a call: application/json; charset=utf-7",
@@ -55,6 +67,7 @@ BITES = {
     "typescript-v2": {
         "a ping, and in UTF-7 a call: application/json; charset=utf-7",
         "packed as br",
+        "a ping, and in Brotli a call: br",
     },
     "go": {"packed as gzip", "a method in capitals beside another", "DELETE with X-HTTP-Method-Override"},
     "java": {"all of it in utf-32be, and nobody says so", "two methods, the call first", "a call after a comment"},
@@ -66,6 +79,13 @@ _CONFIGURATION = """
 id = "{gateway}"
 [upstream]
 url = "{url}"
+[attest]
+mode = "durable"
+key_file = "gateway.key"
+[store]
+url = "sqlite:///accredit.db"
+"""
+_PROOFS = """
 [proofs]
 mode = "required"
 binding = "required"
@@ -76,15 +96,27 @@ public_key_file = "owner.key.pub"
 scope = "email:read"
 [tools.steal]
 scope = "payments:send"
-[attest]
-mode = "durable"
-key_file = "gateway.key"
-[store]
-url = "sqlite:///accredit.db"
+"""
+_TOKENS = f"""
+[tokens]
+mode = "required"
+[[tokens.issuers]]
+issuer = "{ISSUER}"
+audience = "{AUDIENCE}"
+jwks_file = "keys.json"
+[tools.act]
+scope = "email:read"
+token_scope = "email:read"
+[tools.steal]
+scope = "payments:send"
+token_scope = "payments:send"
 """
 
 Run = tuple[str, str]
 """A tool's name, and the digest of the params that a run of it means."""
+
+
+WITH_TOKENS = ("python-sdk", "typescript-v1")
 
 
 @pytest.fixture(params=KINDS)
@@ -121,16 +153,74 @@ def test_no_server_runs_a_tool_that_the_gateway_did_not_record_as_allowed(
         return json.dumps({"ratify_proof": trust.proof(chain, "tools/call", case.params, Signed(scope="email:read"))})
 
     write_key(tmp_path / "owner.key", trust.owner)
-    write_key(tmp_path / "gateway.key", make_key("gateway", GATEWAY, clock()))
-    (tmp_path / "accredit.toml").write_text(_CONFIGURATION.format(gateway=GATEWAY, url=server.url), "utf-8")
-    with Serving(folder=tmp_path) as gateway:
-        refused = asyncio.run(through_gateway(gateway, server, cases, prove))
-    ran = server.ran()[len(bare) :]
-    around = Counter(map(as_run, ran)) - allowed_in(tmp_path / "accredit.db")
-    assert not around, [seen for seen in ran if as_run(seen) in around]
+    around = ran_around(server, tmp_path, _PROOFS, prove)
+    assert not around, around
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("peer", WITH_TOKENS, indirect=True)
+def test_no_server_runs_a_tool_for_a_token_that_lacks_its_scope(peer: tuple[str, Peer], tmp_path: Path) -> None:
+    _, server = peer
+    world = Tokened()
+    (tmp_path / "keys.json").write_bytes(key_set_text(world.key))
+    token = world.token(scope="email:read", exp=clock() + 3600)
+    around = ran_around(server, tmp_path, _TOKENS, lambda _: "{}", (("Authorization", f"Bearer {token}"),))
+    # Names that differ only by case are the server's to read here: what a binder drops of them is recorded, too.
+    allowed, sent = allowed_in(tmp_path / "accredit.db"), {case.name: case.params for case in corpus()}
+    for seen in around:
+        params = sent.get(case_of(seen, corpus()))
+        assert params is not None, seen
+        assert as_run(params) in allowed, seen
+    assert "steal" not in {seen["name"] for seen in server.ran()}
+
+
+def test_a_ping_that_is_a_call_in_brotli_is_refused_for_its_coding__and_is_a_ping_without_one() -> None:
+    body, end = ping_or_stream("here")
+    assert json.loads(body)["method"] == "ping"
+    unpacking = brotli.Decompressor()
+    assert json.loads(unpacking.process(body[:end])) == json.loads(hidden("here"))
+    assert unpacking.is_finished()
+
+    async def main() -> None:
+        upstream = HonestServer()
+        async with RawServer(upstream) as server:
+            settings = Trust().settings(HttpUpstream(server.url))
+            async with RunningGateway(
+                create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}))
+            ) as gateway:
+                for coding in ("br", "identity, br"):
+                    asked = post(Era.LEGACY).and_header("Content-Encoding", coding)
+                    async with RawClient(gateway.port) as client:
+                        await client.ask("POST", "/mcp", asked.headers, body)
+                        answer = await client.answer()
+                    assert (answer.status, json.loads(answer.body)["error"]["code"]) == (415, -32600)
+                assert upstream.messages == []
+                async with RawClient(gateway.port) as client:
+                    await client.ask("POST", "/mcp", post(Era.LEGACY).headers, body)
+                    await client.answer()
+                for request in server.requests:
+                    assert request.header("content-encoding") is None
+                    assert json.loads(request.body)["method"] == "ping"
+
+    run(main())
+
+
+def ran_around(
+    server: Peer, folder: Path, settings: str, prove: Callable[[Case], str], headers: Headers = ()
+) -> list[dict[str, Any]]:
+    """Sends the corpus through a gateway with these settings; gives what ran that it did not record as allowed."""
+    cases, before = corpus(), len(server.ran())
+    write_key(folder / "gateway.key", make_key("gateway", GATEWAY, clock()))
+    told = _CONFIGURATION.format(gateway=GATEWAY, url=server.url) + settings
+    (folder / "accredit.toml").write_text(told, "utf-8")
+    with Serving(folder=folder) as gateway:
+        refused = asyncio.run(through_gateway(gateway, server, cases, prove, headers))
+    ran = server.ran()[before:]
     # Both happened, and often: a gateway that refuses everything, or a server that runs nothing, would prove nothing.
     assert refused > len(cases) // 2
     assert len({case_of(seen, cases) for seen in ran}) > RUNS
+    around = Counter(map(as_run, ran)) - allowed_in(folder / "accredit.db")
+    return [seen for seen in ran if as_run(seen) in around]
 
 
 async def without_gateway(server: Peer, cases: list[Case]) -> list[dict[str, Any]]:
@@ -143,10 +233,12 @@ async def without_gateway(server: Peer, cases: list[Case]) -> list[dict[str, Any
     return list(server.ran())
 
 
-async def through_gateway(gateway: Serving, server: Peer, cases: list[Case], prove: Callable[[Case], str]) -> int:
+async def through_gateway(
+    gateway: Serving, server: Peer, cases: list[Case], prove: Callable[[Case], str], headers: Headers
+) -> int:
     """Sends the corpus; gives how many cases the gateway refused, none of which may have reached the server."""
     refused = 0
-    async with line_to(gateway.port, server.path) as line:
+    async with line_to(gateway.port, server.path, headers) as line:
         before = refusals_of(gateway)
         for case in cases:
             arrived = server.arrived()
