@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 
 from accredit.keys import make_key, write_key
-from accredit.stores.log_file import LogFile
+from accredit.stores.audit_log.reader import LogFile
 from bench.errors import BenchError
 from bench.load import Load, run
 from bench.payloads import CALLS

@@ -17,10 +17,10 @@ from pathlib import Path
 import uvloop
 from tests.world.records import OK, POLICY, decided, gateway
 
-from accredit.attest import Decided
-from accredit.stores.log import SqliteRecords
-from accredit.stores.log_file import LogFile
-from accredit.stores.log_process import LogProcess
+from accredit.attest import CallDecision
+from accredit.stores.audit_log.process import LogProcess
+from accredit.stores.audit_log.queue import SqliteRecords
+from accredit.stores.audit_log.reader import LogFile
 from bench.procfs import cpu_seconds
 
 FULL_CALLS, QUICK_CALLS = 4_000, 500
@@ -42,7 +42,7 @@ class Row:
     verified: float
 
 
-async def record(records: SqliteRecords, calls: list[Decided]) -> None:
+async def record(records: SqliteRecords, calls: list[CallDecision]) -> None:
     for call in calls:
         await records.begin(call)
         await records.finish(call, OK)

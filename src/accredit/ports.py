@@ -10,7 +10,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from accredit.attest import Decided, Outcome
+from accredit.attest import CallDecision, Outcome
 from accredit.ratify.challenges import IssuedChallenge
 from accredit.tokens import KeySet
 
@@ -154,14 +154,14 @@ class KeySets(Protocol):
 class Records(Protocol):
     """The log of attestations. Times are its own business; `StoreUnavailable` is `record_unavailable` to a client."""
 
-    async def begin(self, decided: Decided) -> None:
+    async def begin(self, decided: CallDecision) -> None:
         """Records a decision, allowed or denied. Until it returns, nothing is forwarded.
 
         Raises `AttestationError` for a text that no record can hold (a lone surrogate): refuse the call as well.
         """
         ...
 
-    def finish(self, decided: Decided, outcome: Outcome) -> Future[None]:
+    def finish(self, decided: CallDecision, outcome: Outcome) -> Future[None]:
         """Records the outcome of a call that `begin` has recorded as allowed. Until that is done, the client sees no
         answer. To be called whatever happens to the call; it is recorded also when nobody waits for that, and, where it
         raises `StoreUnavailable`, as soon as it can be."""

@@ -19,8 +19,8 @@ from tests.world.running import run
 
 from accredit.attest import (
     Call,
+    CallDecision,
     Checkpoint,
-    Decided,
     Head,
     LogReport,
     LogSigner,
@@ -30,9 +30,9 @@ from accredit.attest import (
 )
 from accredit.errors import AttestationError, StoreUnavailable
 from accredit.limits import CHECKPOINT_RECORDS
-from accredit.stores import log
-from accredit.stores.log_file import LogFile
-from accredit.stores.log_lives import hold
+from accredit.stores.audit_log import queue as log
+from accredit.stores.audit_log.reader import LogFile
+from accredit.stores.audit_log.writer_locks import hold
 
 __all__ = ["each_executor"]
 
@@ -47,7 +47,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("durable", [True, False])
 def test_a_call_has_a_record_of_its_decision_and_one_of_its_outcome(path: Path, durable: bool) -> None:
-    async def main() -> list[Decided]:
+    async def main() -> list[CallDecision]:
         async with Log(path, durable=durable) as each:
             first, denied = await each.call(), decided(decision=DENY)
             await each.port.begin(denied)
@@ -208,7 +208,7 @@ def test_all_who_wait_are_told_when_the_store_fails__and_the_chain_goes_on_after
 
 
 def test_calls_that_a_dead_writer_left_open_are_closed_as_unknown_by_a_later_one(path: Path) -> None:
-    async def main() -> tuple[Decided, Decided]:
+    async def main() -> tuple[CallDecision, CallDecision]:
         dead = Log(path)
         done, cut_off = await dead.call(), await dead.call(None)
         await dead.die()

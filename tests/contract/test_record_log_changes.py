@@ -15,9 +15,9 @@ from tests.world.running import run
 
 from accredit.attest import Checkpoint, Entry, Envelope, LogReport, LogSigner, Stored, sha256_hex, verify_envelope
 from accredit.errors import AttestationError
-from accredit.stores.log import SqliteRecords
-from accredit.stores.log_file import LogFile
-from accredit.stores.log_pruning import prune
+from accredit.stores.audit_log.pruning import prune
+from accredit.stores.audit_log.queue import SqliteRecords
+from accredit.stores.audit_log.reader import LogFile
 
 SIGNER, KEY = gateway()
 COLUMNS = ("writer", "number", "key", "payload", "ed25519", "ml_dsa_65", "digest")

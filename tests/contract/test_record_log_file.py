@@ -15,10 +15,10 @@ from tests.world.recorded import verified
 from tests.world.records import NOW_MS, OK, Chained, decided, gateway
 from tests.world.running import run
 
-from accredit.attest import Decided, LogReport, Stored, recorded_params, verify_log
+from accredit.attest import CallDecision, LogReport, Stored, recorded_params, verify_log
 from accredit.errors import StoreUnavailable
-from accredit.stores.log_file import LogFile
-from accredit.stores.log_pruning import prune
+from accredit.stores.audit_log.pruning import prune
+from accredit.stores.audit_log.reader import LogFile
 
 SIGNER, KEY = gateway()
 
@@ -133,10 +133,10 @@ def pruned(path: Path, before_ms: int) -> int:
 
 
 def test_a_pruned_log_verifies_and_goes_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accredit.stores.log_pruning.PRUNE_ENTRIES", 3)
+    monkeypatch.setattr("accredit.stores.audit_log.pruning.PRUNE_ENTRIES", 3)
     now = [NOW_MS]
 
-    async def main() -> Decided:
+    async def main() -> CallDecision:
         async with Log(path, clock=lambda: now[0]) as first, Log(path, clock=lambda: now[0]) as second:
             calls = [await each.call() for each in (first, second, first, second)]
             now[0] += 1_000
@@ -216,7 +216,7 @@ def test_of_what_was_pruned_no_byte_is_left_in_any_file__also_while_a_gateway_is
 def test_that_a_reader_keeps_what_was_pruned_is_told__and_pruning_again_takes_it(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("accredit.stores.log_pruning.EMPTY_LOG_SECONDS", 0.05)
+    monkeypatch.setattr("accredit.stores.audit_log.pruning.EMPTY_LOG_SECONDS", 0.05)
 
     async def main() -> None:
         async with Log(path) as each:

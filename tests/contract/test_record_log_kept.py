@@ -19,8 +19,11 @@ from tests.world.running import run
 
 from accredit.attest import Outcome
 from accredit.errors import StoreUnavailable
-from accredit.stores import log, log_kept, log_process, worker
-from accredit.stores.log_kept import KeptOutcomes
+from accredit.stores.audit_log import kept as log_kept
+from accredit.stores.audit_log import process as log_process
+from accredit.stores.audit_log import queue as log
+from accredit.stores.audit_log.kept import KeptOutcomes
+from accredit.stores.sqlite import worker
 
 __all__ = ["each_executor"]
 

@@ -23,8 +23,8 @@ from accredit.attest.statements import CALL_TYPE, CALL_TYPE_V1
 from accredit.cli import main
 from accredit.errors import AttestationError
 from accredit.keys import load_public_key, log_key
-from accredit.stores.log_file import LogFile
-from accredit.stores.log_pruning import prune
+from accredit.stores.audit_log.pruning import prune
+from accredit.stores.audit_log.reader import LogFile
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "log_v1"
 KEY = ("--key", str(VECTORS / "gateway.key.pub"))

@@ -37,7 +37,7 @@ from accredit.ratify import (
     revocation_list_fault,
     verify_bundle,
 )
-from accredit.ratify.sessions import issue_session_token
+from accredit.ratify.extras.sessions import issue_session_token
 
 GOOD = ("authorized_agent", "")
 

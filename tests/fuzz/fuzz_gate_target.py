@@ -27,11 +27,11 @@ from uvicorn.server import ServerState
 
 from accredit.app.edge import EdgeProtocol
 from accredit.app.server import _config as server_config
-from accredit.attest import Decided, Outcome
+from accredit.attest import CallDecision, Outcome
 from accredit.gateway import create_app
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.settings import HttpUpstream, RecordSettings
-from accredit.gateway.upstream.client import Answer, UpstreamClient
+from accredit.gateway.upstream.http.client import Answer, UpstreamClient
 from accredit.ratify.needs import clock
 from accredit.stores import MemoryStore
 
@@ -56,12 +56,12 @@ class Records:
     def __init__(self) -> None:
         self.allowed: list[Run] = []
 
-    async def begin(self, decided: Decided) -> None:
+    async def begin(self, decided: CallDecision) -> None:
         if decided.decision.verdict == "allow":
             call = decided.call
             self.allowed.append((call.method, call.target or "", bytes.fromhex(decided.params.sha256)))
 
-    def finish(self, decided: Decided, outcome: Outcome) -> asyncio.Future[None]:
+    def finish(self, decided: CallDecision, outcome: Outcome) -> asyncio.Future[None]:
         done = asyncio.get_running_loop().create_future()
         done.set_result(None)
         return done

@@ -22,14 +22,14 @@ from accredit.ratify import (
     verify_bundle,
 )
 from accredit.ratify.constraints import Constraint, read_constraint
-from accredit.ratify.receipts import VerificationReceipt, issue_verification_receipt
+from accredit.ratify.extras.receipts import VerificationReceipt, issue_verification_receipt
+from accredit.ratify.extras.rotation import KeyRotationStatement, issue_key_rotation
+from accredit.ratify.extras.sessions import SessionToken, issue_session_token
+from accredit.ratify.extras.transactions import ReceiptParty, TransactionReceipt
+from accredit.ratify.extras.witness import WitnessEntry, issue_witness_entry
 from accredit.ratify.revocation import RevocationPush, issue_revocation_list, issue_revocation_push
-from accredit.ratify.rotation import KeyRotationStatement, issue_key_rotation
-from accredit.ratify.sessions import SessionToken, issue_session_token
 from accredit.ratify.strict_json import parse
-from accredit.ratify.transactions import ReceiptParty, TransactionReceipt
 from accredit.ratify.wire import WireObject
-from accredit.ratify.witness import WitnessEntry, issue_witness_entry
 
 KINDS: list[type[WireObject]] = [
     ProofBundle,

@@ -31,11 +31,11 @@ from tests.fuzz.fuzz_gate_target import (
 from tests.world.authorization import GATEWAY
 
 from accredit.errors import FrameError, UpstreamUnavailable
-from accredit.gateway.gate import Gate
-from accredit.gateway.recording import recorder_of
+from accredit.gateway.admission.gate import Gate
+from accredit.gateway.counters import Counters
+from accredit.gateway.front.wrap import Wrap
+from accredit.gateway.recording.recorder import recorder_of
 from accredit.gateway.settings import RecordSettings, StdioUpstream
-from accredit.gateway.stdio.wrap import Wrap
-from accredit.gateway.tally import Tally
 from accredit.jsonrpc.lines import encode_line
 from accredit.stores import MemoryStore
 
@@ -145,7 +145,7 @@ def one_input(data: bytes) -> tuple[bytes, int, int]:
 async def _wrapped(sent: bytes, size: int) -> tuple[bytes, int, int]:
     records = Records()
     settings = TRUST.settings(StdioUpstream(("server",)), records=RecordSettings(GATEWAY))
-    tally = Tally()
+    tally = Counters()
     recorder = recorder_of(settings, tally, records)
     gate = Gate(settings, tally, MemoryStore(), NobodyRevoked(), None, recorder)
     child, host = FreeChild(records), MemoryHost(sent, size)

@@ -14,7 +14,7 @@ from tests.fuzz import fuzz_gate_target, fuzz_guard_target, fuzz_wrap_target
 from tests.fuzz.__main__ import ROOT, TARGETS
 from tests.fuzz.fuzz_gate_target import Hole, Records, corpus, one_input, one_request, readings, runs
 
-from accredit.attest import Decided
+from accredit.attest import CallDecision
 
 CORPUS = corpus()
 LINES = fuzz_wrap_target.corpus()
@@ -85,7 +85,7 @@ def test_two_requests_where_one_was_judged_are_a_hole(more: bytes) -> None:
 
 
 def test_what_nobody_allowed_is_a_hole(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def forget(_: Records, decided: Decided) -> None: ...
+    async def forget(_: Records, decided: CallDecision) -> None: ...
 
     monkeypatch.setattr(Records, "begin", forget)
     with pytest.raises(Hole, match="tools/call 'list_inbox' runs"):
@@ -120,7 +120,7 @@ def test_the_server_behind_wrap_takes_any_line_break_for_the_end_of_a_message(en
 
 
 def test_a_call_that_nobody_allowed_is_a_hole_behind_wrap(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def forget(_: Records, decided: Decided) -> None: ...
+    async def forget(_: Records, decided: CallDecision) -> None: ...
 
     monkeypatch.setattr(Records, "begin", forget)
     with pytest.raises(Hole, match="tools/call 'list_inbox' runs"):

@@ -13,7 +13,7 @@ from tests.world.records import NOW_MS, gateway
 from tests.world.running import run
 
 from accredit.attest import Stored, encode_envelope
-from accredit.stores.log_file import LogFile
+from accredit.stores.audit_log.reader import LogFile
 
 PAGE = (Path(__file__).parents[2] / "docs/how-to/verify-without-accredit.md").read_text("utf-8")
 

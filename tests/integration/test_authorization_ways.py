@@ -32,7 +32,8 @@ from accredit.jsonrpc.methods import Era
 from accredit.keys import write_key
 from accredit.policy.passing import AUTHORIZATION
 from accredit.ports import Spending
-from accredit.stores import MemoryStore, RevocationLists, SqliteStore, worker
+from accredit.stores import MemoryStore, RevocationLists, SqliteStore
+from accredit.stores.sqlite import worker
 
 INBOX = {"name": "list_inbox", "arguments": {}}
 SEND = {"name": "send_email", "arguments": {}}

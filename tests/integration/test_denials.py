@@ -22,7 +22,8 @@ from tests.world.running import RunningGateway, run
 from tests.world.tokened import Tokened
 
 from accredit.errors import KeysUnavailable
-from accredit.gateway import GatewaySettings, HttpUpstream, create_app, denials
+from accredit.gateway import GatewaySettings, HttpUpstream, create_app
+from accredit.gateway.recording import early_refusals as denials
 from accredit.gateway.settings import RecordSettings
 from accredit.jsonrpc.methods import Era
 from accredit.ports import Records

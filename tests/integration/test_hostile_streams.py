@@ -43,7 +43,7 @@ from tests.world.raw_server import PATIENCE, Connection, RawRequest
 from tests.world.running import run
 from tests.world.steady_loop import SteadyLoop
 
-from accredit.gateway import sse_relay
+from accredit.gateway.upstream.http import sse_relay
 from accredit.jsonrpc.methods import Era
 
 NO_RESPONSE = "the stream ended without a response"

@@ -20,7 +20,7 @@ from tests.world.recorded import records_at
 from tests.world.tokened import Tokened
 
 from accredit.errors import RequestError
-from accredit.gateway.asgi import create_app
+from accredit.gateway.app import create_app
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RecordSettings
 from accredit.jsonrpc.requests import decode_request
 from accredit.stores import MemoryStore, RevocationLists

@@ -19,10 +19,10 @@ from tests.world.heavy_bodies import bodies
 from tests.world.measured_loop import MeasuredLoop
 
 from accredit.errors import FrameError, UpstreamUnavailable
-from accredit.gateway.gate import Gate
+from accredit.gateway.admission.gate import Gate
+from accredit.gateway.counters import Counters
+from accredit.gateway.front.wrap import Wrap
 from accredit.gateway.settings import StdioUpstream
-from accredit.gateway.stdio.wrap import Wrap
-from accredit.gateway.tally import Tally
 from accredit.stores import MemoryStore, RevocationLists
 
 __all__ = ["small_heap"]
@@ -127,7 +127,7 @@ def test_no_line_of_a_host_blocks_the_loop_of_wrap() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, MeasuredLoop)
         for name in NAMES:
-            tally, host = Tally(), Host(bodies()[name].encode())
+            tally, host = Counters(), Host(bodies()[name].encode())
             gate = Gate(settings, tally, MemoryStore(), RevocationLists((), {}), None, None)
             wrap: Any = Wrap(settings, gate, cast(Any, Child()), cast(Any, host), tally, None, None)
             await asyncio.sleep(0)

@@ -22,8 +22,8 @@ from accredit.jsonrpc.methods import Era
 STARTER = """
 import asyncio, sys
 from accredit.gateway.settings import StdioUpstream
-from accredit.gateway.stdio.child import Child
-from accredit.gateway.stdio.guard import OrphanGuard
+from accredit.gateway.upstream.stdio.child import Child
+from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
 
 async def main():
     guard = OrphanGuard()
@@ -177,8 +177,8 @@ FIRST_PROCESS = """
 import asyncio, ctypes, json, os, sys
 from pathlib import Path
 from accredit.gateway.settings import StdioUpstream
-from accredit.gateway.stdio.child import Child
-from accredit.gateway.stdio.guard import OrphanGuard
+from accredit.gateway.upstream.stdio.child import Child
+from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
 
 PR_SET_CHILD_SUBREAPER = 36
 assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1) == 0

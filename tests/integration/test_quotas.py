@@ -217,7 +217,7 @@ def eight_bodies(monkeypatch: pytest.MonkeyPatch) -> None:
     """Room for eight slow bodies, of which two are kept; nobody waits for long."""
     monkeypatch.setattr("accredit.gateway.room.MAX_BODIES_BYTES", 8 * 65_536)
     monkeypatch.setattr("accredit.gateway.room.MAX_LARGEST_BODIES", 0)
-    monkeypatch.setattr("accredit.gateway.http.BODY_ROOM_SECONDS", 0.1)
+    monkeypatch.setattr("accredit.gateway.front.exchange.BODY_ROOM_SECONDS", 0.1)
 
 
 SLOW_BODY = request("POST", post(Era.LEGACY, "tools/call", INBOX), length=1_000)
@@ -262,8 +262,8 @@ def test_one_address_with_all_slow_bodies_gives_some_to_another() -> None:
 
 
 def test_a_body_that_comes_too_slowly_gives_its_room_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accredit.gateway.http.BODY_GRACE_SECONDS", 0.2)
-    monkeypatch.setattr("accredit.gateway.http.MIN_BODY_BYTES_PER_SECOND", 1 << 30)
+    monkeypatch.setattr("accredit.gateway.front.exchange.BODY_GRACE_SECONDS", 0.2)
+    monkeypatch.setattr("accredit.gateway.front.exchange.MIN_BODY_BYTES_PER_SECOND", 1 << 30)
 
     async def main() -> None:
         async with RawServer(upstream) as server, open_to_all(server) as gateway, Crowd(gateway.port) as crowd:

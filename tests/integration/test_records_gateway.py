@@ -26,7 +26,7 @@ from accredit.keys.record_keys import load_record_key
 from accredit.keys.record_signers import load_record_signer
 from accredit.policy import Catalog, Entry, Facts
 from accredit.ratify.constraints import MaxAmount
-from accredit.stores import worker
+from accredit.stores.sqlite import worker
 
 SECRET = "swordfish-7f3a"
 everywhere = pytest.mark.parametrize("name", ROUTES)

@@ -20,7 +20,8 @@ from tests.world.raw_server import Connection, RawServer, until
 from tests.world.recorded import FailingRecords, outcomes, records_at, verified
 from tests.world.running import RunningGateway, run
 
-from accredit.gateway import GatewaySettings, HttpUpstream, create_app, cut_off
+from accredit.gateway import GatewaySettings, HttpUpstream, create_app
+from accredit.gateway.recording import resumable_calls as cut_off
 from accredit.gateway.settings import RecordSettings
 from accredit.jsonrpc.methods import Era
 from accredit.ports import Records

@@ -21,7 +21,7 @@ from tests.world.running import run
 from tests.world.small_disk import SmallDisk
 
 from accredit.attest import CallRecord, Stored, encode_envelope
-from accredit.stores.log_file import LogFile
+from accredit.stores.audit_log.reader import LogFile
 
 ROUNDS = 20
 CLIENTS = 16

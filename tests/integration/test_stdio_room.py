@@ -21,7 +21,7 @@ MOST = 4
 
 @pytest.fixture(autouse=True)
 def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accredit.gateway.stdio.sessions.MAX_SESSIONS", MOST)
+    monkeypatch.setattr("accredit.gateway.upstream.stdio.sessions.MAX_SESSIONS", MOST)
 
 
 async def is_there(session: SessionClient) -> bool:

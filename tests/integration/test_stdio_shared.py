@@ -269,7 +269,7 @@ def test_a_child_that_dies_fails_what_is_open_and_is_started_again_at_once() -> 
 
 def test_a_child_that_dies_again_and_again_is_left_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     # Long enough to be met on a machine that stalls.
-    monkeypatch.setattr("accredit.gateway.stdio.modern.BACKOFF_FIRST_SECONDS", 3.0)
+    monkeypatch.setattr("accredit.gateway.upstream.stdio.modern.BACKOFF_FIRST_SECONDS", 3.0)
 
     async def main() -> None:
         async with Bridge("--dies") as bridge:

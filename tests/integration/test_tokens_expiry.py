@@ -16,7 +16,7 @@ from tests.world.tokened import ISSUER, Tokened
 
 from accredit.errors import InvalidToken
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
-from accredit.gateway.bearer import Bearer
+from accredit.gateway.admission.bearer import Bearer
 from accredit.jsonrpc.methods import Era
 from accredit.limits import TOKEN_LEEWAY_SECONDS
 from accredit.ratify.needs import clock

@@ -10,7 +10,7 @@ from tests.world.refusals import INVALID, PARSE, is_refused, passes, told
 from tests.world.running import run
 
 from accredit.app import edge
-from accredit.gateway import http as gateway_http
+from accredit.gateway.front import exchange as gateway_http
 from accredit.jsonrpc.methods import Era
 
 # --- Host and Origin --------------------------------------------------------------------------------

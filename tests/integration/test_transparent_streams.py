@@ -31,8 +31,8 @@ from tests.world.raw_server import PATIENCE, Connection, RawRequest, until
 from tests.world.running import run
 
 from accredit.app import one_write
-from accredit.gateway import http as gateway_http
-from accredit.gateway import sse_relay
+from accredit.gateway.front import exchange as gateway_http
+from accredit.gateway.upstream.http import sse_relay
 from accredit.jsonrpc.methods import Era
 
 KIB, MIB = 1 << 10, 1 << 20

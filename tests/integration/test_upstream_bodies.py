@@ -11,7 +11,7 @@ from tests.world.raw_server import Connection, RawServer
 from tests.world.running import run as run_in
 
 from accredit.errors import AnswerError, UpstreamTimeout, UpstreamUnavailable
-from accredit.gateway.upstream.client import UpstreamClient
+from accredit.gateway.upstream.http.client import UpstreamClient
 from accredit.limits import HIGH_WATER_BYTES
 
 Run = Callable[[Coroutine[Any, Any, None]], None]

@@ -12,8 +12,8 @@ from tests.world.raw_server import PATIENCE, Connection, RawServer, until
 from tests.world.running import run as run_in
 
 from accredit.errors import RequestError, UpstreamUnavailable
-from accredit.gateway.upstream import parsing, pool
-from accredit.gateway.upstream.client import UpstreamClient
+from accredit.gateway.upstream.http import parsing, pool
+from accredit.gateway.upstream.http.client import UpstreamClient
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello"

@@ -13,10 +13,10 @@ from tests.world.raw_server import Connection, RawServer, until
 from tests.world.running import run as run_in
 
 from accredit.errors import AnswerError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
-from accredit.gateway.upstream import dial, parsing
-from accredit.gateway.upstream import pool as pool_module
-from accredit.gateway.upstream.client import Answer, UpstreamClient
-from accredit.gateway.upstream.connection import Connection as ClientConnection
+from accredit.gateway.upstream.http import dial, parsing
+from accredit.gateway.upstream.http import pool as pool_module
+from accredit.gateway.upstream.http.client import Answer, UpstreamClient
+from accredit.gateway.upstream.http.connection import Connection as ClientConnection
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 Handler = Callable[[Connection], Awaitable[None]]

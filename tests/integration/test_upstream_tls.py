@@ -13,7 +13,7 @@ from tests.world.raw_server import Connection, RawServer
 from tests.world.running import run as run_in
 
 from accredit.errors import UpstreamTimeout, UpstreamUnavailable
-from accredit.gateway.upstream.client import UpstreamClient
+from accredit.gateway.upstream.http.client import UpstreamClient
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"

@@ -25,7 +25,7 @@ from tests.world.decisions import (
 from accredit.errors import ChallengesFull, RequestError, StoreUnavailable, WireError
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.requests import decode_request
-from accredit.policy import GUARDED, LISTS, Asked, asked_of
+from accredit.policy import GUARDED, LISTS, GuardedCall, asked_of
 from accredit.policy.needs import CountUses, IsRevoked, IssueChallenge, LookAtChallenge, Need, SpendChallenge, TakeUse
 from accredit.ports import Spending
 from accredit.ratify import CertificateCache, decode_proof_bundle, encode_proof_bundle
@@ -42,7 +42,7 @@ CACHE = CertificateCache()
 POLICY = policy(cert_cache=CACHE)
 
 
-def allowed(asked: Asked, **changes: Any) -> bool:
+def allowed(asked: GuardedCall, **changes: Any) -> bool:
     """Whether a new deployment allows a call; that a decision hangs together is checked on the way."""
     decision = Deployment(**{"cert_cache": CACHE, **changes}).decides(asked)
     assert (decision.refusal is None) is (decision.authority is not None)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from tests.world.running import run
 
 from accredit.errors import FrameError
+from accredit.gateway.counters import Counters
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
-from accredit.gateway.stdio import rewriting
-from accredit.gateway.stdio.ledger import Answered, Call, Failed, Ledger, answered_ids, member_id
-from accredit.gateway.tally import Tally
+from accredit.gateway.upstream.stdio import rewriting
+from accredit.gateway.upstream.stdio.pending_calls import Answered, Call, Failed, PendingCalls, answered_ids, member_id
 from accredit.jsonrpc.frames import Notification, Request, decode_frame
 from accredit.jsonrpc.methods import Era
 
@@ -50,9 +50,9 @@ def written(draw: st.DrawFn) -> bytes:
     return text[: draw(st.integers(0, 60))] if draw(st.booleans()) else text
 
 
-def ledger(*, era: Era, enforce: bool) -> Ledger[Call]:
+def ledger(*, era: Era, enforce: bool) -> PendingCalls[Call]:
     settings = GatewaySettings(StdioUpstream(("x",)), enforce=enforce)
-    made: Ledger[Call] = Ledger(era, settings, Tally(), lambda _: None)
+    made: PendingCalls[Call] = PendingCalls(era, settings, Counters(), lambda _: None)
     made.allow_batches()
     for id in (0, 1, "0", 2):
         request = decode_frame(json.dumps({"jsonrpc": "2.0", "id": id, "method": "tools/call"}).encode())

@@ -33,32 +33,32 @@ from accredit.ratify import (
     revocation_list_fault,
     verify_bundle,
 )
-from accredit.ratify.facts import VerifierContext, verifier_context_hash
-from accredit.ratify.hybrid import UNSIGNED, HybridSignature
-from accredit.ratify.receipts import VerificationReceipt, verification_receipt_sign_bytes
-from accredit.ratify.revocation import (
-    RevocationPush,
-    revocation_push_fault,
-    revocation_push_sign_bytes,
-    revocation_sign_bytes,
-)
-from accredit.ratify.rotation import KeyRotationStatement, key_rotation_fault, key_rotation_sign_bytes
-from accredit.ratify.scopes import expand, unknown_scope
-from accredit.ratify.sessions import (
+from accredit.ratify.extras.receipts import VerificationReceipt, verification_receipt_sign_bytes
+from accredit.ratify.extras.rotation import KeyRotationStatement, key_rotation_fault, key_rotation_sign_bytes
+from accredit.ratify.extras.sessions import (
     SessionToken,
     StreamedTurn,
     session_token_mac,
     session_token_sign_bytes,
     verify_streamed_turn,
 )
-from accredit.ratify.transactions import (
+from accredit.ratify.extras.transactions import (
     TransactionReceipt,
     transaction_receipt_sign_bytes,
     verify_transaction_receipt,
 )
-from accredit.ratify.verdicts import PolicyVerdict, policy_verdict_sign_bytes
+from accredit.ratify.extras.verdicts import PolicyVerdict, policy_verdict_sign_bytes
+from accredit.ratify.extras.witness import WitnessEntry, witness_entry_fault, witness_entry_sign_bytes
+from accredit.ratify.facts import VerifierContext, verifier_context_hash
+from accredit.ratify.hybrid import UNSIGNED, HybridSignature
+from accredit.ratify.revocation import (
+    RevocationPush,
+    revocation_push_fault,
+    revocation_push_sign_bytes,
+    revocation_sign_bytes,
+)
+from accredit.ratify.scopes import expand, unknown_scope
 from accredit.ratify.wire import WireObject
-from accredit.ratify.witness import WitnessEntry, witness_entry_fault, witness_entry_sign_bytes
 
 FOLDER = published_folder()
 FIXTURES = {**dict(load(FOLDER)), **{f"own-{name}": fixture for name, fixture in load(OWN)}}

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from accredit.errors import AnswerError, UpstreamTimeout
+from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.headers import RawHeaders, fold
-from accredit.gateway.http import Exchange
 from accredit.gateway.room import Rooms
-from accredit.gateway.upstream.client import Answer, UpstreamClient
+from accredit.gateway.upstream.http.client import Answer, UpstreamClient
 
 
 class Told:

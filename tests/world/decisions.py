@@ -11,7 +11,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 from tests.unit.ratify.world import HOLDERS, HUMAN, NOW, certificate
 
-from accredit.policy import Asked, Catalog, Decision, Entry, Facts, Policy, asked, decide, drive
+from accredit.policy import Catalog, Decision, Entry, Facts, GuardedCall, Policy, asked, decide, drive
 from accredit.policy.needs import CountUses, IsRevoked, IssueChallenge, LookAtChallenge, Need, SpendChallenge, TakeUse
 from accredit.ports import Spending
 from accredit.ratify import (
@@ -91,7 +91,7 @@ def call(
     method: str = "tools/call",
     session: str = "",
     **params: object,
-) -> Asked:
+) -> GuardedCall:
     """A call without a proof."""
     member = {"resources/read": "uri"}.get(method, "name")
     found: dict[str, object] = {member: target, **params}
@@ -100,7 +100,7 @@ def call(
     return asked(method, found, session, None)
 
 
-def with_proof(call: Asked, proof: ProofBundle | bytes | None) -> Asked:
+def with_proof(call: GuardedCall, proof: ProofBundle | bytes | None) -> GuardedCall:
     """The call with this proof."""
     text = encode_proof_bundle(proof) if isinstance(proof, ProofBundle) else proof
     return replace(call, proof=None if text is None else Raw(text))
@@ -109,7 +109,7 @@ def with_proof(call: Asked, proof: ProofBundle | bytes | None) -> Asked:
 def prove(
     chain: Sequence[DelegationCert] | None = None,
     *,
-    to: Asked | None = None,
+    to: GuardedCall | None = None,
     scope: str | None = None,
     challenge: bytes | None = None,
     at: int = NOW,
@@ -125,13 +125,15 @@ def prove(
     return present(chain, agent, challenge or draw(), at, session_context=context)
 
 
-def scope_of(call: Asked) -> str:
+def scope_of(call: GuardedCall) -> str:
     """The scope that the catalog asks of a call."""
     entry = CATALOG.find(call.method, call.target)
     return entry.scope if entry is not None else ""
 
 
-def proven(call: Asked, chain: Sequence[DelegationCert] | None = None, *, bound: bool = False, **more: Any) -> Asked:
+def proven(
+    call: GuardedCall, chain: Sequence[DelegationCert] | None = None, *, bound: bool = False, **more: Any
+) -> GuardedCall:
     """The call with a fresh proof."""
     return with_proof(call, prove(chain, to=call if bound else None, **more))
 
@@ -162,16 +164,16 @@ class Deployment:
         self.store = MemoryStore()
         self.known = Known()
 
-    def decides(self, call: Asked, now: int = NOW) -> Decision:
+    def decides(self, call: GuardedCall, now: int = NOW) -> Decision:
         """The decision of a call."""
         return finished(drive(decide(call, self.policy, now), self.store, self.known, now))
 
-    def error(self, call: Asked, now: int = NOW) -> str:
+    def error(self, call: GuardedCall, now: int = NOW) -> str:
         """The word for why a call is refused, or "" when it is allowed."""
         refusal = self.decides(call, now).refusal
         return "" if refusal is None else refusal.error
 
-    def challenge_for(self, call: Asked, now: int = NOW) -> bytes:
+    def challenge_for(self, call: GuardedCall, now: int = NOW) -> bytes:
         """The challenge that is issued for a call."""
         request_hash = call.request_hash(scope_of(call))
         expires_at = now + self.policy.challenge_seconds
@@ -199,7 +201,9 @@ GOOD: dict[type[object], object] = {
 """The answer to each need with which a good call passes."""
 
 
-def script(call: Asked, policy: Policy, answers: Answer | None = None, now: int = NOW) -> tuple[Decision, list[Need]]:
+def script(
+    call: GuardedCall, policy: Policy, answers: Answer | None = None, now: int = NOW
+) -> tuple[Decision, list[Need]]:
     """A decision driven by hand: what it comes to, and what it asked. An answer that is an exception is raised."""
     steps = decide(call, policy, now)
     needs: list[Need] = []

@@ -13,13 +13,13 @@ from tests.world.children import children
 from tests.world.recorded import thread
 from tests.world.records import NOW_MS, OK, POLICY, decided, gateway
 
-from accredit.attest import CallRecord, Decided, Head, LogSigner, Outcome
+from accredit.attest import CallDecision, CallRecord, Head, LogSigner, Outcome
 from accredit.errors import StoreUnavailable
 from accredit.ports import Records
-from accredit.stores.log import SqliteRecords
-from accredit.stores.log_file import LogFile
-from accredit.stores.log_process import LogProcess
-from accredit.stores.log_requests import LogExecutor, Request, Touch, Turn
+from accredit.stores.audit_log.process import LogProcess
+from accredit.stores.audit_log.queue import SqliteRecords
+from accredit.stores.audit_log.reader import LogFile
+from accredit.stores.audit_log.requests import LogExecutor, Request, Touch, Turn
 
 T = TypeVar("T")
 Executors = Callable[[Path, LogSigner, bool], LogExecutor]
@@ -102,7 +102,7 @@ class Log:
     ) -> None:
         await self.records.aclose()
 
-    async def call(self, outcome: Outcome | None = OK) -> Decided:
+    async def call(self, outcome: Outcome | None = OK) -> CallDecision:
         """One call; without an outcome, it stays open."""
         call = decided()
         await self.port.begin(call)

@@ -13,8 +13,8 @@ import uvloop
 from tests.world.records import OK, POLICY, decided, gateway
 
 from accredit.errors import StoreUnavailable
-from accredit.stores.log import SqliteRecords
-from accredit.stores.log_process import LogProcess
+from accredit.stores.audit_log.process import LogProcess
+from accredit.stores.audit_log.queue import SqliteRecords
 
 CLIENTS = 16
 

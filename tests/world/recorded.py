@@ -8,11 +8,11 @@ import msgspec
 from msgspec.structs import replace
 from tests.world.records import POLICY, gateway
 
-from accredit.attest import CallRecord, Decided, LogReport, LogSigner, Outcome, RecordKey, RecordSigner
+from accredit.attest import CallDecision, CallRecord, LogReport, LogSigner, Outcome, RecordKey, RecordSigner
 from accredit.errors import StoreUnavailable
-from accredit.stores.log import SqliteRecords
-from accredit.stores.log_file import LogFile
-from accredit.stores.log_thread import LogThread
+from accredit.stores.audit_log.queue import SqliteRecords
+from accredit.stores.audit_log.reader import LogFile
+from accredit.stores.audit_log.thread import LogThread
 
 
 def thread(path: Path, signer: LogSigner, *, durable: bool = True) -> LogThread:
@@ -75,15 +75,15 @@ class FailingRecords:
 
     def __init__(self, *, decisions: bool = True) -> None:
         self._decisions = decisions
-        self.begun: list[Decided] = []
+        self.begun: list[CallDecision] = []
         self.outcomes: list[Outcome] = []
 
-    async def begin(self, decided: Decided) -> None:
+    async def begin(self, decided: CallDecision) -> None:
         if not self._decisions:
             raise StoreUnavailable("/var/lib/secret-place.db is full")
         self.begun.append(decided)
 
-    def finish(self, decided: Decided, outcome: Outcome) -> asyncio.Future[None]:
+    def finish(self, decided: CallDecision, outcome: Outcome) -> asyncio.Future[None]:
         assert decided in self.begun
         self.outcomes.append(outcome)
         return asyncio.ensure_future(self.write())

@@ -11,16 +11,16 @@ from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA65PrivateKey
 from msgspec.structs import replace
 
 from accredit.attest import (
-    Authority,
     Call,
-    Decided,
-    Decision,
+    CallDecision,
     Envelope,
     LogKey,
     LogSigner,
     Outcome,
     Place,
-    Token,
+    RecordedAuthority,
+    RecordedDecision,
+    RecordedToken,
     checkpoint_payload,
     decision_payload,
     outcome_payload,
@@ -33,8 +33,8 @@ NOW_MS = 1_800_000_000_000
 SECRET = "swordfish-7f3a"
 POLICY = "d1" * 32
 """The digest of the configuration by which calls are decided."""
-ALLOW = Decision(verdict="allow")
-DENY = Decision(verdict="deny", error="ratify_scope_denied", reason="this delegation covers email:read")
+ALLOW = RecordedDecision(verdict="allow")
+DENY = RecordedDecision(verdict="deny", error="ratify_scope_denied", reason="this delegation covers email:read")
 OK = Outcome(status="ok", result={"sha256": "ab" * 32})
 
 
@@ -49,12 +49,12 @@ def gateway(name: str = "gateway") -> tuple[LogSigner, LogKey]:
 
 
 def decided(
-    target: str = "send_email", decision: Decision = ALLOW, certificates: bytes = b"[]", **more: Any
-) -> Decided:
+    target: str = "send_email", decision: RecordedDecision = ALLOW, certificates: bytes = b"[]", **more: Any
+) -> CallDecision:
     """A call of a tool on which was decided."""
     call = Call(id=secrets.token_hex(16), method="tools/call", target=target, session="s-1", revision="2025-11-25")
     params = {"name": target, "arguments": {"to": "bob", "n": 1.5}, "_meta": {"token": SECRET}}
-    authority = Authority(
+    authority = RecordedAuthority(
         principal_id="aa" * 16,
         principal_name="Owner",
         agent_id="bb" * 16,
@@ -63,10 +63,10 @@ def decided(
         scope="email:send",
         bound=True,
     )
-    token = Token(
+    token = RecordedToken(
         issuer="https://issuer.example", subject="agent", sha256=sha256_hex(SECRET.encode()), jti="1", kid="k"
     )
-    made = Decided(
+    made = CallDecision(
         gateway="mail-gateway",
         call=call,
         params=recorded_params(json.dumps(params).encode(), token_argument=False),
@@ -89,10 +89,10 @@ class Chained:
         self.envelopes: list[Envelope] = []
         self.count, self._head = 0, GENESIS
 
-    def decision(self, call: Decided) -> Envelope:
+    def decision(self, call: CallDecision) -> Envelope:
         return self._add(decision_payload(call, self._place(), NOW_MS + self.count))
 
-    def outcome(self, call: Decided, outcome: Outcome = OK) -> Envelope:
+    def outcome(self, call: CallDecision, outcome: Outcome = OK) -> Envelope:
         return self._add(outcome_payload(call, outcome, self._place(), NOW_MS + self.count))
 
     def checkpoint(self) -> Envelope:

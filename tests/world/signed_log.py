@@ -7,9 +7,9 @@ from tests.world.running import run
 
 from accredit.app import assemble
 from accredit.attest import LogReport
-from accredit.cli.records.place import public_keys
+from accredit.cli.actions.log_place import public_keys
 from accredit.config import load
-from accredit.stores.log_file import LogFile
+from accredit.stores.audit_log.reader import LogFile
 
 
 def configure(

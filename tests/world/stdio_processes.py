@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+from tests.world.warm import forker
+
 RAW = Path(__file__).with_name("stdio_raw.py")
 
 
@@ -21,12 +23,12 @@ def alive(pid: int) -> bool:
 
 
 def descendants(pid: int) -> set[int]:
-    """The processes below one; none where it has ended."""
+    """The processes below one, but for the process that forks commands (`warm`); none where it has ended."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()
     except (FileNotFoundError, ProcessLookupError):
         return set()
-    found = {int(child) for child in children}
+    found = {int(child) for child in children} - {forker()}
     return found.union(*map(descendants, found))
 
 

@@ -20,15 +20,15 @@ from accredit.config import (
     try_record_signer,
 )
 from accredit.errors import ConfigurationError
-from accredit.gateway.logs import log_event
+from accredit.gateway.log_events import log_event
 from accredit.gateway.settings import ProofSettings
 from accredit.net import IssuerKeys
 from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.stores import RevocationLists, open_store, open_tasks, store_file
-from accredit.stores.log import SqliteRecords
-from accredit.stores.log_process import LogProcess
-from accredit.stores.log_requests import LogExecutor
-from accredit.stores.log_thread import LogThread
+from accredit.stores.audit_log.process import LogProcess
+from accredit.stores.audit_log.queue import SqliteRecords
+from accredit.stores.audit_log.requests import LogExecutor
+from accredit.stores.audit_log.thread import LogThread
 
 _logger = logging.getLogger("accredit.app")
 

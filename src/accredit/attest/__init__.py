@@ -19,7 +19,7 @@ from accredit.attest.dsse import (
     signed_bytes,
 )
 from accredit.attest.records import (
-    Decided,
+    CallDecision,
     checkpoint_payload,
     decision_payload,
     outcome_payload,
@@ -28,18 +28,18 @@ from accredit.attest.records import (
 )
 from accredit.attest.signing import LogKey, LogSigner, RecordKey, RecordSigner
 from accredit.attest.statements import (
-    Authority,
     Call,
     CallRecord,
     Checkpoint,
-    Decision,
     Outcome,
     OutcomeStatus,
     Place,
     Pruning,
+    RecordedAuthority,
+    RecordedDecision,
+    RecordedToken,
     Statement,
     Times,
-    Token,
     decode_statement,
     encode_statement,
     timestamp,
@@ -57,13 +57,11 @@ from accredit.attest.verify import (
 )
 
 __all__ = [
-    "Authority",
     "Call",
     "CallBundle",
+    "CallDecision",
     "CallRecord",
     "Checkpoint",
-    "Decided",
-    "Decision",
     "Digest",
     "Entry",
     "Envelope",
@@ -78,13 +76,15 @@ __all__ = [
     "Pruning",
     "RecordKey",
     "RecordSigner",
+    "RecordedAuthority",
     "RecordedChain",
+    "RecordedDecision",
     "RecordedParams",
+    "RecordedToken",
     "Signature",
     "Statement",
     "Stored",
     "Times",
-    "Token",
     "WriterReport",
     "canonical",
     "checkpoint_payload",

@@ -9,25 +9,25 @@ from msgspec.structs import replace
 from accredit.attest.canonical import RecordedParams
 from accredit.attest.statements import (
     NO_PARAMS,
-    Authority,
     Call,
     CallRecord,
     Checkpoint,
-    Decision,
     Outcome,
     Place,
     PolicyDigest,
     Pruning,
+    RecordedAuthority,
+    RecordedDecision,
+    RecordedToken,
     Statement,
     Times,
-    Token,
     clipped,
     encode_statement,
     timestamp,
 )
 
 
-class Decided(Struct, frozen=True, kw_only=True):
+class CallDecision(Struct, frozen=True, kw_only=True):
     """A call on which was decided. `call.params` is left empty; `received_ms` is in unix milliseconds.
 
     `policy_digest` says by which configuration: the SHA-256 of its effective values (`config.digest`). The decision is
@@ -39,16 +39,16 @@ class Decided(Struct, frozen=True, kw_only=True):
     gateway: str
     call: Call
     params: RecordedParams
-    decision: Decision
+    decision: RecordedDecision
     received_ms: int
     policy_digest: str
     enforced: bool = True
-    authority: Authority | None = None
-    token: Token | None = None
+    authority: RecordedAuthority | None = None
+    token: RecordedToken | None = None
     certificates: bytes | None = None
 
 
-def decision_payload(decided: Decided, place: Place, now_ms: int) -> bytes:
+def decision_payload(decided: CallDecision, place: Place, now_ms: int) -> bytes:
     """The record of a decision. Raises `AttestationError` for a text that can't be written."""
     call, said = decided.call, decided.decision
     if decided.params.text is not None:
@@ -68,7 +68,7 @@ def decision_payload(decided: Decided, place: Place, now_ms: int) -> bytes:
     return encode_statement(Statement(record, decided.params.sha256))
 
 
-def outcome_payload(decided: Decided, outcome: Outcome, place: Place, now_ms: int) -> bytes:
+def outcome_payload(decided: CallDecision, outcome: Outcome, place: Place, now_ms: int) -> bytes:
     """The record of an outcome. Raises `AttestationError` for a text that can't be written."""
     if outcome.detail is not None:
         outcome = replace(outcome, detail=clipped(outcome.detail))

@@ -75,7 +75,7 @@ class Call(_Part, frozen=True):
     server: str | None = None
 
 
-class Decision(_Part, frozen=True):
+class RecordedDecision(_Part, frozen=True):
     """What was decided. `error` is the word for programs, `reason` is for people.
 
     Version 2 brought the verdict `challenge`, for a call that was asked for a proof over a challenge, and `enforced`:
@@ -88,7 +88,7 @@ class Decision(_Part, frozen=True):
     enforced: bool | None = None
 
 
-class Authority(_Part, frozen=True):
+class RecordedAuthority(_Part, frozen=True):
     """On whose authority: the ids of principal, agent and certificates (leaf first), the SHA-256 of the chain (the
     RFC 8785 form of the array of certificates), the scope that the call needed, and whether the proof was bound to it.
     """
@@ -102,7 +102,7 @@ class Authority(_Part, frozen=True):
     principal_name: str | None = None
 
 
-class Token(_Part, frozen=True):
+class RecordedToken(_Part, frozen=True):
     """Whose token came with the call, and which: never the token itself, but the SHA-256 of its text."""
 
     issuer: str
@@ -150,9 +150,9 @@ class CallRecord(_Part, frozen=True):
     call: Call
     times: Times
     log: Place
-    decision: Decision | None = None
-    authority: Authority | None = None
-    token: Token | None = None
+    decision: RecordedDecision | None = None
+    authority: RecordedAuthority | None = None
+    token: RecordedToken | None = None
     outcome: Outcome | None = None
     policy: PolicyDigest | None = None
 

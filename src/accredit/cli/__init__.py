@@ -12,23 +12,23 @@ import typer
 from typer.main import get_command
 
 from accredit import __version__
-from accredit.cli.call import call
-from accredit.cli.check import check
-from accredit.cli.config import config_app
-from accredit.cli.connect import connect
+from accredit.cli.commands.call import call
+from accredit.cli.commands.check import check
+from accredit.cli.commands.config import config_app
+from accredit.cli.commands.connect import connect
+from accredit.cli.commands.demo import demo
+from accredit.cli.commands.grant import grant
+from accredit.cli.commands.init import init
+from accredit.cli.commands.inspect import inspect
+from accredit.cli.commands.keys import keys_app
+from accredit.cli.commands.log import log_app
+from accredit.cli.commands.revoke import revoke
+from accredit.cli.commands.serve import serve
+from accredit.cli.commands.token import token_app
+from accredit.cli.commands.verify import verify
+from accredit.cli.commands.wrap import wrap
 from accredit.cli.dashes import CommandAfterDashes
-from accredit.cli.demo import demo
-from accredit.cli.grant import grant
-from accredit.cli.init import init
-from accredit.cli.inspect import inspect
-from accredit.cli.keys import keys_app
-from accredit.cli.log import log_app
-from accredit.cli.revoke import revoke
-from accredit.cli.serve import serve
 from accredit.cli.text import two_lines
-from accredit.cli.token import token_app
-from accredit.cli.verify import verify
-from accredit.cli.wrap import wrap
 from accredit.errors import ConfigurationError
 
 app = typer.Typer(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from accredit.cli.delegations.paper import tell
+from accredit.cli.actions.output import tell
 from accredit.limits import MAX_TOLD_CANDIDATES
 
 

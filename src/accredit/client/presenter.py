@@ -27,8 +27,8 @@ from accredit.client.pins import KNOWN_GATEWAYS, GatewayPin
 from accredit.errors import ConfigurationError, ProofRefused, WireError
 from accredit.keys import DelegationFile, SigningKey, load_signing_key, read_file
 from accredit.limits import CLOCK_LEAD_SECONDS, MAX_DELEGATION_FILE_BYTES, MAX_PRESENTED
-from accredit.policy.asked import Asked
 from accredit.policy.evaluators import OWN_EVALUATORS
+from accredit.policy.guarded_call import GuardedCall
 from accredit.policy.refusals import CHALLENGE_REQUIRED
 from accredit.ratify import DelegationCert, IdentityStatus, present, verify_chain
 from accredit.ratify.challenges import CHALLENGE_BYTES
@@ -123,7 +123,7 @@ class ProofPresenter:
         """The pin of the gateway at a URL ("" for one that has none). Raises `ConfigurationError`."""
         return GatewayPin(self._gateway_id, url=url, file=self._known_gateways, met=self._met)
 
-    def chains_for(self, scope: str, call: Asked | None = None, verifier_id: str = "") -> tuple[Chain, ...]:
+    def chains_for(self, scope: str, call: GuardedCall | None = None, verifier_id: str = "") -> tuple[Chain, ...]:
         """Rule 2: what to present, best first. For "" it is the delegation that covers most."""
         candidates = self._alive() or self._current()
         covering = [held for held in candidates if scope in held.granted]
@@ -139,7 +139,7 @@ class ProofPresenter:
 
     def prove(
         self,
-        asked: Asked,
+        asked: GuardedCall,
         scope: str = "",
         verifier_id: str = "",
         *,
@@ -196,7 +196,7 @@ class ProofPresenter:
         stamp = _stamp(file)  # before it is read: a change meanwhile is seen as one
         return _Source(self._take(given), file, stamp)
 
-    def _is_refused(self, chain: Chain, call: Asked, verifier_id: str) -> bool:
+    def _is_refused(self, chain: Chain, call: GuardedCall, verifier_id: str) -> bool:
         """Whether a constraint refuses the call for certain, by what is known here: the clock, and the call itself."""
         facts = CallFacts(
             verifier_id=verifier_id,

@@ -33,7 +33,7 @@ from accredit.errors import FrameError
 from accredit.jsonrpc.methods import LISTEN, TASK_MEMBER
 from accredit.jsonrpc.result_types import TASK
 from accredit.limits import MAX_KNOWN_TARGETS
-from accredit.policy import GUARDED, LISTS, PROOF, PROOFS, TASK_CHANGES, Asked, asked, scope_fault
+from accredit.policy import GUARDED, LISTS, PROOF, PROOFS, TASK_CHANGES, GuardedCall, asked, scope_fault
 from accredit.policy.lists import KINDS, SCOPE, SENSITIVE, VERIFIER, Kind
 from accredit.policy.refusals import CHALLENGE_REQUIRED, DENIED, MISSING, REPLAYED, UNTRUSTED_ROOT
 
@@ -64,7 +64,7 @@ class Attempt(Struct):
 
     method: str
     params: Params
-    asked: Asked
+    asked: GuardedCall
     scope: str | None = None
     corrected: bool = False
     challenged: bool = False

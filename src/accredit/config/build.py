@@ -20,7 +20,7 @@ from accredit.config.tokens import build_tokens
 from accredit.config.values import FromEnvironment, check_header_text
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstream
-from accredit.gateway.stdio.child import find_program
+from accredit.gateway.upstream.stdio.child import find_program
 
 
 def build_settings(

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 from accredit.errors import ConfigurationError
-from accredit.gateway.bootstrap import BootstrapSettings
 from accredit.gateway.forwarding import can_be_added
+from accredit.gateway.front.bootstrap import BootstrapSettings
 from accredit.limits import CHILD_SILENCE_SECONDS, UPSTREAM_SILENCE_SECONDS
 from accredit.policy import Policy
 from accredit.rounds.sealing import KEY_BYTES, KeyRing

@@ -1,12 +1,17 @@
 """The decision of a call: who may do what, and on whose word. Pure: it asks for what it needs (`needs`).
 
-`catalog` which scope a target needs · `facts` what constraints are held against · `asked` one call, and what binds a
-proof to it · `decide` the steps, in their order · `evaluators` who judges
-what the protocol does not define · `refusals` what a client is told · `needs`, `drive` the questions to
-the world and who answers them · `passing` what is removed from and added to what passes · `lists` what is listed.
+`catalog` which scope a target needs · `facts` what constraints are held against · `guarded_call` one call, and what
+binds a proof to it · `decide` the steps, in their order · `evaluators` who judges what the protocol does not define ·
+`refusals` what a client is told · `needs`, `drive` the questions to the world and who answers them · `passing` what is
+removed from and added to what passes · `lists` what is listed.
 """
 
-from accredit.policy.asked import (
+from accredit.policy.catalog import MCP_SCOPES, OWN_SCOPE, Catalog, Entry, scope_fault
+from accredit.policy.decide import CONSTRAINT_REFUSALS, Authority, Decision, Flow, Policy, decide
+from accredit.policy.drive import drive
+from accredit.policy.evaluators import with_own
+from accredit.policy.facts import Facts, facts_fault
+from accredit.policy.guarded_call import (
     GUARDED,
     LISTS,
     PROOF,
@@ -14,7 +19,7 @@ from accredit.policy.asked import (
     TASK_CHANGES,
     TASK_LIST,
     TASKS,
-    Asked,
+    GuardedCall,
     asked,
     asked_of,
     is_guarded,
@@ -23,11 +28,6 @@ from accredit.policy.asked import (
     payload_digest,
     proofs_in,
 )
-from accredit.policy.catalog import MCP_SCOPES, OWN_SCOPE, Catalog, Entry, scope_fault
-from accredit.policy.decide import CONSTRAINT_REFUSALS, Authority, Decision, Flow, Policy, decide
-from accredit.policy.drive import drive
-from accredit.policy.evaluators import with_own
-from accredit.policy.facts import Facts, facts_fault
 
 __all__ = [
     "CONSTRAINT_REFUSALS",
@@ -40,13 +40,13 @@ __all__ = [
     "TASKS",
     "TASK_CHANGES",
     "TASK_LIST",
-    "Asked",
     "Authority",
     "Catalog",
     "Decision",
     "Entry",
     "Facts",
     "Flow",
+    "GuardedCall",
     "Policy",
     "asked",
     "asked_of",

@@ -2,7 +2,7 @@
 
 `decide` is one generator: it yields needs (`needs`), is sent answers (`drive`), and ends in a `Decision`. In order:
 
-1. The message is valid, and the proof a raw slice of it (before: `jsonrpc`, `asked`).
+1. The message is valid, and the proof a raw slice of it (before: `jsonrpc`, `guarded_call`).
 2. The token, where there is one, was verified before (`gateway.bearer`, `server`): what it lacks is a status of HTTP.
    Here it may be tied to the proof: with `bind_agent` its subject is the agent.
 3. The target is in the catalog: its scope and sensitivity are known. A sensitive target takes only challenges that
@@ -48,10 +48,10 @@ from accredit.limits import (
     MAX_STATE_SECONDS,
 )
 from accredit.policy import refusals
-from accredit.policy.asked import TASK_CHANGES, Asked
 from accredit.policy.catalog import Catalog, Entry
 from accredit.policy.evaluators import OWN_EVALUATORS
 from accredit.policy.facts import CONTEXT_NAMES
+from accredit.policy.guarded_call import TASK_CHANGES, GuardedCall
 from accredit.policy.needs import (
     CountUses,
     FindTask,
@@ -130,7 +130,7 @@ class Decision(Struct, frozen=True):
     what kept the decision from being made. `task` is the one that is asked about.
     """
 
-    asked: Asked
+    asked: GuardedCall
     entry: Entry | None
     authority: Authority | None = None
     refusal: ProofRefused | None = None
@@ -164,7 +164,7 @@ FlowOf = Callable[[str, str], Flow | None]
 
 
 def decide(
-    asked: Asked,
+    asked: GuardedCall,
     policy: Policy,
     now: int,
     token: VerifiedToken | None = None,
@@ -203,7 +203,7 @@ class _Case:
 
     def __init__(
         self,
-        asked: Asked,
+        asked: GuardedCall,
         entry: Entry | None,
         policy: Policy,
         now: int,

@@ -19,8 +19,8 @@ from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import Notification, Request
 from accredit.jsonrpc.objects import may_name, members
 from accredit.jsonrpc.requests import meta_in
-from accredit.policy.asked import GUARDED, PROOFS, read_freely
 from accredit.policy.decide import Authority
+from accredit.policy.guarded_call import GUARDED, PROOFS, read_freely
 from accredit.tokens import VerifiedToken
 
 AUTHORIZATION = "dev.accredit/authorization"
@@ -67,7 +67,7 @@ def _on_authority(call: Request | Notification, authority: Authority | None, tok
 C = TypeVar("C", bound=Request | Notification)
 
 
-def passed_on(
+def for_upstream(
     call: C,
     *,
     judged: bool,

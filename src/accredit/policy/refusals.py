@@ -10,8 +10,8 @@ from accredit.errors import ProofRefused
 from accredit.jsonrpc.encode import INVALID_PARAMS
 from accredit.jsonrpc.text import excerpt
 from accredit.limits import MAX_TOLD_TARGET_CHARS
-from accredit.policy.asked import Asked
 from accredit.policy.catalog import Entry
+from accredit.policy.guarded_call import GuardedCall
 from accredit.ratify.challenges import IssuedChallenge
 from accredit.ratify.results import IdentityStatus, VerifyResult
 
@@ -31,13 +31,13 @@ _STATUS_TEXT = {
 }
 
 
-def unknown_target(asked: Asked) -> ProofRefused:
+def unknown_target(asked: GuardedCall) -> ProofRefused:
     """The catalog has no scope for it, so no proof could allow it."""
     what = "is not in the catalog" if asked.method == "tools/call" else "is not spelled so that its scope is certain"
     return _refused(INVALID_PARAMS, UNKNOWN_ERRORS[asked.method], f"{excerpt(asked.target)} {what}", asked, None)
 
 
-def unknown_task(asked: Asked) -> ProofRefused:
+def unknown_task(asked: GuardedCall) -> ProofRefused:
     """A task that is not this caller's: another's, forged, expired, or none. One text for all."""
     return ProofRefused(
         {"error": "unknown_task", "method": asked.method, "_meta": {}}, "Invalid params", INVALID_PARAMS
@@ -48,10 +48,10 @@ def task_not_kept(method: str, target: str) -> ProofRefused:
     """-31003: the call was made, and is a task that can't be remembered; so nobody could ask about it."""
     reason = "store_unavailable: the task that the call has become could not be remembered"
     result = VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=reason)
-    return denied(Asked(method, target, "", b"", None, None), None, result)
+    return denied(GuardedCall(method, target, "", b"", None, None), None, result)
 
 
-def missing_proof(asked: Asked, entry: Entry | None, verifier_id: str, binding: str) -> ProofRefused:
+def missing_proof(asked: GuardedCall, entry: Entry | None, verifier_id: str, binding: str) -> ProofRefused:
     """-31001: a guarded call without a proof. It says how one is to be made, as the tools in a list do."""
     text = f"{_name(asked)} needs a proof in _meta.ratify_proof"
     how = {"ratify_verifier": verifier_id, "ratify_binding": binding}
@@ -59,7 +59,7 @@ def missing_proof(asked: Asked, entry: Entry | None, verifier_id: str, binding: 
 
 
 def challenge_required(
-    asked: Asked, entry: Entry | None, issued: IssuedChallenge, verifier_id: str, binding: str
+    asked: GuardedCall, entry: Entry | None, issued: IssuedChallenge, verifier_id: str, binding: str
 ) -> ProofRefused:
     """-31002: sign this challenge, and call again (Option B)."""
     challenge = {
@@ -75,7 +75,7 @@ def challenge_required(
 
 
 def denied(
-    asked: Asked, entry: Entry | None, result: VerifyResult, reason: str = "", granted: Collection[str] = ()
+    asked: GuardedCall, entry: Entry | None, result: VerifyResult, reason: str = "", granted: Collection[str] = ()
 ) -> ProofRefused:
     """-31003: the verifier said no, or what it found does not cover the call."""
     status = result.identity_status
@@ -98,13 +98,13 @@ def denied(
     )
 
 
-def untrusted_root(asked: Asked, entry: Entry | None) -> ProofRefused:
+def untrusted_root(asked: GuardedCall, entry: Entry | None) -> ProofRefused:
     """-31004: the chain starts with a principal that is not configured here."""
     text = "the delegation comes from nobody whom this gateway trusts"
     return _refused(UNTRUSTED_ROOT, "ratify_untrusted_root", text, asked, entry, identity_status="invalid")
 
 
-def replayed(asked: Asked, entry: Entry | None) -> ProofRefused:
+def replayed(asked: GuardedCall, entry: Entry | None) -> ProofRefused:
     """-31005: the challenge was spent already."""
     text = "this proof was used before; each call needs a fresh one"
     return _refused(REPLAYED, "ratify_replayed", text, asked, entry, identity_status="invalid")
@@ -114,37 +114,37 @@ def record_unavailable(method: str, target: str, *, forwarded: bool) -> ProofRef
     """-31006: no record, no call; or, where it was `forwarded`, no result."""
     what = "what came of the call" if forwarded else "the call"
     then = "its result is withheld" if forwarded else "nothing was forwarded"
-    asked = Asked(method, target, "", b"", None, None)
+    asked = GuardedCall(method, target, "", b"", None, None)
     text = f"{what} could not be recorded, so {then}"
     return _refused(RECORD_UNAVAILABLE, "record_unavailable", text, asked, None, forwarded=forwarded)
 
 
-def too_many_challenges(asked: Asked, entry: Entry | None, retry_after: int) -> ProofRefused:
+def too_many_challenges(asked: GuardedCall, entry: Entry | None, retry_after: int) -> ProofRefused:
     """-31007: no room for one more pending challenge."""
     text = f"too many challenges are pending; try again in {retry_after} s"
     return _refused(TOO_MANY_CHALLENGES, "too_many_challenges", text, asked, entry, retry_after_seconds=retry_after)
 
 
-def undecided(asked: Asked, entry: Entry | None) -> ProofRefused:
+def undecided(asked: GuardedCall, entry: Entry | None) -> ProofRefused:
     """-31003, too: the decision could not be made, so it is a no."""
     return _no_answer(asked, entry, "the decision could not be made")
 
 
-def clock_set_back(asked: Asked, entry: Entry | None) -> ProofRefused:
+def clock_set_back(asked: GuardedCall, entry: Entry | None) -> ProofRefused:
     """-31003, too: what was used before was forgotten by a clock that was ahead."""
     return _no_answer(asked, entry, "the clock was set back, and whether this was used before is not known any more")
 
 
-def _no_answer(asked: Asked, entry: Entry | None, why: str) -> ProofRefused:
+def _no_answer(asked: GuardedCall, entry: Entry | None, why: str) -> ProofRefused:
     reason = f"store_unavailable: {why}"
     return denied(asked, entry, VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=reason))
 
 
-def _name(asked: Asked) -> str:
+def _name(asked: GuardedCall) -> str:
     return excerpt(asked.target) or asked.method
 
 
-def _refused(code: int, error: str, text: str, asked: Asked, entry: Entry | None, **more: object) -> ProofRefused:
+def _refused(code: int, error: str, text: str, asked: GuardedCall, entry: Entry | None, **more: object) -> ProofRefused:
     data: dict[str, object] = {"error": error, "method": asked.method, "target": asked.target[:MAX_TOLD_TARGET_CHARS]}
     if asked.method == "tools/call":
         data["tool"] = data["target"]

@@ -2,11 +2,11 @@
 
 The rules are in pure code: bytes and facts in, answers out; the only file that is read is the time zone data.
 
-`structures` certificates and proofs · `proofs`, `wire`, `strict_json` reading and writing · `canonical`, `signable`
-what is signed · `hybrid` keys and signatures · `scopes`, `constraints` what is granted · `facts` what is asked ·
-`contexts` binding to a call · `verify`, `checks`, `needs`, `results` the verifier · `challenges`, `cache` its memory ·
-`issue` making delegations and proofs · `sessions`, `revocation`, `rotation`, `witness`, `receipts`, `transactions`,
-`verdicts` the protocol's other objects.
+`structures` certificates and proofs · `fast_decode`, `wire`, `strict_json` reading and writing · `canonical`,
+`signable` what is signed · `hybrid` keys and signatures · `scopes`, `constraints` what is granted · `facts` what is
+asked · `contexts` binding to a call · `verify`, `checks`, `needs`, `results` the verifier · `challenges`, `cache` its
+memory · `issue` making delegations and proofs, `revocation` taking them back · `extras` the protocol's other objects,
+which the gateway does without: `sessions`, `rotation`, `witness`, `receipts`, `transactions`, `verdicts`.
 """
 
 from accredit.ratify.cache import CertificateCache
@@ -14,9 +14,9 @@ from accredit.ratify.challenges import ChallengeStore, IssuedChallenge, MemoryCh
 from accredit.ratify.constraints import Constraint, Evaluator, Extension, read_constraint, zone_names
 from accredit.ratify.contexts import build_session_context, operation_context_hash
 from accredit.ratify.facts import CallFacts, VerifierContext
+from accredit.ratify.fast_decode import decode_proof_bundle
 from accredit.ratify.hybrid import HybridPrivateKey, HybridPublicKey, HybridSignature, HybridSigner, derive_id
 from accredit.ratify.issue import Grant, issue_delegation, present
-from accredit.ratify.proofs import decode_proof_bundle
 from accredit.ratify.results import IdentityStatus, VerifyResult
 from accredit.ratify.revocation import RevocationList, issue_revocation_list, revocation_list_fault
 from accredit.ratify.signable import bundle_hash, chain_hash, challenge_sign_bytes

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from accredit.errors import ProofRefused, TokenError
-from accredit.policy import GUARDED, Asked
+from accredit.policy import GUARDED, GuardedCall
 from accredit.policy.lists import KINDS, Kind, ListView
 from accredit.server.answers import current_dropped_keys
 from accredit.server.assemble import Guard
@@ -97,7 +97,7 @@ class ProofGuard(Guard, Middleware):
         target = str(context.message.uri if method == "resources/read" else context.message.name)
         tool = await here.fastmcp.get_tool(target) if method == "tools/call" else None
         try:
-            self._judge.check_within(allowed, Asked(method, target, "", b"", None, None), self._found(tool).entry)
+            self._judge.check_within(allowed, GuardedCall(method, target, "", b"", None, None), self._found(tool).entry)
         except (ProofRefused, TokenError) as error:
             raise refused(error) from None
 

@@ -34,7 +34,7 @@ from pydantic import BaseModel
 from accredit.errors import AccreditError, FrameError, KeysUnavailable, ProofRefused, TokenError
 from accredit.jsonrpc.encode import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.requests import check_meta
-from accredit.policy import GUARDED, LISTS, PROOFS, Asked, Entry, asked, proofs_in, refusals
+from accredit.policy import GUARDED, LISTS, PROOFS, Entry, GuardedCall, asked, proofs_in, refusals
 from accredit.policy.lists import KINDS, SCOPE, SENSITIVE, Kind, ListView
 from accredit.policy.passing import AUTHORIZATION, authorization, is_claim
 from accredit.server.answers import drop_unreadable_answers
@@ -98,7 +98,7 @@ class Gate:
             raise refused(error) from error.__cause__
         return Admitted(allowed, passed(bare, allowed))
 
-    async def _tool(self, ctx: Context, question: Asked) -> Found:
+    async def _tool(self, ctx: Context, question: GuardedCall) -> Found:
         if ctx.method != "tools/call":
             return Found()
         try:
@@ -195,7 +195,7 @@ def _told(method: str, allowed: Allowed | None) -> dict[str, object]:
     return {AUTHORIZATION: msgspec.json.decode(told)}
 
 
-def _asked(ctx: Context) -> Asked:
+def _asked(ctx: Context) -> GuardedCall:
     meta = _meta(ctx)
     proofs = proofs_in({name: _text(meta[name]) for name in PROOFS if name in meta})
     try:

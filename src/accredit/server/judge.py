@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from accredit.errors import AccreditError, FrameError
 from accredit.jsonrpc.methods import is_known
-from accredit.policy import TASKS, Asked, Authority, Catalog, Entry, Policy, decide, drive, refusals
+from accredit.policy import TASKS, Authority, Catalog, Entry, GuardedCall, Policy, decide, drive, refusals
 from accredit.policy.lists import ListView
 from accredit.ports import ProofStore, Revocations
 from accredit.ratify import IdentityStatus, VerifyResult
@@ -37,7 +37,7 @@ class Proofs(NamedTuple):
 class Allowed(NamedTuple):
     """What may be done: on whose word, which is None for a list without a proof, and with which token."""
 
-    asked: Asked
+    asked: GuardedCall
     authority: Authority | None = None
     token: VerifiedToken | None = None
 
@@ -67,7 +67,7 @@ class Judge:
             return not required  # whose a task is, only the gateway remembers
         return not required or is_known(method, revision) or method in self._methods
 
-    async def decide(self, asked: Asked, entry: Entry | None, token: VerifiedToken | None) -> Allowed:
+    async def decide(self, asked: GuardedCall, entry: Entry | None, token: VerifiedToken | None) -> Allowed:
         """The decision of one call; `entry` is what the tool that is called asks for. Raises its refusal.
 
         Raises `FrameError` for params that no proof can be bound to.
@@ -88,7 +88,7 @@ class Judge:
             raise decision.refusal
         return Allowed(asked, decision.authority, token)
 
-    def check_within(self, allowed: Allowed, asked: Asked, entry: Entry | None) -> None:
+    def check_within(self, allowed: Allowed, asked: GuardedCall, entry: Entry | None) -> None:
         """Whether a call that was allowed may make another one by itself. Raises `ProofRefused` and `TokenError`.
 
         It runs on the same word, whose constraints were held against the facts of the first call alone.
@@ -127,7 +127,7 @@ class Judge:
             token=allowed.token,
         )
 
-    def _check_tool(self, asked: Asked, token: VerifiedToken | None) -> None:
+    def _check_tool(self, asked: GuardedCall, token: VerifiedToken | None) -> None:
         if self.tokens is not None and asked.method == "tools/call":
             self.tokens.check_tool(token, asked.target)
 
@@ -167,7 +167,7 @@ def current_token() -> VerifiedToken | None:
     return standing.allowed.token if standing is not None else None
 
 
-def _catalog(policy: Policy, asked: Asked, entry: Entry | None) -> Catalog:
+def _catalog(policy: Policy, asked: GuardedCall, entry: Entry | None) -> Catalog:
     return replace(policy.catalog, tools={asked.target: entry} if entry is not None else {})
 
 

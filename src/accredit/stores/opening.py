@@ -5,7 +5,7 @@ from pathlib import Path
 from accredit.errors import ConfigurationError
 from accredit.ports import ProofStore, TaskStore
 from accredit.stores.memory import MemoryStore
-from accredit.stores.sqlite import SqliteStore
+from accredit.stores.sqlite.store import SqliteStore
 from accredit.stores.tasks import MemoryTasks, SqliteTasks
 
 _MEMORY = "memory:"

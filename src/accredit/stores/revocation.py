@@ -29,7 +29,7 @@ from accredit.limits import (
     STORE_WAIT_SECONDS,
 )
 from accredit.ratify import HybridPublicKey, RevocationList, revocation_list_fault
-from accredit.stores.listed import list_versions, read_lists
+from accredit.stores.sqlite.revocation_lists import list_versions, read_lists
 
 _REMEDY = "restore the list, or make it anew with `accredit revoke`"
 _LATE = "the revocation lists can't be read in time"

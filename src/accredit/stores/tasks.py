@@ -14,9 +14,9 @@ from typing import NamedTuple
 from accredit.errors import StoreUnavailable
 from accredit.limits import CLOCK_BACK_SECONDS, MAX_TASKS, MAX_TASKS_PER_OWNER, STORE_SWEEP_ROWS
 from accredit.ports import Task
-from accredit.stores.forgetting import forgotten, sweep
 from accredit.stores.rules import NEVER, certain
-from accredit.stores.worker import Worker
+from accredit.stores.sqlite.forgetting import forgotten, sweep
+from accredit.stores.sqlite.worker import Worker
 
 _FULL = "no room to remember one more task"
 _COLUMNS = "owner, method, target, facts, flow"

@@ -34,7 +34,7 @@ from accredit.jsonrpc.methods import Era
 from accredit.keys import make_key, write_key
 from accredit.ratify.needs import clock
 from accredit.stores import MemoryStore, RevocationLists
-from accredit.stores.log_file import LogFile
+from accredit.stores.audit_log.reader import LogFile
 
 CONTROL = "allowed: the number 1"
 """A call as everybody writes it: it has to run, or the others prove nothing."""

@@ -11,14 +11,14 @@ from msgspec.structs import replace
 from tests.world.records import DENY, NOW_MS, OK, SECRET, Chained, decided
 
 from accredit.attest import (
-    Authority,
     Call,
     CallRecord,
-    Decision,
     Outcome,
     Place,
+    RecordedAuthority,
+    RecordedDecision,
+    RecordedToken,
     Times,
-    Token,
     decision_payload,
     decode_statement,
     encode_statement,
@@ -35,7 +35,7 @@ PLACE = Place(writer="ab" * 16, sequence=7, previous="cd" * 32)
 def payloads() -> list[bytes]:
     chain, call = Chained(), decided()
     told = replace(call.call, definition="ef" * 32, trace="0a" * 16, server="mail")
-    asked = Decision(verdict="challenge", error="ratify_challenge_required")
+    asked = RecordedDecision(verdict="challenge", error="ratify_challenge_required")
     full = decided(params=recorded_params(b'{"name": "x", "arguments": {"n": 1e400}}'.replace(b"1e400", b"12"),
                                           token_argument=True, full=True))  # fmt: skip
     records = [
@@ -69,8 +69,8 @@ def test_what_is_read_is_what_was_written(payload: bytes) -> None:
 @pytest.mark.parametrize(
     ("member", "kind"),
     [
-        ("call", Call), ("decision", Decision), ("authority", Authority), ("token", Token), ("outcome", Outcome),
-        ("times", Times), ("log", Place), ("policy", PolicyDigest), (None, CallRecord),
+        ("call", Call), ("decision", RecordedDecision), ("authority", RecordedAuthority), ("token", RecordedToken),
+        ("outcome", Outcome), ("times", Times), ("log", Place), ("policy", PolicyDigest), (None, CallRecord),
     ],
 )  # fmt: skip
 def test_the_schema_has_every_member_that_a_record_may_have(member: str | None, kind: type[msgspec.Struct]) -> None:
@@ -149,7 +149,7 @@ def test_what_is_no_statement_is_refused(payload: bytes) -> None:
 
 
 def test_texts_for_people_are_clipped_and_can_always_be_written() -> None:
-    call = decided(decision=Decision(verdict="deny", reason="\ud800" + "x" * 5_000))
+    call = decided(decision=RecordedDecision(verdict="deny", reason="\ud800" + "x" * 5_000))
     record = decode_statement(decision_payload(call, PLACE, NOW_MS)).predicate
     assert isinstance(record, CallRecord)
     assert record.decision is not None

@@ -33,4 +33,4 @@ def test_the_command_line_is_read_without_it(module: str) -> None:
 
 @pytest.mark.parametrize("module", ["mcp", "mcp_types", "pydantic_settings", "h11"])
 def test_the_gateway_runs_without_it(module: str) -> None:
-    assert module not in modules_after("import accredit.cli.start")
+    assert module not in modules_after("import accredit.cli.actions.serve")

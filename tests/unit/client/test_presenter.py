@@ -17,7 +17,7 @@ from accredit.client.presenter import Challenge
 from accredit.errors import ConfigurationError, ProofRefused
 from accredit.keys import SigningKey, make_key
 from accredit.limits import CLOCK_LEAD_SECONDS, MAX_PRESENTED
-from accredit.policy import Asked, asked, decide, drive
+from accredit.policy import GuardedCall, asked, decide, drive
 from accredit.ratify import Grant, issue_delegation
 from accredit.ratify.constraints import TimeWindow
 from accredit.ratify.needs import clock
@@ -41,16 +41,16 @@ def presenter(trust: Trust, *grants: tuple[str, ...], **options: Any) -> ProofPr
     return ProofPresenter(signing_key(trust), chains, **options)
 
 
-def inbox(session: str = "", **arguments: object) -> Asked:
+def inbox(session: str = "", **arguments: object) -> GuardedCall:
     return asked("tools/call", {"name": "list_inbox", "arguments": arguments}, session, None)
 
 
-def with_proof(call: Asked, proof: dict[str, object]) -> Asked:
+def with_proof(call: GuardedCall, proof: dict[str, object]) -> GuardedCall:
     raw = Raw(json.dumps(proof).encode())
-    return Asked(call.method, call.target, call.session_id, call.digest, call.arguments, raw)
+    return GuardedCall(call.method, call.target, call.session_id, call.digest, call.arguments, raw)
 
 
-def verdict(trust: Trust, call: Asked, proof: dict[str, object], *, ahead: int = 0, **policy: Any) -> str:
+def verdict(trust: Trust, call: GuardedCall, proof: dict[str, object], *, ahead: int = 0, **policy: Any) -> str:
     """What a gateway says whose clock is so much ahead: "" where the call is allowed."""
     now = clock() + ahead
     given = trust.policy(binding_required=True, **policy)

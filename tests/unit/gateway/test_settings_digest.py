@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from accredit.attest import Decided, Outcome
+from accredit.attest import CallDecision, Outcome
 from accredit.errors import ConfigurationError
-from accredit.gateway.recording import Client, recorder_of
+from accredit.gateway.counters import Counters
+from accredit.gateway.recording.recorder import Client, recorder_of
 from accredit.gateway.settings import (
     GatewaySettings,
     HttpUpstream,
@@ -19,7 +20,6 @@ from accredit.gateway.settings import (
     TokenSettings,
 )
 from accredit.gateway.settings_digest import settings_digest
-from accredit.gateway.tally import Tally
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.requests import decode_request
 from accredit.policy import Catalog, Entry, Policy
@@ -108,12 +108,12 @@ class Kept:
     """A log that keeps what it is told."""
 
     def __init__(self) -> None:
-        self.decided: list[Decided] = []
+        self.decided: list[CallDecision] = []
 
-    async def begin(self, decided: Decided) -> None:
+    async def begin(self, decided: CallDecision) -> None:
         self.decided.append(decided)
 
-    def finish(self, decided: Decided, outcome: Outcome) -> "asyncio.Future[None]":
+    def finish(self, decided: CallDecision, outcome: Outcome) -> "asyncio.Future[None]":
         raise NotImplementedError
 
     def problem(self) -> str | None:
@@ -129,7 +129,7 @@ class Kept:
 @pytest.mark.parametrize("told", ["", "ab" * 32])
 def test_the_record_says_the_configurations_digest__else_that_of_the_settings(told: str) -> None:
     kept, settings = Kept(), replace(SETTINGS, records=RecordSettings("gate", policy_digest=told))
-    recorder = recorder_of(settings, Tally(), kept)
+    recorder = recorder_of(settings, Counters(), kept)
     assert recorder is not None
     request = decode_request(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}')
     assert isinstance(request, Request)

@@ -19,14 +19,14 @@ from tests.world.decisions import (
     with_proof,
 )
 
-from accredit.policy import Asked
+from accredit.policy import GuardedCall
 from accredit.ratify import build_session_context, operation_context_hash, present
 
 PAY: Mapping[str, object] = {"amount": 5, "currency": "EUR", "to": "Bob"}
 MISMATCH = "session_context_mismatch: bundle session_context does not match verifier context"
 
 
-def reason(asked: Asked, now: int = NOW, **policy: object) -> str:
+def reason(asked: GuardedCall, now: int = NOW, **policy: object) -> str:
     """The verifier's reason, or "" when the call is allowed."""
     refusal = Deployment(**policy).decides(asked, now).refusal
     return "" if refusal is None else str(refusal.data.get("reason", refusal.error))
@@ -81,7 +81,7 @@ def test_what_is_bound_of_a_list_is_its_method_and_nothing_else() -> None:
     }.items(),
 )
 def test_a_proof_that_is_bound_to_one_call_is_worth_nothing_for_another(
-    name: str, other: Asked, binding_required: bool
+    name: str, other: GuardedCall, binding_required: bool
 ) -> None:
     bundle = prove(to=call("pay", PAY, session="s-1"))
     assert reason(with_proof(other, bundle), binding_required=binding_required) == MISMATCH, name
@@ -231,7 +231,7 @@ class TestAChallengeOfOurs:
         ids=lambda other: f"{other.method} {other.target} {other.arguments}",
     )
     @pytest.mark.parametrize("bound", [False, True])
-    def test_it_is_good_for_nothing_else_and_stays_good_for_its_own(self, other: Asked, bound: bool) -> None:
+    def test_it_is_good_for_nothing_else_and_stays_good_for_its_own(self, other: GuardedCall, bound: bool) -> None:
         deployment, asked = Deployment(), call("wipe", {"box": 1})
         challenge = deployment.challenge_for(asked)
         decision = deployment.decides(proven(other, challenge=challenge, bound=bound))

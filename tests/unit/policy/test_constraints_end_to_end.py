@@ -7,14 +7,14 @@ import pytest
 from tests.unit.ratify.world import AGENT, NOW, SUB_AGENT, certificate, constraint
 from tests.world.decisions import GRANT, Deployment, call, granted, proven
 
-from accredit.policy import Asked, Entry, Facts, decide, drive
+from accredit.policy import Entry, Facts, GuardedCall, decide, drive
 from accredit.ratify import Constraint
 
 DENIED, UNVERIFIABLE = "ratify_constraint_denied", "ratify_constraint_unverifiable"
 AT_MOST_5 = constraint(type="max_amount", currency="EUR", max_amount=5)
 
 
-def error(asked: Asked, *constraints: Constraint, now: int = NOW) -> str:
+def error(asked: GuardedCall, *constraints: Constraint, now: int = NOW) -> str:
     return Deployment().error(proven(asked, granted(constraints=constraints), at=now), now)
 
 
@@ -50,7 +50,7 @@ def test_an_amount(arguments: Mapping[str, object] | None, expected: str) -> Non
 @pytest.mark.parametrize(
     "target", [call("list_inbox"), call("x:1", method="resources/read"), call("x", method="prompts/get")]
 )
-def test_a_constraint_on_what_a_call_has_not_is_unverifiable(target: Asked) -> None:
+def test_a_constraint_on_what_a_call_has_not_is_unverifiable(target: GuardedCall) -> None:
     assert error(target, AT_MOST_5) == UNVERIFIABLE
 
 
@@ -282,5 +282,5 @@ def test_two_copies_of_one_proof_at_once_pass_once() -> None:
 
 def test_a_list_does_nothing_that_a_constraint_could_be_about() -> None:
     """An agent whose delegation names an amount could otherwise never see which tools it has."""
-    asked = Asked("tools/list", "", "", b"", None, None)
+    asked = GuardedCall("tools/list", "", "", b"", None, None)
     assert error(asked, AT_MOST_5) == ""

@@ -10,7 +10,7 @@ from msgspec import Raw
 from accredit.jsonrpc.frames import Notification, Request
 from accredit.jsonrpc.requests import decode_request
 from accredit.policy import Authority
-from accredit.policy.passing import AUTHORIZATION, passed_on
+from accredit.policy.passing import AUTHORIZATION, for_upstream
 
 AUTHORITY = Authority(
     principal_id="p" * 32,
@@ -44,7 +44,7 @@ def with_meta(meta: str, method: str = "tools/call", id: str = '"id":1,') -> Req
 
 def passed(call: Request | Notification, *, judged: bool, authority: Authority | None = None) -> Request | Notification:
     """What goes on; that text and params say the same is checked on the way."""
-    found = passed_on(call, judged=judged, authority=authority)
+    found = for_upstream(call, judged=judged, authority=authority)
     again = decode_request(found.text)
     assert isinstance(again, type(call))
     assert json.loads(bytes(again.params or b"null")) == json.loads(bytes(found.params or b"null"))
@@ -186,7 +186,7 @@ def test_whatever_else_is_in_meta_stays(others: dict[str, str], spelling: str, j
     inner = ",".join([*listed, f'"{spelling}":1'])
     params = Raw(f'{{"_meta":{{{inner}}}}}'.encode())
     call = Request(1, "tools/call", params, b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}')
-    found = passed_on(call, judged=judged)
+    found = for_upstream(call, judged=judged)
     assert found.params is not None
     assert json.loads(bytes(found.params)) == {"_meta": {name: json.loads(value) for name, value in others.items()}}
     assert json.loads(found.text)["params"] == json.loads(bytes(found.params))

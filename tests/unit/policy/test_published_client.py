@@ -10,7 +10,7 @@ from tests.differential.peer import ours_key
 from tests.unit.ratify.world import HOUR, NOW
 from tests.world.decisions import VERIFIER, Deployment, call, with_proof
 
-from accredit.policy import Asked
+from accredit.policy import GuardedCall
 
 
 class Page:
@@ -35,7 +35,7 @@ class Page:
         published.issue_delegation(self.cert, human_key)
         self.deployment = Deployment(roots={ours_key(self.human.public_key): "Owner"})
 
-    def proves(self, asked: Asked, challenge: bytes | None = None, context: bytes = b"") -> Asked:
+    def proves(self, asked: GuardedCall, challenge: bytes | None = None, context: bytes = b"") -> GuardedCall:
         """The call with a proof over this challenge, or one of the client's own."""
         challenge = challenge or published.generate_challenge()
         bundle = published.ProofBundle(
@@ -49,7 +49,7 @@ class Page:
         )
         return with_proof(asked, published.encode_proof_bundle(bundle).encode())
 
-    def context_of(self, asked: Asked, scope: str) -> bytes:
+    def context_of(self, asked: GuardedCall, scope: str) -> bytes:
         """What binds a proof to a call, as the published package builds it."""
         operation = published.OperationContext(
             required_scope=scope, operation=asked.method, resource_id=asked.target, payload_digest=asked.digest

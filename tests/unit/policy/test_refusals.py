@@ -23,7 +23,7 @@ from tests.world.decisions import (
 )
 
 from accredit.errors import ChallengesFull, ProofRefused, StoreUnavailable
-from accredit.policy import Asked, Catalog, Entry
+from accredit.policy import Catalog, Entry, GuardedCall
 from accredit.ports import Spending
 from accredit.ratify import encode_proof_bundle
 
@@ -41,7 +41,7 @@ LIST: dict[str, object] = {"method": "tools/list", "target": "", "_meta": {}}
 NOBODY: dict[str, object] = {"granted_scope": [], "principal_id": None, "agent_id": None}
 
 
-def refused(asked: Asked, deployment: Deployment | None = None, now: int = NOW) -> ProofRefused:
+def refused(asked: GuardedCall, deployment: Deployment | None = None, now: int = NOW) -> ProofRefused:
     decision = (deployment or Deployment()).decides(asked, now)
     assert decision.refusal is not None
     assert decision.authority is None
@@ -284,7 +284,7 @@ def test_a_list_with_a_bad_proof_asks_for_no_scope() -> None:
 MARK = "c0ffee-marked-secret"
 
 
-def marked() -> dict[str, Asked]:
+def marked() -> dict[str, GuardedCall]:
     """Calls that are refused, each in its own way, with marks in their arguments and all over their proofs."""
     arguments = {"amount": MARK, "currency": MARK, "note": MARK, MARK: 1}
     asked = call("pay", arguments)

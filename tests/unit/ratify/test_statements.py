@@ -10,29 +10,29 @@ from tests.unit.ratify.world import AGENT, HUMAN, NOW, STRANGER, judged, proof
 
 from accredit.errors import WireError
 from accredit.ratify import RevocationList, bundle_hash, issue_revocation_list, revocation_list_fault
-from accredit.ratify.hybrid import HybridSignature, signature_fault
-from accredit.ratify.receipts import (
+from accredit.ratify.extras.receipts import (
     VerificationReceipt,
     issue_verification_receipt,
     receipt_hash,
     verification_receipt_fault,
     verification_receipt_sign_bytes,
 )
-from accredit.ratify.revocation import RevocationPush, issue_revocation_push, revocation_push_fault
-from accredit.ratify.rotation import (
+from accredit.ratify.extras.rotation import (
     KeyRotationStatement,
     issue_key_rotation,
     key_rotation_fault,
     key_rotation_sign_bytes,
 )
-from accredit.ratify.wire import WireObject
-from accredit.ratify.witness import (
+from accredit.ratify.extras.witness import (
     WitnessEntry,
     issue_witness_entry,
     witness_entry_fault,
     witness_entry_hash,
     witness_entry_sign_bytes,
 )
+from accredit.ratify.hybrid import HybridSignature, signature_fault
+from accredit.ratify.revocation import RevocationPush, issue_revocation_push, revocation_push_fault
+from accredit.ratify.wire import WireObject
 
 BAD = HybridSignature(bytes(64), bytes(3309))
 LIST = issue_revocation_list(HUMAN, ["b", "a", "b"], NOW)

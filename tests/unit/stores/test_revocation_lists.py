@@ -20,8 +20,8 @@ from accredit.keys import PrivateKeyFile
 from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.ratify import issue_revocation_list
 from accredit.stores import RevocationLists
-from accredit.stores.listed import change_list, list_versions, read_lists
 from accredit.stores.revocation import _Watched
+from accredit.stores.sqlite.revocation_lists import change_list, list_versions, read_lists
 
 WORLD = World()
 KEYS = {key.id: key.public_key for key in (WORLD.owner, WORLD.agent)}

@@ -1,15 +1,15 @@
 """Constraints: conditions under which a delegation holds (Ratify section 7). No I/O but the time zone data.
 
-`base` says what all kinds have in common; `geo`, `timing`, `spending`, `resource` and `extension` are the kinds, each
+`base` says what all kinds have in common; `geo`, `timing`, `quantities`, `resource` and `extension` are the kinds, each
 with its members on the wire, its canonical form and its rule.
 """
 
 from accredit.ratify.constraints.base import Constraint, Outcome
 from accredit.ratify.constraints.extension import Evaluator, Extension, evaluate
 from accredit.ratify.constraints.geo import GeoBox, GeoCircle, GeoPolygon
-from accredit.ratify.constraints.read import BUILT_IN_TYPES, read_constraint
+from accredit.ratify.constraints.quantities import MaxAmount, MaxRate, MaxSpeed
+from accredit.ratify.constraints.registry import BUILT_IN_TYPES, read_constraint
 from accredit.ratify.constraints.resource import ResourcePath, path_fault, path_is_below
-from accredit.ratify.constraints.spending import MaxAmount, MaxRate, MaxSpeed
 from accredit.ratify.constraints.timing import TimeWindow, zone_names
 
 __all__ = [

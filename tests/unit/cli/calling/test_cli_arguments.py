@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accredit.cli.calling.arguments import json_object, typed
+from accredit.cli.actions.tool_arguments import json_object, typed
 from accredit.errors import ConfigurationError
 
 COLOUR = {"enum": ["red", "green", 3]}

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 from tests.world.delegations import DAY, NOW, World, prove, tampered
 
-from accredit.cli.delegations.chain import certificate_fault, challenge_fault, judged
+from accredit.cli.actions.chain import certificate_fault, challenge_fault, judged
 
 WORLD = World()
 LEAF, PARENT = WORLD.chain()

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.world.delegations import DAY, World, tampered
 from tests.world.in_process import Refused, Run, Save
 
-from accredit.cli.delegations.words import UNTIL_REVOKED
+from accredit.cli.actions.wording import UNTIL_REVOKED
 from accredit.keys import DelegationFile, make_key, write_key
 from accredit.ratify import DelegationCert, verify_chain
 from accredit.ratify.constraints import MaxAmount, MaxRate, MaxSpeed, ResourcePath, TimeWindow

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tests.world.delegations import DAY, World, prove, tampered
 from tests.world.in_process import Refused, Run, Save
 
-from accredit.cli.delegations.words import UNTIL_REVOKED
+from accredit.cli.actions.wording import UNTIL_REVOKED
 from accredit.ratify import DelegationCert, issue_revocation_list
 from accredit.ratify.constraints import Extension, MaxAmount
 from accredit.ratify.needs import clock

@@ -16,7 +16,7 @@ from accredit.attest import recorded_chain
 from accredit.ratify import RevocationList, issue_revocation_list, revocation_list_fault
 from accredit.ratify.needs import clock
 from accredit.stores import RevocationLists
-from accredit.stores.listed import change_list
+from accredit.stores.sqlite.revocation_lists import change_list
 
 LIST = ("--issuer", "owner.key", "--list", "revoked.json")
 STORE = ("--issuer", "owner.key", "--store", "sqlite:///accredit.db")

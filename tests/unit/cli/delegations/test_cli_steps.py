@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.world.delegations import DAY, NOW, World, prove, tampered
 
 from accredit import ratify
-from accredit.cli.delegations.steps import _STEPS, STEP_OF, Place, failed_at, walk
+from accredit.cli.actions.steps import _STEPS, STEP_OF, Place, failed_at, walk
 from accredit.ratify import IdentityStatus, ProofBundle, VerifyResult, verify_bundle
 from accredit.ratify.constraints import MaxSpeed
 from accredit.ratify.hybrid import UNSIGNED

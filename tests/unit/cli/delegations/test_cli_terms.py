@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from accredit.cli.delegations import terms
-from accredit.cli.delegations.words import UNTIL_REVOKED
+from accredit.cli.actions import arguments as terms
+from accredit.cli.actions.wording import UNTIL_REVOKED
 from accredit.errors import ConfigurationError
 from accredit.ratify import Constraint
 from accredit.ratify.constraints import Extension, MaxAmount, MaxRate, MaxSpeed, ResourcePath, TimeWindow

@@ -2,7 +2,7 @@
 
 import pytest
 
-from accredit.cli.delegations.vocabulary import canonical_neighbour, catalog_scopes, impossible_scope
+from accredit.cli.actions.vocabulary import canonical_neighbour, catalog_scopes, impossible_scope
 
 KNOWN = ["comms:email:send", "meeting:*", "identity:delegate", "custom:x", "custom:*", "custom:a b", "mcp:tool"]
 CATALOG = ["email:send", "payment:initiate", "comms:email:forward", "mcp:other", "Acme:Do-It", "a.b/c:d_e"]

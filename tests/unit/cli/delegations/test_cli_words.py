@@ -3,8 +3,8 @@
 import pytest
 from tests.world.delegations import NOW, World
 
-from accredit.cli.delegations import words
-from accredit.cli.delegations.words import UNTIL_REVOKED
+from accredit.cli.actions import wording as words
+from accredit.cli.actions.wording import UNTIL_REVOKED
 from accredit.ratify import Constraint
 from accredit.ratify.constraints import (
     Extension,

@@ -10,10 +10,10 @@ from tests.world.in_process import Done, Run
 from tests.world.recorded import thread
 from tests.world.records import DENY, NOW_MS, OK, POLICY, decided
 
-from accredit.attest import Decided, recorded_chain
+from accredit.attest import CallDecision, recorded_chain
 from accredit.cli import main
 from accredit.keys import PrivateKeyFile, log_signer, make_key, write_key
-from accredit.stores.log import SqliteRecords
+from accredit.stores.audit_log.queue import SqliteRecords
 
 STORE = ("--store", "sqlite:///accredit.db")
 KEY = ("--key", "gateway.key.pub")
@@ -23,10 +23,10 @@ class Folder(NamedTuple):
     """Where it is, and its calls: one that ended well, one that was denied, one that is open, another tool's."""
 
     path: Path
-    done: Decided
-    denied: Decided
-    cut_off: Decided
-    other: Decided
+    done: CallDecision
+    denied: CallDecision
+    cut_off: CallDecision
+    other: CallDecision
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from tests.world.in_process import Run
 from tests.world.records import SECRET
 
 from accredit.attest.statements import OutcomeStatus
-from accredit.cli.log import Ending
+from accredit.cli.commands.log import Ending
 
 WRITTEN = ("log", "verify", *STORE, *KEY)
 
@@ -49,7 +49,7 @@ def test_calls_are_listed_newest_first(run: Run, folder: Folder) -> None:
 def test_filters_leave_what_was_asked_for(
     run: Run, folder: Folder, options: tuple[str, ...], found: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("accredit.cli.records.place.clock_ms", lambda: 1_900_000_000_000)
+    monkeypatch.setattr("accredit.cli.actions.log_place.clock_ms", lambda: 1_900_000_000_000)
     rows = lines(run("log", "list", *STORE, "--json", *options).out)
     assert [row["call"] for row in rows] == [getattr(folder, name).call.id for name in found]
 
@@ -73,7 +73,7 @@ def test_following_prints_calls_as_they_end(run: Run, monkeypatch: pytest.Monkey
     def interrupt(_: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("accredit.cli.records.listing.time.sleep", interrupt)
+    monkeypatch.setattr("accredit.cli.actions.log_list.time.sleep", interrupt)
     for extra in ((), ("--json",)):
         done = run("log", "list", "-f", *STORE, *extra)
         assert (done.code, len(done.out.splitlines())) == (0, 4 + (not extra))
@@ -266,7 +266,7 @@ def test_what_was_pruned_is_gone_and_the_log_verifies(run: Run, folder: Folder) 
 
 
 def test_that_what_was_pruned_is_still_on_the_disk_is_a_no(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accredit.stores.log_pruning.EMPTY_LOG_SECONDS", 0.05)
+    monkeypatch.setattr("accredit.stores.audit_log.pruning.EMPTY_LOG_SECONDS", 0.05)
     with closing(sqlite3.connect("accredit.db", isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM log_entries").fetchone()

@@ -10,13 +10,13 @@ from tests.world.recorded import records_at
 from tests.world.records import DENY, decided
 from tests.world.running import run as run_loop
 
-from accredit.attest import Decided, Decision, Outcome
+from accredit.attest import CallDecision, Outcome, RecordedDecision
 
-CHALLENGED = Decision(verdict="challenge", error="ratify_challenge_required")
+CHALLENGED = RecordedDecision(verdict="challenge", error="ratify_challenge_required")
 
 
 @pytest.fixture
-def calls(folder: Folder) -> list[Decided]:
+def calls(folder: Folder) -> list[CallDecision]:
     """In another log of the folder: asked for a proof, denied, taken on as a task."""
     made = [decided(decision=CHALLENGED, authority=None), decided(decision=DENY), decided()]
 
@@ -39,7 +39,7 @@ def rows(run: Run, *options: str) -> list[tuple[str, str, str | None]]:
 
 
 def test_a_challenge_is_told_from_a_denial__whoever_counts_denials_would_count_each_sensitive_call(
-    run: Run, calls: list[Decided]
+    run: Run, calls: list[CallDecision]
 ) -> None:
     challenged, denied, task = (call.call.id for call in calls)
     assert rows(run) == [(task, "allow", "task"), (denied, "deny", None), (challenged, "challenge", None)]
@@ -49,7 +49,7 @@ def test_a_challenge_is_told_from_a_denial__whoever_counts_denials_would_count_e
     assert rows(run, "--outcome", "open") == []
 
 
-def test_a_challenge_is_shown_in_words(run: Run, calls: list[Decided]) -> None:
+def test_a_challenge_is_shown_in_words(run: Run, calls: list[CallDecision]) -> None:
     listed = run("log", "list", "--store", "sqlite:///other.db").out
     assert "challenge ratify_challenge_required" in listed
     shown = run("log", "show", calls[0].call.id, "--store", "sqlite:///other.db").out
@@ -58,10 +58,10 @@ def test_a_challenge_is_shown_in_words(run: Run, calls: list[Decided]) -> None:
 
 
 def test_following_tells_a_challenge_at_once__it_has_no_outcome_to_wait_for(
-    run: Run, calls: list[Decided], monkeypatch: pytest.MonkeyPatch
+    run: Run, calls: list[CallDecision], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(_: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("accredit.cli.records.listing.time.sleep", interrupt)
+    monkeypatch.setattr("accredit.cli.actions.log_list.time.sleep", interrupt)
     assert [decision for _, decision, _ in rows(run, "-f")] == ["challenge", "deny", "allow"]

@@ -10,14 +10,14 @@ from tests.world.in_process import Run
 from tests.world.recorded import records_at
 from tests.world.records import decided
 
-from accredit.attest import Decided
+from accredit.attest import CallDecision
 from accredit.keys import PrivateKeyFile, make_key, write_key
 from accredit.limits import MAX_TOLD_CANDIDATES
 
 OTHER = ("--store", "sqlite:///other.db")
 
 
-def write_log(path: Path, calls: list[Decided]) -> None:
+def write_log(path: Path, calls: list[CallDecision]) -> None:
     async def make() -> None:
         records = records_at(path)
         for call in calls:
@@ -27,7 +27,7 @@ def write_log(path: Path, calls: list[Decided]) -> None:
     asyncio.run(make())
 
 
-def with_id(call_id: str, agent_id: str) -> Decided:
+def with_id(call_id: str, agent_id: str) -> CallDecision:
     call = decided()
     assert call.authority is not None
     authority = replace(call.authority, agent_id=agent_id)
@@ -111,7 +111,7 @@ def test_an_agent_whose_key_is_known_has_its_name(run: Run, folder: Folder, agen
 def test_a_terminal_gets_ids_that_fit_and_that_every_command_takes(
     run: Run, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("accredit.cli.records.listing.sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("accredit.cli.actions.log_list.sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "110")
     out = run("log", "list", *STORE).out
     shown = next(line.split()[1] for line in out.splitlines() if "list_" in line)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.world import listing_server
 
-from accredit.cli.setup import asking
+from accredit.cli.asking import server as asking
 from accredit.errors import ConfigurationError
 from accredit.gateway import StdioUpstream
 

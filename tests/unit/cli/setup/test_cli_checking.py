@@ -6,8 +6,8 @@ import pytest
 from mcp.types import Tool
 from tests.world.tool_lists import tool
 
-from accredit.cli.setup.checking import check_offer
-from accredit.cli.setup.listing import Offer
+from accredit.cli.actions.check import check_offer
+from accredit.cli.asking.listing import Offer
 from accredit.policy import Catalog, Entry
 
 Capture = pytest.CaptureFixture[str]

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from mcp.types import Tool
 from tests.world.tool_lists import tool, tools
 
-from accredit.cli.setup.fixing import add_tables
-from accredit.cli.setup.listing import Offer
+from accredit.cli.actions.check_fix import add_tables
+from accredit.cli.asking.listing import Offer
 from accredit.config import build_catalog, load
 from accredit.errors import ConfigurationError
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from mcp.types import Tool
 from tests.world.tool_lists import HOSTILE_TEXTS, texts, tool, tools
 
-from accredit.cli.setup.suggesting import READING, fault_of, suggestion
+from accredit.cli.actions.suggest_scopes import READING, fault_of, suggestion
 
 
 def suggested(found: Tool, server: str = "mail") -> tuple[str, bool]:

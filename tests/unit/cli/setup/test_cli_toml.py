@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from mcp.types import Tool
 from tests.world.tool_lists import HOSTILE_TEXTS, texts, tool, tools
 
-from accredit.cli.setup.listing import Offer
-from accredit.cli.setup.suggesting import suggestion
-from accredit.cli.setup.toml import configuration, holds
+from accredit.cli.actions.config_text import configuration, holds
+from accredit.cli.actions.suggest_scopes import suggestion
+from accredit.cli.asking.listing import Offer
 from accredit.config import Config, build_catalog
 from accredit.gateway import HttpUpstream, StdioUpstream
 

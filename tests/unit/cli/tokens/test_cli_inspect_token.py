@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from accredit.cli import main
-from accredit.cli.tokens.inspecting import is_token
+from accredit.cli.actions.inspect_token import is_token
 
 
 def accredit(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:

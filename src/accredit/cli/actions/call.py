@@ -1,0 +1,187 @@
+"""What `accredit call` runs: finds the tool, types the arguments, calls, and prints. I/O: stdin, stdout, stderr.
+
+What a tool says goes to stdout as it is; on a terminal it can't steer it. What went wrong goes to stderr in two lines.
+"""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Iterable
+from difflib import get_close_matches
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import typer
+from mcp import MCPError
+from mcp_types import CallToolResult, TextContent, Tool
+from msgspec import Struct
+
+from accredit.cli.actions.call_way import Agent, at_gate, at_url, check_way
+from accredit.cli.actions.output import print_json, tell
+from accredit.cli.actions.tool_arguments import json_object, typed
+from accredit.cli.actions.wording import several
+from accredit.cli.reaching import Reach
+from accredit.cli.text import one_line, two_lines
+from accredit.client import AccreditedClient, ProofPresenter
+from accredit.client.refusals import explained
+from accredit.errors import (
+    AccreditError,
+    ConfigurationError,
+    InputRequestError,
+    ProofRefused,
+    RequestTimeout,
+)
+from accredit.gateway.log_events import configure_logs
+from accredit.jsonrpc.text import excerpt
+from accredit.keys import read_file
+from accredit.limits import (
+    MAX_JSON_ARGS_BYTES,
+    MAX_KNOWN_TOOLS,
+    MAX_LIST_PAGES,
+    MAX_TOLD_CANDIDATES,
+    MAX_TOLD_REASON_CHARS,
+)
+
+_NEGATIVE = 1
+_TOOL_FAILED = "that is the tool's own word: see what it asks for, and what its server logs"
+_REFUSED = "docs/reference/refusals.md names the errors of gateways; the server's log says more of others"
+_ASKS = "call it from a host that can answer: a shell can't"
+_NOT_LISTED = "a gateway lists no tool that its catalog lacks: `accredit check --config FILE` names those"
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """What was asked for on the command line."""
+
+    tool: str
+    args: tuple[str, ...]
+    json_args: Path | None
+    url: str | None
+    config: Path | None
+    key: Path | None
+    delegations: tuple[Path, ...]
+    gateway_id: str
+    reach: Reach
+
+
+class _Trouble(NamedTuple):
+    """Why there is no result, and what to do, in lines."""
+
+    what: str
+    remedy: tuple[str, ...]
+
+
+def call_tool(request: Request, *, as_json: bool) -> int:
+    """Calls and prints; returns the exit code. Raises `ConfigurationError`."""
+    check_way(request.url, request.config, request.key, request.delegations)
+    given = {} if request.json_args is None else _from_json(request.json_args)
+    configure_logs("error", "text")
+    for name in ("mcp", "httpx2", "httpcore2"):  # they would log proofs and results
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        found = asyncio.run(_called(request, given))
+    except Exception as error:  # the SDK raises what its parser, its transport or a task group raises
+        found = _trouble(_first(error), None)
+    if isinstance(found, _Trouble):
+        _tell(found)
+        return _NEGATIVE
+    if as_json:
+        print_json(found.model_dump(mode="json", by_alias=True, exclude_none=True))
+    elif not found.is_error:
+        _print(found)
+    if found.is_error:
+        said = " ".join(each.text for each in found.content if isinstance(each, TextContent))
+        _tell(_Trouble(f"{request.tool} failed: {said or 'it does not say why'}", (_TOOL_FAILED,)))
+    return _NEGATIVE if found.is_error else 0
+
+
+def _from_json(path: Path) -> dict[str, object]:
+    if str(path) != "-":
+        return json_object(read_file(path, MAX_JSON_ARGS_BYTES).data, str(path))
+    data = sys.stdin.buffer.read(MAX_JSON_ARGS_BYTES + 1)
+    if len(data) > MAX_JSON_ARGS_BYTES:
+        raise ConfigurationError(f"--json-args -: longer than {MAX_JSON_ARGS_BYTES} bytes", "send less in one call")
+    return json_object(data, "-")
+
+
+async def _called(request: Request, given: dict[str, object]) -> CallToolResult | _Trouble:
+    agent = None if request.key is None else Agent(request.key, request.delegations, request.gateway_id)
+    way = (
+        at_gate(request.config, agent, request.reach)
+        if request.config is not None
+        else at_url(request.url or "", agent, request.reach)
+    )
+    async with way as (client, presenter):
+        try:
+            tools = await _tools(client)
+            tool = tools.get(request.tool)
+            if tool is None:
+                return _unknown(request.tool, tools)
+            return await client.call_tool(tool.name, typed(tool.name, request.args, given, tool.input_schema))
+        except Exception as error:  # told here, where it is known who asked
+            return _trouble(_first(error), presenter)
+
+
+async def _tools(client: AccreditedClient) -> dict[str, Tool]:
+    tools: dict[str, Tool] = {}
+    cursor: str | None = None
+    for _ in range(MAX_LIST_PAGES):
+        page = await client.list_tools(cursor=cursor)
+        tools.update((tool.name, tool) for tool in page.tools)
+        cursor = page.next_cursor
+        if cursor is None or len(tools) > MAX_KNOWN_TOOLS:
+            break
+    return tools
+
+
+def _unknown(name: str, tools: Iterable[str]) -> _Trouble:
+    near = get_close_matches(name, tools, n=1)
+    hint = f"is {near[0]} meant? " if near else ""
+    listed = ", ".join(islice(tools, MAX_TOLD_CANDIDATES)) or "none"
+    return _Trouble(f"no tool {name} is listed", (f"{hint}listed are: {listed}; {_NOT_LISTED}",))
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error
+
+
+def _trouble(error: BaseException, presenter: ProofPresenter | None) -> _Trouble:
+    """What went wrong, in words. Raises what is wrong use."""
+    match error:
+        case ConfigurationError():
+            raise error
+        case ProofRefused():
+            what, *remedy = explained(error, presenter, "accredit call").splitlines()
+            return _Trouble(what, tuple(remedy) or (_REFUSED,))
+        case MCPError():
+            told = error.error.data
+            detail = f": {excerpt(told, MAX_TOLD_REASON_CHARS)}" if isinstance(told, str) else ""
+            return _Trouble(f"{excerpt(error.error.message, MAX_TOLD_REASON_CHARS)}{detail}", (_REFUSED,))
+        case RequestTimeout():
+            return _Trouble(str(error), ("give it more time with --timeout",))
+        case InputRequestError():
+            return _Trouble(f"the tool asks for something in between: {error}", (_ASKS,))
+        case AccreditError():
+            return _Trouble(str(error), (_REFUSED,))
+        case _:
+            return _Trouble(f"the answer can't be understood ({type(error).__name__})", (_REFUSED,))
+
+
+def _tell(trouble: _Trouble) -> None:
+    first, *more = trouble.remedy
+    typer.echo(two_lines(trouble.what, first), err=True)
+    for line in more:
+        tell(line)
+
+
+def _print(result: CallToolResult) -> None:
+    texts = [each.text for each in result.content if isinstance(each, TextContent)]
+    for text in texts:
+        typer.echo("\n".join(map(one_line, text.splitlines())) if sys.stdout.isatty() else text)
+    others = len(result.content) - len(texts)
+    if others:
+        tell(f"note: {several(others, 'part')} of the answer can't be shown as text; --json prints all of it")
+    elif not texts and result.structured_content is not None:
+        print_json(result.structured_content)

@@ -1,0 +1,94 @@
+"""The way to a server for one call: its endpoint, or a configuration's own gate in this process.
+
+I/O: HTTP; with a configuration also what that names: a child, the store, the log.
+"""
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from accredit.app import assemble
+from accredit.cli.asking.in_process import InProcess
+from accredit.cli.reaching import Reach
+from accredit.client import AccreditedClient, ProofPresenter
+from accredit.client.gateways import Reached, to_gateway
+from accredit.client.http import GatewayHttp
+from accredit.client.proving import Prover
+from accredit.client.streams import ProvingTransport
+from accredit.client.ways import over_http
+from accredit.config import build_settings, load
+from accredit.config.attest import gateway_id as id_of
+from accredit.errors import ConfigurationError
+from accredit.gateway import create_app
+
+
+class Agent(NamedTuple):
+    """Who calls, and the id of the gateway that proofs are made out to ("": the first one that is met)."""
+
+    key: Path
+    delegations: tuple[Path, ...]
+    gateway_id: str
+
+
+@asynccontextmanager
+async def at_url(
+    url: str, agent: Agent | None, reach: Reach
+) -> AsyncGenerator[tuple[AccreditedClient, ProofPresenter | None]]:
+    """A client of an endpoint. Raises `ConfigurationError` for files that can't be used."""
+    presenter = _presenter(agent)
+    reached = Reached(url=url, token=reach.token, headers=reach.headers, timeout=reach.timeout)
+    async with AccreditedClient(to_gateway(reached, presenter, whole_lists=True, uncovered=_as_it_is)) as client:
+        yield client, presenter
+
+
+@asynccontextmanager
+async def at_gate(
+    config: Path, agent: Agent | None, reach: Reach
+) -> AsyncGenerator[tuple[AccreditedClient, ProofPresenter | None]]:
+    """A client of the gate that a configuration describes, opened for it. Raises `ConfigurationError`."""
+    loaded = load(config, os.environ, {})
+    settings = build_settings(loaded, os.environ)
+    if reach.timeout is not None:
+        settings = replace(settings, upstream_timeout_seconds=reach.timeout)
+    if agent is not None and settings.proofs is not None and not agent.gateway_id:
+        agent = agent._replace(gateway_id=id_of(loaded))
+    presenter = _presenter(agent)
+    app = create_app(settings, **assemble(loaded, settings.proofs)._asdict())
+    host = "127.0.0.1" if "127.0.0.1" in settings.allowed_hosts else next(iter(settings.allowed_hosts), "127.0.0.1")
+    try:
+        http = GatewayHttp(reach.token, headers=reach.headers, transport=InProcess(app))
+        url = f"http://{host}{settings.path}"
+        prover = None if presenter is None else Prover(presenter, url, lambda: http.session_id, whole_lists=True)
+        transport = ProvingTransport(over_http(url, http), prover, uncovered=_as_it_is)
+        async with AccreditedClient(transport) as client:
+            yield client, presenter
+    finally:
+        app.drain()
+        await app.aclose()
+
+
+def _presenter(agent: Agent | None) -> ProofPresenter | None:
+    if agent is None:
+        return None
+    return ProofPresenter(agent.key, agent.delegations, gateway_id=agent.gateway_id)
+
+
+def _as_it_is(item: dict[str, object]) -> dict[str, object]:
+    """Tools that no delegation covers are listed too: the gateway is to say why a call is refused."""
+    return item
+
+
+def check_way(url: str | None, config: Path | None, key: Path | None, delegations: tuple[Path, ...]) -> None:
+    """Raises `ConfigurationError` for options that don't go together."""
+    if (url is None) == (config is None):
+        raise ConfigurationError(
+            "a tool is called at an endpoint (--url) or through a configuration (--config)", "name one of them"
+        )
+    if url is not None and not url.startswith(("http://", "https://")):
+        raise ConfigurationError(f"{url} is not an http or https URL", "name the endpoint that `accredit serve` prints")
+    if (key is None) != (not delegations):
+        have, lack = ("--key", "--delegation") if key else ("--delegation", "--key")
+        raise ConfigurationError(f"{have} is of no use without {lack}", f"name {lack} as well, or leave out both")

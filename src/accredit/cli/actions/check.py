@@ -1,0 +1,82 @@
+"""What `accredit check` runs: holds a server's tools against a catalog, or against what they say themselves.
+
+A tool is well when a call to it can be allowed, and when everybody who reads a list of tools is told the same scope:
+
+1. with a catalog: it has an entry (or the default), and what it advertises, if anything, is that entry's scope;
+2. without: it advertises a scope that somebody could ask for and grant.
+
+An entry of the catalog that names no tool is found too; tools that only some clients see are told. Not checked: whether
+a scope suits what the tool does.
+"""
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from mcp.types import Tool
+
+from accredit.cli.actions.output import print_json, say
+from accredit.cli.actions.suggest_scopes import advertised_scope, fault_of
+from accredit.cli.asking.listing import Offer
+from accredit.policy import Catalog
+
+
+class Finding(NamedTuple):
+    """What is wrong with a tool. `scope` is the catalog's, `advertised` the server's; None where there is none."""
+
+    problem: Literal["no_scope", "invalid_scope", "other_scope", "no_such_tool"]
+    tool: str
+    scope: str | None
+    advertised: str | None
+    text: str
+
+
+def check_offer(offer: Offer, catalog: Catalog | None, *, as_json: bool) -> int:
+    """Prints what is wrong with a server's tools; returns the exit code."""
+    findings = list(_with(catalog, offer.tools) if catalog is not None else _alone(offer.tools))
+    if as_json:
+        told = [finding._asdict() for finding in findings]
+        some = sorted(offer.only_some)
+        print_json({"ok": not findings, "tools": len(offer.tools), "findings": told, "only_some": some})
+        return 1 if findings else 0
+    for finding in findings:
+        say(finding.text)
+    if not findings:
+        say(f"ok: {len(offer.tools)} tools, each with a scope")
+    if offer.only_some:
+        some = ", ".join(sorted(offer.only_some))
+        say(f"note: only some clients see these tools, by what they can do: {some}")
+    return 1 if findings else 0
+
+
+def _with(catalog: Catalog, tools: Iterable[Tool]) -> Iterable[Finding]:
+    names: set[str] = set()
+    for tool in tools:
+        names.add(tool.name)
+        entry, advertised = catalog.tool(tool.name), advertised_scope(tool)
+        if entry is None:
+            yield Finding(
+                "no_scope",
+                tool.name,
+                None,
+                advertised,
+                f"{tool.name}: the catalog has no scope for it: accredit check --fix writes one",
+            )
+        elif (fault := fault_of(entry.scope)) is not None:
+            text = f"{tool.name}: the catalog's scope {entry.scope} {fault}"
+            yield Finding("invalid_scope", tool.name, entry.scope, advertised, text)
+        elif advertised is not None and advertised != entry.scope:
+            text = f"{tool.name}: the server says that it needs {advertised}, and the catalog {entry.scope}"
+            yield Finding("other_scope", tool.name, entry.scope, advertised, text)
+    for name in sorted(catalog.tools.keys() - names):
+        scope = catalog.tools[name].scope
+        yield Finding("no_such_tool", name, scope, None, f"{name}: in the catalog, and the server has no such tool")
+
+
+def _alone(tools: Iterable[Tool]) -> Iterable[Finding]:
+    for tool in tools:
+        advertised = advertised_scope(tool)
+        if advertised is None:
+            yield Finding("no_scope", tool.name, None, None, f"{tool.name}: it does not say which scope it needs")
+        elif (fault := fault_of(advertised)) is not None:
+            text = f"{tool.name}: the scope that it asks for, {advertised}, {fault}"
+            yield Finding("invalid_scope", tool.name, None, advertised, text)

@@ -1,0 +1,162 @@
+"""An `accredit.toml` from what a server offers. No I/O.
+
+The server's words go into comments and keys. Whatever they are, they stay there:
+
+1. a comment is one line, printable and short: what is not printable is escaped (line ends, control characters, changes
+   of writing direction);
+2. a key or a string is quoted, and what is not printable ASCII is escaped, so that look-alikes are seen;
+3. a name that TOML can't hold, which has half a surrogate pair, is left out: such a tool is refused.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from accredit.cli.actions.suggest_scopes import PROMPT, RESOURCE, Suggestion, resource_scopes
+from accredit.cli.asking.listing import Offer
+from accredit.cli.text import one_line
+from accredit.gateway import HttpUpstream, StdioUpstream
+from accredit.limits import MAX_LISTED_EXAMPLES, MAX_SAID_CHARS
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_SHORT = {'"': '\\"', "\\": "\\\\"}
+
+Headers = Mapping[str, str | Mapping[str, str]]
+"""`upstream.headers`: each a string, or a table of strings that says where it comes from."""
+
+_HEAD = """\
+# The configuration of the gateway in front of {server}.
+# Made by `accredit init` from what the server says of itself. Nobody has checked that: read it before you serve.
+# Every key: `accredit config schema`. A gateway that runs takes changes when it is started again.
+
+[gateway]
+host = "127.0.0.1"
+port = 8484
+# id is that of gateway.key, beside this file. Proofs are made out to it.
+
+[upstream]
+{upstream}
+{identity}
+[proofs]
+mode = "required"          # no proof, no call; "off" turns the checks below off
+binding = "optional"       # "required": a proof counts for the exact call that it was made for, and for no other
+default_tool_scope = ""    # "": tools without a table below are refused; or a scope, such as "mcp:tool"
+
+[[proofs.roots]]           # whose delegations count
+name = "Owner"
+public_key_file = "owner.key.pub"
+
+[attest]
+mode = "durable"           # each call is on record before it goes on, and so is its outcome; "off": none is
+key_file = "gateway.key"   # signs the records
+arguments = "digest"       # "full": records hold the arguments of calls
+
+[store]
+url = "sqlite:///accredit.db"    # which proofs were used, for all workers and over restarts; and the records
+
+{kinds}
+# The tools, each with the scope that a delegation has to hold. A sensitive one takes only proofs over a challenge that
+# the gateway made for this very call.
+"""
+
+
+_IDENTITY = """\
+# identity = "jwt"         # tells the server who calls, in a header; the key that signs it is made as identity.key
+"""
+
+
+def configuration(
+    upstream: HttpUpstream | StdioUpstream,
+    offer: Offer,
+    suggestions: Iterable[Suggestion],
+    headers: Headers = {},  # noqa: B006 - it is read only
+) -> str:
+    """The file's text. `headers` are those of a URL, as the file has them."""
+    server = _said(offer.server) or "an MCP server"
+    kinds = _resources(offer) + _prompts(offer)
+    identity = _IDENTITY if isinstance(upstream, HttpUpstream) else ""
+    where = _upstream(upstream, headers)
+    parts = [_HEAD.format(server=server, upstream=where, identity=identity, kinds=kinds)]
+    parts += [tool_table(each) for each in suggestions]
+    return "\n".join(parts)
+
+
+def string(text: str) -> str:
+    """A text as a TOML string. It has to be one that TOML can hold."""
+    return f'"{"".join(map(_escaped, text))}"'
+
+
+def key(name: str) -> str:
+    """A name as a key of a table. It has to be one that TOML can hold."""
+    return name if _BARE.fullmatch(name) else string(name)
+
+
+def holds(text: str) -> bool:
+    """Whether TOML can hold a text at all."""
+    return not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def tool_table(found: Suggestion) -> str:
+    """The table of one tool, or a comment where there can be none."""
+    said = f'# "{_said(found.description)}"\n' if found.description.strip() else ""
+    if not found.tool or not holds(found.tool):
+        return f"# A tool whose name can't be written here is left out, and so refused: {_said(found.tool)}\n"
+    sensitive = "sensitive = true\n" if found.sensitive else ""
+    some = "# Only some clients see it, by what they can do.\n" if found.only_some else ""
+    return f"[tools.{key(found.tool)}]\n{said}{some}scope = {string(found.scope)}    # {found.reason}\n{sensitive}"
+
+
+def _resources(offer: Offer) -> str:
+    """`[resources]`, and a table for each resource that asks for a scope of its own."""
+    listed = [str(each.uri) for each in offer.resources] + [
+        f"{each.uri_template} (template)" for each in offer.templates
+    ]
+    text = f'[resources]\nscope = "{RESOURCE}"\n{_examples("resources", listed)}\n'
+    for prefix, scope in resource_scopes(offer).items():
+        if holds(prefix):
+            text += f"[resources.{string(prefix)}]\nscope = {string(scope)}    # the scope that it asks for itself\n\n"
+    return text
+
+
+def _prompts(offer: Offer) -> str:
+    return f'[prompts]\nscope = "{PROMPT}"\n{_examples("prompts", [each.name for each in offer.prompts])}'
+
+
+def _examples(kind: str, names: Sequence[str]) -> str:
+    if not names:
+        return f"# The server lists no {kind}.\n"
+    some = ", among them" if len(names) > MAX_LISTED_EXAMPLES else ""
+    lines = [f"# The scope of all {kind}. The server lists {len(names)}{some}:"]
+    lines += [f"#   {_said(name)}" for name in names[:MAX_LISTED_EXAMPLES]]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _upstream(upstream: HttpUpstream | StdioUpstream, headers: Headers) -> str:
+    if isinstance(upstream, StdioUpstream):
+        where = f"\ncwd = {string(upstream.cwd)}" if upstream.cwd is not None else ""
+        return f"command = {_list(upstream.command)}{where}"
+    told = ", ".join(f"{string(name)} = {_header(value)}" for name, value in headers.items())
+    return f"url = {string(upstream.url)}" + (f"\nheaders = {{ {told} }}" if told else "")
+
+
+def _header(value: str | Mapping[str, str]) -> str:
+    if isinstance(value, str):
+        return string(value)
+    return f"{{ {', '.join(f'{name} = {string(text)}' for name, text in value.items())} }}"
+
+
+def _list(texts: Sequence[str]) -> str:
+    return f"[{', '.join(map(string, texts))}]"
+
+
+def _said(text: str) -> str:
+    """What a peer says, for a comment."""
+    said = one_line(" ".join(text.split()))
+    return said if len(said) <= MAX_SAID_CHARS else f"{said[: MAX_SAID_CHARS - 3]}..."
+
+
+def _escaped(char: str) -> str:
+    if char in _SHORT:
+        return _SHORT[char]
+    if " " <= char <= "~":
+        return char
+    return f"\\u{ord(char):04x}" if ord(char) <= 0xFFFF else f"\\U{ord(char):08x}"

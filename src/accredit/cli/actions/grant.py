@@ -1,0 +1,201 @@
+"""What `accredit grant` runs: reads keys and the parent chain, asks where asking is due, signs, writes the file.
+
+In this order, and what is refused was not signed:
+
+1. the files are what they are meant to be, and nothing is there where the delegation is to be written;
+2. the scopes can be in a vocabulary;
+3. whatever makes a delegation worthless is refused (`ratify.issue`): an expired parent, scopes that it does not hold;
+4. what is sensitive, or known only to a catalog, is said; for sensitive scopes, a person says yes; only then is
+   anything signed.
+"""
+
+import os
+import secrets
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import typer
+from msgspec import Struct
+
+from accredit.cli.actions import wording as words
+from accredit.cli.actions.arguments import expiry
+from accredit.cli.actions.documents import read_delegations
+from accredit.cli.actions.output import Words, print_facts, print_json, tell
+from accredit.cli.actions.vocabulary import canonical_neighbour, catalog_scopes, impossible_scope
+from accredit.errors import ConfigurationError, IssueError, WireError
+from accredit.keys import DelegationFile, KeyFile, SigningKey, load_public_key, load_signing_key, write_file
+from accredit.keys.files import exists_already
+from accredit.policy import MCP_SCOPES
+from accredit.ratify import (
+    Constraint,
+    DelegationCert,
+    Grant,
+    HybridPublicKey,
+    HybridSignature,
+    HybridSigner,
+    issue_delegation,
+)
+from accredit.ratify.constraints import Extension
+from accredit.ratify.needs import clock
+from accredit.ratify.scopes import is_sensitive
+
+_CERT_ID_BYTES = 16
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """What was asked for on the command line. `notes` are lines that whoever signs is told."""
+
+    issuer: Path
+    agent: Path
+    scope: tuple[str, ...]
+    constraints: tuple[Constraint, ...]
+    expires: str
+    parent: Path | None
+    out: Path
+    force: bool
+    yes: bool
+    notes: tuple[str, ...] = ()
+
+
+class _Parties(NamedTuple):
+    issuer: SigningKey
+    agent: KeyFile
+    parents: tuple[DelegationCert, ...]
+
+
+def grant_delegation(request: Request, *, as_json: bool) -> int:
+    """Signs and writes a delegation; returns the exit code. Raises `ConfigurationError`."""
+    parties = _read(request)
+    impossible = impossible_scope(request.scope)
+    if impossible is not None:
+        raise ConfigurationError(
+            f'not signed: "{impossible}" can be no scope',
+            "write one like comms:email:send, custom:NAME, or one that a gateway's catalog names, like email:send",
+        )
+    now = clock()
+    # What outlives its parent is worth nothing then: better to say so in the delegation itself.
+    ends = (expiry(request.expires, now), *(cert.expires_at for cert in parties.parents))
+    grant = Grant(
+        subject=parties.agent.public_key,
+        cert_id=secrets.token_hex(_CERT_ID_BYTES),
+        scope=request.scope,
+        issued_at=now,
+        expires_at=max(now, min(ends)),
+        constraints=request.constraints,
+    )
+
+    scopes = [*request.scope, *(scope for cert in parties.parents for scope in cert.scope)]
+    vocabulary = MCP_SCOPES | catalog_scopes(scopes)
+    signer = _AskingSigner(parties.issuer.signer, lambda: _confirm(request, parties))
+    try:
+        cert = issue_delegation(signer, grant, parents=parties.parents, vocabulary=vocabulary)
+    except IssueError as error:
+        raise ConfigurationError(f"not signed: {error}", _remedy(request)) from None
+    try:
+        data = DelegationFile((cert, *parties.parents)).encode()
+    except WireError as error:
+        raise ConfigurationError(f"the chain is too long to be proved: {error.reason}", _remedy(request)) from None
+    write_file(request.out, data + b"\n", replace=request.force)
+    _report(request, parties, cert, now, as_json=as_json)
+    return 0
+
+
+class _AskingSigner:
+    """A signer who asks first. Issuing signs when all else is settled, so the question is the last thing."""
+
+    def __init__(self, signer: HybridSigner, confirm: Callable[[], None]) -> None:
+        self._signer = signer
+        self._confirm = confirm
+
+    @property
+    def id(self) -> str:
+        return self._signer.id
+
+    @property
+    def public_key(self) -> HybridPublicKey:
+        return self._signer.public_key
+
+    def sign(self, message: bytes) -> HybridSignature:
+        self._confirm()
+        return self._signer.sign(message)
+
+
+def _read(request: Request) -> _Parties:
+    if not request.force and os.path.lexists(request.out):
+        raise exists_already(request.out)
+    issuer, agent = load_signing_key(request.issuer), load_public_key(request.agent)
+    if agent.kind != "agent":
+        raise ConfigurationError(
+            f"{request.agent} is a key of kind {agent.kind}, and delegations are for agents",
+            "name the agent's public key; `accredit keys new PATH --kind agent` makes one",
+        )
+    if request.parent is None and issuer.about.kind != "human":
+        raise ConfigurationError(
+            f"{request.issuer} is not a human's key ({issuer.about.kind}): only a human begins a chain of delegations",
+            "name a human's key, or with --parent the delegation that this key passes on",
+        )
+    parents = () if request.parent is None else read_delegations(request.parent)
+    return _Parties(issuer, agent, parents)
+
+
+def _confirm(request: Request, parties: _Parties) -> None:
+    """Says what is remarkable about a request, and asks where that is due."""
+    sensitive = tuple(filter(is_sensitive, request.scope))
+    asks = bool(sensitive) and not request.yes
+    if asks and not sys.stdin.isatty():
+        raise ConfigurationError(
+            f"not signed: {', '.join(sensitive)}: sensitive, and there is nobody to ask", "say --yes if it is meant"
+        )
+    _warn(request, sensitive)
+    if asks:
+        issuer, agent = parties.issuer.about, parties.agent
+        tell(f"{issuer.name} ({issuer.id}) is about to let {agent.name} ({agent.id}) use {', '.join(sensitive)}")
+        typer.confirm("Sign this?", abort=True, err=True)
+
+
+def _warn(request: Request, sensitive: tuple[str, ...]) -> None:
+    for scope in sorted(catalog_scopes(request.scope)):
+        meant = canonical_neighbour(scope)
+        hint = f" (or is {meant} meant?)" if meant else ""
+        counts = "counts where a gateway or a server asks for it"
+        tell(f"warning: {scope} is not one of Ratify's own scopes: it {counts}{hint}")
+    for constraint in request.constraints:
+        if isinstance(constraint, Extension):
+            tell(f"warning: only verifiers that know {constraint.type} can judge that constraint; others refuse")
+    for note in request.notes:
+        tell(note)
+    for scope in sensitive:
+        tell(f"warning: {scope} is sensitive")
+
+
+def _remedy(request: Request) -> str:
+    if request.parent is None:
+        return "`accredit grant --help` shows how scopes and constraints are written"
+    return f"`accredit inspect {request.parent}` shows whom it is for, what it grants and until when"
+
+
+def _report(request: Request, parties: _Parties, cert: DelegationCert, now: int, *, as_json: bool) -> None:
+    issuer, agent = parties.issuer.about, parties.agent
+    if as_json:
+        told = {name: value for name, value in cert.to_dict().items() if name in _TOLD}
+        times = {"issued_at": words.timestamp(cert.issued_at), "expires_at": words.timestamp(cert.expires_at)}
+        print_json({"file": str(request.out), **told, **times})
+        return
+    print_facts(
+        [
+            ("signed by", f"{issuer.name} ({issuer.id})"),
+            ("for", f"{agent.name} ({agent.id})"),
+            ("scopes", words.scopes(cert.scope)),
+            ("constraints", words.constraints(cert.constraints)),
+            ("ends", words.ends(cert, now)),
+            ("certificate", cert.cert_id),
+            ("written to", Words(str(request.out), "green")),
+        ]
+    )
+    if cert.expires_at < expiry(request.expires, now):
+        tell(f"note: it ends with the delegation in {request.parent}")
+
+
+_TOLD = ("cert_id", "issuer_id", "subject_id", "scope", "constraints")

@@ -1,0 +1,143 @@
+"""What `accredit init` runs: asks a server, and writes a configuration and a key. Never replaces a file.
+
+In this order, so that a failure leaves nothing half done:
+
+1. none of the files is there yet, and nothing is in the way of the folder;
+2. the server lists what it offers, run where the configuration will run it;
+3. the key is written, then the configuration; a key without a configuration is taken away again.
+"""
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import typer
+
+from accredit.cli.actions.config_text import configuration
+from accredit.cli.actions.output import print_json, say, tell
+from accredit.cli.actions.suggest_scopes import PROMPT, READING, RESOURCE, Suggestion, suggestions
+from accredit.cli.asking.knocking import shown
+from accredit.cli.asking.listing import Offer
+from accredit.cli.asking.server import ask_upstream
+from accredit.cli.text import one_line
+from accredit.config.attest import GATEWAY_KEY_FILE
+from accredit.config.load import DEFAULT_FILE
+from accredit.errors import ConfigurationError
+from accredit.gateway import HttpUpstream, StdioUpstream
+from accredit.keys import make_key, public_path, write_file, write_key
+from accredit.ratify.needs import clock
+
+
+class Plan(NamedTuple):
+    """What is asked, where the files go, `upstream.headers` as they are written, and the patience in seconds."""
+
+    upstream: HttpUpstream | StdioUpstream
+    folder: Path
+    headers: Mapping[str, str | Mapping[str, str]] = {}
+    seconds: float | None = None
+
+
+def set_up(plan: Plan, *, as_json: bool) -> int:
+    """Writes the files into the folder and prints what to do next. Raises `ConfigurationError`."""
+    folder = plan.folder
+    file, key_file = folder / DEFAULT_FILE, folder / GATEWAY_KEY_FILE
+    files = (file, key_file, public_path(key_file))
+    for each in files:
+        if os.path.lexists(each):
+            raise ConfigurationError(f"{each} exists already", "name another folder with --dir, or move it away")
+    nearest = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+    if not nearest.is_dir():
+        raise _no_folder(folder, f"{nearest} is a file")
+    offer, upstream = ask_upstream(plan.upstream, follow=True, seconds=plan.seconds)
+    _make(folder)
+    found = suggestions(offer)
+    text = configuration(_placed(upstream, folder), offer, found, plan.headers).encode()
+    write_key(key_file, make_key("gateway", "gateway", clock()))
+    try:
+        if upstream != plan.upstream and isinstance(upstream, HttpUpstream):
+            tell(f"the server is at {shown(upstream.url)}: the configuration names that")
+        # A URL with a query may hold a key.
+        write_file(file, text, private=isinstance(upstream, HttpUpstream) and "?" in upstream.url)
+    except ConfigurationError:
+        for each in files[1:]:
+            each.unlink(missing_ok=True)
+        raise
+    _report(files, offer, found, _next_steps(folder, offer, found), as_json=as_json)
+    return 0
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _no_folder(folder, error.strerror or type(error).__name__) from None
+
+
+def _no_folder(folder: Path, why: str) -> ConfigurationError:
+    return ConfigurationError(f"can't make {folder}: {why}", "name another folder with --dir")
+
+
+def _placed(upstream: HttpUpstream | StdioUpstream, folder: Path) -> HttpUpstream | StdioUpstream:
+    """A command, where its configuration is in another folder than this, goes on running here."""
+    here = Path.cwd()
+    if isinstance(upstream, HttpUpstream) or folder.resolve() == here.resolve():
+        return upstream
+    return replace(upstream, cwd=str(here))
+
+
+def _next_steps(folder: Path, offer: Offer, found: Sequence[Suggestion]) -> list[str]:
+    """Three command lines for a shell: keys, a delegation of what only reads, and the gateway."""
+    owner, agent, out, file = (_word(folder / name) for name in _NAMES)
+    scopes = " ".join(f"--scope {shlex.quote(scope)}" for scope in _first_scopes(offer, found))
+    return [
+        f"accredit keys new {owner} --kind human --name Owner && accredit keys new {agent} --kind agent --name Agent",
+        f"accredit grant --issuer {owner} --agent {agent}.pub {scopes} --expires 7d --out {out}",
+        f"accredit serve --config {file}",
+    ]
+
+
+def _first_scopes(offer: Offer, found: Sequence[Suggestion]) -> list[str]:
+    """What only reads; where nothing says that it does, one tool."""
+    scopes = [each.scope for each in found]
+    if READING in scopes:
+        return [READING]
+    if scopes:
+        return [scopes[0]]
+    kinds = [RESOURCE] if offer.resources or offer.templates else []
+    return [*kinds, *([PROMPT] if offer.prompts else [])] or [READING]
+
+
+_NAMES = ("owner.key", "agent.key", "delegation.json", DEFAULT_FILE)
+
+
+def _word(path: Path) -> str:
+    return shlex.quote(str(path))
+
+
+def _report(
+    files: Sequence[Path], offer: Offer, found: Sequence[Suggestion], steps: Sequence[str], *, as_json: bool
+) -> None:
+    if as_json:
+        tools = [{"name": each.tool, "scope": each.scope, "sensitive": each.sensitive} for each in found]
+        others = {"resources": len(offer.resources) + len(offer.templates), "prompts": len(offer.prompts)}
+        print_json({"files": [str(file) for file in files], "tools": tools, **others, "next": steps})
+        return
+    say(f"wrote {files[0]}: {_counted(offer, found)}. Read it before you go on.")
+    say(f"wrote {files[1]}, which only you can read, and {files[2]}")
+    say("")
+    say("next:")
+    for step in steps:
+        typer.echo(f"  {one_line(step)}")  # as it is: a line that is folded could not be copied
+
+
+def _counted(offer: Offer, found: Sequence[Suggestion]) -> str:
+    counts = [f"{len(found)} tools, {sum(each.sensitive for each in found)} of them sensitive"]
+    if offer.only_some:
+        counts.append(f"{len(offer.only_some)} that only some clients see")
+    resources = len(offer.resources) + len(offer.templates)
+    counts += [f"{resources} resources"] if resources else []
+    counts += [f"{len(offer.prompts)} prompts"] if offer.prompts else []
+    return ", ".join(counts)

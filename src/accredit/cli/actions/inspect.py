@@ -1,0 +1,118 @@
+"""What `accredit inspect` runs: a file in words, and whether its signatures are good."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from accredit.attest import CallBundle
+from accredit.cli.actions import wording as words
+from accredit.cli.actions.chain import certificate_fault, challenge_fault, judged
+from accredit.cli.actions.documents import DelegationDocument, read_document
+from accredit.cli.actions.inspect_json import print_members
+from accredit.cli.actions.inspect_records import print_bundle, print_bundle_members
+from accredit.cli.actions.inspect_token import inspect_token, is_token
+from accredit.cli.actions.keys import key_facts
+from accredit.cli.actions.log_place import public_keys
+from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_facts, say, tell
+from accredit.keys import DelegationFile, KeyFile, PrivateKeyFile, load_public_key, read_file, read_key
+from accredit.limits import MAX_STATEMENT_BYTES
+from accredit.ratify import DelegationCert, ProofBundle, RevocationList, revocation_list_fault
+from accredit.ratify.needs import clock
+
+_NEGATIVE = 1
+
+
+def inspect_file(path: Path, keys: Sequence[Path], *, as_json: bool) -> int:
+    """Says what a file holds; returns the exit code. Raises `ConfigurationError`."""
+    now = clock()
+    data = read_file(path, MAX_STATEMENT_BYTES).data
+    if is_token(data):
+        return _NEGATIVE if inspect_token(data, path, keys, now, as_json=as_json) else 0
+    document = read_document(path)
+    if isinstance(document, CallBundle):
+        show_bundle = print_bundle_members if as_json else print_bundle
+        return _NEGATIVE if show_bundle(document, public_keys(keys) if keys else ()) else 0
+    known = {key.id: key for key in map(load_public_key, keys)}
+    if isinstance(document, KeyFile) and isinstance(read_key(path), PrivateKeyFile):
+        tell(f"note: {path} holds the private key as well, which is for its owner alone")
+    show = print_members if as_json else _print_words
+    return _NEGATIVE if show(document, known, now) else 0
+
+
+def _print_words(document: DelegationDocument, known: Mapping[str, KeyFile], now: int) -> bool:
+    """For people. Returns whether a signature is not good."""
+    match document:
+        case KeyFile():
+            say(f"the public key of {document.name}")
+            print_facts(key_facts(document, now))
+            return False
+        case RevocationList():
+            return _print_revocations(document, known, now)
+        case DelegationFile(delegations=chain):
+            say(f"a delegation of {words.several(len(chain), 'certificate')}, leaf first")
+            return _print_chain(chain, known, now)
+        case ProofBundle():
+            return _print_proof(document, known, now)
+
+
+def _print_chain(chain: Sequence[DelegationCert], known: Mapping[str, KeyFile], now: int) -> bool:
+    faults = [certificate_fault(chain, index) for index in range(len(chain))]
+    for index, (cert, fault) in enumerate(zip(chain, faults, strict=True)):
+        say("")
+        print_facts(
+            [
+                (f"certificate {index}", cert.cert_id),
+                ("from", _named(cert.issuer_id, known)),
+                ("to", _named(cert.subject_id, known)),
+                ("scopes", words.scopes(cert.scope)),
+                ("constraints", words.constraints(cert.constraints)),
+                ("begins", words.begins(cert, now)),
+                ("ends", Words(words.ends(cert, now), BAD if cert.expires_at < now else "")),
+                ("signatures", _verdict(fault)),
+            ]
+        )
+    say("")
+    held = judged(chain, now)
+    grants = (
+        Words(words.scopes(held.granted_scope), GOOD) if held.valid else Words(f"nothing: {held.error_reason}", BAD)
+    )
+    print_facts([("grants now", grants)])
+    return any(faults)
+
+
+def _print_proof(bundle: ProofBundle, known: Mapping[str, KeyFile], now: int) -> bool:
+    fault = challenge_fault(bundle)
+    say(f"a proof over a delegation of {words.several(len(bundle.delegations), 'certificate')}, leaf first")
+    print_facts(
+        [
+            ("agent", _named(bundle.agent_id, known)),
+            ("made", f"{words.relative(bundle.challenge_at, now)} ({words.timestamp(bundle.challenge_at)})"),
+            ("bound to a call", "yes" if bundle.session_context else "no"),
+            ("turn of a stream", str(bundle.stream_seq) if bundle.stream_id else "no"),
+            ("signatures", _verdict(fault)),
+        ]
+    )
+    return _print_chain(bundle.delegations, known, now) or fault is not None
+
+
+def _print_revocations(revoked: RevocationList, known: Mapping[str, KeyFile], now: int) -> bool:
+    say(f"a list of {words.several(len(revoked.revoked_certs), 'revoked certificate')}")
+    issuer = known.get(revoked.issuer_id)
+    fault = issuer and revocation_list_fault(revoked, issuer.public_key)
+    unchecked = Words("not checked: name the issuer's public key with --key", QUIET)
+    print_facts(
+        [
+            ("from", _named(revoked.issuer_id, known)),
+            ("as of", f"{words.relative(revoked.updated_at, now)} ({words.timestamp(revoked.updated_at)})"),
+            ("signatures", _verdict(fault) if issuer else unchecked),
+            *(("revoked", cert_id) for cert_id in revoked.revoked_certs),
+        ]
+    )
+    return fault is not None
+
+
+def _verdict(fault: str | None) -> Words:
+    return Words(f"BAD: {fault}", BAD) if fault else Words("good", GOOD)
+
+
+def _named(holder_id: str, known: Mapping[str, KeyFile]) -> str:
+    return f"{known[holder_id].name} ({holder_id})" if holder_id in known else holder_id

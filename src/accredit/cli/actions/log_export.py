@@ -1,0 +1,125 @@
+"""What `accredit log export` and `log checkpoint` run. Writes to stdout, or a new file, whole or not at all."""
+
+import os
+import secrets
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import typer
+
+from accredit.attest import CallBundle, Checkpoint, Envelope, Stored, encode_call_bundle, encode_envelope
+from accredit.cli.actions.log_names import UNKNOWN_CALL, one_call
+from accredit.cli.actions.log_place import understood
+from accredit.cli.actions.log_show import records_of
+from accredit.cli.actions.output import say
+from accredit.cli.text import two_lines
+from accredit.errors import ConfigurationError
+from accredit.stores.audit_log.reader import LogFile
+
+_NEGATIVE = 1
+_OTHER_LOG = "see that [attest] mode is not off, that calls were made, and that --store or --config names the gateway's"
+
+
+def export_log(path: Path, out: Path | None) -> int:
+    """Writes all envelopes, one a line; returns the exit code. Raises `ConfigurationError`."""
+    empty = two_lines("the log is empty", _OTHER_LOG)
+    return _write(path, out, lambda log: map(encode_envelope, _envelopes(log)), empty)
+
+
+def export_checkpoints(path: Path, out: Path | None) -> int:
+    """Writes the latest checkpoint of each writer, one a line; returns the exit code."""
+    empty = two_lines("the log holds no checkpoint", _OTHER_LOG)
+    return _write(path, out, lambda log: map(encode_envelope, _latest(log).values()), empty)
+
+
+def export_call(path: Path, call_id: str, out: Path | None, *, bundle: bool) -> int:
+    """Writes the envelopes, or the bundle, of a call whose id begins so; returns the exit code."""
+    with understood(), LogFile(path) as log:
+        whole_id = one_call(log, call_id)
+    if whole_id is None:
+        return _NEGATIVE
+    pruned = two_lines(f"no record of call {whole_id}", UNKNOWN_CALL)  # since it was found
+    return _write(path, out, lambda log: _bundle(log, whole_id) if bundle else _call(log, whole_id), pruned)
+
+
+def _envelopes(log: LogFile) -> Iterator[Envelope]:
+    return (entry.entry.envelope for entry in log.entries() if isinstance(entry.entry, Stored))
+
+
+def _latest(log: LogFile) -> dict[str, Envelope]:
+    latest: dict[str, Envelope] = {}
+    for entry in log.summaries():
+        statement = entry.statement()
+        if statement and isinstance(statement.predicate, Checkpoint) and isinstance(entry.entry, Stored):
+            latest[statement.predicate.writer] = entry.entry.envelope
+    return latest
+
+
+def _call(log: LogFile, call_id: str) -> list[bytes]:
+    return [encode_envelope(envelope) for _, envelope in records_of(log, call_id)]
+
+
+def _bundle(log: LogFile, call_id: str) -> list[bytes]:
+    found = list(records_of(log, call_id))
+    if not found:
+        return []
+    decision = found[0][0]
+    certificates = log.certificates(decision.authority.chain_sha256) if decision.authority else None
+    bundle = CallBundle(
+        tuple(envelope for _, envelope in found),
+        certificates,
+        _covering(log, decision.log.writer, decision.log.sequence),
+    )
+    return [encode_call_bundle(bundle)]
+
+
+def _covering(log: LogFile, writer: str, sequence: int) -> Envelope | None:
+    for entry in log.summaries():
+        statement = entry.statement()
+        checkpoint = statement.predicate if statement else None
+        if isinstance(checkpoint, Checkpoint) and checkpoint.writer == writer and checkpoint.count >= sequence:
+            return entry.entry.envelope if isinstance(entry.entry, Stored) else None
+    return None
+
+
+def _write(path: Path, out: Path | None, lines_of: Callable[[LogFile], Iterable[bytes]], nothing: str) -> int:
+    """The exit code; `nothing` is what to say where there is nothing to write."""
+    with understood(), LogFile(path) as log:
+        written = _to_stdout(lines_of(log)) if out is None else _to_file(out, lines_of(log))
+    if not written:
+        typer.echo(nothing, err=True)
+    elif out is not None:
+        say(f"wrote {out}")
+    return 0 if written else _NEGATIVE
+
+
+def _to_stdout(lines: Iterable[bytes]) -> int:
+    written = 0
+    for line in lines:
+        sys.stdout.buffer.write(line + b"\n")
+        written += 1
+    sys.stdout.flush()
+    return written
+
+
+def _to_file(path: Path, lines: Iterable[bytes]) -> int:
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    written = 0
+    try:
+        try:
+            with temporary.open("xb") as file:
+                for line in lines:
+                    file.write(line + b"\n")
+                    written += 1
+                file.flush()
+                os.fsync(file.fileno())
+            if written:
+                path.hardlink_to(temporary)  # other than a rename, this never replaces
+        finally:
+            temporary.unlink(missing_ok=True)
+    except FileExistsError:
+        raise ConfigurationError(f"{path} exists already", "name another file") from None
+    except OSError as error:
+        raise ConfigurationError(f"can't write {path}: {error.strerror}", "name a file that can be written") from None
+    return written

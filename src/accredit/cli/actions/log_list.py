@@ -1,0 +1,136 @@
+"""What `accredit log list` runs. With -f it looks into the file again and again, until it is interrupted."""
+
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import typer
+from msgspec import Struct
+from msgspec.structs import replace
+
+from accredit.attest import CallRecord, timestamp
+from accredit.cli.actions.log_names import Names, named, one_agent, one_principal
+from accredit.cli.actions.log_place import understood
+from accredit.cli.actions.output import BAD, Words, print_table
+from accredit.cli.text import one_line
+from accredit.errors import ConfigurationError
+from accredit.limits import FOLLOW_SECONDS, SHORT_ID_CHARS
+from accredit.stores.audit_log.calls import STATUSES, CallRow, joined_as_they_end, joined_newest_first
+from accredit.stores.audit_log.reader import LogFile, Numbered
+
+_HEADINGS = ("received", "call", "target", "decision", "outcome", "agent")
+_TO_THE_SECOND = len("2026-08-01T12:00:00")
+_NEGATIVE = 1
+
+
+class Filter(Struct, frozen=True):
+    """Which calls are wanted; None for any. Times are unix milliseconds, `after` inclusive."""
+
+    target: str | None = None
+    principal_id: str | None = None
+    agent_id: str | None = None
+    verdict: str | None = None
+    outcome: str | None = None
+    after: int | None = None
+    before: int | None = None
+
+    def passes(self, row: CallRow) -> bool:
+        """Whether a call is wanted."""
+        authority = row.decision.authority
+        received = row.decision.times.received
+        return (
+            self.target in (None, row.decision.call.target)
+            and self.principal_id in (None, authority.principal_id if authority else "")
+            and self.agent_id in (None, authority.agent_id if authority else "")
+            and self.verdict in (None, row.verdict)
+            and self.outcome in (None, row.status)
+            and (self.after is None or received >= timestamp(self.after))
+            and (self.before is None or received < timestamp(self.before))
+        )
+
+
+class Listing(Struct, frozen=True, kw_only=True):
+    """How calls are shown: at most so many of those that are there, then what comes; as JSON; with the names known."""
+
+    limit: int
+    follow: bool
+    as_json: bool
+    names: Names
+
+
+def show_calls(path: Path, wanted: Filter, listing: Listing) -> int:
+    """Lists calls; returns the exit code. Raises `ConfigurationError`."""
+    if wanted.outcome not in (None, *STATUSES):
+        raise ConfigurationError(f"--outcome {wanted.outcome}: not a status", f"name one of {', '.join(STATUSES)}")
+    with understood():
+        with LogFile(path) as log:
+            found = _with_whole_ids(wanted, log, listing.names)
+            if found is None:
+                return _NEGATIVE
+            last = next((entry.number for entry in log.newest_first()), 0)
+            rows = list(islice(filter(found.passes, joined_newest_first(_records(log.newest_first()))), listing.limit))
+            open_calls = {record.call.id: record for record in _records(log.open_calls())} if listing.follow else {}
+        if not listing.follow:
+            _print(rows, listing)
+            return 0
+        _print([row for row in reversed(rows) if row.status != "open"], listing)
+        with contextlib.suppress(KeyboardInterrupt):
+            for row in filter(found.passes, _following(path, last, open_calls)):
+                typer.echo(json.dumps(row.members(listing.names)) if listing.as_json else _line(row, listing.names))
+    return 0
+
+
+def _with_whole_ids(wanted: Filter, log: LogFile, names: Names) -> Filter | None:
+    """The ids of principal and agent may be given by how they begin; None: there is not one such, as stderr says."""
+    principal_id = wanted.principal_id and one_principal(log, wanted.principal_id, names)
+    agent_id = wanted.agent_id and one_agent(log, wanted.agent_id, names)
+    if (principal_id is None) != (wanted.principal_id is None) or (agent_id is None) != (wanted.agent_id is None):
+        return None
+    return replace(wanted, principal_id=principal_id, agent_id=agent_id)
+
+
+def _following(path: Path, last: int, open_calls: dict[str, CallRecord]) -> Iterator[CallRow]:
+    while True:
+        with LogFile(path) as log:  # opened anew: it shows what came since the last look
+            new = list(log.entries(after=last))
+        last = new[-1].number if new else last
+        yield from joined_as_they_end(_records(new), open_calls)
+        time.sleep(FOLLOW_SECONDS)
+
+
+def _records(entries: Iterable[Numbered]) -> Iterator[CallRecord]:
+    for entry in entries:
+        record = entry.record()
+        if record is not None:
+            yield record
+
+
+def _print(rows: Sequence[CallRow], listing: Listing) -> None:
+    if listing.as_json:
+        for row in rows:
+            typer.echo(json.dumps(row.members(listing.names)))
+    else:
+        print_table(_HEADINGS, (_cells(row, listing.names) for row in rows))
+
+
+def _cells(row: CallRow, names: Names) -> tuple[Words | str, ...]:
+    # A terminal has no room for whole ids, and would cut them off; a beginning is enough for every command.
+    short = sys.stdout.isatty()
+    call, authority = row.decision.call, row.decision.authority
+    error = row.decision.decision.error if row.decision.decision else None
+    return (
+        f"{row.decision.times.received[:_TO_THE_SECOND]}Z" if short else row.decision.times.received,
+        call.id[:SHORT_ID_CHARS] if short else call.id,
+        call.target or call.method,
+        Words(f"{row.verdict} {error or ''}".rstrip(), BAD if row.verdict == "deny" else ""),
+        row.status,
+        named(authority.agent_id, names, short=short) if authority else "",
+    )
+
+
+def _line(row: CallRow, names: Names) -> str:
+    return "  ".join(one_line(cell.text if isinstance(cell, Words) else cell) for cell in _cells(row, names))

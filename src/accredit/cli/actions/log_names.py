@@ -1,0 +1,86 @@
+"""Whose ids a log holds: the names in public keys that are known, and ids that are given by how they begin.
+
+Reads key files. A name is what the owner of a key calls themselves; the id is always shown beside it.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from pathlib import Path
+
+from accredit.attest import CallRecord
+from accredit.cli.prefixes import the_one
+from accredit.config import load
+from accredit.errors import ConfigurationError
+from accredit.keys import load_public_key
+from accredit.keys.load import PUBLIC_SUFFIX
+from accredit.limits import MAX_KEY_FILES, SHORT_ID_CHARS
+from accredit.stores.audit_log.reader import LogFile
+
+Names = Mapping[str, str]
+"""The names of those whose keys are known, by id."""
+
+_WHOLE = re.compile(r"[0-9a-f]{32}")
+
+UNKNOWN_CALL = "`accredit log list` shows the ids of the calls that the log holds; older ones may be pruned"
+_UNKNOWN_PARTY = "`accredit log list --json` shows the ids of those who called"
+
+
+def known_names(paths: Iterable[Path], store: str | None, config: Path | None) -> Names:
+    """The names in the keys that are named, and, where the configuration says where the log is, in those beside it.
+
+    Raises `ConfigurationError`, but not for a file beside the configuration that is no key.
+    """
+    names = {key.id: key.name for key in map(load_public_key, paths)}
+    return names if store is not None else {**_beside(load(config, os.environ, {}).file), **names}
+
+
+def _beside(configuration: Path | None) -> dict[str, str]:
+    if configuration is None:
+        return {}
+    names: dict[str, str] = {}
+    for path in islice(configuration.parent.glob(f"*{PUBLIC_SUFFIX}"), MAX_KEY_FILES):
+        try:
+            key = load_public_key(path)
+        except ConfigurationError:  # such as the public key of a token's issuer, which is in PEM
+            continue
+        names[key.id] = key.name
+    return names
+
+
+def named(holder_id: str, names: Names, *, short: bool = False) -> str:
+    """An id with the name that belongs to it, if that is known."""
+    shown = holder_id[:SHORT_ID_CHARS] if short else holder_id
+    return f"{names[holder_id]} ({shown})" if holder_id in names else shown
+
+
+def one_call(log: LogFile, prefix: str) -> str | None:
+    """The id of the one call whose id begins so; None where there is not one, as stderr says. Raises
+    `AttestationError`."""
+    calls: dict[str, str] = {}
+    for entry in log.holding(prefix) if prefix else ():
+        record = entry.record()
+        if record is not None and record.call.id.startswith(prefix):
+            calls[record.call.id] = f"{record.times.received}  {record.call.target or record.call.method}"
+    return the_one(prefix, calls, "call", UNKNOWN_CALL)
+
+
+def one_agent(log: LogFile, prefix: str, names: Names) -> str | None:
+    """The same for an agent; a whole id need not be in the log."""
+    return _one_party(log, prefix, names, "agent", lambda found: found.authority and found.authority.agent_id)
+
+
+def one_principal(log: LogFile, prefix: str, names: Names) -> str | None:
+    """The same for a principal."""
+    return _one_party(log, prefix, names, "principal", lambda found: found.authority and found.authority.principal_id)
+
+
+def _one_party(
+    log: LogFile, prefix: str, names: Names, what: str, id_in: Callable[[CallRecord], str | None]
+) -> str | None:
+    if _WHOLE.fullmatch(prefix):
+        return prefix
+    records = (record for entry in log.holding(prefix) if (record := entry.record()) is not None)
+    ids = {found for record in records if (found := id_in(record))}
+    return the_one(prefix, {each: names.get(each, "") for each in ids}, what, _UNKNOWN_PARTY)

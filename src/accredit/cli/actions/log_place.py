@@ -1,0 +1,155 @@
+"""Where the log is, which keys are trusted, and times on the command line. Reads the configuration, files and
+the clock."""
+
+import os
+import re
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from accredit.attest import Envelope, Head, LogKey, RecordKey, decode_envelope, timestamp
+from accredit.config import folder_of, load, own_key_file
+from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable, WireError
+from accredit.keys import load_public_key, log_key, public_path, read_file
+from accredit.limits import MAX_ATTESTATION_BYTES, MAX_KEY_FILE_BYTES, MAX_PEM_BYTES
+from accredit.ratify.strict_json import parse
+from accredit.stores import store_file
+from accredit.stores.audit_log.queue import clock_ms
+
+_KEPT = "name a file that `accredit log checkpoint` wrote, or the log of a gateway, in JSON"
+_AGO = re.compile(r"([1-9][0-9]{0,8})([smhd])")
+_UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
+
+
+class _Told(Struct):
+    event: Literal["checkpoint"]
+    writer: str
+    count: int
+    head: str
+
+
+def log_file(store: str | None, config: Path | None) -> Path:
+    """The file that holds the log: the store's that is named, else the configuration's. Raises `ConfigurationError`."""
+    if store is None:
+        loaded = load(config, os.environ, {})
+        path = store_file(loaded.config.store.url, folder_of(loaded, ("store", "url")))
+    else:
+        path = store_file(store, Path.cwd())
+    if path is None:
+        raise ConfigurationError(
+            "a store in memory has no log",
+            "name the gateway's store with --store sqlite:///FILE, or its configuration with --config",
+        )
+    return path
+
+
+@contextmanager
+def understood() -> Generator[None]:
+    """Where a log is read or written: what goes wrong with its file is a `ConfigurationError`."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        raise ConfigurationError(
+            str(error), "name the file of the gateway's store with --store; if it is locked, try again"
+        ) from None
+    except AttestationError as error:
+        raise ConfigurationError(str(error), "`accredit log verify` names the place that is damaged") from None
+
+
+def public_keys(
+    paths: Iterable[Path], config: Path | None = None, *, look_here: bool = True
+) -> list[LogKey | RecordKey]:
+    """The keys that a log is verified with: those that are named, else the configuration's own.
+
+    The configuration is not looked for in the current folder where `look_here` is false. Raises `ConfigurationError`,
+    also for no key.
+    """
+    keys = [_public_key(path) for path in paths]
+    if not keys:
+        loaded = load(config, os.environ, {}, look_here=look_here)
+        attest, private = loaded.config.attest, own_key_file(loaded)
+        public = public_path(private) if private is not None else None
+        own = [public] if public is not None and (attest.key_file is not None or public.exists()) else []
+        other = [Path(attest.signer_public_key_file)] if attest.signer_public_key_file is not None else []
+        keys = [_public_key(path) for path in (*own, *other)]
+    if not keys:
+        raise ConfigurationError(
+            "nothing verifies without a key",
+            "name the gateway's public key with --key gateway.key.pub, or set attest.key_file",
+        )
+    return keys
+
+
+def _public_key(path: Path) -> LogKey | RecordKey:
+    """A gateway's key file, or another signer's key in PEM or as JSON. Raises `ConfigurationError`."""
+    if not _is_record_key(read_file(path, max(MAX_KEY_FILE_BYTES, MAX_PEM_BYTES)).data):
+        return log_key(load_public_key(path))
+    from accredit.keys.record_keys import load_record_key  # noqa: PLC0415 - securesystemslib is slow to load
+
+    return load_record_key(path)
+
+
+def _is_record_key(data: bytes) -> bool:
+    if data.startswith(b"-----BEGIN"):
+        return True
+    try:
+        tree = parse(data, len(data))
+    except WireError:
+        return False
+    return isinstance(tree, dict) and "keytype" in tree
+
+
+def checkpoints(paths: Sequence[Path]) -> list[Envelope | Head]:
+    """Checkpoints that were kept: signed ones, or those that a gateway's own log tells of. Raises
+    `ConfigurationError`, also for a file without any."""
+    found: list[Envelope | Head] = []
+    for path in paths:
+        before = len(found)
+        try:
+            found.extend(each for line in lines(path) if (each := _checkpoint(line)) is not None)
+        except AttestationError as error:
+            raise ConfigurationError(f"{path}: {error}", _KEPT) from None
+        if len(found) == before:
+            raise ConfigurationError(f"{path}: no checkpoint is in it", _KEPT)
+    return found
+
+
+def _checkpoint(line: bytes) -> Envelope | Head | None:
+    if not line.startswith((b'{"ts"', b"accredit: ")):  # what a gateway writes to stderr
+        return decode_envelope(line)
+    try:
+        told = msgspec.json.decode(line, type=_Told)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None  # about something else
+    return Head(told.writer, told.count, told.head)
+
+
+def lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file without their ends. Raises `ConfigurationError`; a line that is too long is cut off."""
+    try:
+        with path.open("rb") as file:
+            while line := file.readline(MAX_ATTESTATION_BYTES + 2):
+                yield line.removesuffix(b"\n")
+    except OSError as error:
+        raise ConfigurationError(f"can't read {path}: {error.strerror}", "name a file that can be read") from None
+
+
+def moment(option: str, text: str) -> int:
+    """A time in unix milliseconds. Raises `ConfigurationError`."""
+    ago = _AGO.fullmatch(text)
+    if ago:
+        return clock_ms() - int(ago[1]) * _UNITS_MS[ago[2]]
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise ConfigurationError(
+            f"{option} {text}: not a time", f"write one like {timestamp(clock_ms())}, or 7d for so long ago"
+        )
+    return int(found.timestamp() * 1000)

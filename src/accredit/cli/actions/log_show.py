@@ -1,0 +1,84 @@
+"""What `accredit log show` runs: a call in words, or its statements as JSON."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from accredit.attest import CallRecord, Envelope, LogKey, RecordKey, Stored, verify_envelope
+from accredit.cli.actions.log_names import Names, named, one_call
+from accredit.cli.actions.log_place import public_keys, understood
+from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_facts, print_json, say
+from accredit.errors import AttestationError
+from accredit.stores.audit_log.reader import LogFile
+
+_NEGATIVE = 1
+
+
+def show_call(path: Path, call_id: str, keys: Sequence[Path], names: Names, *, as_json: bool) -> int:
+    """Shows the records of a call whose id begins so; returns the exit code. Raises `ConfigurationError`."""
+    trusted = public_keys(keys) if keys else []
+    with understood(), LogFile(path) as log:
+        whole_id = one_call(log, call_id)
+        if whole_id is None:
+            return _NEGATIVE
+        found = list(records_of(log, whole_id))
+    faults = [_fault(envelope, trusted) for _, envelope in found]
+    if as_json:
+        print_json(
+            [
+                {"statement": msgspec.json.decode(envelope.payload), "signatures_good": _good(fault, trusted)}
+                for (_, envelope), fault in zip(found, faults, strict=True)
+            ]
+        )
+    else:
+        for (record, _), fault in zip(found, faults, strict=True):
+            print_record(record, _verdict(fault, trusted), names)
+    return _NEGATIVE if any(faults) else 0
+
+
+def records_of(log: LogFile, call_id: str) -> Iterator[tuple[CallRecord, Envelope]]:
+    """The records of a call and their envelopes, in their order. Raises `AttestationError`."""
+    for entry in log.holding(call_id):
+        record = entry.record()
+        if record is not None and record.call.id == call_id and isinstance(entry.entry, Stored):
+            yield record, entry.entry.envelope
+
+
+def print_record(record: CallRecord, signature: Words, names: Names) -> None:
+    """A record in words: each member of its predicate that is there. Ids have the `names` that are known."""
+    members: dict[str, object] = msgspec.to_builtins(record)
+    say(f"{record.phase} {record.log.writer}/{record.log.sequence}")
+    print_facts([*_facts("", members, names), ("signature", signature)])
+    say("")
+
+
+def _facts(prefix: str, members: Mapping[str, object], names: Names) -> Iterator[tuple[str, str]]:
+    for name, value in members.items():
+        if isinstance(value, dict):
+            yield from _facts(f"{prefix}{name}.", cast("dict[str, object]", value), names)
+        elif isinstance(value, str):
+            yield f"{prefix}{name}", named(value, names)
+        else:
+            yield f"{prefix}{name}", msgspec.json.encode(value).decode()
+
+
+def _fault(envelope: Envelope, keys: Sequence[LogKey | RecordKey]) -> str | None:
+    if not keys:
+        return None
+    try:
+        verify_envelope(envelope, keys)
+    except AttestationError as error:
+        return str(error)
+    return None
+
+
+def _good(fault: str | None, keys: Sequence[LogKey | RecordKey]) -> bool | None:
+    return fault is None if keys else None
+
+
+def _verdict(fault: str | None, keys: Sequence[LogKey | RecordKey]) -> Words:
+    if not keys:
+        return Words("not checked: name the gateway's public key with --key", QUIET)
+    return Words(f"BAD: {fault}", BAD) if fault else Words("good", GOOD)

@@ -1,0 +1,125 @@
+"""What `accredit log verify` runs: a store's log, the lines of an export, or a call's bundle."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from rich.console import Console
+from rich.progress import Progress
+
+from accredit.attest import (
+    Envelope,
+    Head,
+    LogKey,
+    LogReport,
+    RecordKey,
+    decode_call_bundle,
+    verify_call_bundle,
+    verify_log,
+)
+from accredit.cli.actions.log_place import checkpoints, lines, log_file, public_keys, understood
+from accredit.cli.actions.log_show import print_record
+from accredit.cli.actions.output import BAD, GOOD, Words, print_facts, print_json, say
+from accredit.errors import AttestationError
+from accredit.keys import read_file
+from accredit.limits import MAX_ATTESTATION_BYTES, PROGRESS_ENTRIES
+from accredit.stores.audit_log.reader import LogFile
+
+T = TypeVar("T")
+_NEGATIVE = 1
+_BUNDLE = b'{"envelopes"'
+
+
+def verify_store(
+    store: str | None, keys: Sequence[Path], since: Sequence[Path], *, config: Path | None, as_json: bool
+) -> int:
+    """Verifies a store's log; returns the exit code. Raises `ConfigurationError`.
+
+    Who names the store names the keys, or the configuration: what lies in the current folder is then not trusted.
+    """
+    path = log_file(store, config)
+    trusted, kept = public_keys(keys, config, look_here=store is None), checkpoints(since)
+    with understood(), LogFile(path) as log:
+        report = log.verify(trusted, kept, partial(_watched, total=_count(log)))
+    return _tell(report, kept, as_json=as_json)
+
+
+def verify_file(path: Path, keys: Sequence[Path], since: Sequence[Path], *, config: Path | None, as_json: bool) -> int:
+    """Verifies what was exported; returns the exit code. Raises `ConfigurationError`."""
+    trusted, kept = public_keys(keys, config), checkpoints(since)
+    first = next(lines(path), b"")
+    if b"".join(first[:100].split()).startswith(_BUNDLE) or first.strip() == b"{":
+        return _verify_bundle(path, trusted, as_json=as_json)
+    report = verify_log(_watched(lines(path), None), trusted, kept)
+    return _tell(report, kept, as_json=as_json)
+
+
+def _verify_bundle(path: Path, keys: Sequence[LogKey | RecordKey], *, as_json: bool) -> int:
+    try:
+        bundle = decode_call_bundle(read_file(path, MAX_ATTESTATION_BYTES).data)
+        records = verify_call_bundle(bundle, keys)
+    except AttestationError as error:
+        if as_json:
+            print_json({"valid": False, "reason": str(error)})
+        else:
+            say(f"BAD: {error}", BAD)
+        return _NEGATIVE
+    if as_json:
+        print_json({"valid": True, "call": records[0].call.id, "records": len(records)})
+        return 0
+    for record in records:
+        print_record(record, Words("good", GOOD), {})
+    say("ok: the records of this call verify", GOOD)
+    if bundle.checkpoint is None:
+        say("note: there is no checkpoint that counts it")
+    return 0
+
+
+def _tell(report: LogReport, kept: Sequence[Envelope | Head], *, as_json: bool) -> int:
+    pruned = sum(writer.pruned for writer in report.writers)
+    uncovered = sum(writer.records - writer.checkpointed for writer in report.writers)
+    if as_json:
+        print_json(
+            {
+                "valid": report.valid,
+                "records": report.records,
+                "pruned": pruned,
+                "not_in_a_checkpoint": uncovered,
+                "kept_checkpoints": len(kept),
+                "fault": report.fault and report.fault._asdict(),
+                "writers": [writer._asdict() for writer in report.writers],
+            }
+        )
+    elif report.fault:
+        say(f"BAD: {report.fault.place}: {report.fault.reason}", BAD)
+        say(f"{report.records} records before it are good")
+    else:
+        writers = len(report.writers)
+        say(f"ok: {report.records} records of {writers} writer{'' if writers == 1 else 's'} verify", GOOD)
+        print_facts(
+            [
+                ("pruned", str(pruned)),
+                ("since the last checkpoint", str(uncovered)),
+                ("kept checkpoints", str(len(kept)) if kept else "none: a cut at the end would not be noticed"),
+            ]
+        )
+    return 0 if report.valid else _NEGATIVE
+
+
+def _count(log: LogFile) -> int | None:
+    try:
+        return log.count()
+    except AttestationError:  # whoever reads the entries will find the place
+        return None
+
+
+def _watched(entries: Iterable[T], total: int | None) -> Iterator[T]:
+    """A progress bar on stderr, in a terminal."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("verifying", total=total)
+        for number, entry in enumerate(entries, 1):
+            yield entry
+            if number % PROGRESS_ENTRIES == 0:
+                progress.update(task, completed=number)

@@ -1,0 +1,120 @@
+"""What `serve` and `wrap` run: from a configuration to a running gateway.
+
+Reads the environment, opens the listening socket and runs until told to stop. Everything that can be wrong is
+looked at before anything is started.
+"""
+
+import logging
+import os
+from urllib.parse import urlsplit
+
+import uvloop
+
+from accredit import __version__
+from accredit.app import address_of, allow_descriptors, assemble, open_listener, run_workers, serve
+from accredit.config import Loaded, build_settings, check_exposure, tls_context
+from accredit.config.load import DEFAULT_FILE
+from accredit.errors import ConfigurationError
+from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
+from accredit.gateway.front.bootstrap import PATH, BootstrapSettings
+from accredit.gateway.front.legacy_sse import SSE_PATH
+from accredit.gateway.front.wrap import run
+from accredit.gateway.log_events import LogFormat, LogLevel, configure_logs, log_event, notice
+from accredit.keys import write_file
+
+TOKEN_VARIABLE = "ACCREDIT_TOKEN"  # noqa: S105 - the name of a variable
+"""The token of `accredit wrap`; no child gets to see it."""
+
+_logger = logging.getLogger("accredit.app")
+
+
+def run_server(loaded: Loaded, *, workers: int, insecure: bool, log_level: LogLevel, log_format: LogFormat) -> int:
+    """`accredit serve`, until a signal ends it; returns the exit code. Raises `ConfigurationError`."""
+    gateway = loaded.config.gateway
+    settings = build_settings(loaded, os.environ, workers=workers, starting=True)
+    ports = assemble(loaded, settings.proofs)
+    tls = tls_context(gateway)
+    if not insecure:
+        check_exposure(gateway)
+    allow_descriptors()
+    listener = open_listener(gateway.host, gateway.port)
+    endpoint = f"{'https' if tls else 'http'}://{address_of(listener)}{_path(settings, gateway.path)}"
+    configure_logs(log_level, log_format)
+    _tell_what_runs(loaded, settings)
+    if settings.tokens is not None and settings.tokens.bootstrap is not None:
+        _offer_token(settings.tokens.bootstrap)
+
+    def announce() -> None:
+        notice(f"listening on {endpoint} ({workers} worker{'s' if workers > 1 else ''})")
+
+    if workers == 1:
+        return serve(create_app(settings, **ports._asdict()), listener, tls=tls, announce=announce)
+
+    def serve_as_worker(lifeline: int, first: bool) -> int:
+        app = create_app(settings, **ports._asdict())
+        return serve(app, listener, tls=tls, lifeline=lifeline, announce=announce if first else None)
+
+    return run_workers(workers, listener, serve_as_worker)
+
+
+def _path(settings: GatewaySettings, path: str) -> str:
+    """Where clients connect: a server of HTTP+SSE (2024-11-05) has no other way than that, in front of it as well."""
+    upstream = settings.upstream
+    if isinstance(upstream, HttpUpstream) and urlsplit(upstream.url).path.rstrip("/").endswith(SSE_PATH):
+        return SSE_PATH
+    return path
+
+
+def run_wrap(loaded: Loaded, *, log_level: LogLevel, log_format: LogFormat) -> int:
+    """`accredit wrap`, until its input ends; returns the exit code. Raises `ConfigurationError`."""
+    settings = build_settings(loaded, os.environ)
+    if isinstance(settings.upstream, HttpUpstream):
+        raise ConfigurationError(
+            "wrap stands around a stdio server, and upstream.url names one behind HTTP",
+            "name a command after --, or use `accredit serve`",
+        )
+    ports = assemble(loaded, settings.proofs)
+    configure_logs(log_level, log_format)
+    _tell_what_runs(loaded, settings)
+    return uvloop.run(run(settings, **ports._asdict(), token=os.environ.get(TOKEN_VARIABLE)))
+
+
+def _tell_what_runs(loaded: Loaded, settings: GatewaySettings) -> None:
+    proofs = settings.proofs is not None and settings.proofs.required
+    # Nobody should take a validating proxy for more than it is.
+    if loaded.file is None and not proofs and settings.tokens is None and settings.records is None:
+        notice(f"tokens, proofs and records are off ({_why_no_file(settings)})")
+    log_event(
+        _logger,
+        logging.INFO,
+        "the gateway starts",
+        version=__version__,
+        configuration=str(loaded.file) if loaded.file else None,
+        upstream="command" if isinstance(settings.upstream, StdioUpstream) else "url",
+        responses="enforce" if settings.enforce else "observe",
+        tokens=loaded.config.tokens.mode,
+        proofs="required" if proofs else "off",
+        records=loaded.config.attest.mode,
+    )
+    if settings.workers > 1 and loaded.config.rounds.keys_file is None:
+        log_event(
+            _logger,
+            logging.WARNING,
+            "requestState is sealed with a key of this process: a restart, or another machine, does not know it",
+            remedy="set rounds.keys_file",
+        )
+
+
+def _why_no_file(settings: GatewaySettings) -> str:
+    command = isinstance(settings.upstream, StdioUpstream)
+    if os.path.lexists(DEFAULT_FILE):
+        return (
+            f"{DEFAULT_FILE} is not read beside a {'command' if command else 'URL'}: --config {DEFAULT_FILE} reads it"
+        )
+    return f"no {DEFAULT_FILE}; `accredit init {'-- COMMAND' if command else 'URL'}` writes one"
+
+
+def _offer_token(bootstrap: BootstrapSettings) -> None:
+    """Writes the secret for the first token. Raises `ConfigurationError`."""
+    write_file(bootstrap.file, bootstrap.secret.encode("ascii") + b"\n", private=True, replace=True)
+    notice(f"the secret for one session token (POST {PATH}) is in {bootstrap.file}")

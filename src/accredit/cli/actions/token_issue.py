@@ -1,0 +1,116 @@
+"""What `accredit token keygen` and `token issue` run. A private key never reaches a terminal."""
+
+import secrets
+from pathlib import Path
+
+import typer
+from msgspec import Struct
+
+from accredit.cli.actions import wording as words
+from accredit.cli.actions.arguments import seconds
+from accredit.cli.actions.output import print_facts, print_json
+from accredit.errors import ConfigurationError
+from accredit.keys import load_token_key, make_token_key, public_path, read_file, write_file, write_token_key
+from accredit.limits import MAX_POLICY_BYTES
+from accredit.ratify.needs import clock
+from accredit.tokens import SessionGrant, issue_session_token, policy_digest, public_jwk
+
+_TOKEN_ID_BYTES = 16
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """What was asked for on the command line."""
+
+    key: Path
+    agent: str
+    audience: str
+    ttl: str
+    allow: tuple[str, ...] | None
+    deny: tuple[str, ...]
+    policy: Path | None
+    session: str | None
+    issuer: str
+    out: Path | None
+    force: bool
+
+
+def make(path: Path, *, replace: bool, as_json: bool) -> None:
+    """Makes a key and writes both files. Raises `ConfigurationError`."""
+    key = make_token_key()
+    write_token_key(path, key, replace=replace)
+    jwk = public_jwk(key.public_key())
+    files = {"private": str(path), "public": str(public_path(path))}
+    if as_json:
+        print_json({"kid": jwk["kid"], "public_key": jwk, "files": files})
+    else:
+        print_facts([("id", jwk["kid"]), *((f"{half} key", file) for half, file in files.items())])
+
+
+def issue_token(request: Request, *, as_json: bool) -> None:
+    """Signs a token; prints it, or writes it to a file. Raises `ConfigurationError`."""
+    grant = _grant(request, clock())
+    token = issue_session_token(load_token_key(request.key), grant)
+    if request.out is not None:
+        write_file(request.out, token.encode() + b"\n", private=True, replace=request.force)
+    if as_json:
+        place = {"token": token} if request.out is None else {"file": str(request.out)}
+        print_json({**place, **_members(grant)})
+    elif request.out is None:
+        typer.echo(token)
+    else:
+        print_facts([*_facts(grant), ("written to", str(request.out))])
+
+
+def _grant(request: Request, now: int) -> SessionGrant:
+    for option, text in _names(request):
+        if not text or not text.isprintable():
+            raise ConfigurationError(f"{option}: not a name", "write one that can be printed")
+    policy = None if request.policy is None else policy_digest(read_file(request.policy, MAX_POLICY_BYTES).data)
+    return SessionGrant(
+        issuer=request.issuer,
+        subject=request.agent,
+        audience=request.audience,
+        issued_at=now,
+        expires_at=now + seconds("--ttl", request.ttl),
+        token_id=secrets.token_hex(_TOKEN_ID_BYTES),
+        allowed_tools=request.allow,
+        denied_tools=request.deny,
+        policy_digest=policy,
+        session=request.session,
+    )
+
+
+def _names(request: Request) -> list[tuple[str, str]]:
+    names = [("--agent", request.agent), ("--audience", request.audience), ("--issuer", request.issuer)]
+    return names if request.session is None else [*names, ("--session", request.session)]
+
+
+def _members(grant: SessionGrant) -> dict[str, object]:
+    return {
+        "issuer": grant.issuer,
+        "subject": grant.subject,
+        "audience": grant.audience,
+        "expires_at": words.timestamp(grant.expires_at),
+        "jti": grant.token_id,
+        "allowed_tools": grant.allowed_tools,
+        "denied_tools": grant.denied_tools,
+        "policy_digest": grant.policy_digest,
+        "session": grant.session,
+    }
+
+
+def _facts(grant: SessionGrant) -> list[tuple[str, str]]:
+    return [
+        ("for", grant.subject),
+        ("audience", grant.audience),
+        ("tools", tools_in_words(grant.allowed_tools, grant.denied_tools)),
+        *([("session", grant.session)] if grant.session is not None else []),
+        ("ends", f"{words.relative(grant.expires_at, grant.issued_at)} ({words.timestamp(grant.expires_at)})"),
+        ("token id", grant.token_id),
+    ]
+
+
+def tools_in_words(allowed: tuple[str, ...] | None, denied: tuple[str, ...]) -> str:
+    """Which tools a token is good for."""
+    found = "all" if allowed is None else ", ".join(allowed) or "none"
+    return f"{found}, but not {', '.join(denied)}" if denied else found

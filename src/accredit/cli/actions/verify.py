@@ -1,0 +1,166 @@
+"""What `accredit verify` runs: judges a proof as a gateway would, and says at which step it failed."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from accredit.cli.actions import wording as words
+from accredit.cli.actions.documents import read_revocations
+from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_json, print_table, say
+from accredit.cli.actions.steps import DECODE, Place, Step, failed_at, walk
+from accredit.cli.actions.vocabulary import catalog_scopes
+from accredit.errors import ConfigurationError, WireError
+from accredit.keys import DelegationFile, KeyFile, load_public_key, read_file
+from accredit.limits import MAX_STATEMENT_BYTES
+from accredit.policy import MCP_SCOPES
+from accredit.policy.evaluators import OWN_EVALUATORS
+from accredit.ratify import (
+    HybridPublicKey,
+    IdentityStatus,
+    ProofBundle,
+    VerifierContext,
+    VerifyResult,
+    decode_proof_bundle,
+    derive_id,
+    revocation_list_fault,
+    verify_bundle,
+)
+from accredit.ratify.needs import clock
+
+_STYLES = {"ok": GOOD, "failed": BAD, "not checked": QUIET, "not reached": QUIET}
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """What was asked on the command line. `now` is in unix seconds; None is this machine's clock."""
+
+    bundle: Path
+    roots: tuple[Path, ...]
+    required_scope: str
+    facts: VerifierContext
+    session_context: bytes
+    revoked: tuple[Path, ...]
+    now: int | None
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """What came of it. `notes` say what was taken for granted, and what helps to understand a refusal."""
+
+    result: VerifyResult
+    steps: list[Step]
+    notes: list[str] = []
+
+
+def verify_file(question: Question, *, as_json: bool) -> int:
+    """Judges a proof and says why; returns the exit code. Raises `ConfigurationError`."""
+    roots = {key.id: key for key in map(load_public_key, question.roots)}
+    data = read_file(question.bundle, MAX_STATEMENT_BYTES).data
+    try:
+        bundle = decode_proof_bundle(data)
+    except WireError as error:
+        _refuse_delegation(question.bundle, data)
+        result = VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=f"invalid: {error}")
+        answer = Answer(result=result, steps=walk(1, Place(DECODE)))
+    else:
+        answer = _judge(bundle, question, roots)
+    if as_json:
+        _print_members(answer)
+    else:
+        _print_words(answer, roots)
+    return 0 if answer.result.valid else 1
+
+
+def _refuse_delegation(path: Path, data: bytes) -> None:
+    """What is easily taken for a proof of it. Raises `ConfigurationError`."""
+    try:
+        DelegationFile.decode(data)
+    except WireError:
+        return
+    raise ConfigurationError(
+        f"{path} is a delegation, and a proof is asked for",
+        f"`accredit inspect {path}` says what it grants and whether its signatures are good",
+    )
+
+
+def _judge(bundle: ProofBundle, question: Question, roots: Mapping[str, KeyFile]) -> Answer:
+    now = clock() if question.now is None else question.now
+    chain = bundle.delegations
+    revoked = _revoked(question, bundle, roots)
+    assumed = catalog_scopes([question.required_scope, *(scope for cert in chain for scope in cert.scope)])
+    result = verify_bundle(
+        bundle,
+        question.required_scope,
+        now=now,
+        vocabulary=MCP_SCOPES | assumed,
+        roots=[key.public_key for key in roots.values()],
+        is_revoked=revoked.__contains__,
+        session_context=question.session_context,
+        context=question.facts,
+        constraint_evaluators=OWN_EVALUATORS,
+    )
+    end = failed_at(result, chain, now, revoked)
+    notes: list[str] = []
+    if result.identity_status is IdentityStatus.EXPIRED and end:
+        notes.append(f"certificate {end.certificate} {words.ends(chain[end.certificate or 0], now)}")
+    if assumed:
+        notes.append(f"taken for granted: the gateway's catalog names {', '.join(sorted(assumed))}")
+    if not question.revoked:
+        notes.append("taken for granted: nothing was revoked (no list was given with --revoked)")
+    return Answer(result=result, steps=walk(len(chain), end), notes=notes)
+
+
+def _revoked(question: Question, bundle: ProofBundle, roots: Mapping[str, KeyFile]) -> frozenset[str]:
+    """The ids on all lists. Each must be signed by a root or an issuer of the chain: theirs are the keys at hand."""
+    issuers: dict[str, HybridPublicKey] = {
+        derive_id(cert.issuer_pub_key): cert.issuer_pub_key for cert in bundle.delegations
+    }
+    issuers |= {key.id: key.public_key for key in roots.values()}
+    found: set[str] = set()
+    for path in question.revoked:
+        revoked = read_revocations(path)
+        issuer = issuers.get(revoked.issuer_id)
+        fault = revocation_list_fault(revoked, issuer) if issuer else "it is from no root and no issuer of the chain"
+        if fault:
+            raise ConfigurationError(
+                f"{path} can't be used (issuer {revoked.issuer_id}): {fault}",
+                "name a list that is whole, or leave it out",
+            )
+        found.update(revoked.revoked_certs)
+    return frozenset(found)
+
+
+def _print_words(answer: Answer, roots: Mapping[str, KeyFile]) -> None:
+    print_table(
+        ("step", "what", "outcome"),
+        [(str(step.number), step.what, Words(step.outcome, _STYLES[step.outcome])) for step in answer.steps],
+    )
+    say("")
+    result = answer.result
+    if result.valid:
+        granted = ", ".join(result.granted_scope) or "nothing"
+        say(f"verified: {roots[result.principal_id].name} ({result.principal_id}) lets", GOOD)
+        say(f"agent {result.agent_id} use {granted}", GOOD)
+    else:
+        say(words.verdict(result), BAD)
+    for note in answer.notes:
+        say(note, QUIET)
+
+
+def _print_members(answer: Answer) -> None:
+    result = answer.result
+    failed = next((step for step in answer.steps if step.outcome == "failed"), None)
+    print_json(
+        {
+            "valid": result.valid,
+            "identity_status": result.identity_status,
+            "error_reason": result.error_reason,
+            "failed_step": failed and failed.number,
+            "failed_certificate": failed and failed.certificate,
+            "principal_id": result.principal_id,
+            "agent_id": result.agent_id,
+            "granted_scope": result.granted_scope,
+            "root_checked": result.root_checked,
+            "notes": answer.notes,
+            "steps": [step._asdict() for step in answer.steps],
+        }
+    )

@@ -1,0 +1,1 @@
+"""What a server offers: asked as hosts of all kinds would, over HTTP, of a child process, or in memory. I/O."""

@@ -1,0 +1,166 @@
+"""Looks at a URL before its server is asked: is it the right one, and which of the two HTTP transports is behind it?
+
+1. A redirect within the same origin gives the right URL; one that leads elsewhere is told, and not followed.
+2. A server that wants to know who asks (401, 403), and one whose certificate is not trusted, are told as such.
+3. A URL that ends in `/sse`, and a server that takes no POST, are looked at for HTTP+SSE (2024-11-05), here and beside.
+
+One request that no server acts on, `ping` without a session, and `GET` where rule 3 applies. Network I/O. Every failure
+is a `ConfigurationError` and quotes no query, which may hold a key.
+"""
+
+import asyncio
+from dataclasses import replace
+from typing import NamedTuple
+from urllib.parse import urljoin, urlsplit
+
+from accredit.errors import AnswerError, ConfigurationError, UpstreamError
+from accredit.gateway import HttpUpstream, StdioUpstream
+from accredit.gateway.front.media_types import EVENTS_TYPE, answer_type
+from accredit.gateway.headers import RawHeaders
+from accredit.gateway.upstream.http.client import Answer, UpstreamClient
+from accredit.gateway.upstream.http.redirects import REDIRECTS, same_origin, target_of
+from accredit.jsonrpc.sse import SseParser
+from accredit.limits import ENDPOINT_EVENT_SECONDS, MAX_ENDPOINT_EVENT_BYTES, MAX_SETUP_REDIRECTS
+
+_PING = b'{"jsonrpc":"2.0","id":"accredit-setup","method":"ping"}'
+_POST: RawHeaders = [(b"content-type", b"application/json"), (b"accept", b"application/json, text/event-stream")]
+_GET: RawHeaders = [(b"accept", b"text/event-stream")]
+_TAKES_NO_POST = frozenset({404, 405})
+"""What a server of HTTP+SSE answers to a POST (2025-11-25, transports, "Backwards Compatibility"; its 400 is also that
+of a newer server which wants a session)."""
+
+
+class Door(NamedTuple):
+    """Where a server is, and whether it speaks HTTP+SSE (2024-11-05) there."""
+
+    upstream: HttpUpstream | StdioUpstream
+    sse: bool = False
+
+
+async def knock(upstream: HttpUpstream, *, follow: bool, seconds: float) -> Door:
+    """Finds the door within `seconds` for each step. A redirect is an error where it is not to be followed."""
+    for _ in range(MAX_SETUP_REDIRECTS):
+        try:
+            found = await _look(upstream, seconds)
+        except UpstreamError as error:
+            raise ConfigurationError(f"the server did not list its tools: {error.detail}", _remedy(error)) from None
+        except AnswerError as error:
+            raise ConfigurationError(
+                f"what answers at {shown(upstream.url)} can't be understood: {error.detail}",
+                "see whether the URL is that of an MCP server",
+            ) from None
+        if isinstance(found, Door):
+            return found
+        upstream = replace(upstream, url=_next(upstream.url, found, follow=follow))
+    raise ConfigurationError(f"{shown(upstream.url)} redirects again and again", "name the URL where the server is")
+
+
+def shown(url: str) -> str:
+    """A URL without its query."""
+    return url.partition("?")[0]
+
+
+def _next(url: str, target: str, *, follow: bool) -> str:
+    """Rule 1."""
+    if not same_origin(url, target):
+        raise ConfigurationError(
+            f"{shown(url)} redirects to another server, {shown(target)}, and that is not followed",
+            "name that URL, if it is the server that you mean",
+        )
+    if not follow:
+        raise ConfigurationError(
+            f"{shown(url)} redirects to {shown(target)}, and a gateway follows no redirects",
+            f"name {shown(target)}: in upstream.url, or on the command line",
+        )
+    return target
+
+
+async def _look(upstream: HttpUpstream, seconds: float) -> Door | str:
+    """The door, or where another URL says that it is."""
+    streams = urlsplit(upstream.url).path.rstrip("/").endswith("/sse")
+    client = UpstreamClient(upstream.url, headers=upstream.headers, timeout=seconds)
+    try:
+        answer = await (client.send("GET", _GET) if streams else client.send("POST", _POST, _PING))
+        try:
+            if answer.status in REDIRECTS:
+                return _leads(upstream.url, answer)
+            _check_admitted(answer)
+            if streams:
+                return Door(upstream, sse=await _announces(answer))
+        finally:
+            answer.close()
+        if answer.status in _TAKES_NO_POST:
+            return await _stream_of(upstream, client)
+        return Door(upstream)
+    finally:
+        await client.close()
+
+
+async def _stream_of(upstream: HttpUpstream, client: UpstreamClient) -> Door:
+    """Rule 3 for a server that takes no POST: its stream, where a gateway looks for it."""
+    beside = urljoin(upstream.url, "sse")
+    for url in (upstream.url, beside):
+        answer = await client.send("GET", _GET, target=_path_of(url))
+        try:
+            found = await _announces(answer)
+        finally:
+            answer.close()
+        if found and url == beside:
+            return Door(replace(upstream, url=beside), sse=True)
+        if found:
+            raise ConfigurationError(
+                f"{shown(url)} speaks HTTP+SSE (2024-11-05), which a gateway looks for at paths that end in /sse",
+                "have the server serve it at a path that ends in /sse, or speak streamable HTTP",
+            )
+    return Door(upstream)
+
+
+async def _announces(answer: Answer) -> bool:
+    """Whether an answer is a stream of HTTP+SSE: its first event says where it takes messages."""
+    said = answer_type(answer.header(b"content-type"))
+    if answer.status != 200 or said.name != EVENTS_TYPE:
+        return False
+    parser = SseParser(MAX_ENDPOINT_EVENT_BYTES)
+    deadline = asyncio.get_running_loop().time() + ENDPOINT_EVENT_SECONDS
+    try:
+        while chunk := await answer.chunk(timeout=deadline - asyncio.get_running_loop().time()):
+            for event in parser.feed(chunk):
+                if event.data is not None:
+                    return event.name == b"endpoint"
+    except UpstreamError:
+        pass
+    return False
+
+
+def _leads(url: str, answer: Answer) -> str:
+    target = target_of(url, answer.header(b"location"))
+    if target is None:
+        raise ConfigurationError(f"{shown(url)} redirects to no URL", "name the URL where the server is")
+    return target
+
+
+def _check_admitted(answer: Answer) -> None:
+    """Rule 2."""
+    if answer.status == 401:
+        raise ConfigurationError(
+            "the server wants authorization (HTTP 401)",
+            "give it a token, by the variable that holds it: --token-env NAME; or a key: --header X-Api-Key=env:NAME",
+        )
+    if answer.status == 403:
+        raise ConfigurationError(
+            "the server refuses whoever asks so (HTTP 403)",
+            "see whether the token (--token-env NAME) or the key (--header X-Api-Key=env:NAME) may do this",
+        )
+
+
+def _remedy(error: UpstreamError) -> str:
+    if "certificate" in error.detail:
+        return (
+            "have its certificate signed by an authority that is trusted here, or name that one's file: SSL_CERT_FILE"
+        )
+    return "see whether it runs, what it logs, and whether the URL has its path, such as /mcp"
+
+
+def _path_of(url: str) -> bytes:
+    parts = urlsplit(url)
+    return f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}".encode("ascii")

@@ -1,0 +1,63 @@
+"""A server that is a Python object, asked in memory: whoever imports it trusts it. I/O: the import."""
+
+import contextlib
+import importlib
+import sys
+from collections.abc import AsyncGenerator
+from typing import Any, cast
+
+from mcp import Client
+from mcp.client import ClientSession
+from mcp.client._memory import InMemoryTransport
+from mcp.server import Server
+from mcp.server.mcpserver import MCPServer
+from mcp.types import INVALID_REQUEST, ErrorData
+
+from accredit.cli.asking.hosts import Capabilities, declaring, no_roots
+from accredit.errors import ConfigurationError
+from accredit.jsonrpc.text import excerpt
+
+
+@contextlib.asynccontextmanager
+async def in_memory(
+    server: object, place: str, capabilities: Capabilities
+) -> AsyncGenerator[tuple[str, ClientSession]]:
+    """A session with a server object, as a host of these capabilities. Raises `ConfigurationError` for another one."""
+    if isinstance(server, MCPServer | Server):
+        transport = InMemoryTransport(cast("MCPServer | Server[Any]", server))
+        connection: Any = Client(declaring(transport, capabilities), list_roots_callback=no_roots)
+    elif any(kind.__module__.partition(".")[0] == "fastmcp" for kind in type(server).__mro__):
+        # Its own client has words for what it can declare, and no place for another's.
+        able: dict[str, Any] = {"roots": [], "sampling_handler": _never, "elicitation_handler": _never}
+        connection = importlib.import_module("fastmcp").Client(server, **(able if capabilities else {}))
+    else:
+        raise ConfigurationError(
+            f"{place} is a {type(server).__name__}, and no MCP server", "name an MCPServer or FastMCP object"
+        )
+    async with connection as client:
+        yield "", client.session
+
+
+async def _never(*_asked: object) -> ErrorData:
+    """The answer to a server that wants something of a host which only reads lists."""
+    return ErrorData(code=INVALID_REQUEST, message="nobody is here to answer")
+
+
+def imported(place: str) -> object:
+    """The object at `module:name`. Imports the module. Raises `ConfigurationError`."""
+    name, _, path = place.partition(":")
+    sys.path.insert(0, "")
+    try:
+        # What it prints while it is imported is not our output.
+        with contextlib.redirect_stdout(sys.stderr):
+            found: object = importlib.import_module(name)
+        for step in path.split("."):
+            found = getattr(found, step)
+    except (Exception, SystemExit) as error:  # whatever the module's own code raises
+        raise ConfigurationError(
+            f"can't get {place}: {type(error).__name__}: {excerpt(str(error))}",
+            "name a module that can be imported from here, and the server in it, such as server:mcp",
+        ) from None
+    finally:
+        sys.path.remove("")
+    return found

@@ -1,0 +1,170 @@
+"""Asks an MCP server what it offers, as the official SDK's client. I/O: HTTP, a child process, or neither.
+
+A server behind a URL or a command is asked through a gateway of our own in this process, so that what it sends is
+bounded and validated as it will be later, and a child is started and ended as `serve` would. It is asked twice, as
+hosts that differ (`hosts`): what any of them is offered counts.
+
+A URL is looked at first (`knocking`).
+
+Every failure is a `ConfigurationError`, and what a child wrote to stderr is shown before it; a server that is slow to
+answer is waited for, and stderr says so. What tools say of themselves is not looked at here.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, cast
+
+import httpx2
+from mcp import Client, MCPError
+from mcp.client import ClientSession
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+
+from accredit.cli.actions.output import tell
+from accredit.cli.asking.hosts import EVERYTHING, NOTHING, Capabilities, declaring, no_roots
+from accredit.cli.asking.in_process import InProcess
+from accredit.cli.asking.knocking import Door, knock
+from accredit.cli.asking.listing import Offer, offer_of, together
+from accredit.cli.asking.objects import imported, in_memory
+from accredit.cli.asking.overheard import Overheard
+from accredit.errors import ConfigurationError
+from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
+from accredit.gateway.log_events import configure_logs
+from accredit.jsonrpc.encode import UPSTREAM_ERROR
+from accredit.jsonrpc.text import excerpt
+from accredit.limits import ASK_NOTICE_SECONDS, ASK_SECONDS, MAX_TOOL_LIST_BYTES
+
+_ENDPOINT, _STREAM = "http://127.0.0.1/mcp", "http://127.0.0.1/sse"
+"""What the gateway in this process is called, for both of HTTP's transports. No socket is opened for it."""
+
+_TRY_URL = "see whether it runs, what it logs, and whether the URL has its path, such as /mcp"
+_TRY_COMMAND = "run the command by hand and see what it says: it has to speak MCP on stdin and stdout, and nothing else"
+_TRY_OBJECT = "see what it logs, and whether a client of the same library can list its tools"
+
+
+_Connection = contextlib.AbstractAsyncContextManager[tuple[str, ClientSession]]
+_Connect = Callable[[Capabilities], _Connection]
+
+
+Upstream = HttpUpstream | StdioUpstream
+
+
+def ask_upstream(upstream: Upstream, *, follow: bool = False, seconds: float | None = None) -> tuple[Offer, Upstream]:
+    """What a server offers, as a gateway in front of it gets to see it, and where it is: redirects that are to be
+    followed may lead to another URL. `seconds` are for all of it. Raises `ConfigurationError`."""
+    configure_logs("error", "text")
+    logging.getLogger("mcp").setLevel(logging.CRITICAL)  # what it has to say comes back as an error
+    return _ask_upstream(upstream, follow=follow, seconds=seconds)
+
+
+def ask_object(place: str) -> Offer:
+    """What the server object at `module:name` offers. Imports the module. Raises `ConfigurationError`."""
+    server = imported(place)
+    return _ask(lambda capabilities: in_memory(server, place, capabilities), _TRY_OBJECT, ASK_SECONDS)
+
+
+def _ask_upstream(upstream: Upstream, *, follow: bool = False, seconds: float | None = None) -> tuple[Offer, Upstream]:
+    seconds = seconds or ASK_SECONDS
+    if isinstance(upstream, HttpUpstream):
+        door = asyncio.run(knock(upstream, follow=follow, seconds=seconds))
+        return _ask(lambda capabilities: _through_gateway(door, capabilities), _TRY_URL, seconds), door.upstream
+    with Overheard() as overheard:
+        try:
+            offer = _ask(lambda capabilities: _through_gateway(Door(upstream), capabilities), _TRY_COMMAND, seconds)
+        except ConfigurationError:
+            overheard.tell()
+            raise
+    return offer, upstream
+
+
+def _ask(connect: _Connect, remedy: str, seconds: float) -> Offer:
+    try:
+        return asyncio.run(_offer(connect, seconds))
+    except Exception as error:  # the SDK raises what its parser, its transport or a task group raises
+        raise _fault(error, remedy, seconds) from None
+
+
+async def _offer(connect: _Connect, seconds: float) -> Offer:
+    deadline = asyncio.timeout(seconds)
+    notice = f"waiting for the server to list its tools, for {seconds:.0f} s in all, as it may be installing itself"
+    noticing = asyncio.get_running_loop().call_later(ASK_NOTICE_SECONDS, tell, notice)
+    try:
+        async with deadline:
+            return await _offer_to_all(connect)
+    except Exception:
+        # What the SDK raises while it is torn down must not hide why.
+        if deadline.expired():
+            raise TimeoutError from None
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError from None
+        raise
+    finally:
+        noticing.cancel()
+
+
+async def _offer_to_all(connect: _Connect) -> Offer:
+    """What any host is offered. Raises what the first one met, where none is offered anything."""
+    offers: list[Offer] = []
+    refused: list[Exception] = []
+    for capabilities in (EVERYTHING, NOTHING):
+        try:
+            async with connect(capabilities) as (server, session):
+                offers.append(await offer_of(server, session))
+        except Exception as error:
+            first = _first(error)
+            if not isinstance(first, MCPError) or first.code == UPSTREAM_ERROR:
+                raise  # another host would fare no better
+            refused.append(error)
+    if not offers:
+        raise refused[0]
+    return together([*offers, *(Offer("") for _ in refused)])
+
+
+def _fault(error: BaseException, remedy: str, seconds: float) -> ConfigurationError:
+    error = _first(error)
+    if isinstance(error, ConfigurationError):
+        return error
+    if isinstance(error, TimeoutError):
+        what = f"the server did not list its tools in {seconds:.0f} s"
+        remedy += "; or give it more time: --timeout SECONDS"
+    elif isinstance(error, MCPError):
+        detail = f": {error.error.data}" if isinstance(error.error.data, str) else ""
+        what = f"the server did not list its tools: {excerpt(error.error.message + detail)}"
+    else:
+        what = f"what the server says of its tools can't be understood ({type(error).__name__})"
+    return ConfigurationError(what, remedy)
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error
+
+
+@contextlib.asynccontextmanager
+async def _through_gateway(door: Door, capabilities: Capabilities) -> AsyncGenerator[tuple[str, ClientSession]]:
+    settings = GatewaySettings(
+        door.upstream,
+        max_response_bytes=MAX_TOOL_LIST_BYTES,
+        max_event_bytes=MAX_TOOL_LIST_BYTES,
+        upstream_timeout_seconds=ASK_SECONDS,
+    )
+    app = create_app(settings)
+
+    def client_of(**_sdks_own: object) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(transport=InProcess(app), timeout=ASK_SECONDS)
+
+    try:
+        async with client_of() as http:
+            streams = sse_client(_STREAM, httpx_client_factory=cast("Any", client_of))
+            inner = streams if door.sse else streamable_http_client(_ENDPOINT, http_client=http)
+            # HTTP+SSE is one revision, which knows nothing of `server/discover`.
+            mode = "legacy" if door.sse else "auto"
+            async with Client(declaring(inner, capabilities), list_roots_callback=no_roots, mode=mode) as client:
+                yield client.server_info.name if client.server_info is not None else "", client.session
+    finally:
+        app.drain()
+        await app.aclose()

@@ -1,2 +1,0 @@
-"""What `accredit call` runs: `arguments` types what a shell says, `through` is the way to the server, `running` calls
-and prints."""

@@ -1,0 +1,72 @@
+"""`accredit call`: a tool, called from a shell."""
+
+# ruff: noqa: PLC0415 - what calls is loaded when it runs: `accredit --help` is quick without it
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from accredit.cli.options import JsonOption
+from accredit.cli.reaching import HeaderOption, TimeoutOption, TokenEnvOption, read_reach
+
+
+def call(
+    tool: Annotated[str, typer.Argument(metavar="TOOL", help="The tool's name.")],
+    arg: Annotated[
+        list[str] | None,
+        typer.Option("--arg", metavar="NAME=VALUE", help="An argument, typed as the tool says; may be repeated."),
+    ] = None,
+    json_args: Annotated[
+        Path | None,
+        typer.Option("--json-args", metavar="FILE", help="Arguments as a JSON object; - for stdin."),
+    ] = None,
+    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="The gateway's or server's endpoint.")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", metavar="FILE", help="In place of a URL: a configuration, whose gateway this process is itself."
+        ),
+    ] = None,
+    key: Annotated[Path | None, typer.Option("--key", metavar="AGENT.key", help="The agent's private key.")] = None,
+    delegation: Annotated[
+        list[Path] | None,
+        typer.Option("--delegation", metavar="FILE", help="What the agent may do; may be repeated."),
+    ] = None,
+    gateway_id: Annotated[
+        str, typer.Option("--gateway-id", metavar="ID", help="Sign for this gateway only; else for the first one met.")
+    ] = "",
+    token_env: TokenEnvOption = None,
+    header: HeaderOption = None,
+    timeout: TimeoutOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Calls a tool and prints what it says. Exit code 1: it was refused, or the tool says that it failed.
+
+    An argument is a text, a number, true or false, or JSON, as the tool's input schema has it. Several of the same name
+    are a list. With --json the whole result is printed, structured content and all.
+
+    With --config the server is reached through the configuration's own gate, in this process: the same proofs, limits
+    and records as with `accredit serve` and `accredit wrap`, and a command is started for this one call.
+
+    Examples:
+
+    accredit call send_email --arg to=ada@example.org --arg subject=Hello --url http://127.0.0.1:8484/mcp
+    --key agent.key --delegation delegation.json
+
+    accredit call search --arg word=number --config accredit.toml --key agent.key --delegation delegation.json
+    """
+    from accredit.cli.actions.call import Request, call_tool
+
+    request = Request(
+        tool=tool,
+        args=tuple(arg or ()),
+        json_args=json_args,
+        url=url,
+        config=config,
+        key=key,
+        delegations=tuple(delegation or ()),
+        gateway_id=gateway_id,
+        reach=read_reach(header, token_env, timeout),
+    )
+    return call_tool(request, as_json=as_json)

@@ -1,0 +1,92 @@
+"""`accredit connect`: the agent's side, for hosts that know nothing of proofs."""
+
+# ruff: noqa: PLC0415 - what connects is loaded when it runs: `accredit --help` is quick without it
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from accredit.cli.options import LogFormatOption, LogLevelOption
+from accredit.cli.reaching import HeaderOption, TimeoutOption, TokenEnvOption, read_reach
+from accredit.errors import ConfigurationError
+
+
+def connect(
+    url: Annotated[str, typer.Argument(metavar="URL", help="The gateway's endpoint.")],
+    key: Annotated[Path | None, typer.Option("--key", metavar="AGENT.key", help="The agent's private key.")] = None,
+    delegation: Annotated[
+        list[Path] | None,
+        typer.Option("--delegation", metavar="FILE", help="What the agent may do; may be repeated."),
+    ] = None,
+    token_env: TokenEnvOption = None,
+    header: HeaderOption = None,
+    timeout: TimeoutOption = None,
+    gateway_id: Annotated[
+        str, typer.Option("--gateway-id", metavar="ID", help="Sign for this gateway only; else for the first one met.")
+    ] = "",
+    show_uncovered: Annotated[
+        bool, typer.Option("--show-uncovered", help="List what no delegation covers too, with a note.")
+    ] = False,
+    modern: Annotated[
+        bool, typer.Option("--modern", help="Speak revision 2026-07-28 to the gateway, also for an older host.")
+    ] = False,
+    log_level: LogLevelOption = "info",
+    log_format: LogFormatOption = "json",
+) -> int:
+    """Attaches proofs and the token for a host, as a stdio server that the host starts.
+
+    Tools that no delegation covers are hidden. A refused call says what would allow it.
+
+    Examples:
+
+    accredit connect http://127.0.0.1:8484/mcp --key agent.key --delegation delegation.json
+
+    {"mcpServers": {"mail": {"command": "accredit", "args": ["connect", "http://127.0.0.1:8484/mcp",
+    "--key", "agent.key", "--delegation", "delegation.json"]}}}
+    """
+    _check(url, key, delegation)
+    reach = read_reach(header, token_env, timeout)
+
+    import logging
+
+    import uvloop
+
+    from accredit.client import ProofPresenter
+    from accredit.client.connect import Connecting, run
+    from accredit.gateway.front.host import Host
+    from accredit.gateway.log_events import configure_logs
+
+    presenter = ProofPresenter(key, delegation, gateway_id=gateway_id) if key and delegation else None
+    configure_logs(log_level, log_format)
+    for name in ("mcp", "httpx2", "httpcore2"):  # they would log proofs and results
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    _tell_who_is_waited_for(url)
+    connecting = Connecting(
+        url=url,
+        presenter=presenter,
+        token=reach.token,
+        headers=reach.headers,
+        timeout=reach.timeout,
+        show_uncovered=show_uncovered,
+        modern=modern,
+    )
+    return uvloop.run(run(connecting, Host))
+
+
+def _check(url: str, key: Path | None, delegation: list[Path] | None) -> None:
+    if not url.startswith(("http://", "https://")):
+        raise ConfigurationError(f"{url} is not an http or https URL", "name the endpoint that `accredit serve` prints")
+    if bool(key) != bool(delegation):
+        have, lack = ("--key", "--delegation") if key else ("--delegation", "--key")
+        raise ConfigurationError(f"{have} is of no use without {lack}", f"name {lack} as well, or leave out both")
+
+
+def _tell_who_is_waited_for(url: str) -> None:
+    """For a person at a terminal, who would see nothing at all."""
+    from accredit.client.pins import told_url
+
+    if sys.stdin.isatty():
+        text = f"accredit: for the gateway at {told_url(url)}, waiting on stdin for a host that speaks MCP."
+        typer.echo(f"{text}\nIt is a host that starts this command, from its configuration. Ctrl-C ends it.", err=True)

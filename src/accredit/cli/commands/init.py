@@ -1,0 +1,50 @@
+"""`accredit init`: from a running server to a ready configuration."""
+
+# ruff: noqa: PLC0415 - what asks a server is loaded when it runs: `accredit --help` is quick without it
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from accredit.cli.dashes import command_of
+from accredit.cli.options import JsonOption
+from accredit.cli.reaching import HeaderOption, TimeoutOption, TokenEnvOption, as_configured, reached, read_reach
+
+
+def init(
+    ctx: typer.Context,
+    url: Annotated[str | None, typer.Argument(metavar="URL", help="The MCP server.")] = None,
+    folder: Annotated[Path, typer.Option("--dir", metavar="D", help="Where the files are written.")] = Path(),
+    header: HeaderOption = None,
+    token_env: TokenEnvOption = None,
+    timeout: TimeoutOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Asks an MCP server what it offers and writes a configuration in which each tool has a scope.
+
+    Writes accredit.toml, gateway.key and gateway.key.pub, and never replaces a file (identity.key is made later, by a
+    gateway with upstream.identity = "jwt"). Tools that say that they only
+    read share the scope mcp:tool; each other one has its own, and is sensitive unless it says that it destroys nothing.
+
+    Examples:
+
+    accredit init http://127.0.0.1:9000/mcp
+
+    accredit init https://mcp.example.org/mcp --token-env MAIL_TOKEN
+
+    accredit init --dir /etc/accredit -- python server.py
+    """
+    from accredit.cli.actions.init import Plan, set_up
+    from accredit.cli.command_line import values_of
+    from accredit.config import build_upstream, load_command_line
+    from accredit.errors import ConfigurationError
+
+    if url is None and not command_of(ctx):
+        raise ConfigurationError("there is no server to ask", "give its URL, or its command after --")
+    named = load_command_line(values_of(url, command_of(ctx), None, None))
+    reach = read_reach(header, token_env, timeout)
+    upstream = reached(build_upstream(named, os.environ), reach)
+    plan = Plan(upstream, folder, as_configured(header, token_env), reach.timeout)
+    return set_up(plan, as_json=as_json)

@@ -1,0 +1,41 @@
+"""`accredit inspect`: what a file holds, in words."""
+
+# ruff: noqa: PLC0415 - cryptography is loaded when it runs: `accredit --help` is quick without it
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from accredit.cli.options import JsonOption
+
+
+def inspect(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A delegation, proof, token, revocation list, attestation or key.")
+    ],
+    key: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--key", metavar="PUB", help="To know ids by, and to check lists, attestations and tokens with; repeatable."
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Says in words what a file holds, and whether its signatures are good (exit code 1 if one is not).
+
+    That a root is to be trusted, and that nothing was revoked, is for `accredit verify` to say.
+
+    Examples:
+
+    accredit inspect delegation.json
+
+    accredit inspect revoked.json --key owner.key.pub
+
+    accredit inspect call.json --key gateway.key.pub
+
+    accredit inspect token.jwt --key token.pem.pub
+    """
+    from accredit.cli.actions.inspect import inspect_file
+
+    return inspect_file(file, key or (), as_json=as_json)

@@ -1,0 +1,51 @@
+"""`accredit keys new|show`: key files."""
+
+# ruff: noqa: PLC0415 - cryptography is loaded when it runs: `accredit --help` is quick without it
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from accredit.cli.options import JsonOption, ReplaceKeyOption
+
+keys_app = typer.Typer(
+    help="Makes and shows keys.", epilog="Example:  accredit keys new owner.key --kind human --name Owner"
+)
+
+
+@keys_app.command()
+def new(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The private key; the public one is PATH.pub.")],
+    kind: Annotated[Literal["human", "agent", "gateway"], typer.Option("--kind", help="Whose key it is.")],
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="N", help="For people to know it by; else PATH's own.")
+    ] = None,
+    force: ReplaceKeyOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Makes a key: PATH, which only you can read and nobody else must have, and PATH.pub, which is for everybody.
+
+    Example:
+
+    accredit keys new owner.key --kind human --name Owner
+    """
+    from accredit.cli.actions.keys import make
+
+    make(path, kind, path.name.removesuffix(".key") if name is None else name, replace=force, as_json=as_json)
+
+
+@keys_app.command()
+def show(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A private or a public key.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Shows whose key it is and the id that belongs to it; never what has to stay secret.
+
+    Example:
+
+    accredit keys show owner.key.pub
+    """
+    from accredit.cli.actions.keys import show_file
+
+    show_file(path, as_json=as_json)

@@ -1,0 +1,219 @@
+"""`accredit log list|show|verify|export|checkpoint|prune`: the log of attestations."""
+
+# ruff: noqa: PLC0415 - what verifies is loaded when it runs: `accredit --help` is quick without it
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from accredit.cli.options import ConfigOption, JsonAnywayOption, JsonOption
+
+log_app = typer.Typer(help="Shows, verifies and keeps the log of calls.", epilog="Example:  accredit log list -f")
+
+StoreOption = Annotated[
+    str | None, typer.Option("--store", metavar="URL", help="The log: sqlite:///FILE; else the configuration's.")
+]
+KeysOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--key", metavar="PUB", help="A public key that is trusted: the gateway's, attest.signer's; may be repeated."
+    ),
+]
+KnownOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--known",
+        metavar="PUB",
+        help="A public key, by whose name its id is shown; repeatable. Those beside the configuration are known.",
+    ),
+]
+OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a new file, not to stdout.")]
+Ending = Literal[
+    "ok", "tool_error", "error", "input_required", "task", "upstream_invalid", "timeout", "cancelled", "unknown", "open"
+]
+_Time = "2026-08-01T12:00:00Z, or 7d for so long ago"
+
+
+@log_app.command("list")
+def list_calls(
+    store: StoreOption = None,
+    config: ConfigOption = None,
+    tool: Annotated[str | None, typer.Option("--tool", metavar="NAME", help="Calls of this target.")] = None,
+    principal: Annotated[
+        str | None, typer.Option("--principal", metavar="ID", help="Of this principal; the id or how it begins.")
+    ] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="ID", help="Of this agent; the id or how it begins.")
+    ] = None,
+    decision: Annotated[
+        Literal["allow", "deny", "challenge"] | None, typer.Option("--decision", help="Decided so.")
+    ] = None,
+    outcome: Annotated[Ending | None, typer.Option("--outcome", metavar="STATUS", help="Ended so; or open.")] = None,
+    after: Annotated[str | None, typer.Option("--after", metavar="TIME", help=f"Since then: {_Time}.")] = None,
+    before: Annotated[str | None, typer.Option("--before", metavar="TIME", help="Until then.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many.")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes; Ctrl-C ends it.")] = False,
+    known: KnownOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Lists calls, the newest first; with -f the newest last, and then each call as it ends.
+
+    Decisions: allow, deny; challenge where the client was asked for a proof over a challenge first. Statuses: ok,
+    tool_error, error, input_required, task, upstream_invalid, timeout, cancelled, unknown; open for a call that has
+    none yet. With --json, each call is a JSON object on a line. Nothing is verified. On a terminal ids are cut short:
+    wherever one is asked for, its beginning will do.
+
+    Examples:
+
+    accredit log list --tool send_email --decision deny
+
+    accredit log list -f --json
+    """
+    from accredit.cli.actions.log_list import Filter, Listing, show_calls
+    from accredit.cli.actions.log_names import known_names
+    from accredit.cli.actions.log_place import log_file, moment
+
+    wanted = Filter(
+        target=tool,
+        principal_id=principal,
+        agent_id=agent,
+        verdict=decision,
+        outcome=outcome,
+        after=None if after is None else moment("--after", after),
+        before=None if before is None else moment("--before", before),
+    )
+    names = known_names(known or (), store, config)
+    listing = Listing(limit=limit, follow=follow, as_json=as_json, names=names)
+    return show_calls(log_file(store, config), wanted, listing)
+
+
+@log_app.command()
+def show(
+    call_id: Annotated[
+        str, typer.Argument(metavar="CALL_ID", help="The call's id, or how it begins; see `accredit log list`.")
+    ],
+    store: StoreOption = None,
+    config: ConfigOption = None,
+    key: KeysOption = None,
+    known: KnownOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Shows all that is recorded of a call; with --key, whether its signatures are good (exit code 1 if one is not).
+
+    Example:
+
+    accredit log show 0123456789ab --key gateway.key.pub
+    """
+    from accredit.cli.actions.log_names import known_names
+    from accredit.cli.actions.log_place import log_file
+    from accredit.cli.actions.log_show import show_call
+
+    names = known_names(known or (), store, config)
+    return show_call(log_file(store, config), call_id, key or (), names, as_json=as_json)
+
+
+@log_app.command()
+def verify(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="What `log export` wrote, in place of a store.")
+    ] = None,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+    key: KeysOption = None,
+    since: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--since",
+            metavar="CHECKPOINT",
+            help="What `log checkpoint` wrote, or a gateway's own log; repeatable.",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Verifies signatures, sequence, chain and checkpoints: exit code 0 if all hold, 1 with the first bad record.
+
+    That records are missing at the end can only be seen with a checkpoint that was kept elsewhere. Without --key the
+    configuration's own keys are trusted: attest.key_file's, or that of gateway.key beside the configuration, and
+    attest.signer's. With --store, ./accredit.toml is not looked for.
+
+    Examples:
+
+    accredit log verify --key gateway.key.pub --since yesterday.checkpoint
+
+    accredit log verify export.jsonl --key gateway.key.pub
+    """
+    from accredit.cli.actions.log_verify import verify_file, verify_store
+
+    if file is not None:
+        return verify_file(file, key or (), since or (), config=config, as_json=as_json)
+    return verify_store(store, key or (), since or (), config=config, as_json=as_json)
+
+
+@log_app.command()
+def export(
+    store: StoreOption = None,
+    config: ConfigOption = None,
+    out: OutOption = None,
+    call: Annotated[
+        str | None, typer.Option("--call", metavar="ID", help="Only this call's; the id or how it begins.")
+    ] = None,
+    bundle: Annotated[
+        bool, typer.Option("--bundle", help="With --call: one object, with certificates and checkpoint.")
+    ] = False,
+    _json: JsonAnywayOption = False,
+) -> int:
+    """Writes the log as DSSE envelopes, one a line; or all that there is of a call as one object.
+
+    Examples:
+
+    accredit log export --out calls.jsonl
+
+    accredit log export --call 0123456789abcdef0123456789abcdef --bundle --out call.json
+    """
+    from accredit.cli.actions.log_export import export_call, export_log
+    from accredit.cli.actions.log_place import log_file
+    from accredit.errors import ConfigurationError
+
+    if bundle and call is None:
+        raise ConfigurationError("--bundle is for one call", "name it with --call")
+    path = log_file(store, config)
+    return export_log(path, out) if call is None else export_call(path, call, out, bundle=bundle)
+
+
+@log_app.command()
+def checkpoint(
+    store: StoreOption = None, config: ConfigOption = None, out: OutOption = None, _json: JsonAnywayOption = False
+) -> int:
+    """Writes each writer's latest checkpoint, one a line. Keep it where nobody can change it along with the log.
+
+    Example:
+
+    accredit log checkpoint --out yesterday.checkpoint
+    """
+    from accredit.cli.actions.log_export import export_checkpoints
+    from accredit.cli.actions.log_place import log_file
+
+    return export_checkpoints(log_file(store, config), out)
+
+
+@log_app.command()
+def prune(
+    before: Annotated[str, typer.Option("--before", metavar="DATE", help=f"What was recorded before: {_Time}.")],
+    key: Annotated[Path, typer.Option("--key", metavar="KEY", help="The gateway's private key, which signs the note.")],
+    store: StoreOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Replaces old records by their digests and a signed note: the log still verifies, and what they said is gone.
+
+    Exit code 1 if it is still in the file's write-ahead log, as somebody reads an older state: prune again then.
+
+    Example:
+
+    accredit log prune --before 90d --key gateway.key
+    """
+    from accredit.cli.actions.log_place import log_file, moment
+    from accredit.cli.actions.log_prune import prune_log
+
+    return prune_log(log_file(store, config), key, moment("--before", before), as_json=as_json)

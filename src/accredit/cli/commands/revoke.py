@@ -1,0 +1,41 @@
+"""`accredit revoke`: an issuer takes a certificate back."""
+
+# ruff: noqa: PLC0415 - what signs is loaded when it runs: `accredit --help` is quick without it
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from accredit.cli.options import JsonOption
+
+
+def revoke(
+    cert_id: Annotated[
+        str, typer.Argument(metavar="CERT_ID", help="The certificate's id, which `accredit inspect` shows.")
+    ],
+    issuer: Annotated[Path, typer.Option("--issuer", metavar="KEY", help="The private key that signs the list.")],
+    list_file: Annotated[
+        Path | None,
+        typer.Option("--list", metavar="FILE", help="The issuer's revocation list; made where there is none."),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", metavar="URL", help="The gateway's store, in place of a file: sqlite:///FILE."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Adds a certificate to its issuer's signed revocation list.
+
+    It counts where a gateway reads the list: in its store, or in a file that its configuration names in
+    proofs.revocation.files. With --store, of an id that some call came with the beginning will do.
+
+    Example:
+
+    accredit revoke 0123456789abcdef0123456789abcdef --issuer owner.key --list revoked.json
+
+    accredit revoke 0123456789abcdef0123456789abcdef --issuer owner.key --store sqlite:///accredit.db
+    """
+    from accredit.cli.actions.revoke import revoke_certificate
+
+    return revoke_certificate(cert_id, issuer, list_file, store, as_json=as_json)

@@ -1,0 +1,57 @@
+"""`accredit serve`: the gateway as an HTTP server."""
+
+# ruff: noqa: PLC0415 - the gateway is loaded when it runs: `accredit --help` is quick without it
+
+import os
+from typing import Annotated
+
+import typer
+
+from accredit.cli.dashes import command_of
+from accredit.cli.options import (
+    HostOption,
+    LogFormatOption,
+    LogLevelOption,
+    PortOption,
+    ServerConfigOption,
+    UrlArgument,
+)
+from accredit.cli.reaching import TimeoutOption
+
+
+def serve(
+    ctx: typer.Context,
+    url: UrlArgument = None,
+    config: ServerConfigOption = None,
+    host: HostOption = None,
+    port: PortOption = None,
+    workers: Annotated[
+        int, typer.Option("--workers", metavar="N", min=1, max=64, help="Processes that share the port.")
+    ] = 1,
+    insecure: Annotated[
+        bool,
+        typer.Option("--insecure", help="Listen outside loopback without TLS: something in front does it."),
+    ] = False,
+    timeout: TimeoutOption = None,
+    log_level: LogLevelOption = "info",
+    log_format: LogFormatOption = "json",
+) -> int:
+    """Stands in front of an MCP server: no malformed frame gets through and, if so configured, no call without a proof.
+
+    The server is a URL or, after --, a stdio server's command. Clients connect to the address
+    that is printed, http://127.0.0.1:8484/mcp where nothing else is said.
+
+    Examples:
+
+    accredit serve http://127.0.0.1:9000/mcp
+
+    accredit serve --port 8000 -- python server.py
+
+    accredit serve --config accredit.toml --workers 4
+    """
+    from accredit.cli.actions.serve import run_server
+    from accredit.cli.command_line import values_of
+    from accredit.config import load
+
+    loaded = load(config, os.environ, values_of(url, command_of(ctx), host, port, timeout))
+    return run_server(loaded, workers=workers, insecure=insecure, log_level=log_level, log_format=log_format)

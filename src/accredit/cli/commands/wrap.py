@@ -1,0 +1,34 @@
+"""`accredit wrap`: the gateway as a stdio server around a stdio server."""
+
+# ruff: noqa: PLC0415 - the gateway is loaded when it runs: `accredit --help` is quick without it
+
+import os
+
+import typer
+
+from accredit.cli.dashes import command_of
+from accredit.cli.options import LogFormatOption, LogLevelOption, ServerConfigOption
+from accredit.cli.reaching import TimeoutOption
+
+
+def wrap(
+    ctx: typer.Context,
+    config: ServerConfigOption = None,
+    timeout: TimeoutOption = None,
+    log_level: LogLevelOption = "info",
+    log_format: LogFormatOption = "json",
+) -> int:
+    """The same gate as a stdio server, to be named in a host's `mcpServers`.
+
+    Examples:
+
+    accredit wrap -- python server.py
+
+    {"mcpServers": {"files": {"command": "accredit", "args": ["wrap", "--", "python", "server.py"]}}}
+    """
+    from accredit.cli.actions.serve import run_wrap
+    from accredit.cli.command_line import values_of
+    from accredit.config import load
+
+    loaded = load(config, os.environ, values_of(None, command_of(ctx), None, None, timeout))
+    return run_wrap(loaded, log_level=log_level, log_format=log_format)

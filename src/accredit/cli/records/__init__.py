@@ -1,1 +1,0 @@
-"""What the `accredit log` commands run."""

@@ -1,0 +1,170 @@
+"""Bearer tokens of clients, whatever the transport: found, verified, taken off. Waits for key sets.
+
+1. The token in the Authorization header decides where there is one (`of_header`); no message is looked at before.
+2. Else each message of a client has its own (`of_frame`), or that of the process's environment on stdio.
+3. It is verified (`tokens.verify`), and is of today's configuration where it names one. One that names a session is
+   refused, but where whoever asks says that the message came in that one (`session`).
+4. A tool that is called is one of the token's, which has the scope that the tool asks for.
+5. Whatever carried a token is taken off, those as well that did not decide (`without`).
+
+A method that a free reader could take for a call is refused: rule 4 could not be kept for it. Not checked here: the
+proof, nor whether both name the same agent (`policy.decide`).
+"""
+
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from accredit.errors import ConfigurationError, KeysUnavailable, MissingToken, RequestError, TokenError
+from accredit.gateway.admission.token_arguments import TokenArguments
+from accredit.gateway.admission.tool_lists import Ask
+from accredit.gateway.headers import RawHeaders
+from accredit.gateway.settings import GatewaySettings, TokenSettings
+from accredit.jsonrpc.encode import INVALID_PARAMS, METHOD_NOT_FOUND, with_members
+from accredit.jsonrpc.frames import Frame, Notification, Request
+from accredit.jsonrpc.methods import LISTEN
+from accredit.jsonrpc.objects import may_name, members
+from accredit.jsonrpc.scalars import as_string
+from accredit.policy import GUARDED, LISTS, looks_guarded
+from accredit.ports import KeySets
+from accredit.ratify.needs import clock
+from accredit.tokens import (
+    TokenVerifier,
+    VerifiedToken,
+    carried,
+    check_policy,
+    check_session,
+    check_tool,
+    without_tokens,
+)
+
+
+class Caller(Struct, frozen=True):
+    """Who sent a message, where somebody asks and somebody said; and why it is refused for that, if it is."""
+
+    token: VerifiedToken | None = None
+    error: TokenError | KeysUnavailable | None = None
+
+
+_CALL = "tools/call"
+
+
+class Bearer:
+    """One per gateway. `environment` is the token of the process that it serves, on stdio."""
+
+    def __init__(self, settings: TokenSettings, keys: KeySets, environment: str | None = None) -> None:
+        self._settings = settings
+        self._keys = keys
+        self._environment = environment
+        self._verifier = TokenVerifier(settings.issuers)
+        self._arguments = TokenArguments()
+        self.learn = self._arguments.learn
+        """Takes in the result of a `tools/list`."""
+
+    async def of_header(self, credentials: RawHeaders, session: str = "") -> VerifiedToken | None:
+        """The token in the Authorization header. Raises `TokenError` and `KeysUnavailable`."""
+        text = carried(credentials, {}).deciding(self._settings.sources)
+        if text is None and set(self._settings.sources) == {"header"}:
+            self.require(None)  # no message could bring one
+        return await self._verified(text, session) if text is not None else None
+
+    def require(self, token: VerifiedToken | None) -> None:
+        """Raises `MissingToken` where there has to be one."""
+        if token is None and self._settings.required:
+            raise MissingToken("no token", "a bearer token is required")
+
+    async def of_frame(
+        self, frame: Frame, header: VerifiedToken | None, ask: Ask | None, session: str = ""
+    ) -> VerifiedToken | None:
+        """The token of a message; `header` is that of its HTTP request. Rules 1 to 3; `check` comes next.
+
+        `ask` is how the upstream is asked for its tools, where it can be. Raises `TokenError` and `KeysUnavailable`.
+        """
+        params = _params(frame)
+        found = carried((), params)
+        tool = as_string(params.get("name")) if isinstance(frame, Request) and frame.method == _CALL else None
+        if found.argument is not None and tool is not None and ask is not None and isinstance(frame, Request):
+            await self._arguments.ask_for(tool, frame, ask)
+        token = header
+        if token is None:
+            own = tool is not None and self._arguments.declared(tool)
+            text = found.deciding(self._settings.sources, argument_is_the_tools=own)
+            token = await self._verified(text, session) if text is not None else await self.of_environment()
+        else:
+            check_session(token, session)  # by now it is known which the message came in
+        self.require(token)
+        return token
+
+    def check(self, frame: Frame, token: VerifiedToken | None) -> None:
+        """Rule 4. Raises `TokenError`, and `RequestError` for what can't be judged."""
+        if not isinstance(frame, Request | Notification) or not looks_guarded(frame.method):
+            return
+        if not isinstance(frame, Request) or frame.method not in GUARDED:
+            id = frame.id if isinstance(frame, Request) else None
+            raise RequestError(METHOD_NOT_FOUND, "Method not found", id=id, status=404)
+        if frame.method != _CALL:
+            return
+        tool = as_string(_params(frame).get("name"))
+        if tool is None:
+            raise RequestError(INVALID_PARAMS, 'Invalid params: "name" is not a string', id=frame.id, status=200)
+        self.check_tool(tool, token)
+
+    def check_tool(self, tool: str, token: VerifiedToken | None) -> None:
+        """Rule 4 for one tool, or for what is done to a task of its. Raises `TokenError`."""
+        scope = self._settings.tool_scopes.get(tool, "")
+        if token is not None:
+            check_tool(token, tool, scope)
+        elif scope:
+            raise MissingToken("no token for a tool that asks for its scope", "this tool needs a bearer token")
+
+    async def of_line(self, frame: Frame, ask: Ask) -> Caller:
+        """Who sent a message on stdio: calls and lists are asked for it, nothing else. Raises `RequestError`."""
+        if not isinstance(frame, Request | Notification):
+            return Caller()
+        subscribes = frame.method == LISTEN and may_name(frame.params, b"taskIds")
+        if frame.method not in LISTS and not looks_guarded(frame.method) and not subscribes:
+            return Caller()
+        token = None
+        try:
+            token = await self.of_frame(frame, None, ask)
+            self.check(frame, token)
+        except (TokenError, KeysUnavailable) as error:
+            return Caller(token, error)
+        return Caller(token)
+
+    async def of_environment(self) -> VerifiedToken | None:
+        """The token of the environment. Raises `TokenError` and `KeysUnavailable`."""
+        return await self._verified(self._environment, "") if self._environment is not None else None
+
+    def without(self, frame: Frame) -> Frame:
+        """Rule 5. The same object comes back where there is nothing to take off."""
+        if not isinstance(frame, Request | Notification) or frame.params is None:
+            return frame
+        params = _params(frame)
+        tool = as_string(params.get("name")) if frame.method == _CALL else None
+        kept = without_tokens(params, argument_is_the_tools=tool is not None and self._arguments.declared(tool))
+        if kept is params:
+            return frame
+        new_params = Raw(with_members(kept, {}))
+        return replace(frame, params=new_params, text=with_members(members(frame.text), {"params": new_params}))
+
+    async def _verified(self, text: str, session: str) -> VerifiedToken:
+        """Rule 3."""
+        presented = self._verifier.read(text)
+        keys = await self._keys.keys(presented.issuer.issuer, presented.kid)
+        token = self._verifier.verify(presented, keys, clock())
+        check_policy(token, self._settings.policy_digest)
+        check_session(token, session)
+        return token
+
+
+def bearer_for(settings: GatewaySettings, keys: KeySets | None, environment: str | None = None) -> Bearer | None:
+    """Who judges the tokens of a gateway, where they are on. Raises `ConfigurationError`."""
+    if settings.tokens is None:
+        return None
+    if keys is None:
+        raise ConfigurationError("tokens are on, and there are no key sets", "give create_app the key sets")
+    return Bearer(settings.tokens, keys, environment)
+
+
+def _params(frame: Frame) -> dict[str, Raw]:
+    return members(frame.params) if isinstance(frame, Request | Notification) and frame.params is not None else {}

@@ -1,0 +1,78 @@
+"""`[upstream] identity = "jwt"`: the server learns on whose authority a request comes, from a token in a header.
+
+So it need not trust the network between: whoever reaches it around the gateway has no such token. Reads the clock and
+randomness.
+
+1. A request has one where it comes on somebody's authority (`policy.passing.Speaker`), and only then: not where the
+   gateway asks for itself, where a stream is opened or resumed, nor with a notification.
+2. It is made when the request goes out, for this one server (`aud`: the URL without its query, which may hold a key),
+   and is good for `IDENTITY_SECONDS`.
+3. `call_id` is that of the call's records; where there are none it is drawn.
+4. A header names one caller, so a batch with requests in it is refused.
+
+A client's own header of that name goes nowhere (`forwarding`).
+"""
+
+import secrets
+
+from accredit.errors import ConfigurationError, RequestError
+from accredit.gateway.front.exchange import JSON, Exchange
+from accredit.gateway.headers import RawHeaders
+from accredit.gateway.settings import IdentitySettings
+from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
+from accredit.jsonrpc.frames import Frame, Request
+from accredit.jsonrpc.requests import Batch
+from accredit.limits import IDENTITY_SECONDS
+from accredit.policy.passing import Speaker
+from accredit.ratify.needs import clock
+from accredit.tokens import IdentityGrant, issue_identity_token, public_jwk
+
+KEYS_PATH = "/.well-known/accredit/jwks.json"
+_ID_BYTES = 16
+
+
+class Identity:
+    """One per gateway that tells its server so. `upstream` is the server's URL."""
+
+    def __init__(self, settings: IdentitySettings, upstream: str) -> None:
+        self._settings = settings
+        self._header = settings.header.lower().encode("ascii")
+        self._audience = upstream.partition("?")[0]
+        self._keys = to_json({"keys": [public_jwk(settings.key.public_key())]})
+
+    def fields(self, speaker: Speaker | None) -> RawHeaders:
+        """What a request carries that comes on this speaker's authority. Raises `RequestError` where no header can."""
+        if speaker is None:
+            return []
+        authority, token, now = speaker.authority, speaker.token, clock()
+        grant = IdentityGrant(
+            gateway=self._settings.gateway_id,
+            audience=self._audience,
+            subject=speaker.subject,
+            scopes=speaker.scopes,
+            call_id=speaker.call_id or secrets.token_hex(_ID_BYTES),
+            issued_at=now,
+            expires_at=now + IDENTITY_SECONDS,
+            token_id=secrets.token_hex(_ID_BYTES),
+            principal=authority.principal_id if authority is not None else None,
+            token_issuer=token.issuer if token is not None else None,
+            token_subject=token.subject if token is not None else None,
+        )
+        try:
+            return [(self._header, issue_identity_token(self._settings.key, grant).encode("ascii"))]
+        except ConfigurationError:
+            detail = "Invalid Request: more is granted to this agent than a header for the server can say"
+            raise RequestError(INVALID_REQUEST, detail) from None
+
+    async def serve(self, exchange: Exchange) -> None:
+        """Answers a request for the public key, which is for everybody. Raises `RequestError`."""
+        if exchange.method not in ("GET", "HEAD"):
+            raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
+        await exchange.reply(200, self._keys, [JSON])
+
+
+def check_single(message: Frame | Batch) -> None:
+    """Rule 4. Raises `RequestError`."""
+    if isinstance(message, Batch) and any(isinstance(frame, Request) for frame in message.frames):
+        detail = "Invalid Request: no batches here: each request goes on with a header that says whose it is"
+        raise RequestError(INVALID_REQUEST, detail, word="batch")

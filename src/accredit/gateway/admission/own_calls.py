@@ -1,0 +1,52 @@
+"""Calls that the gateway makes itself, as the client at hand: their headers, and their one response."""
+
+import asyncio
+
+from accredit.errors import AnswerError
+from accredit.gateway.forwarding import Forwarding
+from accredit.gateway.front.media_types import EVENTS_TYPE, JSON_TYPE, answer_type
+from accredit.gateway.headers import RawHeaders
+from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.upstream.http.client import Answer
+from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER, PARAM_HEADERS
+from accredit.jsonrpc.frames import Request
+from accredit.jsonrpc.methods import Era
+from accredit.jsonrpc.responses import Expected
+from accredit.jsonrpc.sse import SseParser
+
+
+def own_call(raw: RawHeaders, era: Era, method: str, forwarding: Forwarding) -> RawHeaders:
+    """The client's headers (who it is counts), with the routing headers of another call."""
+    dropped = (METHOD_HEADER, NAME_HEADER)
+    goes = forwarding.to_upstream(raw, body=True)
+    kept = [(name, value) for name, value in goes if name not in dropped and not name.startswith(PARAM_HEADERS)]
+    routing = [(METHOD_HEADER, method.encode("ascii"))] if era is Era.MODERN else []
+    return [*kept, *routing, (b"accept-encoding", b"identity")]
+
+
+async def whole_response(answer: Answer, era: Era, request: Request, settings: GatewaySettings) -> bytes:
+    """The response to `request`, from JSON or from a stream. Raises `AnswerError` or `UpstreamError`."""
+    timeout = settings.patience
+    expected = Expected(era, [request])
+    if answer.header(b"content-encoding") is not None:
+        raise AnswerError("a Content-Encoding that was not asked for")
+    said = answer_type(answer.header(b"content-type"))
+    if not said.in_utf8:
+        raise AnswerError("a charset other than utf-8")
+    if said.name == JSON_TYPE:
+        return expected.body(await answer.read(settings.max_response_bytes, timeout=timeout))
+    if said.name != EVENTS_TYPE:
+        raise AnswerError("neither JSON nor an event stream")
+    parser = SseParser(settings.max_event_bytes)
+    deadline = asyncio.get_running_loop().time() + timeout
+    seen = 0
+    while chunk := await answer.chunk(timeout=deadline - asyncio.get_running_loop().time()):
+        seen += len(chunk)
+        if seen > settings.max_response_bytes:
+            raise AnswerError("the stream is too long", bound=True)
+        for event in parser.feed(chunk):
+            if event.data is not None:
+                text, _ = expected.event(event.data)
+                if expected.done:
+                    return text
+    raise AnswerError("the stream ended without a response")

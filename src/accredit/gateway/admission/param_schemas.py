@@ -1,0 +1,51 @@
+"""Which tools declare `Mcp-Param-*` headers: learned from the upstream's tool lists, asked for where it matters.
+
+A call is checked against what the tool declares (`jsonrpc.param_headers`). What is not known yet is asked for, on the
+caller's behalf, so that a list shows what this caller may see, where the call carries such headers. A call that
+disagrees with an older list is judged by a fresh one. A list that can't be had checks nothing.
+"""
+
+from collections import OrderedDict
+
+from msgspec import Raw
+
+from accredit.errors import RequestError
+from accredit.gateway.admission.tool_lists import Ask, ToolLists
+from accredit.jsonrpc.era import PARAM_HEADERS, Headers
+from accredit.jsonrpc.frames import Request
+from accredit.jsonrpc.objects import members
+from accredit.jsonrpc.param_headers import DeclaredHeader, check_param_headers, listed_headers
+from accredit.jsonrpc.scalars import as_string
+from accredit.limits import MAX_KNOWN_TOOL_NAME_CHARS, MAX_KNOWN_TOOLS
+
+
+class ParamSchemas:
+    """The headers that each tool declares, the latest list's word."""
+
+    def __init__(self) -> None:
+        self._tools: OrderedDict[str, tuple[DeclaredHeader, ...]] = OrderedDict()
+        self._lists = ToolLists(self.learn)
+
+    def learn(self, result: Raw) -> None:
+        """Takes in the result of a `tools/list` that passes by."""
+        for name, declared in listed_headers(result).items():
+            if len(name) <= MAX_KNOWN_TOOL_NAME_CHARS:
+                self._tools[name] = declared
+                self._tools.move_to_end(name)
+        while len(self._tools) > MAX_KNOWN_TOOLS:
+            self._tools.popitem(last=False)
+
+    async def check(self, request: Request, headers: Headers, ask: Ask) -> None:
+        """Refuses a `tools/call` whose headers and arguments disagree. Raises `RequestError`."""
+        params = members(request.params) if request.params is not None else {}
+        name = as_string(params.get("name"))
+        if name is None:
+            return
+        if name not in self._tools and any(header.startswith(PARAM_HEADERS) for header in headers):
+            await self._lists.refresh(request, ask)
+        try:
+            check_param_headers(request, self._tools.get(name, ()), headers)
+        except RequestError:
+            if not await self._lists.refresh(request, ask):
+                raise
+            check_param_headers(request, self._tools.get(name, ()), headers)

@@ -1,0 +1,196 @@
+"""`requestState` on its way through the gateway: sealed when the upstream gives it, opened when it is brought back.
+
+So a server that trusts its state is not deceived (2026-07-28, basic/patterns/mrtr, "Server Requirements").
+Reads the clock and randomness; logs.
+
+1. A request of a guarded method that brings a state goes on with the upstream's own in its place, byte for byte, or
+   without one where the upstream gave none. A state that does not open here is refused, with one text for all causes.
+2. An `input_required` in answer to a modern request is given a sealed state, also where the upstream gave none: the
+   flow's name and the round's number are in it, and the answers stay with who was asked.
+
+3. A state that comes with a task, or with what is said of one, is sealed for that task: it opens for whatever is asked
+   about it, for as long as a task without a `ttl` is remembered.
+
+A state is bound to the principal, the method, the target and the other params. In the legacy era nothing is sealed, so
+nothing opens: a server that reads a state there all the same would otherwise get a forged one.
+
+Not checked here: whether a state was brought back before. Each leg is authorized anew, and the decision asks for the
+leg's place in its flow where a certificate is for one very call.
+"""
+
+import hashlib
+import logging
+import secrets
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from accredit.errors import FrameError, RequestError, SealError
+from accredit.gateway.log_events import log_event
+from accredit.gateway.settings import RoundsSettings
+from accredit.gateway.trace import traced
+from accredit.jsonrpc.encode import INVALID_PARAMS, with_members
+from accredit.jsonrpc.era import era_of
+from accredit.jsonrpc.frames import Notification, Request, Success
+from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, TARGET_MEMBER, TASK_MEMBER, TASK_METHODS, Era
+from accredit.jsonrpc.objects import is_object, may_name, members
+from accredit.jsonrpc.responses import Edit
+from accredit.jsonrpc.result_types import TASK
+from accredit.jsonrpc.scalars import as_string
+from accredit.jsonrpc.tasks import may_announce
+from accredit.limits import TASK_SECONDS
+from accredit.policy import Authority, Flow, looks_guarded, payload_digest
+from accredit.ratify.needs import clock
+from accredit.rounds.sealing import NONCE_BYTES, FlowState, state_binding
+
+_STATE = "requestState"
+_NOT_BOUND = frozenset({"_meta", "inputResponses", _STATE})
+_FLOW_BYTES = 16
+
+_log = logging.getLogger("accredit.gateway.sealing")
+
+
+class Leg(Struct, frozen=True):
+    """One leg of a call, which may be its only one: `request` is what goes on, `edit` what becomes of its response.
+
+    `flow` names the call over all its legs ("" where there can be but one), and `round` counts them from 0.
+    """
+
+    request: Request
+    edit: Edit | None = None
+    flow: str = ""
+    round: int = 0
+
+
+class RequestStateSealer:
+    """One per gateway. Those that share the ring of their settings open each other's states."""
+
+    def __init__(self, settings: RoundsSettings) -> None:
+        self._ring = settings.ring
+        self._seconds = settings.state_seconds
+
+    def leg(self, request: Request, principal: Sequence[str] = ()) -> Leg:
+        """A client's request as it goes on (rule 1), on behalf of `principal` (`principal_of`).
+
+        Raises `RequestError` (-32602) for a state that does not open.
+        """
+        if brings_state(request):
+            state = self._opened(request, principal)
+            request, flow, round = _with_state(request, state.state), state.flow, state.round
+        elif request.method in TASK_METHODS:
+            flow, round = "", 0
+        elif request.method in INPUT_REQUIRED_METHODS and _has_legs(request):
+            flow, round = secrets.token_hex(_FLOW_BYTES), 0
+        else:
+            return Leg(request)
+        if era_of(request, {}) is not Era.MODERN:
+            return Leg(request, None, flow, round)
+        edit = partial(self._sealed, request=request, principal=principal, flow=flow, round=round + 1)
+        return Leg(request, edit, flow, round)
+
+    def place(self, request: Request, principal: Sequence[str]) -> Flow | None:
+        """Which leg of which call a request is that brings a state, or None where that does not open for it."""
+        try:
+            state = self._open(request, principal)
+        except SealError:
+            return None
+        return Flow(state.flow, state.round)
+
+    def _open(self, request: Request, principal: Sequence[str]) -> FlowState:
+        """Raises `SealError`."""
+        text = as_string(_params(request)[_STATE])
+        if text is None:
+            raise SealError("no string")
+        if request.method not in INPUT_REQUIRED_METHODS | TASK_METHODS:
+            raise SealError("for another method")
+        return self._ring.open(text, _binding(request, principal), clock())
+
+    def _opened(self, request: Request, principal: Sequence[str]) -> FlowState:
+        try:
+            return self._open(request, principal)
+        except SealError as error:
+            log_event(_log, logging.WARNING, "state_refused", reason=error.reason, method=request.method, **traced())
+            word = "invalid_request_state"
+            raise RequestError(INVALID_PARAMS, str(error), id=request.id, status=200, word=word) from None
+
+    def _sealed(self, response: Success, *, request: Request, principal: Sequence[str], flow: str, round: int) -> bytes:
+        """Rule 2, for the response to `request`. Raises `FrameError` for a state that can't be sealed."""
+        result = members(response.result) if is_object(response.result) else {}
+        kind, given = as_string(result.get("resultType")), as_string(result.get(_STATE))
+        binding, seconds = _binding(request, principal), self._seconds
+        if kind == TASK or request.method in TASK_METHODS:
+            if _STATE not in result:
+                return response.text
+            if given is None:
+                raise FrameError("requestState: no string")
+            if kind == TASK:
+                binding = _task_binding(principal, as_string(result.get(TASK_MEMBER)) or "")
+            seconds = TASK_SECONDS
+        elif kind != "input_required":
+            return response.text
+        state = FlowState(given, flow, round, clock() + seconds)
+        try:
+            text = self._ring.seal(state, binding, secrets.token_bytes(NONCE_BYTES))
+        except SealError as error:
+            raise FrameError(f"requestState: {error.reason}", bound=True) from None
+        new_result = Raw(with_members(result, {_STATE: text}))
+        return with_members(members(response.text), {"result": new_result})
+
+
+def principal_of(authority: Authority | None, token: tuple[str, str] | None = None) -> tuple[str, ...]:
+    """Whom a state is given to: the `token`'s issuer and subject, else the proof's principal and agent, else nobody."""
+    if authority is None:
+        return ("token", *token) if token is not None else ()
+    return principal_by_id(authority.principal_id, authority.agent_id, token)
+
+
+def principal_by_id(principal_id: str, agent_id: str, token: tuple[str, str] | None) -> tuple[str, ...]:
+    """The same, before there is an authority."""
+    return ("token", *token) if token is not None else ("proof", principal_id, agent_id)
+
+
+def brings_state(call: Request | Notification) -> bool:
+    """Whether a call that a server could take for a guarded one brings a state, of whatever type."""
+    return may_name(call.params, b"requestState") and _STATE in _params(call) and looks_guarded(call.method)
+
+
+def _params(call: Request | Notification) -> dict[str, Raw]:
+    return members(call.params) if call.params is not None else {}
+
+
+def _with_state(request: Request, state: str | None) -> Request:
+    params = _params(request)
+    if state is None:
+        del params[_STATE]
+    new_params = Raw(with_members(params, {} if state is None else {_STATE: state}))
+    return replace(request, params=new_params, text=with_members(members(request.text), {"params": new_params}))
+
+
+def _has_legs(request: Request) -> bool:
+    """Whether more may come of a call than one answer: rounds, or a task."""
+    era = era_of(request, {})
+    return era is Era.MODERN or may_announce(request, era)
+
+
+def _task_binding(principal: Sequence[str], id: str) -> bytes:
+    return state_binding(principal, "tasks", id, hashlib.sha256().digest())
+
+
+def _binding(request: Request, principal: Sequence[str]) -> bytes:
+    params = _params(request)
+    target = as_string(params.get(TARGET_MEMBER[request.method])) or ""
+    if request.method in TASK_METHODS:
+        return _task_binding(principal, target)
+    return state_binding(principal, request.method, target, _digest(params))
+
+
+def _digest(params: dict[str, Raw]) -> bytes:
+    bound = {name: value for name, value in params.items() if name not in _NOT_BOUND}
+    try:
+        return payload_digest({name: msgspec.json.decode(value) for name, value in bound.items()})
+    except (FrameError, msgspec.MsgspecError, RecursionError):
+        # What has no RFC 8785 form (an integer beyond 2^53-1) is bound as it is spelled. No such form begins so.
+        return hashlib.sha256(b"spelled " + msgspec.json.encode(bound, order="sorted")).digest()

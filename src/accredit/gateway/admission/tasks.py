@@ -1,0 +1,213 @@
+"""Tasks at the gateway: remembered when a server announces them, told apart whenever they are named. Asks the store.
+
+1. A call that may be answered with a task is settled only when the task is remembered, for whom it was made; until then
+   its client does not see the answer. Where it can't be, the client gets a refusal in its place.
+2. An id that is known already is good only in answer to the same call of the same owner (same tool, same params):
+   else a task could be given another's scope. Any other is an invalid answer.
+3. An id means something at one place: behind a URL at that server; behind a command in one session, whose child nobody
+   else talks to, or in the one process that serves it.
+4. Notifications about tasks go to whom the task is known of: the session that made or named it, the subscription or
+   request that names it. All others are dropped.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Collection, Coroutine
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from accredit.attest import Outcome
+from accredit.errors import AnswerError, MessageId, StoreUnavailable
+from accredit.gateway.counters import Counters
+from accredit.gateway.recording.open_calls import OpenCall, ResumedCalls
+from accredit.gateway.recording.recorder import Client
+from accredit.gateway.replies import refusal
+from accredit.gateway.settings import GatewaySettings, StdioUpstream
+from accredit.jsonrpc.era import era_of
+from accredit.jsonrpc.frames import Notification, Request, Success
+from accredit.jsonrpc.methods import TASK_METHODS, Era
+from accredit.jsonrpc.objects import members
+from accredit.jsonrpc.responses import Edit
+from accredit.jsonrpc.tasks import Announced, announced, check_about, holds_tasks, listed, may_announce, subject_of
+from accredit.limits import (
+    MAX_TASK_SESSIONS,
+    MAX_TASK_TTL_SECONDS,
+    MAX_TOLD_TASKS,
+    TASK_GRACE_SECONDS,
+    TASK_SECONDS,
+)
+from accredit.policy import TASK_LIST, GuardedCall, refusals
+from accredit.policy.tasks import same_call, task_key
+from accredit.ports import Task, TaskStore
+from accredit.ratify.cache import RecentlyUsed
+from accredit.ratify.needs import clock
+
+
+class Unrecorded:
+    """Settles calls that are not recorded: there is nothing to write, and so nothing to wait for."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._in_sessions: dict[tuple[str, MessageId], OpenCall] = {}
+
+    def begin(self, id: MessageId, session_id: str) -> OpenCall:
+        """Opens a call."""
+        call = OpenCall(self, None, id, session_id)
+        if session_id:
+            self._in_sessions[session_id, id] = call
+        return call
+
+    def in_session(self, session_id: str) -> ResumedCalls:
+        """The calls of a session that are open, for a stream that is resumed in it."""
+        return ResumedCalls(call for (session, _), call in self._in_sessions.items() if session == session_id)
+
+    def finish(self, call: OpenCall, outcome: Outcome) -> asyncio.Future[None]:
+        """Done already."""
+        named = call.session_id, call.id
+        if self._in_sessions.get(named) is call:
+            del self._in_sessions[named]
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
+
+    def withhold(self, call: OpenCall) -> bytes:
+        """Not asked for: `finish` does not fail."""
+        raise AssertionError(call.id)
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        """Does something in a task."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+class Maker(Struct, frozen=True):
+    """Who makes a task, with which call."""
+
+    task: Task
+    client: Client
+
+
+Hears = Callable[[Notification], bool]
+"""Whether a notification goes to a stream."""
+
+
+class Tasks:
+    """One per gateway. Without a `store` nobody has to show who they are: then a task is everybody's."""
+
+    def __init__(self, store: TaskStore | None, settings: GatewaySettings, tally: Counters) -> None:
+        self._tally = tally
+        self._apart = secrets.token_hex(8) if isinstance(settings.upstream, StdioUpstream) else ""
+        self._told = RecentlyUsed[str, set[str]](MAX_TASK_SESSIONS)
+        self.unrecorded = Unrecorded()
+        self.store = store
+
+    def place(self, client: Client) -> str:
+        """Rule 3."""
+        return f"{self._apart}/{client.session_id}" if self._apart else ""
+
+    def opened(
+        self, call: OpenCall | None, request: Request, maker: Maker, inner: Edit | None
+    ) -> tuple[OpenCall | None, Edit | None]:
+        """The call that is to be settled, and what becomes of its answer: with a task in it, where there is one."""
+        era = era_of(request, {})
+        asked = may_announce(request, era)
+        if call is None and self.store is None:
+            return call, inner
+        if call is None and asked:
+            call = self.unrecorded.begin(request.id, maker.client.session_id)
+
+        def edit(response: Success) -> bytes:
+            found = announced(response.result, era, asked=asked)
+            if found is not None and call is not None:
+                call.on_settled = lambda outcome: self._keep(request.id, found, maker, outcome)
+            return inner(response) if inner is not None else response.text
+
+        if call is not None:
+            call.edit = edit
+        return call, edit
+
+    async def of(self, asked: GuardedCall, owner: bytes, client: Client) -> Task | None:
+        """The task that is asked about, by an owner who was found out by a token. Raises `ProofRefused`."""
+        found: Task | None = None
+        place, now = self.place(client), clock()
+        for id in asked.tasks:
+            found = await self.store.find(task_key(place, id), now=now) if self.store is not None else None
+            if found is None or found.owner != owner:
+                raise refusals.unknown_task(asked)
+        return found
+
+    async def edit(
+        self, request: Request, asked: GuardedCall, owner: bytes, client: Client, inner: Edit | None
+    ) -> Edit:
+        """What becomes of the answer to a request about tasks. Raises `StoreUnavailable`."""
+        if request.method == TASK_LIST:
+            place = self.place(client)
+            own = await self.store.owned(owner, now=clock()) if self.store is not None else frozenset[bytes]()
+            return lambda response: listed(response, lambda id: task_key(place, id) in own)
+
+        def about(response: Success) -> bytes:
+            if request.method in TASK_METHODS:
+                check_about(response.result, asked.target)
+            return inner(response) if inner is not None else response.text
+
+        return about
+
+    def named(self, client: Client, ids: Collection[str]) -> None:
+        """Notes the tasks of a session: it is told of them."""
+        if client.session_id:
+            known = self._told.get(client.session_id)
+            if known is None:
+                self._told.put(client.session_id, known := set())
+            known.update(list(ids)[: MAX_TOLD_TASKS - len(known)])
+
+    def hears(self, session_id: str, ids: Collection[str] = ()) -> Hears:
+        """Rule 4, for one stream; `ids` are what its requests name."""
+
+        def hears(notification: Notification) -> bool:
+            subject = subject_of(notification)
+            if subject is None or subject in ids:
+                return True
+            return bool(session_id) and subject in (self._told.get(session_id) or ())
+
+        return hears
+
+    async def _keep(
+        self, id: MessageId, found: Announced, maker: Maker, outcome: Outcome
+    ) -> tuple[Outcome, bytes | None]:
+        """Rules 1 and 2: the outcome of the call, and what its client gets in place of the answer, if anything."""
+        if outcome.status not in ("ok", "tool_error"):
+            return outcome, None  # the answer was refused, or came too late
+        now, task = clock(), maker.task
+        seconds = TASK_SECONDS
+        if found.ttl_ms is not None and found.ttl_ms >= 0:
+            seconds = min(-(-found.ttl_ms // 1000), MAX_TASK_TTL_SECONDS) + TASK_GRACE_SECONDS
+        if self.store is None:
+            return Outcome(status="task", result=outcome.result), None
+        try:
+            key = task_key(self.place(maker.client), found.id)
+            known = await self.store.keep(key, task, keep_until=now + seconds, now=now)
+            same = same_call(known, task)
+        except StoreUnavailable:
+            error = refusals.task_not_kept(task.method, task.target)
+            self._tally.refused(error, method=task.method)
+            return Outcome(status="task", detail="not remembered", result=outcome.result), refusal(error).frame(id)
+        if not same:
+            problem = AnswerError("a task with the id of another")
+            self._tally.refused(problem, method=task.method)
+            return Outcome(status="upstream_invalid", detail=problem.detail), refusal(problem).frame(id)
+        self.named(maker.client, (found.id,))
+        return Outcome(status="task", result=outcome.result), None
+
+
+def of_resumed(response: Success, text: bytes) -> bytes:
+    """What becomes of a response whose request is not known, edited to `text` so far: whose a list of tasks is, or a
+    task that it announces, nobody can tell."""
+    if announced(response.result, Era.LEGACY, asked=True) is not None:
+        return refusal(refusals.task_not_kept("tools/call", "")).frame(response.id)
+    if not holds_tasks(response):
+        return text
+    return listed(replace(response, result=members(text)["result"], text=text), lambda _: False)

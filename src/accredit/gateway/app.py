@@ -1,0 +1,195 @@
+"""The gateway as one ASGI application: which path goes where, and its life.
+
+It may be mounted in another application. What it needs (connections, children) it makes at first use and gives
+back at the end of its lifespan.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from accredit.errors import AccreditError, ClientGone, TokenError, UpstreamUnavailable
+from accredit.gateway.admission.bearer import bearer_for
+from accredit.gateway.admission.gate import Gate
+from accredit.gateway.admission.identity import KEYS_PATH
+from accredit.gateway.counters import Counters
+from accredit.gateway.front.authenticator import HttpAuthenticator
+from accredit.gateway.front.cors import is_preflight, preflight
+from accredit.gateway.front.endpoint import Endpoint
+from accredit.gateway.front.exchange import JSON, Exchange, Receive, Scope, Send
+from accredit.gateway.front.health import ALIVE, READY, Health
+from accredit.gateway.front.legacy_sse import MESSAGES_PATH, SSE_PATH, LegacySse
+from accredit.gateway.front.passthrough import forward, named, refuse
+from accredit.gateway.front.resource_metadata import Resource
+from accredit.gateway.front.session_binding import SessionTags
+from accredit.gateway.recording.recorder import recorder_of
+from accredit.gateway.replies import refusal
+from accredit.gateway.room import Rooms
+from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstream
+from accredit.gateway.trace import set_current
+from accredit.gateway.upstream.backend import Backend
+from accredit.gateway.upstream.http.relay import HttpRelay
+from accredit.gateway.upstream.stdio.backend import StdioBackend
+from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
+
+
+def create_app(
+    upstream: GatewaySettings | str | Sequence[str],
+    *,
+    store: ProofStore | None = None,
+    revocations: Revocations | None = None,
+    records: Records | None = None,
+    key_sets: KeySets | None = None,
+    tasks: TaskStore | None = None,
+) -> "Gateway":
+    """An ASGI application in front of one upstream.
+
+    `upstream` is a URL, a command (a list of strings), or complete settings. Where these require proofs, `store`
+    and `revocations` are who is asked about them; where they take tokens, `key_sets` has the issuers' keys; where they
+    say that calls are recorded, `records` is the log. `tasks` remembers whose tasks are: this process, where there is
+    none. The application closes all but the revocations at its end. Raises `ConfigurationError`.
+    """
+    if isinstance(upstream, str):
+        upstream = GatewaySettings(HttpUpstream(upstream))
+    elif not isinstance(upstream, GatewaySettings):
+        upstream = GatewaySettings(StdioUpstream(tuple(upstream)))
+    return Gateway(upstream, store, revocations, key_sets, records, tasks)
+
+
+class Gateway:
+    """The application. `drain` is for the server that runs it: it ends streams that would stand for ever."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        store: ProofStore | None = None,
+        revocations: Revocations | None = None,
+        key_sets: KeySets | None = None,
+        records: Records | None = None,
+        tasks: TaskStore | None = None,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._tally = Counters()
+        self.rooms = Rooms(settings.max_request_bytes, proving=settings.proving)
+        self._recorder = recorder_of(settings, self._tally, records)
+        self._key_sets = key_sets
+        bearer = bearer_for(settings, key_sets)
+        tokens = settings.tokens
+        self._resource = Resource(tokens, settings.path) if tokens is not None else None
+        entrance = HttpAuthenticator(bearer, SessionTags(tokens.session_key)) if tokens is not None and bearer else None
+        self._tasks = tasks
+        gate = Gate(settings, self._tally, store, revocations, bearer, self._recorder, tasks)
+        self._backend: Backend
+        self._http: HttpRelay | None = None
+        if isinstance(settings.upstream, HttpUpstream):
+            self._backend = self._http = HttpRelay(settings, settings.upstream, self._tally)
+            self._sse = LegacySse(settings, settings.upstream.url, gate, self._http, self._tally, entrance)
+        else:
+            self._backend = StdioBackend(settings, settings.upstream, self._tally)
+        self._endpoint = Endpoint(settings, gate, self._backend, entrance)
+        self._health = Health(self._backend, self._tally, entrance, self._recorder, store, revocations, key_sets)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one ASGI scope."""
+        if scope["type"] == "http":
+            await self._serve(scope, self._exchange(scope, receive, send))
+        elif scope["type"] == "lifespan":
+            await self._live(receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1000})
+
+    def _exchange(self, scope: Scope, receive: Receive, send: Send) -> Exchange:
+        return Exchange(scope, receive, send, self.rooms, self._settings.allowed_origins)
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """What this process has refused since it started, by kind, for whoever mounts the application."""
+        return dict(self._tally.counts)
+
+    def drain(self) -> None:
+        """The process is about to stop: ends standing streams, lets calls finish."""
+        self._backend.drain()
+
+    async def aclose(self) -> None:
+        """Gives everything back."""
+        await self._backend.aclose()
+        if self._recorder is not None:
+            await self._recorder.aclose()
+        if self._store is not None:
+            await self._store.aclose()
+        if self._tasks is not None:
+            await self._tasks.aclose()
+        if self._key_sets is not None:
+            await self._key_sets.aclose()
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                if self._recorder is not None:
+                    await self._recorder.ready()  # calls that a dead process left open are closed now
+                await send({"type": "lifespan.startup.complete"})
+            elif message["type"] == "lifespan.shutdown":
+                await self.aclose()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def _serve(self, scope: Scope, exchange: Exchange) -> None:
+        set_current(None)
+        try:
+            await self._route(scope, exchange)
+        except ClientGone:
+            pass
+        except AccreditError as error:
+            await self._refuse(exchange, error)
+        except asyncio.CancelledError:
+            if exchange.started:
+                raise
+            # The server stops, and its grace was too short for this call. Its own answer would be no JSON-RPC.
+            await self._refuse(exchange, UpstreamUnavailable("the gateway has stopped before the answer came"))
+        finally:
+            exchange.over()
+
+    async def _refuse(self, exchange: Exchange, error: AccreditError) -> None:
+        self._tally.refused(error)
+        if not exchange.started:  # else nothing more can be said: the server closes the connection
+            told = refusal(error, self._resource.metadata_url if self._resource is not None else "")
+            id = exchange.asked if isinstance(error, TokenError) else None
+            await exchange.reply(told.status, told.frame(id), [JSON, *told.headers])
+
+    async def _route(self, scope: Scope, exchange: Exchange) -> None:
+        root: str = scope.get("root_path", "")
+        path = exchange.path.removeprefix(root)
+        if self._resource is not None:
+            exchange.take_credentials()
+        if is_preflight(exchange.method, exchange.headers) and self._endpoint.is_of_listed(exchange):
+            await exchange.reply(204, headers=preflight(exchange.headers, self._settings.forward_headers))
+            return
+        if path == self._settings.path:
+            await self._endpoint.serve(exchange)
+            return
+        self._endpoint.check_source(exchange)
+        if path in (ALIVE, READY):
+            await self._health.serve(exchange, path)
+        elif path == KEYS_PATH and self._http is not None and self._http.identity is not None:
+            await self._http.identity.serve(exchange)
+        else:
+            peer: str = (scope.get("client") or ("",))[0]
+            if self._resource is None or not await self._resource.serve(exchange, path, peer):
+                await self._elsewhere(scope, exchange, path, root)
+
+    async def _elsewhere(self, scope: Scope, exchange: Exchange, path: str, root: str) -> None:
+        if self._http is None:
+            raise refuse(path)
+        if path == SSE_PATH and exchange.method == "GET":
+            await self._sse.stream(exchange, root)
+        elif path == MESSAGES_PATH and exchange.method == "POST":
+            await self._sse.message(exchange)
+        elif named(path, self._settings.passthrough):
+            raw: bytes = scope.get("raw_path") or path.encode("utf-8")
+            target = raw.removeprefix(root.encode("utf-8"))
+            if exchange.query:
+                target += b"?" + exchange.query
+            await forward(exchange, target, self._http.client, self._settings, self._http.forwarding)
+        else:
+            raise refuse(path)

@@ -1,0 +1,71 @@
+"""What was refused, counted and logged: a refusal that leaves no trace helps nobody."""
+
+import logging
+from collections import Counter
+from typing import Any
+
+from accredit.errors import (
+    AccreditError,
+    AnswerError,
+    KeysUnavailable,
+    ProofRefused,
+    RequestError,
+    TokenError,
+    UpstreamError,
+)
+from accredit.gateway.log_events import log_event
+from accredit.gateway.trace import traced
+from accredit.jsonrpc.text import excerpt
+from accredit.policy.refusals import CHALLENGE_REQUIRED
+
+_log = logging.getLogger("accredit.gateway")
+_CHALLENGED = "call_challenged"
+
+
+class Counters:
+    """Counts of this process since it started, by kind; `/readyz` shows them to who brings a good token."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def refused(
+        self, error: AccreditError, *, method: str | None = None, observed: bool = False, logged: bool = True
+    ) -> None:
+        """Notes a refusal; `observed` says that the frame was forwarded all the same (observe mode).
+
+        One that is not `logged` is only counted: a peer must not fill a disk.
+        """
+        kind = _kind(error) + ("_observed" if observed else "")
+        self.counts[kind] += 1
+        if not logged:
+            return
+        detail = error.reason if isinstance(error, TokenError) else getattr(error, "detail", str(error))
+        facts: dict[str, Any] = traced() if method is None else {"method": method} | traced()
+        # To be asked for a proof over a challenge is how a call of a sensitive tool begins: nobody was denied anything.
+        level = logging.INFO if kind.startswith(_CHALLENGED) else logging.WARNING
+        log_event(_log, level, kind, detail=detail, **facts)
+
+    def dropped(self, method: str) -> None:
+        """Notes a client's notification that nobody has named, and that is not forwarded."""
+        self.counts["notification_refused"] += 1
+        log_event(_log, logging.WARNING, "notification_refused", method=excerpt(method), **traced())
+
+    def unrecorded(self, *, logged: bool) -> None:
+        """Notes a refusal that left no record."""
+        self.counts["denial_unrecorded"] += 1
+        if logged:
+            log_event(_log, logging.WARNING, "denial_unrecorded", **traced())
+
+
+def _kind(error: AccreditError) -> str:
+    if isinstance(error, RequestError):
+        return "request_refused"
+    if isinstance(error, ProofRefused):
+        return _CHALLENGED if error.code == CHALLENGE_REQUIRED else "call_denied"
+    if isinstance(error, TokenError):
+        return "token_refused"
+    if isinstance(error, KeysUnavailable):
+        return "keys_unavailable"
+    if isinstance(error, AnswerError):
+        return "answer_refused"
+    return "upstream_failed" if isinstance(error, UpstreamError) else "refused"

@@ -1,0 +1,89 @@
+"""Who comes in over HTTP: the token of a request, and the session that it names. Changes the exchange's headers.
+
+1. The Authorization header is judged before the body is read; nothing behind this ever sees it.
+2. The members of a batch are of one subject.
+3. A session that is named is one of that subject's; its id is the upstream's own from here on, and the client's on the
+   way back (`session_binding`).
+4. A token that names a session is good only in that one, by the id that its client has, and so on no way that has no
+   session of rule 3: in a modern request, on HTTP+SSE, for an `initialize`.
+"""
+
+from accredit.errors import RequestError
+from accredit.gateway.admission.bearer import Bearer
+from accredit.gateway.admission.tool_lists import Ask
+from accredit.gateway.front.exchange import Exchange
+from accredit.gateway.front.session_binding import SessionTags, principal_of, without_tag
+from accredit.gateway.headers import SESSION_HEADER
+from accredit.gateway.recording.early_refusals import InboundRequest
+from accredit.gateway.turns import turn
+from accredit.jsonrpc.encode import INVALID_REQUEST
+from accredit.jsonrpc.frames import Frame, Request
+from accredit.jsonrpc.requests import Batch
+from accredit.tokens import VerifiedToken
+
+
+class HttpAuthenticator:
+    """One per gateway where tokens are on."""
+
+    def __init__(self, bearer: Bearer, tags: SessionTags) -> None:
+        self._bearer = bearer
+        self._tags = tags
+
+    async def of_header(self, exchange: Exchange, *, sessions: bool = False) -> VerifiedToken | None:
+        """The token in the header. Raises `TokenError` and `KeysUnavailable`.
+
+        `sessions` says that the session that the request names will be looked at (rule 3).
+        """
+        token = await self._bearer.of_header(exchange.credentials, _named(exchange) if sessions else "")
+        exchange.vouched = token is not None
+        return token
+
+    async def of_request(self, exchange: Exchange, *, sessions: bool = False) -> VerifiedToken | None:
+        """The token of a request without a body. Raises the same, and `RequestError`."""
+        token = await self.of_header(exchange, sessions=sessions)
+        self._bearer.require(token)
+        self._enter(exchange, token, exchange.headers.get(SESSION_HEADER))
+        return token
+
+    async def of_message(
+        self, exchange: Exchange, message: Frame | Batch, arrival: InboundRequest, ask: Ask | None, session: str = ""
+    ) -> None:
+        """Notes the tokens of a message. Raises the same. `session` is the one that it is in, as the client knows it.
+
+        What `ask` asks is asked in the session that is named, before it is known whose that is: the answer is shown to
+        nobody.
+        """
+        named = exchange.headers.get(SESSION_HEADER)
+        if named is not None:
+            exchange.name_session(without_tag(named))
+        frames = message.frames if isinstance(message, Batch) else (message,)
+        tokens = arrival.tokens
+        for frame in frames:
+            await turn(len(message.text))
+            begins = isinstance(frame, Request) and frame.method == "initialize"
+            tokens.append(await self._bearer.of_frame(frame, arrival.header, ask, "" if begins else session))
+            self._bearer.check(frame, tokens[-1])
+        if len({principal_of(token) for token in tokens}) > 1:
+            raise RequestError(INVALID_REQUEST, "Invalid Request: the tokens of a batch are of several subjects")
+        self._enter(exchange, tokens[0], named)
+
+    def _enter(self, exchange: Exchange, token: VerifiedToken | None, named: bytes | None) -> None:
+        """Rule 3."""
+        principal = principal_of(token)
+        if named is not None:
+            exchange.name_session(self._tags.untagged(named, principal))
+        if token is not None:
+            exchange.vouch()
+        exchange.session_shown = lambda id: self._tags.tagged(id, principal)
+
+
+def _named(exchange: Exchange) -> str:
+    return exchange.headers.get(SESSION_HEADER, b"").decode("latin-1")
+
+
+def session_of(exchange: Exchange, entrance: HttpAuthenticator | None) -> str | None:
+    """The session that a request names, as the upstream knows it: unchecked, to learn its revision by."""
+    named = exchange.headers.get(SESSION_HEADER)
+    if named is None:
+        return None
+    return (without_tag(named) if entrance is not None else named).decode("latin-1")

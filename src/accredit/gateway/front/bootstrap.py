@@ -1,0 +1,126 @@
+"""`POST /token`: a local agent's first session token, for the secret that the gateway wrote to a file.
+
+In this order; the first that fails decides:
+
+1. the peer is on loopback, as the connection says: 403. What a header says of it does not count;
+2. the body is one JSON object of `secret` and `agent`, within `MAX_BOOTSTRAP_BYTES`: 400, 413;
+3. the secret was not used yet, and `MAX_BOOTSTRAP_ATTEMPTS` were not wrong: 410;
+4. the secret is right, compared in constant time: 403;
+5. the agent's name can go into a token: 400.
+
+Only an answer with a token uses the secret up. Not checked: that the agent has a key of that id. Behind a proxy on the
+same machine every peer is on loopback: the secret is what counts then.
+"""
+
+import hmac
+import ipaddress
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from msgspec import Struct
+
+from accredit.errors import ConfigurationError, RequestError
+from accredit.gateway.front.exchange import JSON, Exchange
+from accredit.gateway.log_events import log_event
+from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
+from accredit.limits import MAX_BOOTSTRAP_AGENT_CHARS, MAX_BOOTSTRAP_ATTEMPTS, MAX_BOOTSTRAP_BYTES
+from accredit.ratify.needs import clock
+from accredit.tokens import SessionGrant, issue_session_token
+
+PATH = "/token"
+_log = logging.getLogger("accredit.gateway.bootstrap")
+
+
+@dataclass(frozen=True, slots=True)
+class BootstrapSettings:
+    """The section `[tokens.bootstrap]`. Whoever starts the gateway writes `secret` to `file`; `used` ends that."""
+
+    secret: str = field(repr=False)
+    file: Path
+    key: EllipticCurvePrivateKey = field(repr=False)
+    issuer: str
+    audience: str
+    ttl_seconds: int
+    policy_digest: str
+    used: Callable[[], None]
+
+
+class _Asked(Struct, forbid_unknown_fields=True):
+    """It never shows itself."""
+
+    secret: str
+    agent: str
+
+    def __repr__(self) -> str:
+        return "<asked>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
+
+
+_read = msgspec.json.Decoder(_Asked).decode
+
+
+class Bootstrap:
+    """Gives one token, once."""
+
+    def __init__(self, settings: BootstrapSettings) -> None:
+        self._settings = settings
+        self._left = MAX_BOOTSTRAP_ATTEMPTS
+
+    async def serve(self, exchange: Exchange, peer: str) -> None:
+        """Answers a POST; `peer` is the address that it comes from. Raises `RequestError`."""
+        if not _is_loopback(peer):
+            raise RequestError(INVALID_REQUEST, "Forbidden: tokens are given on loopback only", status=403)
+        asked = _asked(await exchange.body(MAX_BOOTSTRAP_BYTES))
+        # From here on nothing waits: two requests can't both find the secret unused.
+        if self._left <= 0:
+            raise RequestError(INVALID_REQUEST, "Gone: the secret was used, or guessed at too often", status=410)
+        if not hmac.compare_digest(asked.secret.encode("utf-8", "replace"), self._settings.secret.encode()):
+            self._left -= 1
+            raise RequestError(INVALID_REQUEST, "Forbidden: this is not the secret", status=403)
+        token = self._issue(asked.agent)
+        self._left = 0
+        self._settings.used()
+        log_event(_log, logging.INFO, "bootstrap_token_given")
+        told = {"access_token": token, "token_type": "Bearer", "expires_in": self._settings.ttl_seconds}
+        await exchange.reply(200, to_json(told), [JSON, (b"cache-control", b"no-store")])
+
+    def _issue(self, agent: str) -> str:
+        """Rule 5."""
+        settings, now = self._settings, clock()
+        if not agent or len(agent) > MAX_BOOTSTRAP_AGENT_CHARS or not agent.isprintable():
+            raise RequestError(INVALID_REQUEST, "Invalid Request: the agent has no name that can be printed")
+        grant = SessionGrant(
+            issuer=settings.issuer,
+            subject=agent,
+            audience=settings.audience,
+            issued_at=now,
+            expires_at=now + settings.ttl_seconds,
+            token_id=secrets.token_hex(16),
+            policy_digest=settings.policy_digest or None,
+        )
+        try:
+            return issue_session_token(settings.key, grant)
+        except ConfigurationError:
+            raise RequestError(INVALID_REQUEST, "Invalid Request: no token can be made for this agent") from None
+
+
+def _asked(body: bytes) -> _Asked:
+    try:
+        return _read(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise RequestError(INVALID_REQUEST, "Invalid Request: the body is no object of secret and agent") from None
+
+
+def _is_loopback(peer: str) -> bool:
+    try:
+        return ipaddress.ip_address(peer).is_loopback
+    except ValueError:
+        return False

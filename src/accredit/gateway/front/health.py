@@ -1,0 +1,96 @@
+"""`/healthz` and `/readyz`: whether the process is alive, and which of its parts answer. First failure wins.
+
+1. `Host` and `Origin` are allowed, as at the endpoint (`Endpoint.check_source`): 403.
+2. The method is GET or HEAD: 405.
+3. A stranger is told names of parts with true or false, and nothing more: no path, no name, no text, no count.
+4. Whoever brings a good token in the header, where tokens are on, is told why as well, and what was refused.
+
+`upstream`, `store` and `records` make the status 503 where they don't answer. `revocations` and `key_sets` don't: what
+was known last is still in force. Each answer says what the time is here (`Date`), so that clocks can be compared.
+"""
+
+import contextlib
+from email.utils import formatdate
+from typing import Any
+
+from accredit.errors import AccreditError, RequestError
+from accredit.gateway.counters import Counters
+from accredit.gateway.front.authenticator import HttpAuthenticator
+from accredit.gateway.front.exchange import JSON, Exchange
+from accredit.gateway.recording.recorder import Recorder
+from accredit.gateway.upstream.backend import Backend
+from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
+from accredit.ports import KeySets, ProofStore, Revocations
+
+ALIVE, READY = "/healthz", "/readyz"
+
+
+class Health:
+    """One per gateway. What it has not got is no part of it."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        tally: Counters,
+        entrance: HttpAuthenticator | None,
+        recorder: Recorder | None,
+        store: ProofStore | None,
+        revocations: Revocations | None,
+        key_sets: KeySets | None,
+    ) -> None:
+        self._backend = backend
+        self._tally = tally
+        self._entrance = entrance
+        self._recorder = recorder
+        self._store = store
+        self._revocations = revocations
+        self._key_sets = key_sets
+
+    async def serve(self, exchange: Exchange, path: str) -> None:
+        """Answers a request from an allowed host for one of the two paths. Raises `RequestError`."""
+        if exchange.method not in ("GET", "HEAD"):
+            raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
+        if path == ALIVE:
+            await _tell(exchange, 200, {"status": "ok"})
+            return
+        parts = await self._answering()
+        ready = all(parts.values())
+        problems = await self._problems()
+        stale = {part: problem is None for part, problem in problems.items() if part not in parts}
+        told: dict[str, Any] = {"status": "ok" if ready else "not ready", **parts, **stale}
+        if await self._is_known(exchange):
+            why = {f"{part}_problem": problem for part, problem in problems.items() if problem is not None}
+            told |= {**why, "refused": dict(self._tally.counts)}
+        await _tell(exchange, 200 if ready else 503, told)
+
+    async def _answering(self) -> dict[str, bool]:
+        parts = {"upstream": await self._backend.ready()}
+        if self._store is not None:
+            parts["store"] = await self._store.ready()
+        if self._recorder is not None:
+            parts["records"] = await self._recorder.ready()
+        return parts
+
+    async def _problems(self) -> dict[str, str | None]:
+        """What is wrong with a part, if anything, in words that are not for strangers."""
+        found: dict[str, str | None] = {}
+        if self._recorder is not None:
+            found["records"] = self._recorder.problem()
+        if self._revocations is not None:
+            with contextlib.suppress(AccreditError):
+                await self._revocations.is_revoked("")  # so that it looks
+            found["revocations"] = self._revocations.problem()
+        if self._key_sets is not None:
+            found["key_sets"] = self._key_sets.problem()
+        return found
+
+    async def _is_known(self, exchange: Exchange) -> bool:
+        if self._entrance is None:
+            return False
+        with contextlib.suppress(AccreditError):
+            return await self._entrance.of_header(exchange) is not None
+        return False
+
+
+async def _tell(exchange: Exchange, status: int, told: dict[str, Any]) -> None:
+    await exchange.reply(status, to_json(told), [JSON, (b"date", formatdate(usegmt=True).encode("ascii"))])

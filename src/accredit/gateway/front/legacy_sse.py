@@ -1,0 +1,245 @@
+"""HTTP+SSE of revision 2024-11-05, both sides: `GET /sse` opens a session, `POST /messages` sends into it.
+
+The upstream's first event names where it takes messages; the client gets a name of ours instead, so that what it
+sends comes through here. Requests go out by POST and are answered on the stream: what is asked there may be
+answered here, once; a request that the gate refuses is answered there as well, and goes no further. The session is in
+this process's memory and ends with its stream. Where tokens are on, it is of one subject: nobody else can send into it.
+"""
+
+import secrets
+from typing import NamedTuple
+from urllib.parse import parse_qs, urljoin, urlsplit
+
+from accredit.errors import AnswerError, FrameError, RequestError
+from accredit.gateway.admission.bearer import Caller
+from accredit.gateway.admission.gate import Gate
+from accredit.gateway.counters import Counters
+from accredit.gateway.front.authenticator import HttpAuthenticator
+from accredit.gateway.front.exchange import Exchange, WhileConnected
+from accredit.gateway.front.representation import check_once, check_request, is_stream
+from accredit.gateway.front.session_binding import Principal, not_found, principal_of
+from accredit.gateway.headers import SESSION_HEADER
+from accredit.gateway.recording.early_refusals import REFUSALS, InboundRequest
+from accredit.gateway.recording.recorder import Client
+from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.trace import set_current
+from accredit.gateway.turns import in_turns, turn
+from accredit.gateway.upstream.http.client import Answer
+from accredit.gateway.upstream.http.relay import HttpRelay
+from accredit.gateway.upstream.http.sse_relay import EventRelay
+from accredit.gateway.upstream.stdio.pending_calls import member_id
+from accredit.jsonrpc.encode import INVALID_REQUEST
+from accredit.jsonrpc.era import VERSION_HEADER, unmirrored
+from accredit.jsonrpc.frames import Frame, Notification, Request
+from accredit.jsonrpc.methods import Era
+from accredit.jsonrpc.requests import Batch, read_request
+from accredit.jsonrpc.responses import Edit, Expected
+from accredit.jsonrpc.sse import encode_event
+from accredit.limits import MAX_OPEN_REQUESTS
+
+SSE_PATH = "/sse"
+MESSAGES_PATH = "/messages"
+_REVISION = "2024-11-05"
+
+
+class _Session(NamedTuple):
+    """Where the upstream takes messages, what it owes, the client's stream, and whose token opened it."""
+
+    target: bytes
+    expected: Expected
+    stream: Exchange
+    principal: Principal
+
+
+class LegacySse:
+    """Serves the two paths. `url` is the upstream's; its stream is there if it ends so, or else beside it."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        url: str,
+        gate: Gate,
+        relay: HttpRelay,
+        tally: Counters,
+        entrance: HttpAuthenticator | None = None,
+    ) -> None:
+        self._entrance = entrance
+        self._settings = settings
+        self._gate = gate
+        self._relay = relay
+        self._tally = tally
+        self._url = url if urlsplit(url).path.rstrip("/").endswith("/sse") else urljoin(url, "sse")
+        self._sessions: dict[str, _Session] = {}
+
+    async def stream(self, exchange: Exchange, root: str) -> None:
+        """Serves `GET /sse`: a session, for as long as the client stays. `root` is where we are mounted."""
+        if self._settings.workers > 1:
+            detail = "HTTP+SSE (2024-11-05) needs a gateway with one worker"
+            raise RequestError(INVALID_REQUEST, detail, status=501)
+        _check_headers(exchange)
+        token = await self._entrance.of_request(exchange) if self._entrance is not None else None
+        expected = Expected(Era.LEGACY)
+        exchange.hears = self._gate.hears("")  # this revision has no tasks
+        session = secrets.token_hex(16)
+
+        def rewrite(data: bytes) -> bytes:
+            self._sessions[session] = _Session(self._target(data), expected, exchange, principal_of(token))
+            return f"{root}{MESSAGES_PATH}?session_id={session}".encode()
+
+        async with exchange.calls:
+            with exchange.rooms.streams.held(exchange, yields=True), WhileConnected(exchange):
+                answer = await self._send(exchange, b"", _target_of(self._url))
+                try:
+                    if answer.status >= 400:
+                        await self._relay.error(exchange, answer, expected, [])
+                        return
+                    if answer.status != 200 or not is_stream(answer):
+                        raise AnswerError("no event stream in answer to GET")
+                    stream = EventRelay(
+                        exchange,
+                        answer,
+                        expected,
+                        headers=self._relay.stream_headers(answer),
+                        settings=self._settings,
+                        tally=self._tally,
+                        learn=_nothing_to_learn,
+                        idle_seconds=None,
+                        endpoint=rewrite,
+                    )
+                    await self._relay.standing.run(stream)
+                finally:
+                    self._sessions.pop(session, None)
+                    answer.close()
+
+    async def message(self, exchange: Exchange) -> None:
+        """Serves `POST /messages?session_id=...`: the upstream's status is the answer, the rest is on the stream."""
+        arrival = InboundRequest(_REVISION)
+        try:
+            message = await self._arrived(exchange, arrival)
+        except REFUSALS as error:
+            await self._gate.denials.of_request(exchange, arrival, error)
+            raise
+        callers = [Caller(token) for token in arrival.tokens] or None
+        passage = await self._gate.admit(message, Client(revision=_REVISION), callers)
+        exchange.calls, exchange.speaker = passage.calls, passage.speaker
+        async with exchange.calls:
+            session = self._session(exchange)  # what is added to a stream that has ended meanwhile, nobody settles
+            message = passage.message
+            if message is None:
+                if passage.replies:
+                    await session.stream.write(encode_event(passage.answer))
+                await exchange.reply(202)
+                return
+            if isinstance(message, Request):
+                _ask(session.expected, message, passage.edits.get(message.id))
+                # The answer may be there before the upstream says that it has accepted the request.
+                session.stream.calls.add(exchange.calls.take(message.id))
+            elif isinstance(message, Notification):
+                _take_back(session.stream, message)
+            if passage.proved:
+                exchange.vouched = session.stream.vouched = True
+                exchange.rooms.streams.recount()
+            await self._forward(exchange, message, session)
+
+    async def _arrived(self, exchange: Exchange, arrival: InboundRequest) -> Frame | Batch:
+        if self._entrance is not None:
+            arrival.header = await self._entrance.of_header(exchange)
+        session = self._session(exchange)
+        check_request(exchange.headers)
+        _check_headers(exchange)
+        text = await exchange.body(self._settings.max_request_bytes)
+        message = arrival.message = await in_turns(read_request(text), len(text))
+        set_current(message)
+        await turn(len(text))
+        if self._entrance is not None:
+            await self._entrance.of_message(exchange, message, arrival, None)
+            if principal_of(arrival.tokens[0]) != session.principal:
+                raise not_found()
+        return message
+
+    def _session(self, exchange: Exchange) -> _Session:
+        """The session that a request names. Raises `RequestError` (404)."""
+        named = parse_qs(exchange.query.decode("latin-1")).get("session_id", [""])
+        session = self._sessions.get(named[0])
+        if session is None:
+            raise not_found()
+        return session
+
+    async def _forward(self, exchange: Exchange, message: Frame | Batch, session: _Session) -> None:
+        accepted, expected = False, session.expected
+        try:
+            with exchange.rooms.calls.held(exchange):
+                answer = await self._send(exchange, message.text, session.target)
+                try:
+                    if answer.status >= 400:
+                        if isinstance(message, Request):
+                            exchange.calls.add(session.stream.calls.take(message.id))
+                        await self._relay.error(exchange, answer, expected, [])
+                    elif answer.status >= 300:
+                        raise AnswerError(f"status {answer.status}")
+                    else:
+                        accepted = True
+                        await exchange.reply(answer.status)
+                finally:
+                    answer.close()
+        finally:
+            if not accepted and isinstance(message, Request):
+                expected.open.pop(message.id, None)
+                expected.edits.pop(message.id, None)
+                exchange.calls.add(session.stream.calls.take(message.id))
+
+    async def _send(self, exchange: Exchange, body: bytes, target: bytes) -> Answer:
+        headers = [
+            *self._relay.forwarding.to_upstream(exchange.raw_headers, body=bool(body)),
+            (b"accept-encoding", b"identity"),
+            *self._relay.said_of(exchange),
+        ]
+        return await self._relay.client.send(exchange.method, headers, body, target=target)
+
+    def _target(self, data: bytes) -> bytes:
+        """Where the upstream takes messages: on its own origin, or nowhere."""
+        try:
+            url = urljoin(self._url, data.decode("ascii"))
+            same = urlsplit(url)[:2] == urlsplit(self._url)[:2]
+        except ValueError:
+            raise AnswerError("an endpoint that is no URL") from None
+        if not same:
+            raise AnswerError("an endpoint on another origin")
+        return _target_of(url)
+
+
+def _check_headers(exchange: Exchange) -> None:
+    """Nothing is named twice, and nothing routes a message but what it says itself. Raises `RequestError` (400)."""
+    check_once(exchange.headers, SESSION_HEADER, VERSION_HEADER, b"last-event-id")
+    exchange.drop_headers(unmirrored(None, Era.LEGACY, exchange.headers))
+
+
+def _target_of(url: str) -> bytes:
+    parts = urlsplit(url)
+    target = f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
+    if any(char <= " " or char >= "\x7f" for char in target):
+        raise AnswerError("an endpoint that is no URL")
+    return target.encode("ascii")
+
+
+def _ask(expected: Expected, request: Request, edit: Edit | None) -> None:
+    """Notes that a request is open. Of its text nothing is needed any more, and a session may have many."""
+    try:
+        if len(expected.open) >= MAX_OPEN_REQUESTS:
+            raise FrameError("too many requests of this session are open")
+        expected.ask(Request(request.id, request.method, None, b""))
+        if edit is not None:
+            expected.edits[request.id] = edit
+    except FrameError as error:
+        raise RequestError(INVALID_REQUEST, f"Invalid Request: {error.detail}", id=request.id) from None
+
+
+def _take_back(stream: Exchange, notification: Notification) -> None:
+    id = member_id(notification, "requestId") if notification.method == "notifications/cancelled" else None
+    call = stream.calls.get(id) if id is not None else None
+    if call is not None:
+        call.taken_back = True
+
+
+def _nothing_to_learn(frame: Frame) -> None:
+    """This transport tells no revision: it is one."""

@@ -1,0 +1,59 @@
+"""Paths that are not MCP's and that the configuration names: forwarded unread, within the same bounds.
+
+What a message on them means is not our business, but where it goes is: headers by which a server or a proxy would take
+it for one to another path, by another method, or from somebody else, stay here (`forwarding`).
+"""
+
+from accredit.errors import AnswerError, RequestError
+from accredit.gateway.forwarding import Forwarding
+from accredit.gateway.front.exchange import Exchange, WhileConnected
+from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.upstream.http.client import UpstreamClient
+from accredit.jsonrpc.encode import INVALID_REQUEST
+from accredit.jsonrpc.text import excerpt
+
+
+def named(path: str, patterns: tuple[str, ...]) -> bool:
+    """Whether a decoded path is one of `patterns`: exact, or below one that ends with `/*`.
+
+    A path with dot segments is none: the upstream would resolve it to somewhere else. Some servers do so with
+    backslashes as well, and with parameters after the dots (`..;x`). One that can be decoded once more is none either:
+    some servers do, and see another path.
+    """
+    if "%" in path:
+        return False
+    if any(segment.partition(";")[0] in (".", "..") for segment in path.replace("\\", "/").split("/")):
+        return False
+    return any(path.startswith(pattern[:-1]) if pattern.endswith("/*") else path == pattern for pattern in patterns)
+
+
+async def forward(
+    exchange: Exchange, target: bytes, client: UpstreamClient, settings: GatewaySettings, forwarding: Forwarding
+) -> None:
+    """Forwards a request and its answer, piece by piece."""
+    body = await exchange.body(settings.max_request_bytes)
+    headers = forwarding.unread_to_upstream(exchange.raw_headers)
+    encodings = exchange.headers.get(b"accept-encoding")
+    if encodings is not None:
+        headers.append((b"accept-encoding", encodings))
+    with exchange.rooms.calls.held(exchange), WhileConnected(exchange):
+        answer = await client.send(exchange.method, headers, body, target=target)
+        try:
+            # Its length, so that a client sees it when the answer is cut off; a 304 tells that of another answer.
+            length = answer.header(b"content-length") if answer.status not in (204, 304) else None
+            given = [(b"content-length", length)] if length is not None else []
+            await exchange.start(answer.status, [*forwarding.unread_to_client(answer.headers), *given])
+            passed = 0
+            while chunk := await answer.chunk(timeout=settings.patience):
+                passed += len(chunk)
+                if passed > settings.max_response_bytes:
+                    raise AnswerError("the answer is too large", bound=True)
+                await exchange.write(chunk)
+            await exchange.end()
+        finally:
+            answer.close()
+
+
+def refuse(path: str) -> RequestError:
+    """What anybody else's path gets."""
+    return RequestError(INVALID_REQUEST, f"Not found: {excerpt(path)}", status=404)

@@ -1,0 +1,99 @@
+"""How the body of a message is to be read, and said in the gateway's own words. No I/O.
+
+Requests, in this order (415):
+
+1. `Content-Type` is `application/json`, once, with nothing but `charset=utf-8`;
+2. there is no `Content-Encoding`, but `identity`.
+
+Answers (an invalid answer):
+
+1. no charset but UTF-8 is named;
+2. an encoded body is forwarded as it came only if its client decodes this and all decoders read it alike; else
+   decoded;
+3. the body of an error is a JSON-RPC error of this exchange where it says that it is JSON; else it is text.
+"""
+
+import codecs
+from collections.abc import Mapping
+
+from accredit.errors import AnswerError, FrameError, RequestError
+from accredit.gateway.front.media_types import EVENTS_TYPE, JSON_TYPE, MediaType, answer_type, is_json_request
+from accredit.gateway.headers import RawHeaders
+from accredit.gateway.upstream.http.answer import Answer
+from accredit.gateway.upstream.http.encoding import Decoded, accepted_codings, decode_answer
+from accredit.jsonrpc.encode import INVALID_REQUEST
+from accredit.jsonrpc.era import DUPLICATED
+from accredit.jsonrpc.frames import decode_error
+from accredit.jsonrpc.responses import Expected
+from accredit.jsonrpc.text import check_utf8
+from accredit.limits import LEADING_BLANK_BYTES
+
+
+def check_request(headers: Mapping[bytes, bytes]) -> None:
+    """Raises `RequestError` (415) for a POST whose body could be read as anything but JSON in UTF-8."""
+    if not is_json_request(headers.get(b"content-type")):
+        raise RequestError(INVALID_REQUEST, "Content-Type must be application/json", status=415)
+    if headers.get(b"content-encoding", b"identity").strip(b" \t").lower() != b"identity":
+        raise RequestError(INVALID_REQUEST, "Content-Encoding must be absent, or identity", status=415)
+
+
+def check_once(headers: Mapping[bytes, bytes], *names: bytes) -> None:
+    """Raises `RequestError` (400) for a header that occurs twice: some servers take the first, others the last."""
+    for name in names:
+        if DUPLICATED in headers.get(name, b""):
+            raise RequestError(INVALID_REQUEST, f"Invalid Request: {name.decode().title()} occurs twice")
+
+
+def type_of(answer: Answer) -> MediaType:
+    """What an answer says that it is."""
+    return answer_type(answer.header(b"content-type"))
+
+
+def is_stream(answer: Answer) -> bool:
+    """Whether an answer is an event stream."""
+    return type_of(answer).name == EVENTS_TYPE
+
+
+def charset_problem(answer: Answer) -> AnswerError | None:
+    """What is wrong with the charset that an answer names."""
+    return None if type_of(answer).in_utf8 else AnswerError("a charset other than utf-8")
+
+
+def decoded(answer: Answer, raw: bytes, limit: int) -> Decoded:
+    """The body of an answer. Raises `AnswerError`."""
+    return decode_answer(raw, answer.header(b"content-encoding"), limit)
+
+
+def as_it_came(raw: bytes, body: Decoded, accepted: bytes | None) -> tuple[bytes, RawHeaders]:
+    """What is sent of a body that nobody changed, and the header that says how it is coded.
+
+    `accepted` is the client's `Accept-Encoding`. Without one it may decode, or not: so what could be JSON as it came,
+    as a Brotli stream can, is decoded here.
+    """
+    decodes = accepted is None or body.coding in accepted_codings(accepted).split(b", ")
+    if body.coding and decodes and not _looks_like_json(raw):
+        return raw, [(b"content-encoding", body.coding)]
+    return body.text, []
+
+
+def error_type(answer: Answer, raw: bytes, body: bytes, expected: Expected) -> RawHeaders:
+    """What an error says that it is, once its `body` was looked at, which came as `raw`. Raises `AnswerError`."""
+    said = type_of(answer).name
+    try:
+        if said == JSON_TYPE and raw:
+            frame = decode_error(body)
+            if frame.id is not None and frame.id not in expected.open:
+                raise FrameError("an error for an id that was not asked for")
+        else:
+            check_utf8(body)
+    except FrameError as error:
+        raise AnswerError(error.detail, bound=error.bound) from None
+    if b"\0" in body:
+        raise AnswerError("an error that is neither JSON nor text")
+    if answer.header(b"content-type") is None:
+        return []
+    return [(b"content-type", said if said not in (b"", EVENTS_TYPE) else b"text/plain")]
+
+
+def _looks_like_json(body: bytes) -> bool:
+    return body[:LEADING_BLANK_BYTES].removeprefix(codecs.BOM_UTF8).lstrip()[:1] in (b"{", b"[")

@@ -1,0 +1,256 @@
+"""Calls whose decision is on record and whose outcome is not yet, and what their ends are called. No I/O of its own.
+
+A call is settled once: by its response, by what went wrong, or by the end of the exchange that it belongs to, whichever
+comes first. That goes on when whoever asked is cancelled. `recorder` says who writes it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Protocol
+
+from accredit.attest import CallDecision, Outcome, result_digest
+from accredit.errors import (
+    AnswerError,
+    AttestationError,
+    ClientGone,
+    FrameError,
+    MessageId,
+    ProofRefused,
+    RequestError,
+    StoreUnavailable,
+    UpstreamError,
+    UpstreamTimeout,
+)
+from accredit.jsonrpc.frames import Response, Success
+from accredit.jsonrpc.objects import is_object, members
+from accredit.jsonrpc.responses import Answers, Edit
+from accredit.jsonrpc.scalars import as_string
+from accredit.policy import refusals
+
+NOT_FORWARDED = Outcome(status="cancelled", detail="before it was forwarded")
+
+
+class Settler(Protocol):
+    """Who settles calls: `recorder.Recorder`, or nobody writes anything (`tasks.Unrecorded`)."""
+
+    def finish(self, call: "OpenCall", outcome: Outcome) -> asyncio.Future[None]:
+        """Records an outcome. Raises `StoreUnavailable` or `AttestationError`."""
+        ...
+
+    def withhold(self, call: "OpenCall") -> bytes:
+        """The response to the client of a call whose outcome could not be recorded."""
+        ...
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        """Does something in a task."""
+        ...
+
+
+class OpenCall:
+    """A call whose decision is on record, and whose outcome is not yet. `id` is its request's, `session_id` that of its
+    session as the client knows it, or "". One that is not recorded has nothing that was `decided`.
+
+    `on_settled` is done first, with the outcome: it gives the one that is recorded, and the response that the client
+    gets in place of any other, if so.
+    """
+
+    def __init__(self, recorder: Settler, decided: CallDecision | None, id: MessageId, session_id: str = "") -> None:
+        self.id = id
+        self.session_id = session_id
+        self.decided = decided
+        self.taken_back = False
+        """Whether the client has said that it does not wait any more."""
+        self.on_settled: Callable[[Outcome], Awaitable[tuple[Outcome, bytes | None]]] | None = None
+        self.edit: Edit | None = None
+        """What becomes of its answer, where that may come on another stream than the one that it was due on."""
+        self._recorder = recorder
+        self._settling: asyncio.Future[None] | None = None
+        self._instead: bytes | None = None
+
+    @property
+    def settled(self) -> bool:
+        """Whether its outcome is on record, or on its way there."""
+        return self._settling is not None
+
+    def settle(self, outcome: Outcome) -> Coroutine[Any, Any, bytes | None]:
+        """Records what came of it, unless that was done: at once, whether or not somebody waits. None when it is on
+        record; else the response that its client gets in place of any other."""
+        return self._told(self._settle(outcome))
+
+    def settle_later(self, outcome: Outcome, then: Callable[[bytes | None], None] | None = None) -> None:
+        """The same without waiting; `then` is told."""
+        self._recorder.start(_then(self.settle(outcome), then))
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Does something in a task of who settles it."""
+        self._recorder.start(work)
+
+    def withheld(self) -> RequestError:
+        """The error that its client gets in place of another one, which is not on record."""
+        refused = withheld(self)
+        return RequestError(refused.code, refused.message, id=self.id, status=200, data=refused.data)
+
+    async def _told(self, settling: asyncio.Future[None]) -> bytes | None:
+        try:
+            await asyncio.shield(settling)
+        except (StoreUnavailable, AttestationError):
+            return self._recorder.withhold(self)
+        return self._instead
+
+    def _settle(self, outcome: Outcome) -> asyncio.Future[None]:
+        if self._settling is None:
+            if self.taken_back and outcome.status in ("unknown", "upstream_invalid"):
+                outcome = Outcome(status="cancelled")
+            if self.on_settled is None:
+                self._settling = self._recorder.finish(self, outcome)
+            else:
+                self._settling = self._recorder.start(self._settle_first(self.on_settled(outcome)))
+        return self._settling
+
+    async def _settle_first(self, settled: Awaitable[tuple[Outcome, bytes | None]]) -> None:
+        outcome, self._instead = await settled
+        await self._recorder.finish(self, outcome)
+
+
+async def _then(settling: Awaitable[bytes | None], then: Callable[[bytes | None], None] | None) -> None:
+    instead = await settling
+    if then is not None:
+        then(instead)
+
+
+class OpenCalls:
+    """Calls that one exchange answers, by their requests' ids.
+
+    As a context it settles, at the end, what nobody has settled or taken. Where that can't be recorded, the client
+    gets another error (`RequestError`).
+    """
+
+    __slots__ = ("_calls",)
+
+    def __init__(self, calls: Iterable[OpenCall] = ()) -> None:
+        self._calls = {call.id: call for call in calls}
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    def add(self, call: OpenCall | None) -> None:
+        """Makes a call one of these."""
+        if call is not None:
+            self._calls[call.id] = call
+
+    def add_all(self, others: "OpenCalls") -> None:
+        """Makes the calls of others these."""
+        self._calls |= others._calls
+
+    def take(self, id: MessageId) -> OpenCall | None:
+        """A call, if it is one of these, which it is not any more: whoever takes it settles it."""
+        return self._calls.pop(id, None)
+
+    def get(self, id: MessageId) -> OpenCall | None:
+        """A call, if it is one of these."""
+        return self._calls.get(id)
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Does something in a task of who settles them. There is one at least."""
+        next(iter(self._calls.values())).start(work)
+
+    def take_all(self) -> list[OpenCall]:
+        """All of them, which are not these any more."""
+        taken = list(self._calls.values())
+        self._calls.clear()
+        return taken
+
+    def drop(self) -> None:
+        """Settles all, as calls that were not forwarded. Nobody waits for that."""
+        for call in self.take_all():
+            call.settle_later(NOT_FORWARDED)
+
+    async def withhold(self, answers: Answers) -> bytes | None:
+        """Settles the calls that were answered. None when the answers may be forwarded, else what goes instead."""
+        found = {
+            response.id: outcome_of(response)
+            for response, _ in answers.members
+            if response.id is not None and response.id in self._calls
+        }
+        instead = await self._settle(found)
+        return answers.text(instead) if instead else None
+
+    async def end(self, outcome: Outcome) -> Mapping[MessageId, bytes]:
+        """Settles all in one way; gives the responses to those of which that can't be recorded."""
+        return await self._settle(dict.fromkeys(self._calls, outcome))
+
+    async def fail(self, outcome: Outcome) -> None:
+        """Settles all in one way. Raises `RequestError` where that can't be recorded."""
+        calls = dict(self._calls)
+        for id in await self.end(outcome):
+            raise calls[id].withheld()
+
+    async def _settle(self, outcomes: Mapping[MessageId, Outcome]) -> dict[MessageId, bytes]:
+        settling = [self._calls.pop(id).settle(outcome) for id, outcome in outcomes.items()]
+        done = await asyncio.gather(*settling) if len(settling) > 1 else [await each for each in settling]
+        return {id: text for id, text in zip(outcomes, done, strict=True) if text is not None}
+
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._calls:
+            return
+        if error is None or isinstance(error, ClientGone | asyncio.CancelledError):
+            await self.end(outcome_of_end(error))  # there is nobody, or nothing, to withhold an answer from
+        else:
+            await self.fail(outcome_of_end(error))
+
+
+class ResumedCalls(OpenCalls):
+    """Calls of a session of which a resumed stream may answer some. Its end is not theirs."""
+
+    __slots__ = ()
+
+    async def end(self, outcome: Outcome) -> Mapping[MessageId, bytes]:
+        """Settles none."""
+        return {}
+
+
+def outcome_of(response: Response) -> Outcome:
+    """What a response says of its call. Of an error its code alone: its text may quote arguments."""
+    if not isinstance(response, Success):
+        return Outcome(status="error", detail=f"JSON-RPC error {response.code}")
+    digest: dict[Any, str] = result_digest(response.result)
+    try:
+        found = members(response.result) if is_object(response.result) else {}
+    except FrameError:
+        found = {}
+    if as_string(found.get("resultType")) == "input_required":
+        return Outcome(status="input_required", result=digest)
+    is_error = found.get("isError")
+    return Outcome(status="tool_error" if is_error is not None and bytes(is_error) == b"true" else "ok", result=digest)
+
+
+def outcome_of_end(error: BaseException | None) -> Outcome:
+    """What became of a call whose exchange ended so, before it was answered."""
+    match error:
+        case ClientGone():
+            return Outcome(status="cancelled", detail="the client has gone")
+        case AnswerError():
+            return Outcome(status="upstream_invalid", detail=error.detail)
+        case UpstreamTimeout():
+            return Outcome(status="timeout", detail=error.detail)
+        case UpstreamError():
+            return Outcome(status="unknown", detail=error.detail)
+        case RequestError():
+            return Outcome(status="error", detail=f"JSON-RPC error {error.code}")
+        case None:
+            return Outcome(status="unknown", detail="the exchange ended without a response")
+        case _:
+            return Outcome(status="unknown", detail="the gateway ended the exchange")
+
+
+def withheld(call: OpenCall) -> ProofRefused:
+    """What the client of a call gets whose outcome is not on record."""
+    assert call.decided is not None  # noqa: S101 - what is not recorded is not withheld
+    asked = call.decided.call
+    return refusals.record_unavailable(asked.method, asked.target or "", forwarded=True)

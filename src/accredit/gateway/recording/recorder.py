@@ -1,0 +1,290 @@
+"""Records of guarded calls: the decision before anything is forwarded, the outcome before the client sees the answer.
+
+Asks the log (`ports.Records`). A call's life, in this order:
+
+1. `Recorder.begin` puts the decision into the log (step 8 of the decision); where that fails, nothing is forwarded;
+2. an allowed call is open until it is settled: by its response, by what went wrong, or by the end of the exchange
+   that it belongs to, whichever comes first. To settle it is done once, and goes on when whoever asked is cancelled;
+3. where the outcome can't be recorded, the client gets a refusal in place of the answer.
+
+Lists are not recorded. What is recorded of params has neither `_meta` nor tokens, and, unless records are full, none of
+the arguments: so a constraint's reason, which quotes them, is cut. The target is recorded as it is, up to a bound.
+"""
+
+import asyncio
+import re
+import secrets
+import time
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Any
+
+from msgspec import Struct
+
+from accredit.attest import (
+    Call,
+    CallDecision,
+    Outcome,
+    RecordedAuthority,
+    RecordedChain,
+    RecordedDecision,
+    RecordedToken,
+    recorded_chain,
+    recorded_params,
+)
+from accredit.errors import (
+    AccreditError,
+    AttestationError,
+    ConfigurationError,
+    KeysUnavailable,
+    MessageId,
+    ProofRefused,
+    RequestError,
+    StoreUnavailable,
+    TokenError,
+)
+from accredit.gateway.counters import Counters
+from accredit.gateway.recording.open_calls import NOT_FORWARDED, OpenCall, ResumedCalls, withheld
+from accredit.gateway.replies import refusal
+from accredit.gateway.settings import GatewaySettings, RecordSettings
+from accredit.gateway.settings_digest import settings_digest
+from accredit.gateway.trace import trace_of
+from accredit.jsonrpc.encode import HEADER_MISMATCH, INVALID_PARAMS
+from accredit.jsonrpc.frames import Request
+from accredit.jsonrpc.methods import TARGET_MEMBER
+from accredit.jsonrpc.objects import members
+from accredit.jsonrpc.scalars import as_string
+from accredit.limits import MAX_RECORDED_CHAINS, MAX_RECORDED_TARGET, MAX_RECORDED_TEXT
+from accredit.policy import CONSTRAINT_REFUSALS, Decision, refusals
+from accredit.policy.refusals import CHALLENGE_REQUIRED
+from accredit.ports import Records
+from accredit.ratify import DelegationCert, encode_delegation_cert
+from accredit.ratify.cache import RecentlyUsed
+from accredit.tokens import VerifiedToken
+
+_CONSTRAINT = re.compile(r"constraint_\w+: cert \d+: constraint\[\d+\] \(\w+\)")
+_ALLOWED = RecordedDecision(verdict="allow")
+_WORDS = {HEADER_MISMATCH: "header_mismatch", INVALID_PARAMS: "invalid_params"}
+_ID_BYTES = 16
+_IDS_AT_ONCE = 64
+
+
+class Client(Struct, frozen=True):
+    """Where a call came from: the MCP session's id, or "", and the protocol's revision, where it is known."""
+
+    session_id: str = ""
+    revision: str | None = None
+
+
+class Part(Struct, frozen=True):
+    """Which multi-round-trip request a call is part of, and which round it is, from 1; what is asked about a task is
+    part of the call that made it, and no round."""
+
+    flow: str
+    round: int | None = None
+
+
+class Recorder:
+    """Writes what the gate decides, and what came of it, into the log. One per gateway."""
+
+    def __init__(self, records: Records, settings: RecordSettings, tally: Counters) -> None:
+        self._records = records
+        self._settings = settings
+        self._tally = tally
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._in_sessions: dict[tuple[str, MessageId], OpenCall] = {}
+        self._chains = RecentlyUsed[bytes, RecordedChain](MAX_RECORDED_CHAINS)
+        self._random = b""
+
+    async def begin(
+        self,
+        request: Request,
+        decision: Decision | None,
+        client: Client,
+        refused: AccreditError | None = None,
+        *,
+        token: VerifiedToken | None = None,
+        part: Part | None = None,
+        note: str | None = None,
+        stranger: bool = False,
+    ) -> OpenCall | None:
+        """Step 8, for a request without what carried its token. `decision` is None where no proof was judged; a call
+        that is not `refused` is open from now on. `note` is the reason of a refusal that has none. The arguments of a
+        `stranger` are not recorded.
+
+        Raises `ProofRefused`, or `RequestError` for params that no record can hold.
+        """
+        received_ms = time.time_ns() // 1_000_000
+        target, trace = target_of(request), trace_of(request)
+        try:
+            params = recorded_params(request.params, token_argument=False, full=self._settings.full and not stranger)
+        except AttestationError:
+            detail = "Invalid params: params hold what has no canonical form"
+            raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200) from None
+        chain = self._chain(decision.proved.chain) if decision is not None and decision.proved is not None else None
+        decided = CallDecision(
+            gateway=self._settings.gateway_id,
+            call=self._call(request.method, target, client, part, trace),
+            params=params,
+            decision=self._verdict(refused, note),
+            received_ms=received_ms,
+            policy_digest=self._settings.policy_digest,
+            authority=_authority(decision, chain.sha256) if decision is not None and chain is not None else None,
+            token=_token(token) if token is not None else None,
+            certificates=chain.text if chain is not None else None,
+        )
+        call = OpenCall(self, decided, request.id, client.session_id)
+        try:
+            await self._records.begin(decided)
+        except (StoreUnavailable, AttestationError):
+            raise refusals.record_unavailable(request.method, target, forwarded=False) from None
+        except asyncio.CancelledError:
+            # The decision may be on record, and nothing will be forwarded.
+            call.settle_later(NOT_FORWARDED)
+            raise
+        if decided.decision.verdict != "allow":
+            return None
+        if client.session_id:
+            self._in_sessions[client.session_id, request.id] = call
+        return call
+
+    def finish(self, call: OpenCall, outcome: Outcome) -> asyncio.Future[None]:
+        """Records an outcome, whether or not somebody waits for it. Raises `StoreUnavailable` or `AttestationError`."""
+        named = call.session_id, call.id
+        if self._in_sessions.get(named) is call:  # not another one, which the client gave the same id
+            del self._in_sessions[named]
+        assert call.decided is not None  # noqa: S101 - `begin` has opened it
+        return self._records.finish(call.decided, outcome)
+
+    def withhold(self, call: OpenCall) -> bytes:
+        """The response to the client of a call whose outcome could not be recorded."""
+        refused = withheld(call)
+        self._tally.refused(refused, method=str(refused.data.get("method")))
+        return refusal(refused).frame(call.id)
+
+    def taken_back(self, session_id: str, id: MessageId | None) -> None:
+        """The client of a session has cancelled a request: if no answer comes, that is why."""
+        call = self._in_sessions.get((session_id, id)) if id is not None else None
+        if call is not None:
+            call.taken_back = True
+
+    def in_session(self, session_id: str) -> ResumedCalls:
+        """The calls of a session that are open, for a stream that is resumed in it."""
+        return ResumedCalls(call for (session, _), call in self._in_sessions.items() if session == session_id)
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        """Does something in a task that `drain` waits for."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def problem(self) -> str | None:
+        """What keeps records from being written, or None."""
+        return self._records.problem()
+
+    async def ready(self) -> bool:
+        """Whether a decision could be recorded now. The first time, the log is opened."""
+        return await self._records.ready()
+
+    async def drain(self) -> None:
+        """Waits for the outcomes that are being recorded."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def aclose(self) -> None:
+        """The same, and gives the log back."""
+        await self.drain()
+        await self._records.aclose()
+
+    def _chain(self, chain: tuple[DelegationCert, ...]) -> RecordedChain:
+        # An agent calls again and again on the same chain, and its form takes as long as all of the rest.
+        name = b"".join(cert.digest for cert in chain)
+        recorded = self._chains.get(name)
+        if recorded is None:
+            recorded = recorded_chain(encode_delegation_cert(cert) for cert in chain)
+            self._chains.put(name, recorded)
+        return recorded
+
+    def _call(self, method: str, target: str, client: Client, part: Part | None, trace: str | None) -> Call:
+        return Call(
+            id=self._draw_id(),
+            method=method,
+            target=target[:MAX_RECORDED_TARGET],
+            session=client.session_id[:MAX_RECORDED_TEXT] or None,
+            revision=client.revision and client.revision[:MAX_RECORDED_TEXT],
+            flow=part.flow if part is not None else None,
+            round=part.round if part is not None else None,
+            trace=trace,
+        )
+
+    def _draw_id(self) -> str:
+        # Each time that the system is asked, the thread that signs takes the interpreter: so it is asked for many.
+        if len(self._random) < _ID_BYTES:
+            self._random = secrets.token_bytes(_ID_BYTES * _IDS_AT_ONCE)
+        drawn, self._random = self._random[:_ID_BYTES], self._random[_ID_BYTES:]
+        return drawn.hex()
+
+    def _verdict(self, refused: AccreditError | None, note: str | None) -> RecordedDecision:
+        if refused is None:
+            return _ALLOWED
+        if not isinstance(refused, ProofRefused):
+            return RecordedDecision(verdict="deny", error=_word(refused), reason=note)
+        reason = refused.data.get("reason")
+        text = reason if isinstance(reason, str) else None
+        if text is not None and not self._settings.full and refused.data.get("identity_status") in CONSTRAINT_REFUSALS:
+            found = _CONSTRAINT.match(text)
+            text = found[0] if found else None
+        verdict = "challenge" if refused.code == CHALLENGE_REQUIRED else "deny"
+        return RecordedDecision(verdict=verdict, error=refused.error, reason=text)
+
+
+def recorder_of(settings: GatewaySettings, tally: Counters, records: Records | None) -> Recorder | None:
+    """Who records calls, if they are recorded. Raises `ConfigurationError` where there is no log for that."""
+    if settings.records is None:
+        return None
+    if records is None:
+        raise ConfigurationError("calls are to be recorded, and there is no log", "give create_app records")
+    told = settings.records
+    if not told.policy_digest:
+        told = replace(told, policy_digest=settings_digest(settings))
+    return Recorder(records, told, tally)
+
+
+def target_of(request: Request) -> str:
+    """What a guarded request is about, or "" where it does not say so with a string."""
+    found = members(request.params) if request.params is not None else {}
+    member = TARGET_MEMBER.get(request.method)
+    return (as_string(found.get(member)) or "") if member is not None else ""
+
+
+def _authority(decision: Decision, chain_sha256: str) -> RecordedAuthority | None:
+    proved, entry = decision.proved, decision.entry
+    if proved is None:
+        return None
+    return RecordedAuthority(
+        principal_id=proved.principal_id,
+        principal_name=proved.principal_name,
+        agent_id=proved.agent_id,
+        cert_ids=proved.cert_ids,
+        chain_sha256=chain_sha256,
+        scope=entry.scope if entry is not None else "",
+        bound=proved.bound,
+    )
+
+
+def _token(token: VerifiedToken) -> RecordedToken:
+    return RecordedToken(issuer=token.issuer, subject=token.subject, sha256=token.sha256, jti=token.jti, kid=token.kid)
+
+
+def _word(refused: AccreditError) -> str:
+    """The word for what refused a call that no proof was judged for, or whose proof was good."""
+    match refused:
+        case TokenError():
+            return refused.error
+        case KeysUnavailable():
+            return "keys_unavailable"
+        case RequestError():
+            return refused.word or _WORDS.get(refused.code, "invalid_request")
+        case _:
+            return "refused"

@@ -1,0 +1,96 @@
+"""The connections to one upstream: those that serve, and those that wait for the next request. Network I/O."""
+
+import asyncio
+
+from accredit.errors import UpstreamUnavailable
+from accredit.gateway.upstream.http.connection import Connection
+from accredit.gateway.upstream.http.dial import Origin, attach, open_socket
+from accredit.limits import CONNECT_SECONDS, IDLE_SECONDS, MAX_CONNECTIONS, MAX_IDLE_CONNECTIONS
+
+
+class Pool:
+    """Hands out connections: the one that rested last, or else a new one."""
+
+    def __init__(self, origin: Origin) -> None:
+        self._origin = origin
+        self._idle: list[Connection] = []
+        self._open: set[Connection] = set()
+        self._dialing = 0
+        self._closed = False
+        self._emptied = asyncio.Event()
+
+    def rested(self) -> Connection | None:
+        """A connection that waits and can serve."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.usable():
+                return connection
+            connection.abort()
+        return None
+
+    async def dial(self, deadline: float) -> Connection:
+        """A new connection. `deadline` is in the loop's time."""
+        if self._closed:
+            raise UpstreamUnavailable("the gateway is stopping")
+        if len(self._open) + self._dialing >= MAX_CONNECTIONS:
+            raise UpstreamUnavailable("too many connections to the upstream are open")
+        self._dialing += 1
+        try:
+            return await self._connect(deadline)
+        finally:
+            self._dialing -= 1
+
+    async def probe(self, deadline: float) -> None:
+        """Makes sure that a connection rests; raises like `dial`."""
+        connection = self.rested()
+        if connection is not None:
+            self._idle.append(connection)
+        else:
+            self.free(await self.dial(deadline), IDLE_SECONDS)
+
+    def opened(self, connection: Connection) -> None:
+        """Counts a connection."""
+        self._open.add(connection)
+
+    def free(self, connection: Connection, seconds: float) -> None:
+        """Takes a connection that may serve again within `seconds`."""
+        if self._closed or len(self._idle) >= MAX_IDLE_CONNECTIONS:
+            connection.abort()
+            return
+        self._idle.append(connection)
+        connection.rest(seconds)
+
+    async def close(self) -> None:
+        """Closes every connection, in use or not, and returns when they are gone."""
+        self._closed = True
+        for connection in list(self._open):
+            connection.abort()
+        while self._open:
+            self._emptied.clear()
+            await self._emptied.wait()
+
+    def lost(self, connection: Connection) -> None:
+        """Forgets a connection."""
+        self._open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+        if not self._open:
+            self._emptied.set()
+
+    async def _connect(self, deadline: float) -> Connection:
+        origin = self._origin
+        until = min(deadline, asyncio.get_running_loop().time() + CONNECT_SECONDS)
+        sock = await open_socket(origin.host, origin.port, until)
+        connection = Connection(sock, self)
+        try:
+            await attach(sock, connection, origin, until)
+            if self._closed:
+                raise UpstreamUnavailable("the gateway is stopping")
+            if connection.closing:
+                raise UpstreamUnavailable("the upstream closed the connection at once")
+        except BaseException:
+            if connection in self._open:
+                connection.abort()
+                self.lost(connection)  # uvloop does not tell it when it is cancelled just after `connection_made`
+            raise
+        return connection

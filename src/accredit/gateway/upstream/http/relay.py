@@ -1,0 +1,372 @@
+"""The relay to a server behind streamable HTTP, both eras: forward, judge what comes back, forward that.
+
+How an answer to a POST is judged:
+
+1. A status of 400 and above passes with its body; one that claims to be JSON and is no JSON-RPC error of this
+   exchange is replaced, with the same status, and `WWW-Authenticate` stays.
+2. A redirect is neither followed nor passed on, and no other status below 200 or above 299 means anything here.
+3. A notification or a response is answered without a body.
+4. A request is answered with JSON, one frame, or with an event stream, each event a frame.
+
+A refused answer takes all its headers with it; a session that it announced is ended upstream.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any
+
+from accredit.attest import Outcome
+from accredit.errors import (
+    AccreditError,
+    AnswerError,
+    ClientGone,
+    FrameError,
+    MessageId,
+    UpstreamError,
+    UpstreamTimeout,
+)
+from accredit.gateway.admission.identity import Identity
+from accredit.gateway.admission.own_calls import own_call, whole_response
+from accredit.gateway.admission.param_schemas import ParamSchemas
+from accredit.gateway.counters import Counters
+from accredit.gateway.forwarding import Forwarding
+from accredit.gateway.front.exchange import JSON, Exchange, WhileConnected
+from accredit.gateway.front.long_lived_streams import LongLivedStreams
+from accredit.gateway.front.media_types import EVENTS_TYPE, JSON_TYPE
+from accredit.gateway.front.negotiated_revisions import Sessions
+from accredit.gateway.front.representation import as_it_came, charset_problem, decoded, error_type, is_stream, type_of
+from accredit.gateway.headers import SESSION_HEADER, RawHeaders
+from accredit.gateway.log_events import log_event
+from accredit.gateway.recording.open_calls import outcome_of_end
+from accredit.gateway.recording.resumable_calls import ResumableCalls
+from accredit.gateway.replies import refusal
+from accredit.gateway.settings import GatewaySettings, HttpUpstream
+from accredit.gateway.trace import traced
+from accredit.gateway.upstream.http.client import Answer, UpstreamClient
+from accredit.gateway.upstream.http.encoding import accepted_codings
+from accredit.gateway.upstream.http.redirects import REDIRECTS, words_for
+from accredit.gateway.upstream.http.sse_relay import EventRelay
+from accredit.gateway.upstream.stdio.pending_calls import LATE, cancellation
+from accredit.jsonrpc.frames import Frame, Request, Success, decode_frame
+from accredit.jsonrpc.methods import LISTEN, Era
+from accredit.jsonrpc.objects import members
+from accredit.jsonrpc.requests import Batch
+from accredit.jsonrpc.responses import Edit, Expected
+from accredit.jsonrpc.scalars import as_string
+
+_log = logging.getLogger("accredit.gateway")
+_LEARNED_FROM = frozenset({"initialize", "tools/list"})
+
+
+class HttpRelay:
+    """The backend for an `HttpUpstream`."""
+
+    def __init__(self, settings: GatewaySettings, upstream: HttpUpstream, tally: Counters) -> None:
+        self._settings = settings
+        self._tally = tally
+        self._url = upstream.url
+        self.client = UpstreamClient(upstream.url, headers=upstream.headers, timeout=settings.patience)
+        self.identity = Identity(settings.identity, upstream.url) if settings.identity is not None else None
+        own = [*upstream.headers, *([settings.identity.header] if settings.identity is not None else [])]
+        self.forwarding = Forwarding(listed_only=settings.guards, added=settings.forward_headers, own=own)
+        self._sessions = Sessions()
+        self._schemas = ParamSchemas()
+        self.standing = LongLivedStreams()
+        self._cut_off = ResumableCalls()
+        self._chores: set[asyncio.Task[None]] = set()
+
+    async def post(self, exchange: Exchange, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
+        """Forwards a message and judges its answer."""
+        frames = message.frames if isinstance(message, Batch) else (message,)
+        requests = [frame for frame in frames if isinstance(frame, Request)]
+        expected = Expected(era, requests, batch=isinstance(message, Batch), edits=edits)
+        try:
+            await self._post(exchange, message, era, expected, requests)
+        except ClientGone as error:
+            self._keep(exchange, error)
+            raise
+        self._keep(exchange, None)
+
+    async def _post(
+        self, exchange: Exchange, message: Frame | Batch, era: Era, expected: Expected, requests: list[Request]
+    ) -> None:
+        with WhileConnected(exchange):
+            if era is Era.MODERN and isinstance(message, Request) and message.method == "tools/call":
+                await self._schemas.check(message, exchange.headers, partial(self.ask, exchange, era))
+            try:
+                answer = await self._send(exchange, message.text)
+            except UpstreamTimeout:
+                self._take_back(exchange, expected)
+                raise
+            try:
+                await self._answer(exchange, answer, expected, requests)
+            except (AnswerError, UpstreamError) as error:
+                self._disown(exchange, answer, requests)
+                if isinstance(error, UpstreamTimeout):
+                    self._take_back(exchange, expected)
+                raise
+            finally:
+                answer.close()
+
+    async def get(self, exchange: Exchange, otherwise: Edit | None) -> None:
+        """Forwards the opening of a standing stream, or its resumption."""
+        with WhileConnected(exchange):
+            answer = await self._send(exchange, b"")
+            try:
+                if answer.status >= 400:
+                    await self.error(exchange, answer, Expected(Era.LEGACY), [])
+                    return
+                if answer.status != 200 or not is_stream(answer):
+                    raise AnswerError("neither an event stream nor an error in answer to GET")
+                resumed = b"last-event-id" in exchange.headers
+                expected = Expected(Era.LEGACY, resumed=resumed, otherwise=otherwise)
+                with self._cut_off.resumed(_session_of(exchange) if resumed else ""):
+                    await self._stream(exchange, answer, expected, [])
+            finally:
+                answer.close()
+
+    async def delete(self, exchange: Exchange) -> None:
+        """Forwards the end of a session."""
+        session = exchange.headers.get(SESSION_HEADER)
+        if session is not None:
+            self._sessions.forget(session.decode("latin-1"))
+        answer = await self._send(exchange, b"")
+        try:
+            if answer.status >= 400:
+                await self.error(exchange, answer, Expected(Era.LEGACY), [])
+            elif not 200 <= answer.status < 300:
+                raise AnswerError(f"status {answer.status}")
+            else:
+                self._cut_off.end(_session_of(exchange))
+                await exchange.reply(answer.status)
+        finally:
+            answer.close()
+
+    async def ask(self, exchange: Exchange, era: Era, request: Request) -> bytes | None:
+        """Sends a request of the gateway's own, as this caller; gives the response's text, judged, or None."""
+        headers = own_call(exchange.raw_headers, era, request.method, self.forwarding)
+        try:
+            answer = await self.client.send("POST", headers, request.text)
+            try:
+                return await whole_response(answer, era, request, self._settings)
+            finally:
+                answer.close()
+        except (AnswerError, UpstreamError) as error:
+            self._tally.refused(error, method=request.method)
+            return None
+
+    def revision(self, session_id: str | None) -> str | None:
+        """The revision that a session negotiated through this process."""
+        return self._sessions.revision(session_id)
+
+    async def ready(self) -> bool:
+        """Whether the upstream accepts connections."""
+        return await self.client.reachable()
+
+    def drain(self) -> None:
+        """Ends standing streams; calls go on."""
+        self.standing.drain()
+
+    async def aclose(self) -> None:
+        """Closes what is idle and ends what is left to do."""
+        self._cut_off.end_all()
+        for chore in self._chores:
+            chore.cancel()
+        await asyncio.gather(*self._chores, return_exceptions=True)
+        await self.client.close()
+
+    def _keep(self, exchange: Exchange, end: ClientGone | None) -> None:
+        """Keeps calls open whose stream the client may resume: they have had no answer yet."""
+        session = _session_of(exchange)
+        if session and exchange.resumable and exchange.calls:
+            self._cut_off.keep(session, exchange.calls, outcome_of_end(end))
+
+    async def _send(self, exchange: Exchange, body: bytes) -> Answer:
+        headers = self.forwarding.to_upstream(exchange.raw_headers, body=bool(body))
+        headers.append((b"accept-encoding", accepted_codings(exchange.headers.get(b"accept-encoding"))))
+        headers += self.said_of(exchange)
+        query = b"" if self.forwarding.listed_only else exchange.query
+        return await self.client.send(exchange.method, headers, body, target=self.client.target(query))
+
+    def said_of(self, exchange: Exchange) -> RawHeaders:
+        """The header that tells the server on whose authority this comes, where it is told. Raises `RequestError`."""
+        return self.identity.fields(exchange.speaker) if self.identity is not None else []
+
+    async def _answer(self, exchange: Exchange, answer: Answer, expected: Expected, requests: list[Request]) -> None:
+        if answer.status >= 400:
+            await self.error(exchange, answer, expected, requests)
+        elif expected.waiting and 200 <= answer.status < 300 and is_stream(answer):
+            await self._stream(exchange, answer, expected, requests)
+        else:
+            await self._whole(exchange, answer, expected, requests)
+
+    async def _whole(self, exchange: Exchange, answer: Answer, expected: Expected, requests: list[Request]) -> None:
+        """Rules 2 to 4 for an answer with one body."""
+        problem = self._head_problem(answer, expected)
+        if problem is not None and self._settings.enforce:
+            raise problem
+        raw = await self._read(answer)
+        text, headers = raw, self.forwarding.unread_to_client(answer.headers)
+        try:
+            if problem is not None:
+                raise problem
+            body = decoded(answer, raw, self._settings.max_response_bytes)
+            judged = expected.body(body.text) if expected.waiting else _nothing(body.text)
+            self._learn_body(answer, requests, judged)
+            if exchange.calls:
+                judged = await exchange.calls.withhold(expected.answers) or judged
+            text, coding = judged, []
+            if judged is body.text:
+                text, coding = as_it_came(raw, body, exchange.headers.get(b"accept-encoding"))
+            headers = [*self.forwarding.to_client(answer.headers), *([JSON] if expected.waiting else []), *coding]
+        except AnswerError as error:
+            self._observe(error)
+            await exchange.calls.fail(outcome_of_end(error))
+        await exchange.reply(answer.status, text, headers)
+
+    async def error(self, exchange: Exchange, answer: Answer, expected: Expected, requests: list[Request]) -> None:
+        """Passes an answer of status 400 and above on (rule 1)."""
+        text, headers = b"", self.forwarding.unread_to_client(answer.headers)
+        outcome = Outcome(status="error", detail=f"HTTP status {answer.status}")
+        try:
+            text = raw = await self._read(answer)
+            problem = charset_problem(answer)
+            if problem is not None:
+                raise problem
+            body = decoded(answer, raw, self._settings.max_response_bytes)
+            said = error_type(answer, raw, body.text, expected)
+            text, coding = as_it_came(raw, body, exchange.headers.get(b"accept-encoding"))
+            headers = [*self.forwarding.to_client(answer.headers), *said, *coding]
+        except AnswerError as error:
+            outcome = outcome_of_end(error)
+            if self._settings.enforce or error.bound:
+                self._tally.refused(error)
+                self._disown(exchange, answer, requests)
+                text = refusal(error).frame()
+                headers = [JSON, *(pair for pair in headers if pair[0] == b"www-authenticate")]
+            else:
+                self._tally.refused(error, observed=True)
+        await exchange.calls.fail(outcome)
+        await exchange.reply(answer.status, text, headers)
+
+    def stream_headers(self, answer: Answer) -> RawHeaders:
+        """The head of an event stream. Events are forwarded decoded: a compressed stream can't be cut where one ends.
+
+        Raises `AnswerError` for a charset that is not UTF-8; in observe mode it passes, noted.
+        """
+        problem = charset_problem(answer)
+        if problem is None:
+            return [*self.forwarding.to_client(answer.headers), (b"content-type", EVENTS_TYPE)]
+        self._observe(problem)
+        return [pair for pair in self.forwarding.unread_to_client(answer.headers) if pair[0] != b"content-encoding"]
+
+    async def _stream(self, exchange: Exchange, answer: Answer, expected: Expected, requests: list[Request]) -> None:
+        """Rule 4 for a stream, and the standing streams."""
+        stands = not requests or any(request.method == LISTEN for request in requests)
+        relay = EventRelay(
+            exchange,
+            answer,
+            expected,
+            headers=self.stream_headers(answer),
+            settings=self._settings,
+            tally=self._tally,
+            learn=self._learner(answer, requests),
+            idle_seconds=None if stands else self._settings.patience,
+            hold=any(request.method == "initialize" for request in requests),
+        )
+        await (self.standing.run(relay) if stands else relay.run())
+        if relay.late:
+            self._take_back(exchange, expected)
+
+    async def _read(self, answer: Answer) -> bytes:
+        limit, timeout = self._settings.max_response_bytes, self._settings.patience
+        return await answer.read(limit, timeout=timeout)
+
+    def _observe(self, error: AnswerError) -> None:
+        """Observe mode lets a bad answer pass, noted; enforce mode does not, nor does either past a bound."""
+        if self._settings.enforce or error.bound:
+            raise error
+        self._tally.refused(error, observed=True)
+
+    def _learn_body(self, answer: Answer, requests: list[Request], text: bytes) -> None:
+        if _LEARNED_FROM.isdisjoint([request.method for request in requests]):
+            return
+        learn = self._learner(answer, requests)
+        with contextlib.suppress(FrameError):
+            learn(decode_frame(text))
+
+    def _learner(self, answer: Answer, requests: list[Request]) -> Callable[[Frame], None]:
+        methods = {request.id: request.method for request in requests}
+
+        def learn(frame: Frame) -> None:
+            method = methods.get(frame.id) if isinstance(frame, Success) else None
+            if method == "tools/list" and isinstance(frame, Success):
+                self._schemas.learn(frame.result)
+            elif method == "initialize" and isinstance(frame, Success):
+                session = answer.header(SESSION_HEADER)
+                with contextlib.suppress(FrameError):
+                    revision = as_string(members(frame.result).get("protocolVersion"))
+                    if session is not None and revision is not None:
+                        self._sessions.remember(session.decode("latin-1"), revision)
+
+        return learn
+
+    def _head_problem(self, answer: Answer, expected: Expected) -> AnswerError | None:
+        """Rules 2 and 3, as far as the head of an answer says."""
+        if answer.status in REDIRECTS:
+            # For whoever runs the gateway; a client is told the status.
+            told = words_for(answer.status, self._url, answer.header(b"location"))
+            log_event(_log, logging.WARNING, "upstream_redirects", detail=told, **traced())
+        if not 200 <= answer.status < 300:
+            return AnswerError(f"status {answer.status}")
+        if not expected.waiting:
+            return AnswerError("an event stream in answer to no request") if is_stream(answer) else None
+        if answer.status == 202:
+            return AnswerError("status 202 in answer to a request")
+        if type_of(answer).name != JSON_TYPE:
+            return AnswerError("neither JSON nor an event stream")
+        return charset_problem(answer)
+
+    def _disown(self, exchange: Exchange, answer: Answer, requests: list[Request]) -> None:
+        """Ends the session that a refused `initialize` answer announced; the client never learns of it."""
+        session = answer.header(SESSION_HEADER)
+        if session is None or not any(request.method == "initialize" for request in requests):
+            return
+        headers = [
+            pair for pair in self.forwarding.to_upstream(exchange.raw_headers, body=False) if pair[0] != SESSION_HEADER
+        ]
+        self._start(self._end_session([*headers, (SESSION_HEADER, session)]))
+
+    def _take_back(self, exchange: Exchange, expected: Expected) -> None:
+        """Tells a server that took too long that nobody waits any more; a modern one sees it from the connection."""
+        if expected.era is not Era.LEGACY or SESSION_HEADER not in exchange.headers:
+            return
+        headers = self.forwarding.to_upstream(exchange.raw_headers, body=True)
+        for id in expected.open:
+            self._start(self._tell([*headers, *self.said_of(exchange)], cancellation(id, LATE)))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        chore = asyncio.create_task(work)
+        self._chores.add(chore)
+        chore.add_done_callback(self._chores.discard)
+
+    async def _tell(self, headers: RawHeaders, text: bytes) -> None:
+        with contextlib.suppress(AccreditError):
+            (await self.client.send("POST", headers, text)).close()
+
+    async def _end_session(self, headers: RawHeaders) -> None:
+        with contextlib.suppress(AccreditError):
+            (await self.client.send("DELETE", headers)).close()
+
+
+def _session_of(exchange: Exchange) -> str:
+    return exchange.headers.get(SESSION_HEADER, b"").decode("latin-1")
+
+
+def _nothing(body: bytes) -> bytes:
+    if body:
+        raise AnswerError("a body in answer to no request")
+    return body

@@ -1,0 +1,267 @@
+"""A stream of events from the upstream to one client: each is judged, then forwarded, one by one as they come.
+
+1. An event without data (a comment, `retry`, a lone `id` in the legacy era) passes. So does the legacy era's
+   priming event, whose data is empty (2025-11-25, basic/transports, "Sending messages").
+2. Any other event is one frame, judged by `Expected.event`. A bad one is not forwarded: an error response for
+   each open request is, and the stream ends; the upstream connection is closed.
+3. The response ends a request's stream; what comes after it is dropped.
+4. Of a call that is recorded, the response waits until its outcome is on record; other events do not. What can't be
+   recorded is replaced by an error (`recorder`).
+5. A stream that ends without the response gets an error response, except in the legacy era after an event with
+   an id: the client may resume with `Last-Event-ID`.
+
+The stream's head waits for the first event with data to be judged: a bad one gets the clean error, with a status and
+none of the upstream's headers, as a bad JSON body does. It waits `UNJUDGED_HEAD_SECONDS` at most (but see `hold`), and
+is then without what could change anything for a client (`headers.of_unjudged`). From there on, while the upstream is
+silent, comments keep the client's side open.
+"""
+
+import asyncio
+import codecs
+import contextlib
+import math
+from collections.abc import Callable, Iterable, Iterator
+
+from accredit.errors import AccreditError, AnswerError, UpstreamError, UpstreamTimeout
+from accredit.gateway.counters import Counters
+from accredit.gateway.front.exchange import Exchange
+from accredit.gateway.headers import SESSION_HEADER, RawHeaders, of_unjudged
+from accredit.gateway.recording.open_calls import outcome_of_end
+from accredit.gateway.replies import refusal
+from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.upstream.http.client import Answer
+from accredit.gateway.upstream.http.encoding import open_decoder
+from accredit.jsonrpc.frames import Frame, Notification
+from accredit.jsonrpc.methods import Era
+from accredit.jsonrpc.responses import Expected
+from accredit.jsonrpc.sse import KEEP_ALIVE, Event, SseParser, encode_event
+from accredit.jsonrpc.tasks import without_state
+from accredit.limits import AFTERMATH_SECONDS, EVENTS_PIECE_BYTES, KEEP_ALIVE_SECONDS, UNJUDGED_HEAD_SECONDS
+
+
+class EventRelay:
+    """One stream, with `headers` at its head. `idle_seconds` bounds the time between two events; None: it may stand for
+    ever.
+
+    With `hold` nothing reaches the client, not even the head, before the response was judged, however long that takes:
+    an `initialize` answer's headers announce a session, which a bad answer must not give away. `endpoint` rewrites the
+    data of the event of that name (HTTP+SSE of 2024-11-05).
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        answer: Answer,
+        expected: Expected,
+        *,
+        headers: RawHeaders,
+        settings: GatewaySettings,
+        tally: Counters,
+        learn: Callable[[Frame], None],
+        idle_seconds: float | None,
+        hold: bool = False,
+        endpoint: Callable[[bytes], bytes] | None = None,
+    ) -> None:
+        self._exchange = exchange
+        self._answer = answer
+        self._expected = expected
+        self._headers = headers
+        self._decoder = open_decoder(answer.header(b"content-encoding"))
+        self._parser = SseParser(settings.max_event_bytes)
+        self._max_held = settings.max_event_bytes
+        self._enforce = settings.enforce
+        self._tally = tally
+        self._learn = learn
+        self._idle_seconds = math.inf if idle_seconds is None else idle_seconds
+        self._hold = hold
+        self._held: bytearray | None = bytearray()
+        """What waits for the head to be sent; None once it was."""
+        self._judged_one = False
+        self._has_ids = False
+        self._endpoint = endpoint
+        self._observed: AnswerError | None = None
+        self.late = False
+        """Whether the upstream was silent for too long."""
+        self._loop = asyncio.get_running_loop()
+        self._last_event = self._last_write = self._loop.time()
+        self._head_due = math.inf if hold else self._last_event + UNJUDGED_HEAD_SECONDS
+
+    async def run(self) -> None:
+        """Relays until the stream is over, one way or another."""
+        problem: AccreditError | None = None
+        broken_off = True
+        try:
+            await self._pump()
+            if self._enforce and self._expected.open:
+                problem = AnswerError("the stream ended without a response")
+        except UpstreamError as error:
+            problem, self.late = error, isinstance(error, UpstreamTimeout)
+        except AnswerError as error:
+            problem, broken_off = error, False
+        if broken_off and self._has_ids and not self._hold:
+            problem, self.late = None, False  # rule 5: what the client has, or gets now, is enough to resume
+        if problem is not None and self._held is not None:
+            raise problem
+        await self._release()
+        if problem is not None:
+            await self.fail(problem)
+        await self._exchange.end()
+        if self._expected.done:
+            await self._aftermath()
+
+    async def _release(self) -> None:
+        """Sends the head, and what has waited for it."""
+        if self._held is None:
+            return
+        held, self._held = self._held, None
+        headers = self._headers
+        if not self._judged_one:
+            headers = of_unjudged(headers, self._exchange.headers.get(SESSION_HEADER))
+        self._exchange.resumable = self._has_ids
+        await self._exchange.start(self._answer.status, headers)
+        if held:
+            await self._exchange.write(bytes(held))
+
+    async def stop(self, error: AccreditError) -> None:
+        """Ends the stream from this side, because of `error`."""
+        await self._release()
+        await self.fail(error)
+        await self._exchange.end()
+
+    async def fail(self, error: AccreditError) -> None:
+        """Tells the client, for each request that is still open, why no response comes."""
+        self._tally.refused(error)
+        told = refusal(error)
+        instead = await self._exchange.calls.end(outcome_of_end(error))
+        frames = [encode_event(instead.get(id) or told.frame(id)) for id in self._expected.open]
+        if frames:
+            await self._exchange.write(b"".join(frames))
+
+    async def _pump(self) -> None:
+        while not (self._expected.done and self._enforce):
+            if self._loop.time() >= self._head_due:
+                await self._release()
+            chunk = await self._next_chunk()
+            if chunk is None:
+                if self._last_write + KEEP_ALIVE_SECONDS <= self._loop.time():
+                    await self._write(KEEP_ALIVE if self._held is None else b"")
+                continue
+            if not chunk:
+                if self._decoder is not None:
+                    self._decoder.finish()
+                return
+            for piece in self._decoder.feed(chunk) if self._decoder is not None else _pieces(chunk):
+                await self._relay(self._parser.feed(piece))
+                if len(chunk) > EVENTS_PIECE_BYTES:
+                    await asyncio.sleep(0)  # others have their turn: it may be a flood of tiny events
+
+    async def _next_chunk(self) -> bytes | None:
+        """The next bytes, b"" at the end, None when it is time for the head or a comment. Raises `UpstreamTimeout`."""
+        now = self._loop.time()
+        due = self._last_write + KEEP_ALIVE_SECONDS
+        if self._held is not None:
+            due = min(due, self._head_due)
+        too_late = self._last_event + self._idle_seconds
+        if now < too_late:  # else bytes that end no event have come all the time
+            try:
+                return await self._answer.chunk(timeout=max(min(due, too_late) - now, 0.0))
+            except UpstreamTimeout:
+                if due < too_late:
+                    return None
+        raise UpstreamTimeout(f"no event for {self._idle_seconds:g} s")
+
+    async def _relay(self, events: Iterable[Event]) -> None:
+        judged: list[bytes] = []
+        try:
+            for event in events:
+                self._observed = None
+                text = self._judged(event)
+                self._judged_one = self._judged_one or bool(event.data)
+                if self._exchange.calls and (self._expected.answers.members or self._observed):
+                    if judged:
+                        await self._write(b"".join(judged))
+                        judged.clear()
+                    text = await self._recorded(event, text)
+                judged.append(text)
+                if self._expected.done and self._enforce:
+                    break
+        finally:
+            # What was good before a bad event is the client's.
+            if judged:
+                self._last_event = self._loop.time()
+                await self._write(b"".join(judged))
+
+    async def _recorded(self, event: Event, text: bytes) -> bytes:
+        """Rule 4: the event, or what goes in its place."""
+        if self._observed is not None:
+            instead = await self._exchange.calls.end(outcome_of_end(self._observed))
+            return b"".join(map(encode_event, instead.values())) or text
+        withheld = await self._exchange.calls.withhold(self._expected.answers)
+        return text if withheld is None else self._encoded(event, withheld)
+
+    def _encoded(self, event: Event, text: bytes) -> bytes:
+        return encode_event(text, name=event.name, id=event.id if self._expected.era is Era.LEGACY else None)
+
+    async def _write(self, text: bytes) -> None:
+        self._last_write = self._loop.time()
+        if self._held is None:
+            if text:
+                await self._exchange.write(text)
+            return
+        self._held += text
+        too_many = len(self._held) > self._max_held
+        if self._expected.done or (not self._hold and (self._judged_one or too_many)):
+            await self._release()
+        elif too_many:
+            raise AnswerError(f"more than {self._max_held} bytes before the response", bound=True)
+
+    def _judged(self, event: Event) -> bytes:
+        legacy = self._expected.era is Era.LEGACY
+        if event.id and legacy:
+            self._has_ids = True
+            self._exchange.resumable = self._held is None  # else the client has not seen it yet
+        if event.name == b"endpoint" and event.data is not None and self._endpoint is not None:
+            return encode_event(self._endpoint(event.data), name=event.name)
+        try:
+            if event.raw.startswith(codecs.BOM_UTF8):
+                # It makes an unknown field of a line here, and none where it is the first that a client sees.
+                raise AnswerError("a byte order mark within the stream")
+            if event.data is None or (legacy and not event.data):
+                return event.raw if legacy or event.id is None else b""
+            if event.name not in (None, b"", b"message"):
+                # Clients pass over events of other names: one that counted here would be an answer nobody gets.
+                raise AnswerError("an event that is no message")
+            text, frame = self._expected.event(event.data)
+        except AnswerError as error:
+            if self._enforce or error.bound:
+                raise
+            self._tally.refused(error, observed=True)
+            self._observed = error
+            return event.raw
+        return self._forwarded(event, text, frame)
+
+    def _forwarded(self, event: Event, text: bytes, frame: Frame | None) -> bytes:
+        """A good event as it goes on; nothing of it does that tells of somebody else's task."""
+        if isinstance(frame, Notification) and self._exchange.hears is not None:
+            if not self._exchange.hears(frame):
+                self._tally.counts["notifications_dropped"] += 1
+                return b""
+            text = without_state(frame, text)
+        if frame is not None:
+            self._learn(frame)
+        if text is event.data and (self._expected.era is Era.LEGACY or event.id is None):
+            return event.raw
+        return self._encoded(event, text)
+
+    async def _aftermath(self) -> None:
+        """Waits a moment for the end of the upstream's body, so that its connection can serve again."""
+        with contextlib.suppress(UpstreamError, AnswerError):
+            await self._answer.chunk(timeout=AFTERMATH_SECONDS)
+
+
+def _pieces(chunk: bytes) -> Iterator[bytes]:
+    if len(chunk) <= EVENTS_PIECE_BYTES:
+        yield chunk
+        return
+    for start in range(0, len(chunk), EVENTS_PIECE_BYTES):
+        yield chunk[start : start + EVENTS_PIECE_BYTES]

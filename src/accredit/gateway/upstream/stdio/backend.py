@@ -1,0 +1,124 @@
+"""The backend for a stdio server: HTTP clients of both eras in front of child processes.
+
+1. Legacy era: `initialize` starts a child and a session; what follows names it. The checks that an HTTP server of
+   that era owes its clients are here: a session that is missing (400) or unknown (404), a revision that is none
+   (400), an `Accept` that does not allow the answer (406).
+2. Modern era: all clients share one child. `initialize` does not exist there, and a notification of a client has
+   nobody to concern (2026-07-28, basic/transports: to cancel is to close the answer).
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+from accredit.errors import AccreditError, MessageId, RequestError
+from accredit.gateway.counters import Counters
+from accredit.gateway.front.exchange import Exchange
+from accredit.gateway.headers import SESSION_HEADER
+from accredit.gateway.settings import GatewaySettings, StdioUpstream
+from accredit.gateway.upstream.stdio.accept import accepts
+from accredit.gateway.upstream.stdio.child import find_program
+from accredit.gateway.upstream.stdio.modern import SharedUpstream
+from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
+from accredit.gateway.upstream.stdio.sessions import Sessions
+from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND
+from accredit.jsonrpc.era import VERSION_HEADER
+from accredit.jsonrpc.frames import Frame, Request
+from accredit.jsonrpc.methods import LEGACY_REVISIONS, MODERN_REVISIONS, Era
+from accredit.jsonrpc.requests import Batch
+from accredit.jsonrpc.responses import Edit
+
+
+class StdioBackend:
+    """Owns every child of the process."""
+
+    def __init__(self, settings: GatewaySettings, upstream: StdioUpstream, tally: Counters) -> None:
+        self._upstream = upstream
+        self._guard = OrphanGuard()
+        self._sessions = Sessions(settings, upstream, self._guard, tally)
+        self._shared = SharedUpstream(settings, upstream, self._guard, tally)
+
+    async def post(self, exchange: Exchange, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
+        """Answers a client's message."""
+        try:
+            _check_accept(exchange, b"application/json", b"text/event-stream")
+            await (self._modern if era is Era.MODERN else self._legacy)(exchange, message, edits)
+        except RequestError as error:
+            if error.id is None and isinstance(message, Request):
+                error.id = message.id
+            raise
+
+    async def get(self, exchange: Exchange, otherwise: Edit | None) -> None:
+        """Serves a standing stream of a session, or resumes one, whose responses were edited before they were kept."""
+        if exchange.headers.get(VERSION_HEADER, b"").decode("latin-1") in MODERN_REVISIONS:
+            raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
+        _check_accept(exchange, b"text/event-stream")
+        _check_revision(exchange)
+        with self._sessions.using(exchange, stands=True) as session:
+            await session.get(exchange, exchange.headers.get(b"last-event-id"))
+
+    async def delete(self, exchange: Exchange) -> None:
+        """Ends a session."""
+        _check_revision(exchange)
+        self._sessions.end(exchange)
+        await exchange.reply(204)
+
+    async def ask(self, exchange: Exchange, era: Era, request: Request) -> bytes | None:
+        """Sends a request of the gateway's own, to the client's session or the shared child."""
+        try:
+            if era is Era.MODERN:
+                return await self._shared.ask(request)
+            with self._sessions.using(exchange) as session:
+                return await session.ask(request)
+        except AccreditError:
+            return None
+
+    def revision(self, session_id: str | None) -> str | None:
+        """The revision that a session negotiated."""
+        return self._sessions.revision(session_id)
+
+    async def ready(self) -> bool:
+        """Whether the upstream's command is there, and does not end as soon as it is started."""
+        return find_program(self._upstream) is not None and not self._shared.resting()
+
+    def drain(self) -> None:
+        """Ends standing streams and subscriptions; calls go on."""
+        self._sessions.drain()
+        self._shared.drain()
+
+    async def aclose(self) -> None:
+        """Ends every child."""
+        await asyncio.gather(self._sessions.aclose(), self._shared.aclose())
+        await self._guard.aclose()
+
+    async def _legacy(self, exchange: Exchange, message: Frame | Batch, edits: Mapping[MessageId, Edit]) -> None:
+        _check_revision(exchange)
+        initialize = message if isinstance(message, Request) and message.method == "initialize" else None
+        if initialize is not None and SESSION_HEADER not in exchange.headers:
+            await self._sessions.create(exchange, initialize)
+        else:
+            with self._sessions.using(exchange) as session:
+                await session.post(exchange, message, edits)
+
+    async def _modern(self, exchange: Exchange, message: Frame | Batch, edits: Mapping[MessageId, Edit]) -> None:
+        if not isinstance(message, Request):
+            await exchange.reply(202)
+        elif message.method == "initialize":
+            # A child would take it for the beginning of a legacy connection, for all of its clients.
+            raise RequestError(METHOD_NOT_FOUND, "Method not found: initialize", id=message.id, status=404)
+        else:
+            await self._shared.post(exchange, message, edits.get(message.id))
+
+
+def _check_accept(exchange: Exchange, *types: bytes) -> None:
+    value = exchange.headers.get(b"accept")
+    for type in types:
+        if not accepts(value, type):
+            detail = f"Not acceptable: the client must accept {type.decode('ascii')}"
+            raise RequestError(INVALID_REQUEST, detail, status=406)
+
+
+def _check_revision(exchange: Exchange) -> None:
+    named = exchange.headers.get(VERSION_HEADER)
+    if named is not None and named.decode("latin-1") not in LEGACY_REVISIONS:
+        known = ", ".join(LEGACY_REVISIONS + MODERN_REVISIONS)
+        raise RequestError(INVALID_REQUEST, f"Unsupported MCP-Protocol-Version; known are {known}")

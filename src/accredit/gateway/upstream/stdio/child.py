@@ -1,0 +1,169 @@
+"""One child process that speaks MCP over its stdin and stdout. It does I/O: a process, its pipes, its group.
+
+Its life:
+
+1. It is spawned as a shell that waits for a line on stdin, in a process group of its own; the group is made
+   known to the reaper; only then the line is written, and the shell becomes the upstream's command. So there is
+   no moment at which a gateway that is killed leaves it behind.
+2. Lines go in and come out, both bounded: what the child does not read is not taken from the client, what the
+   client does not read is not taken from the child.
+3. At its end stdin is closed, then its group gets SIGTERM, then SIGKILL, each after a grace. A child that ends
+   by itself takes the rest of its group with it. Nothing is left then: no zombie, no pipe, no member of the group.
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+from pathlib import Path
+
+from accredit.errors import FrameError, UpstreamTimeout, UpstreamUnavailable
+from accredit.gateway.settings import StdioUpstream
+from accredit.gateway.upstream.stdio import reaper
+from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
+from accredit.gateway.upstream.stdio.process import Process
+from accredit.jsonrpc.lines import LineSplitter, encode_line
+from accredit.limits import EXIT_SECONDS, GROUP_POLL_SECONDS, STOP_GRACE_SECONDS
+
+# The shell reads its line byte by byte (POSIX), so that what follows on the pipe is the command's.
+_SHELL = ("/bin/sh", "-c", 'read -r accredit_go && exec "$@"', "accredit")
+
+
+class Child:
+    """Made by `start`, ended by `aclose`, which whoever started it must call."""
+
+    def __init__(self, process: Process, guard: OrphanGuard, max_line_bytes: int) -> None:
+        self.pid = process.pid
+        self._process = process
+        self._guard = guard
+        self._splitter = LineSplitter(max_line_bytes)
+        self._turn = asyncio.Lock()
+        self._ending: asyncio.Task[None] | None = None
+        process.on_exit = self._end_soon
+
+    @classmethod
+    async def start(cls, upstream: StdioUpstream, guard: OrphanGuard, max_line_bytes: int) -> "Child":
+        """Runs the upstream's command. Raises `UpstreamUnavailable`."""
+        program = find_program(upstream)
+        if program is None:
+            raise UpstreamUnavailable("the upstream's command was not found")
+        guard.ready()
+        try:
+            command = (*_SHELL, program, *upstream.command[1:])
+            process = Process(command, child_environment(upstream), upstream.cwd)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise UpstreamUnavailable("the upstream's command can't be started") from error
+        child = cls(process, guard, max_line_bytes)
+        try:
+            guard.add(child.pid)
+            await process.connect()
+        except BaseException as error:
+            child._end_soon()
+            if isinstance(error, OSError):
+                raise UpstreamUnavailable("the upstream's pipes can't be used") from error
+            raise
+        process.input.write(b"\n")
+        return child
+
+    async def send(self, text: bytes, timeout: float | None) -> None:
+        """Writes one message as a line, all of it or nothing.
+
+        Waits while the child is slow to read: at most `timeout` seconds (`UpstreamTimeout`). Raises
+        `UpstreamUnavailable` when nobody reads any more.
+        """
+        if self._turn.locked() or not self._process.input.writable.is_set():
+            try:
+                async with asyncio.timeout(timeout), self._turn:
+                    await self._process.input.writable.wait()
+                    self._write(text)
+            except TimeoutError:
+                raise UpstreamTimeout("the upstream does not read its input") from None
+        else:
+            self._write(text)
+
+    def send_now(self, text: bytes) -> None:
+        """Writes one message if the child reads; else drops it. For what is only a courtesy."""
+        if self._process.input.open and self._process.input.writable.is_set() and not self._turn.locked():
+            self._write(text)
+
+    def _write(self, text: bytes) -> None:
+        if not self._process.input.open:
+            raise UpstreamUnavailable(self._fate())
+        self._process.input.write(encode_line(text))
+
+    async def lines(self) -> list[bytes | FrameError] | None:
+        """The next lines of its output, as they come; None at the end. A line over the bound is a `FrameError`."""
+        chunk = await self._process.output.read()
+        return self._splitter.feed(chunk) if chunk else None
+
+    async def died(self) -> UpstreamUnavailable:
+        """The error that says how it ended: called at the end of its output, it waits a moment for its exit."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(EXIT_SECONDS):
+                await self._process.exited.wait()
+        return UpstreamUnavailable(self._fate())
+
+    def _fate(self) -> str:
+        code = self._process.returncode
+        if code is None:
+            return "the upstream closed its input or output"
+        return f"the upstream ended with signal {-code}" if code < 0 else f"the upstream ended with code {code}"
+
+    def close_input(self) -> None:
+        """Says that nothing more will come; a child ends then, sooner or later."""
+        self._process.input.close()
+
+    async def aclose(self) -> None:
+        """Ends it and all of its group, within three graces. What it still writes is not read any more."""
+        self._process.output.ignore()
+        self._end_soon()
+        assert self._ending is not None  # noqa: S101 - set one line above
+        await asyncio.shield(self._ending)
+
+    def _end_soon(self) -> None:
+        if self._ending is None:
+            self._ending = asyncio.get_running_loop().create_task(self._end())
+
+    async def _end(self) -> None:
+        """Step 3: stdin, SIGTERM, SIGKILL. The next only where the one before did not do."""
+        self._process.input.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_GRACE_SECONDS):
+                await self._process.exited.wait()
+        _ = await self._signal(signal.SIGTERM) or await self._signal(signal.SIGKILL)
+        self._guard.remove(self.pid)
+        await self._process.close(STOP_GRACE_SECONDS)
+
+    async def _signal(self, number: signal.Signals) -> bool:
+        """Signals the group, if anybody is in it, and waits a grace for it to be empty; whether it is."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + STOP_GRACE_SECONDS
+        present = reaper.sent(self.pid, number)
+        while present and loop.time() < deadline:
+            await asyncio.sleep(GROUP_POLL_SECONDS)
+            if self._process.exited.is_set():
+                self._bury()
+            present = reaper.sent(self.pid, 0)
+        return not present
+
+    def _bury(self) -> None:
+        # Grandchildren that lost their parent are ours where the gateway is a container's first process: as zombies
+        # they would stay in the group for ever. The child itself has been waited for.
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-self.pid, os.WNOHANG)[0]:
+                pass
+
+
+def child_environment(upstream: StdioUpstream) -> dict[str, str]:
+    """The gateway's own environment without what is meant for the gateway, and what the configuration adds."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("ACCREDIT_")}
+    return own | dict(upstream.env)
+
+
+def find_program(upstream: StdioUpstream) -> str | None:
+    """The file that the command names, as the child finds it: in its PATH, or from the folder that it runs in."""
+    name = upstream.command[0]
+    if os.sep in name and upstream.cwd is not None:
+        name = str(Path(upstream.cwd, name))
+    return shutil.which(name, path=child_environment(upstream).get("PATH"))

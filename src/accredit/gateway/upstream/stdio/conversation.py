@@ -1,0 +1,120 @@
+"""A child and the calls of HTTP clients that are open with it: what sessions and the shared child have in common.
+
+The child's lines are taken one by one; who gets them is the subclass's to say. When the child ends, whatever ended
+it, each open call gets an error response, and nothing of the child is left. Whatever a call gets, it gets once its
+outcome is on record, if it is recorded; the child's next lines are taken meanwhile.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from accredit.attest import Outcome
+from accredit.errors import AccreditError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
+from accredit.gateway.counters import Counters
+from accredit.gateway.front.exchange import Exchange
+from accredit.gateway.recording.open_calls import outcome_of_end
+from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.trace import set_current
+from accredit.gateway.upstream.stdio.child import Child
+from accredit.gateway.upstream.stdio.pending_calls import LATE, Call, PendingCalls, Verdict, cancellation
+from accredit.gateway.upstream.stdio.stream import Stream
+from accredit.jsonrpc.methods import Era
+from accredit.limits import MAX_OPEN_REQUESTS
+
+
+class StreamCall(Call):
+    """A call, and the stream that its answer goes to."""
+
+    stream: Stream
+
+
+S = TypeVar("S", bound=StreamCall)
+
+
+class Conversation(ABC, Generic[S]):
+    """Made around a fresh child, which it ends. `over` is done when nothing of it is left."""
+
+    def __init__(
+        self, child: Child, era: Era, settings: GatewaySettings, tally: Counters, *, most: int = MAX_OPEN_REQUESTS
+    ) -> None:
+        self._child = child
+        self._patience = settings.patience
+        self._tally = tally
+        self._ledger: PendingCalls[S] = PendingCalls(era, settings, tally, self._late, most=most)
+        self.alive = True
+        self.over: asyncio.Task[None] = asyncio.create_task(self._run())
+
+    async def aclose(self) -> None:
+        """Ends it."""
+        self.over.cancel()
+        await asyncio.wait([self.over])
+        await self._child.aclose()  # once more: it may have been cancelled before it could, or while it did
+
+    @abstractmethod
+    async def _take(self, verdict: Verdict[S]) -> None:
+        """Brings what the child wrote to those whom it concerns; waits where they are slow, if it must."""
+
+    def _begin(self, call: S) -> None:
+        """Opens a call. Raises `RequestError`, or `UpstreamUnavailable` when the child has gone meanwhile."""
+        if not self.alive:
+            raise UpstreamUnavailable("the upstream has ended")
+        self._ledger.open(call)
+
+    def _cancel(self, call: S, reason: str) -> bool:
+        """Tells the child that nobody waits for an answer any more, if it owes one still; says whether it did."""
+        if self._ledger.calls.get(call.id) is not call:
+            return False
+        self._child.send_now(cancellation(call.id, reason))
+        self._ledger.give_up(call)
+        return True
+
+    def _leave(self, exchange: Exchange, call: S) -> None:
+        """The exchange of a call is over; if the call is still open, what became of it is the exchange's to say."""
+        if self._cancel(call, "the client has gone"):
+            exchange.calls.add(call.record)
+
+    def _late(self, call: S) -> None:
+        self._cancel(call, "timed out")
+        self._fail(call, UpstreamTimeout(LATE))
+
+    def _fail(self, call: S, error: AccreditError) -> None:
+        set_current(call.request)
+        if isinstance(error, UpstreamError):
+            self._tally.refused(error, method=call.request.method)
+        self._settled(call, outcome_of_end(error), lambda: call.stream.fail(call.request.id, error))
+
+    def _settled(self, call: S, outcome: Outcome, then: Callable[[], None]) -> None:
+        """Does what brings a call its answer, once its outcome is on record; else it gets the refusal for that."""
+        if call.record is None:
+            then()
+            return
+
+        def answer(instead: bytes | None) -> None:
+            if instead is None:
+                then()
+            else:
+                call.stream.answer(instead)
+
+        call.record.settle_later(outcome, answer)
+
+    async def _run(self) -> None:
+        error = UpstreamUnavailable("the session was ended")
+        try:
+            while (lines := await self._child.lines()) is not None:
+                for line in lines:
+                    set_current(None)
+                    await self._take(self._ledger.judge(line))
+                await asyncio.sleep(0)  # lines may come faster than they are written to the clients
+            error = await self._child.died()
+        finally:
+            self.alive = False
+            for call in list(self._ledger.calls.values()):
+                self._ledger.close(call)
+                self._fail(call, error)
+            self._lost()
+            await self._child.aclose()
+
+    def _lost(self) -> None:
+        """The child is gone; open calls have been told."""

@@ -1,0 +1,79 @@
+"""The shared child's lives: started at the first request, and again, with back-off, when it died.
+
+Its first restart is immediate; when it dies again before it has answered anything, the wait doubles each time.
+Meanwhile requests fail at once: nobody waits for a server that does not come up.
+"""
+
+import asyncio
+
+from accredit.errors import UpstreamUnavailable
+from accredit.gateway.admission.param_schemas import ParamSchemas
+from accredit.gateway.counters import Counters
+from accredit.gateway.front.exchange import Exchange
+from accredit.gateway.settings import GatewaySettings, StdioUpstream
+from accredit.gateway.upstream.stdio.child import Child
+from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
+from accredit.gateway.upstream.stdio.shared import SharedChild
+from accredit.jsonrpc.frames import Request
+from accredit.jsonrpc.responses import Edit
+from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS
+
+
+class SharedUpstream:
+    """Serves the modern era."""
+
+    def __init__(self, settings: GatewaySettings, upstream: StdioUpstream, guard: OrphanGuard, tally: Counters) -> None:
+        self._settings = settings
+        self._upstream = upstream
+        self._guard = guard
+        self._tally = tally
+        self._life: SharedChild | None = None
+        self._lives: set[SharedChild] = set()
+        self._starting = asyncio.Lock()
+        self._deaths = 0
+        self._not_before = 0.0
+        self._schemas = ParamSchemas()
+
+    async def post(self, exchange: Exchange, request: Request, edit: Edit | None) -> None:
+        """Forwards a request and answers the client. Raises `AccreditError`."""
+        life = await self._living()
+        if request.method == "tools/call":
+            await self._schemas.check(request, exchange.headers, life.ask)
+        await life.post(exchange, request, edit)
+
+    async def ask(self, request: Request) -> bytes | None:
+        """Sends a request of the gateway's own. Raises `AccreditError`."""
+        return await (await self._living()).ask(request)
+
+    def resting(self) -> bool:
+        """Whether the child died and is not to be started again yet."""
+        return self._life is None and asyncio.get_running_loop().time() < self._not_before
+
+    def drain(self) -> None:
+        """Ends the streams of subscriptions."""
+        if self._life is not None:
+            self._life.drain()
+
+    async def aclose(self) -> None:
+        """Ends the child, and what is left of earlier ones."""
+        await asyncio.gather(*(life.aclose() for life in self._lives))
+
+    async def _living(self) -> SharedChild:
+        async with self._starting:
+            if self._life is not None:
+                return self._life
+            if self.resting():
+                raise UpstreamUnavailable("the upstream has ended repeatedly, and is not started again yet")
+            child = await Child.start(self._upstream, self._guard, self._settings.max_event_bytes)
+            life = self._life = SharedChild(
+                child, self._settings, self._tally, lost=self._lost, learn=self._schemas.learn
+            )
+            self._lives.add(life)
+            life.over.add_done_callback(lambda _: self._lives.discard(life))
+            return life
+
+    def _lost(self, life: SharedChild) -> None:
+        self._life = None
+        self._deaths = 1 if life.proved else self._deaths + 1
+        wait = min(BACKOFF_FIRST_SECONDS * 2 ** (self._deaths - 2), BACKOFF_MAX_SECONDS) if self._deaths > 1 else 0.0
+        self._not_before = asyncio.get_running_loop().time() + wait

@@ -1,0 +1,112 @@
+"""The gateway's side of the reaper: which process groups must not outlive this process. Starts the reaper.
+
+1. The reaper runs before the first child does.
+2. A group is made known before its child may run the upstream's command (`child.Child.start`).
+3. A reaper that dies takes all children with it: without it, a gateway that is killed would leave them behind.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from accredit.errors import UpstreamUnavailable
+from accredit.gateway.log_events import log_event
+from accredit.gateway.upstream.stdio import reaper
+from accredit.gateway.upstream.stdio.process import watch_exit
+from accredit.limits import STOP_GRACE_SECONDS
+
+_log = logging.getLogger("accredit.gateway.stdio")
+
+
+class OrphanGuard:
+    """One per backend. Its reaper is started when it is first needed."""
+
+    def __init__(self) -> None:
+        self._groups: set[int] = set()
+        self._helper: _Helper | None = None
+
+    def ready(self) -> None:
+        """Sees to it that the reaper runs. Raises `UpstreamUnavailable`."""
+        try:
+            self._helper = self._helper or _Helper(self._lost)
+        except OSError as error:
+            raise UpstreamUnavailable("the process that watches over the upstream can't start") from error
+
+    def add(self, group: int) -> None:
+        """Makes a group known: when this returns, it can't outlive the gateway. Raises `UpstreamUnavailable`."""
+        self._groups.add(group)
+        if self._helper is None or not self._helper.tell(b"+%d\n" % group):
+            raise UpstreamUnavailable("the process that watches over the upstream does not")
+
+    def remove(self, group: int) -> None:
+        """Forgets a group in which nobody is left."""
+        self._groups.discard(group)
+        if self._helper is not None:
+            self._helper.tell(b"-%d\n" % group)
+
+    async def aclose(self) -> None:
+        """Ends the reaper, which ends whatever group is still known."""
+        if self._helper is not None:
+            helper, self._helper = self._helper, None
+            await helper.aclose()
+
+    def _lost(self) -> None:
+        self._helper = None
+        log_event(_log, logging.ERROR, "reaper_died", groups=len(self._groups))
+        for group in self._groups:
+            reaper.sent(group, signal.SIGKILL)
+
+
+class _Helper:
+    """The reaper's process, and the pipe to it. `lost` is called when it ends before it was told to."""
+
+    def __init__(self, lost: Callable[[], None]) -> None:
+        """Starts it. Raises `OSError`."""
+        self._popen = subprocess.Popen(  # noqa: S603 - our own file
+            (sys.executable, "-I", "-S", str(Path(reaper.__file__)), str(STOP_GRACE_SECONDS)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            start_new_session=True,
+            cwd="/",
+            env={name: text for name, text in os.environ.items() if not name.startswith("ACCREDIT_")},
+        )
+        assert self._popen.stdin is not None  # noqa: S101 - asked for above
+        self._pipe = self._popen.stdin
+        os.set_blocking(self._pipe.fileno(), False)
+        self._lost: Callable[[], None] | None = lost
+        self._exited = asyncio.Event()
+        watch_exit(self._popen, self._has_exited)
+
+    def tell(self, line: bytes) -> bool:
+        """Writes a line, at once; False when nobody reads. A reaper that does not read is of no use, and is ended."""
+        try:
+            # Not through the event loop: a group must be known when this returns, not at some later turn.
+            read = self._pipe.write(line) == len(line)
+        except (OSError, ValueError):
+            return False
+        if not read:
+            self._popen.kill()
+        return read
+
+    async def aclose(self) -> None:
+        self._lost = None
+        self._pipe.close()
+        try:
+            async with asyncio.timeout(3 * STOP_GRACE_SECONDS):
+                await self._exited.wait()
+        except TimeoutError:
+            self._popen.kill()
+            await self._exited.wait()
+
+    def _has_exited(self) -> None:
+        self._exited.set()
+        self._pipe.close()
+        if self._lost is not None:
+            self._lost()

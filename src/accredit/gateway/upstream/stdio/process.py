@@ -1,0 +1,220 @@
+"""A process of our own: its start, its three pipes, its exit. I/O: a process, pipes, a thread.
+
+Not the event loop's own subprocesses: uvloop lets a child inherit file descriptors that are not its business (a
+listening socket among them), and asyncio's wait for a child lasts until its grandchildren have closed its pipes. So
+`subprocess` starts it, real pipes are connected to the loop, and a thread waits for its exit.
+"""
+
+import asyncio
+import contextlib
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast
+
+from accredit.gateway.upstream.stdio.stderr import StderrLog
+from accredit.limits import PIPE_BUFFER_BYTES
+
+
+def watch_exit(process: subprocess.Popen[bytes], exited: Callable[[], None]) -> None:
+    """Calls `exited` in this event loop when a process has ended; it is no zombie then."""
+    loop = asyncio.get_running_loop()
+
+    def wait() -> None:
+        process.wait()
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody is interested
+            loop.call_soon_threadsafe(exited)
+
+    threading.Thread(target=wait, name=f"accredit-wait-{process.pid}", daemon=True).start()
+
+
+class Input(asyncio.BaseProtocol):
+    """The pipe to a process's stdin. `writable` is set while little waits in it, and when nobody reads any more."""
+
+    def __init__(self) -> None:
+        self.open = True
+        self.writable = asyncio.Event()
+        self.writable.set()
+        self._transport: asyncio.WriteTransport | None = None
+
+    def write(self, text: bytes) -> None:
+        """Writes, in its turn; nothing when nobody reads."""
+        if self._transport is not None and self.open:
+            self._transport.write(text)
+
+    def close(self) -> None:
+        """Lets the process see the end of its stdin, after what was written."""
+        self._shut()
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Gives the pipe back, whatever still waits in it."""
+        self.close()
+        if self._transport is not None and self._transport.get_write_buffer_size():
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio's callback, as those below."""
+        pipe = self._transport = cast("asyncio.WriteTransport", transport)
+        pipe.set_write_buffer_limits(high=PIPE_BUFFER_BYTES)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nobody reads any more."""
+        self._transport = None
+        self._shut()
+
+    def pause_writing(self) -> None:
+        """The process does not read as fast as we write."""
+        self.writable.clear()
+
+    def resume_writing(self) -> None:
+        """It has caught up."""
+        self.writable.set()
+
+    def _shut(self) -> None:
+        self.open = False
+        self.writable.set()
+
+
+class Output(asyncio.Protocol):
+    """The pipe from a process's stdout. What is not read here waits in the pipe, and the process for that."""
+
+    def __init__(self) -> None:
+        self.ended = asyncio.Event()
+        self._transport: asyncio.ReadTransport | None = None
+        self._chunks: list[bytes] = []
+        self._size = 0
+        self._paused = False
+        self._unheard = False
+        self._news = asyncio.Event()
+
+    async def read(self) -> bytes:
+        """All that has come since the last call, at least something; b"" at the end."""
+        while not self._chunks and not self.ended.is_set():
+            self._news.clear()
+            await self._news.wait()
+        text = b"".join(self._chunks)
+        self._forget()
+        return text
+
+    def ignore(self) -> None:
+        """What comes from now on is thrown away."""
+        self._unheard = True
+        self._forget()
+
+    def close(self) -> None:
+        """Gives the pipe back, ended or not."""
+        if self._transport is not None:
+            self._transport.close()
+        self._end()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio's callback, as those below."""
+        self._transport = cast("asyncio.ReadTransport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nobody writes any more."""
+        self._transport = None
+        self._end()
+
+    def data_received(self, data: bytes) -> None:
+        """Something came."""
+        if self._unheard:
+            return
+        self._chunks.append(data)
+        self._size += len(data)
+        if self._size > PIPE_BUFFER_BYTES and not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+        self._news.set()
+
+    def _end(self) -> None:
+        self.ended.set()
+        self._news.set()
+
+    def _forget(self) -> None:
+        self._chunks.clear()
+        self._size = 0
+        if self._paused and not self.ended.is_set() and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+
+
+class Errors(asyncio.Protocol):
+    """The pipe from a process's stderr, into our log."""
+
+    def __init__(self, pid: int) -> None:
+        self._log = StderrLog(pid)
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.BaseTransport | None = None
+
+    def close(self) -> None:
+        """Gives the pipe back, ended or not."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio's callback, as those below."""
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Something came."""
+        self._log.feed(data, self._loop.time())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nobody writes any more."""
+        self._log.close(self._loop.time())
+
+
+class Process:
+    """A process in a session and a group of its own, both with its id; `on_exit` is called when it has ended.
+
+    Whoever makes it must call `close`.
+    """
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], folder: str | None) -> None:
+        """Starts it. Raises `OSError`; `ValueError` for a NUL in an argument; `RuntimeError` when no thread starts."""
+        self._popen = subprocess.Popen(  # noqa: S603 - the operator's command
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            env=environment,
+            cwd=folder,
+            start_new_session=True,
+        )
+        self.pid = self._popen.pid
+        self.input = Input()
+        self.output = Output()
+        self.exited = asyncio.Event()
+        self.on_exit: Callable[[], None] | None = None
+        self._errors = Errors(self.pid)
+        watch_exit(self._popen, self._has_exited)
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code, negative for a signal; None while it runs."""
+        return self._popen.returncode if self.exited.is_set() else None
+
+    async def connect(self) -> None:
+        """Connects its pipes to the event loop. Raises `OSError`."""
+        loop = asyncio.get_running_loop()
+        await loop.connect_write_pipe(lambda: self.input, self._popen.stdin)
+        await loop.connect_read_pipe(lambda: self.output, self._popen.stdout)
+        await loop.connect_read_pipe(lambda: self._errors, self._popen.stderr)
+
+    async def close(self, patience: float) -> None:
+        """Gives the pipes back once the output has ended, or after `patience` seconds: somebody may hold it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                await self.output.ended.wait()
+        self.input.abort()
+        self.output.close()
+        self._errors.close()
+
+    def _has_exited(self) -> None:
+        self.exited.set()
+        if self.on_exit is not None:
+            self.on_exit()

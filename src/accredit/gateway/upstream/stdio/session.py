@@ -1,0 +1,233 @@
+"""One legacy session over HTTP: one client, one child. Where the child's messages go:
+
+1. a response to the POST that asked for it;
+2. a notification of progress to the POST that gave its token;
+3. anything else (the child's own requests, log messages, changes of a list) to the newest POST that is being
+   answered, else to the standing GET stream; while there is none, it waits there, within bounds, for the next.
+
+A client that goes away before its answer was begun cancels its request. Afterwards it may resume, so the request
+goes on. Whatever ends the child ends the session: each open request gets an error.
+"""
+
+import logging
+import re
+import secrets
+from collections.abc import Mapping
+from functools import partial
+
+from accredit.attest import Outcome
+from accredit.errors import AccreditError, AnswerError, ClientGone, FrameError, MessageId, RequestError
+from accredit.gateway.counters import Counters
+from accredit.gateway.front.exchange import Exchange, WhileConnected
+from accredit.gateway.log_events import log_event
+from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.upstream.stdio.answers import answer, stand
+from accredit.gateway.upstream.stdio.child import Child
+from accredit.gateway.upstream.stdio.conversation import Conversation, StreamCall
+from accredit.gateway.upstream.stdio.pending_calls import (
+    Answered,
+    Failed,
+    Notified,
+    UnexpectedAnswer,
+    Unread,
+    Verdict,
+    member_id,
+    progress_token,
+)
+from accredit.gateway.upstream.stdio.stream import Stream
+from accredit.jsonrpc.encode import INVALID_REQUEST, error_frame
+from accredit.jsonrpc.frames import Frame, Notification, Request
+from accredit.jsonrpc.methods import Era
+from accredit.jsonrpc.objects import is_object, members
+from accredit.jsonrpc.requests import Batch
+from accredit.jsonrpc.responses import Edit
+from accredit.jsonrpc.scalars import as_string
+from accredit.limits import CLIENT_STALL_SECONDS, REPLAY_STREAMS, UNSENT_BYTES
+
+_log = logging.getLogger("accredit.gateway.stdio")
+_PRIMED_SINCE = "2025-11-25"  # clients of older revisions do not expect an event without data
+_REQUEST_CANCELLED = -32800
+_EVENT_ID = re.compile(rb"([0-9]{1,9})-([0-9]{1,9})")
+
+
+class SessionCall(StreamCall):
+    """A request of the session's client; both sides know it by the same id."""
+
+    def __init__(self, request: Request, stream: Stream, edit: Edit | None = None) -> None:
+        super().__init__(request, request.id, progress_token(request))
+        self.stream = stream
+        self.edit = edit
+
+
+class Session(Conversation[SessionCall]):
+    """`initialize` comes first; with `establish` its answer makes this a session."""
+
+    def __init__(self, child: Child, settings: GatewaySettings, tally: Counters) -> None:
+        super().__init__(child, Era.LEGACY, settings, tally)
+        self.id = secrets.token_hex(16)
+        self.revision: str | None = None
+        self._standing = Stream(0)
+        self._posts: dict[int, Stream] = {}
+        self._made = 0
+
+    async def initialize(self, request: Request) -> Stream:
+        """Forwards the first request, and gives the stream with its answer. Raises `AccreditError`."""
+        stream = Stream(due=1)
+        self._begin(SessionCall(request, stream))
+        await self._child.send(request.text, self._patience)
+        while not stream.ended:
+            await stream.changed(self._patience)
+        return stream
+
+    def establish(self, answer: bytes) -> bool:
+        """Whether the answer to `initialize` makes this a session; its revision is known then. Raises `AnswerError`."""
+        try:
+            result = members(answer).get("result")
+            found = members(result) if is_object(result) and result is not None else {}
+        except FrameError:
+            return False  # only observed
+        if result is None:
+            return False
+        if not is_object(result):
+            raise AnswerError("the result of initialize is not an object")
+        self.revision = as_string(found.get("protocolVersion"))
+        return True
+
+    async def post(self, exchange: Exchange, message: Frame | Batch, edits: Mapping[MessageId, Edit]) -> None:
+        """Forwards a message, or the members of a batch, and answers the client."""
+        frames = message.frames if isinstance(message, Batch) else (message,)
+        requests = [frame for frame in frames if isinstance(frame, Request)]
+        if not requests:
+            for frame in frames:
+                await self._forward(frame)
+            await exchange.reply(202)
+            return
+        self._made += 1
+        stream = Stream(self._made, due=len(requests), batch=isinstance(message, Batch))
+        calls = [SessionCall(request, stream, edits.get(request.id)) for request in requests]
+        try:
+            self._open(calls, exchange)
+            self._posts[self._made] = stream
+            with WhileConnected(exchange):
+                for frame in frames:
+                    await self._forward(frame)
+                await answer(exchange, stream, priming=self._primed)
+        except BaseException as error:
+            if not (isinstance(error, ClientGone) and exchange.started):
+                for call in calls:
+                    self._leave(exchange, call)
+            raise
+        finally:
+            self._forget_streams(stream)
+
+    async def ask(self, request: Request) -> bytes | None:
+        """Sends a request of the gateway's own; gives the response's text, or None where there is none."""
+        call = SessionCall(request, Stream(due=1))
+        try:
+            self._begin(call)
+            await self._child.send(request.text, self._patience)
+            while not call.stream.ended:
+                await call.stream.changed(self._patience)
+        except AccreditError:
+            return None
+        finally:
+            self._cancel(call, "nobody waits for it")
+        return call.stream.whole() if call.stream.status == 200 else None
+
+    async def get(self, exchange: Exchange, last_event_id: bytes | None) -> None:
+        """Serves the standing stream, or resumes one. Raises `RequestError`."""
+        with WhileConnected(exchange):
+            if last_event_id is not None:
+                stream, position = self._resumed(last_event_id)
+                await stand(exchange, stream, position)
+            elif self._standing.reader is not None:
+                raise RequestError(INVALID_REQUEST, "Conflict: this session has a standing stream", status=409)
+            else:
+                await stand(exchange, self._standing, self._standing.sent, priming=self._primed)
+
+    @property
+    def owes(self) -> bool:
+        """Whether an answer is still to come: to a client that waits, or that may resume."""
+        return bool(self._ledger.calls)
+
+    def drain(self) -> None:
+        """Ends the standing stream."""
+        self._standing.release()
+
+    @property
+    def _primed(self) -> bool:
+        return (self.revision or "") >= _PRIMED_SINCE
+
+    def _open(self, calls: list[SessionCall], exchange: Exchange) -> None:
+        for call in calls:
+            if call.request.method == "initialize":
+                detail = "Invalid Request: this session is initialized already"
+                raise RequestError(INVALID_REQUEST, detail, id=call.id)
+            self._begin(call)
+            call.record = exchange.calls.take(call.id)
+
+    async def _forward(self, frame: Frame) -> None:
+        if isinstance(frame, Notification):
+            await self._child.send(frame.text, self._patience)
+            if frame.method == "notifications/cancelled":
+                self._cancelled(frame)
+        elif isinstance(frame, Request) or self._ledger.settles(frame):
+            await self._child.send(frame.text, self._patience)
+        else:
+            log_event(_log, logging.WARNING, "response_dropped", detail="it answers no open request")
+
+    def _cancelled(self, notification: Notification) -> None:
+        """The child owes no answer then, but the POST that asked still ends with one."""
+        id = member_id(notification, "requestId")
+        call = self._ledger.calls.get(id) if id is not None else None
+        if call is not None:
+            self._ledger.give_up(call)
+            told = error_frame(call.id, _REQUEST_CANCELLED, "Request cancelled")
+            self._settled(call, Outcome(status="cancelled"), lambda: call.stream.answer(told))
+
+    def _forget_streams(self, answered: Stream) -> None:
+        if answered.plain:
+            self._posts.pop(answered.number or 0, None)
+        ended = [number for number, stream in self._posts.items() if stream.ended]
+        for number in ended[:-REPLAY_STREAMS]:
+            del self._posts[number]
+
+    def _resumed(self, event_id: bytes) -> tuple[Stream, int]:
+        found = _EVENT_ID.fullmatch(event_id)
+        number, position = (int(found[1]), int(found[2])) if found else (-1, 0)
+        stream = self._standing if number == 0 else self._posts.get(number)
+        if stream is None or not stream.holds(position):
+            raise RequestError(INVALID_REQUEST, "Last-Event-ID names no event that is kept")
+        return stream, position
+
+    def _lost(self) -> None:
+        self._standing.end()
+
+    async def _take(self, verdict: Verdict[SessionCall]) -> None:
+        match verdict:
+            case Answered():
+                for call in verdict.calls:
+                    self._settled(call, verdict.outcome, partial(call.stream.answer, verdict.text))
+                return
+            case Failed():
+                for call in verdict.calls:
+                    self._fail(call, verdict.error)
+                return
+            case Notified():
+                stream = verdict.call.stream if verdict.call is not None else self._elsewhere()
+                stream.tell(verdict.notification.text)
+            case Request() | UnexpectedAnswer():
+                stream = self._elsewhere()
+                stream.tell(verdict.text)
+            case Unread():
+                self._child.send_now(verdict.answer)
+                return
+            case None:
+                return
+        while stream.reader is not None and not stream.ended and stream.unsent > UNSENT_BYTES:
+            await stream.changed(CLIENT_STALL_SECONDS)
+
+    def _elsewhere(self) -> Stream:
+        """Rule 3."""
+        posts = (stream for stream in reversed(self._posts.values()) if stream.reader is not None)
+        return next((stream for stream in posts if not stream.ended), self._standing)

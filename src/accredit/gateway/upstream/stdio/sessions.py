@@ -1,0 +1,226 @@
+"""The legacy sessions of one gateway process: made, found, ended, and ended by themselves when nobody uses them.
+
+Each is a child, so there are only so many. Where there is no room for one more, the least valuable one ends:
+
+1. never one that owes an answer, or is being asked;
+2. one whose caller has proved something (a token, a proof) only after all others, and for a newcomer who has not, only
+   as long as more than the reserve are left; strangers hold none of the reserve, where something can be proved;
+3. one with an open stream only after those without, and for a stranger only where its address has more than his own;
+4. of the others one of the address that has most, one that was never used after `initialize`, the one idle for longest.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Generator
+
+from accredit.errors import AnswerError, RequestError
+from accredit.gateway.counters import Counters
+from accredit.gateway.front.exchange import JSON, Exchange, WhileConnected
+from accredit.gateway.headers import SESSION_HEADER, RawHeaders
+from accredit.gateway.log_events import log_event
+from accredit.gateway.settings import GatewaySettings, StdioUpstream
+from accredit.gateway.upstream.stdio.child import Child
+from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
+from accredit.gateway.upstream.stdio.session import Session
+from accredit.jsonrpc.encode import INVALID_REQUEST, UPSTREAM_ERROR
+from accredit.jsonrpc.frames import Request
+from accredit.limits import BUSY_RETRY_SECONDS, MAX_SESSIONS, RESERVED_SHARE, SESSION_IDLE_SECONDS, SESSION_LEFT_SECONDS
+
+_log = logging.getLogger("accredit.gateway.stdio")
+
+
+class _Entry:
+    """A session, how many exchanges use it (`streams` are standing ones), and when it ends because none does.
+
+    `since` is when the last of them ended, in the loop's time; `listened` says that its client had a standing stream.
+    """
+
+    def __init__(self, session: Session, exchange: Exchange) -> None:
+        self.session = session
+        self.peer = exchange.peer
+        self.proved = exchange.proved
+        self.uses = 0
+        self.streams = 0
+        self.used = False
+        self.listened = False
+        self.since = 0.0
+        self.timer: asyncio.TimerHandle | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Rule 1."""
+        return self.uses > self.streams or self.session.owes
+
+
+class Sessions:
+    """A session is found by its id, which only its client knows."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        upstream: StdioUpstream,
+        guard: OrphanGuard,
+        tally: Counters,
+    ) -> None:
+        self._settings = settings
+        self._upstream = upstream
+        self._guard = guard
+        self._tally = tally
+        self._reserved = int(MAX_SESSIONS * RESERVED_SHARE) if settings.proving else 0
+        self._entries: dict[str, _Entry] = {}
+        self._children = 0
+        self._endings: set[asyncio.Task[None]] = set()
+
+    async def create(self, exchange: Exchange, request: Request) -> None:
+        """Starts a child for an `initialize`, and answers the client: with a session, if the child's answer is valid.
+
+        Raises `AccreditError`.
+        """
+        await self._make_room(exchange, request)
+        session = await self._start()
+        kept = False
+        try:
+            with WhileConnected(exchange):
+                stream = await session.initialize(request)
+            kept = self._established(session, stream.whole())
+        finally:
+            if not kept:
+                self._end(session)
+        headers: RawHeaders = [JSON]
+        if kept:
+            entry = self._entries[session.id] = _Entry(session, exchange)
+            self._rest(entry)
+            headers.append((SESSION_HEADER, session.id.encode("ascii")))
+        await exchange.reply(stream.status, stream.whole(), headers)
+
+    @contextlib.contextmanager
+    def using(self, exchange: Exchange, *, stands: bool = False) -> Generator[Session]:
+        """The session that a client names; it does not expire meanwhile. With `stands` it is only listened to.
+
+        Raises `RequestError` (400, 404).
+        """
+        entry = self._find(exchange)
+        entry.proved = entry.proved or exchange.proved
+        entry.used = True
+        entry.uses += 1
+        entry.streams += stands
+        entry.listened = entry.listened or stands
+        if entry.timer is not None:
+            entry.timer.cancel()
+        try:
+            yield entry.session
+        finally:
+            entry.uses -= 1
+            entry.streams -= stands
+            if entry.uses == 0:
+                self._rest(entry)
+
+    def end(self, exchange: Exchange) -> None:
+        """Ends the session that a client names. Raises `RequestError` (400, 404)."""
+        self._end(self._find(exchange).session)
+
+    def revision(self, session_id: str | None) -> str | None:
+        """The revision that a session negotiated."""
+        entry = self._entries.get(session_id) if session_id is not None else None
+        return entry.session.revision if entry is not None else None
+
+    def drain(self) -> None:
+        """Ends the standing streams."""
+        for entry in self._entries.values():
+            entry.session.drain()
+
+    async def aclose(self) -> None:
+        """Ends all sessions, at once."""
+        for entry in list(self._entries.values()):
+            self._end(entry.session)
+        await asyncio.gather(*self._endings)
+
+    async def _make_room(self, exchange: Exchange, request: Request) -> None:
+        """Waits for the end of others, while there is no room. Raises `RequestError` (503)."""
+        while self._full(exchange):
+            entry = self._least_valuable(exchange)
+            if entry is not None:
+                log_event(_log, logging.INFO, "session_made_room", used=entry.used)
+                await asyncio.wait([self._end(entry.session)])
+            elif self._endings:
+                await asyncio.wait(self._endings, return_when=asyncio.FIRST_COMPLETED)
+            else:
+                detail, retry = "Too many sessions", BUSY_RETRY_SECONDS
+                raise RequestError(UPSTREAM_ERROR, detail, id=request.id, status=503, retry_after=retry)
+
+    def _full(self, exchange: Exchange) -> bool:
+        if self._children >= MAX_SESSIONS:
+            return True
+        return not exchange.proved and self._children - self._proved() >= MAX_SESSIONS - self._reserved
+
+    def _proved(self) -> int:
+        return sum(entry.proved for entry in self._entries.values())
+
+    def _least_valuable(self, exchange: Exchange) -> _Entry | None:
+        """Rules 1 to 4."""
+        held = Counter(entry.peer for entry in self._entries.values() if not entry.proved)
+        spared = not exchange.proved and self._proved() <= self._reserved
+
+        def may_end(entry: _Entry) -> bool:
+            if entry.busy or (entry.proved and spared):
+                return False
+            return not entry.streams or exchange.proved or held[entry.peer] > held[exchange.peer] + 1
+
+        def value(entry: _Entry) -> tuple[bool, bool, int, bool, float]:
+            return entry.proved, entry.streams > 0, -held[entry.peer], entry.used, entry.since
+
+        return min(filter(may_end, self._entries.values()), key=value, default=None)
+
+    async def _start(self) -> Session:
+        self._children += 1
+        try:
+            child = await Child.start(self._upstream, self._guard, self._settings.max_event_bytes)
+        except BaseException:
+            self._children -= 1
+            raise
+        session = Session(child, self._settings, self._tally)
+        session.over.add_done_callback(lambda _: self._gone(session))
+        return session
+
+    def _established(self, session: Session, answer: bytes) -> bool:
+        try:
+            return session.establish(answer)
+        except AnswerError as error:
+            if self._settings.enforce:
+                raise
+            self._tally.refused(error, observed=True)
+            return False
+
+    def _find(self, exchange: Exchange) -> _Entry:
+        named = exchange.headers.get(SESSION_HEADER)
+        if named is None:
+            raise RequestError(INVALID_REQUEST, "Invalid Request: Mcp-Session-Id is missing")
+        entry = self._entries.get(named.decode("latin-1"))
+        if entry is None or not entry.session.alive:
+            raise RequestError(INVALID_REQUEST, "Session not found", status=404)
+        return entry
+
+    def _rest(self, entry: _Entry) -> None:
+        if entry.session.id in self._entries:
+            loop = asyncio.get_running_loop()
+            entry.since = loop.time()
+            seconds = SESSION_LEFT_SECONDS if entry.listened else SESSION_IDLE_SECONDS
+            entry.timer = loop.call_later(seconds, self._end, entry.session)
+
+    def _end(self, session: Session) -> asyncio.Task[None]:
+        self._forget(session)
+        ending = asyncio.get_running_loop().create_task(session.aclose())
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
+        return ending
+
+    def _gone(self, session: Session) -> None:
+        self._children -= 1
+        self._forget(session)
+
+    def _forget(self, session: Session) -> None:
+        entry = self._entries.pop(session.id, None)
+        if entry is not None and entry.timer is not None:
+            entry.timer.cancel()

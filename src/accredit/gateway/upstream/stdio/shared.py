@@ -1,0 +1,230 @@
+"""The one child that all modern clients share, for as long as it lives.
+
+Its messages are for one client each, and must never reach another:
+
+1. a response is for who asked; so is a notification of progress, by its token, and one of a subscription, by the
+   subscription's id; each gets back the id or token that its client gave;
+2. a log message names no request: it is for the one open request that asked for logging, if exactly one did;
+3. anything else is for nobody.
+
+A client that goes away cancels its request; nothing is resumed in this era. One that does not read what comes for it
+is cut off: the others do not wait for it.
+"""
+
+import itertools
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from msgspec import Raw
+
+from accredit.attest import Outcome
+from accredit.errors import AccreditError, AnswerError, FrameError
+from accredit.gateway.counters import Counters
+from accredit.gateway.front.exchange import Exchange, WhileConnected
+from accredit.gateway.log_events import log_event
+from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.trace import set_current, traced
+from accredit.gateway.upstream.stdio import rewriting
+from accredit.gateway.upstream.stdio.answers import answer
+from accredit.gateway.upstream.stdio.child import Child
+from accredit.gateway.upstream.stdio.conversation import Conversation, StreamCall
+from accredit.gateway.upstream.stdio.pending_calls import (
+    Answered,
+    Failed,
+    Notified,
+    Verdict,
+    member_id,
+    progress_token,
+    request_meta,
+)
+from accredit.gateway.upstream.stdio.stream import Stream
+from accredit.jsonrpc.encode import (
+    HEADER_MISMATCH,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+)
+from accredit.jsonrpc.frames import Failure, Notification, Request, Success, message_id
+from accredit.jsonrpc.methods import LISTEN, META_LOG_LEVEL, Era
+from accredit.jsonrpc.responses import Edit
+from accredit.jsonrpc.tasks import subject_of, subscribed_tasks, without_state
+from accredit.limits import MAX_CALLS, MAX_STREAMS, SHARED_UNSENT_BYTES
+
+_log = logging.getLogger("accredit.gateway.stdio")
+
+_MISSING_CAPABILITY = -32021
+_UNSUPPORTED_VERSION = -32022
+_STATUS = {
+    METHOD_NOT_FOUND: 404,
+    **dict.fromkeys((PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS), 400),
+    **dict.fromkeys((HEADER_MISMATCH, _MISSING_CAPABILITY, _UNSUPPORTED_VERSION), 400),
+}
+"""The HTTP status that goes with an error's code (2026-07-28, basic/transports); 200 with all others."""
+
+
+class SharedCall(StreamCall):
+    """A request under the number that the child knows it by."""
+
+    def __init__(self, request: Request, number: int) -> None:
+        self.client_token = progress_token(request)
+        super().__init__(request, number, None if self.client_token is None else number)
+        self.number = number
+        self.stream = Stream(due=1)
+        self.listens = request.method == LISTEN
+        self.tasks = subscribed_tasks(request) if self.listens else ()
+        self.wants_log = META_LOG_LEVEL in request_meta(request)
+
+
+class SharedChild(Conversation[SharedCall]):
+    """One life of the child. `proved` says that it has given a valid answer.
+
+    `lost` is called when it ends, and `learn` with the result of each `tools/list`.
+    """
+
+    def __init__(
+        self,
+        child: Child,
+        settings: GatewaySettings,
+        tally: Counters,
+        *,
+        lost: Callable[["SharedChild"], None],
+        learn: Callable[[Raw], None],
+    ) -> None:
+        # Its clients are bounded before, with room for those who have proved something (`gateway.room`).
+        super().__init__(child, Era.MODERN, settings, tally, most=MAX_CALLS + MAX_STREAMS)
+        self.proved = False
+        self._guards = settings.guards
+        self._on_lost = lost
+        self._learn = learn
+        self._numbers = itertools.count(1)
+
+    async def post(self, exchange: Exchange, request: Request, edit: Edit | None) -> None:
+        """Forwards a request and answers the client. Raises `AccreditError`."""
+        call = SharedCall(request, next(self._numbers))
+        call.edit = edit
+        self._begin(call)
+        call.record = exchange.calls.take(request.id)
+        try:
+            with WhileConnected(exchange):
+                await self._send_call(call)
+                await answer(exchange, call.stream)
+        finally:
+            self._leave(exchange, call)
+
+    async def ask(self, request: Request) -> bytes | None:
+        """Sends a request of the gateway's own; gives the response's text, or None where there is none."""
+        call = SharedCall(request, next(self._numbers))
+        try:
+            self._begin(call)
+            await self._send_call(call)
+            while not call.stream.ended:
+                await call.stream.changed(self._patience)
+        except AccreditError:
+            return None
+        finally:
+            self._cancel(call, "nobody waits for it")
+        return call.stream.whole() if call.stream.status == 200 else None
+
+    def drain(self) -> None:
+        """Ends the streams of subscriptions."""
+        for call in self._ledger.calls.values():
+            if call.listens:
+                call.stream.release()
+
+    def _lost(self) -> None:
+        self._on_lost(self)
+
+    async def _send_call(self, call: SharedCall) -> None:
+        text = rewriting.numbered(call.request, call.number, token=call.token is not None)
+        await self._child.send(text, self._patience)
+
+    async def _take(self, verdict: Verdict[SharedCall]) -> None:
+        match verdict:
+            case Answered():
+                for call in verdict.calls:
+                    self._answer(call, verdict)
+            case Failed():
+                for call in verdict.calls:
+                    self._fail(call, verdict.error)
+            case Notified():
+                self._tell(verdict.notification, verdict.call)
+            case _:
+                pass
+
+    def _answer(self, call: SharedCall, answered: Answered[SharedCall]) -> None:
+        frame = answered.frame
+        try:
+            restored = rewriting.answered(answered.text, call.request.id, subscription=call.listens)
+        except FrameError as error:
+            problem = AnswerError(error.detail)  # only observed, but it can't be brought under the client's id
+            set_current(call.request)
+            self._tally.refused(problem, method=call.request.method)
+            self._fail(call, problem)
+            return
+        self.proved = self.proved or frame is not None
+        if call.request.method == "tools/list" and isinstance(frame, Success):
+            self._learn(frame.result)
+        status = _STATUS.get(frame.code, 200) if isinstance(frame, Failure) else 200
+        self._settled(call, answered.outcome, partial(call.stream.answer, restored, status=status))
+
+    def _tell(self, notification: Notification, call: SharedCall | None) -> None:
+        """Rules 1 to 3."""
+        try:
+            if call is not None and call.client_token is not None:
+                self._send(call, rewriting.with_param(notification, "progressToken", call.client_token))
+            elif (call := self._subscriber(notification)) is not None:
+                self._send(call, without_state(notification, rewriting.subscribed(notification, call.request.id)))
+            elif (call := self._logged(notification)) is not None:
+                self._send(call, notification.text)
+            elif (call := self._closed(notification)) is not None:
+                self._ledger.give_up(call)
+                call.stream.release()
+            else:
+                self._drop(notification)
+        except FrameError:
+            self._drop(notification)
+
+    def _subscriber(self, notification: Notification) -> SharedCall | None:
+        named = rewriting.subscription_of(notification)
+        call = self._ledger.calls.get(message_id(named)) if named is not None else None
+        if call is None or not call.listens or not self._concerns(notification, call):
+            return None
+        if call.deadline is not None:
+            call.deadline.cancel()  # from its acknowledgement on it may be silent for ever
+        return call
+
+    def _concerns(self, notification: Notification, call: SharedCall) -> bool:
+        """Whether a subscription is told of this: of a task only where it names it."""
+        subject = subject_of(notification) if self._guards else None
+        return subject is None or subject in call.tasks
+
+    def _logged(self, notification: Notification) -> SharedCall | None:
+        if notification.method != "notifications/message":
+            return None
+        asked = [call for call in self._ledger.calls.values() if call.wants_log]
+        return asked[0] if len(asked) == 1 else None
+
+    def _closed(self, notification: Notification) -> SharedCall | None:
+        # The one request that a server may cancel (2026-07-28, schema, CancelledNotification).
+        if notification.method != "notifications/cancelled":
+            return None
+        id = member_id(notification, "requestId")
+        call = self._ledger.calls.get(id) if id is not None else None
+        return call if call is not None and call.listens else None
+
+    def _send(self, call: SharedCall, text: bytes) -> None:
+        if call.deadline is not None:
+            call.deadline.touch()
+        if call.stream.unsent <= SHARED_UNSENT_BYTES:
+            call.stream.tell(text)
+            return
+        set_current(call.request)
+        log_event(_log, logging.WARNING, "client_cut_off", method=call.request.method, **traced())
+        self._cancel(call, "the client does not read")
+        self._settled(call, Outcome(status="cancelled", detail="the client does not read"), call.stream.release)
+
+    def _drop(self, notification: Notification) -> None:
+        self._tally.counts["notifications_dropped"] += 1
+        log_event(_log, logging.DEBUG, "notification_dropped")

@@ -1,0 +1,160 @@
+"""The messages for one answer to a client, between the child's reader and the answer's writer. No I/O.
+
+A message waits here until its client has been sent it. In the legacy era the events have ids, and the messages stay
+for a while: a client that lost its connection asks for what came after the last event that it has seen
+(2025-11-25, basic/transports, "Resumability and redelivery").
+"""
+
+import asyncio
+import logging
+from collections import deque
+from itertools import islice
+
+from accredit.errors import AccreditError, MessageId
+from accredit.gateway.log_events import log_event
+from accredit.gateway.replies import refusal
+from accredit.jsonrpc.sse import encode_event
+from accredit.limits import REPLAY_BYTES, REPLAY_EVENTS, RETRY_MILLISECONDS
+
+_log = logging.getLogger("accredit.gateway.stdio")
+
+
+class Stream:
+    """Messages in their order, numbered from 1. A stream that can't be resumed has no `number` of its own.
+
+    It ends with the last of `due` responses; with none due it stands. `plain` holds as long as nothing else came: the
+    answer can be JSON still, an array if `batch`. `reader` is who writes the answer; None: nobody does at present.
+    """
+
+    def __init__(self, number: int | None = None, *, due: int = 0, batch: bool = False) -> None:
+        self.number = number
+        self.batch = batch
+        self._due = due
+        self.plain = True
+        self.ended = False
+        self.status = 200
+        self.reader: object = None
+        self.sent = 0
+        self._sent_bytes = 0
+        self._messages: deque[tuple[bytes, int]] = deque()  # each with the number of bytes up to its end
+        self._last = 0
+        self._last_byte = 0
+        self._losing = False
+        self._changed = asyncio.Event()
+
+    @property
+    def unsent(self) -> int:
+        """How many bytes wait to be sent."""
+        return self._last_byte - self._sent_bytes
+
+    def tell(self, message: bytes) -> None:
+        """Adds what is no response: the answer becomes a stream of events."""
+        self.plain = False
+        self._put(message)
+
+    def answer(self, response: bytes, *, status: int = 200) -> None:
+        """Adds a response; `status` goes with it where it is the whole answer."""
+        if not self.batch:
+            self.status = status
+        self._due -= 1
+        self.ended = self.ended or self._due == 0
+        self._put(response)
+
+    def fail(self, id: MessageId, error: AccreditError) -> None:
+        """Adds the error response that the request `id` gets instead of an answer."""
+        told = refusal(error)
+        # Where it is the whole answer, with a status of its own, its id is null.
+        alone = self.plain and not self.batch
+        self.answer(told.frame(None if alone else id), status=told.status)
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        self.ended = True
+        self._changed.set()
+
+    def attach(self) -> object:
+        """Makes the caller the one who writes the answer; if there was another, it stops."""
+        self._losing = False
+        self.reader = object()
+        self._changed.set()
+        return self.reader
+
+    def release(self) -> None:
+        """Nobody writes the answer any more; if somebody does, it stops."""
+        self.reader = None
+        self._changed.set()
+        self._trim()
+
+    @property
+    def filled(self) -> bool:
+        """Whether there is any message."""
+        return bool(self._messages)
+
+    def whole(self) -> bytes:
+        """The answer as JSON, of a plain stream that has ended and is filled."""
+        texts = [text for text, _ in self._messages]
+        return b"[" + b",".join(texts) + b"]" if self.batch else texts[0]
+
+    def holds(self, position: int) -> bool:
+        """Whether everything after the message of that number is still there."""
+        return self._last - len(self._messages) <= position <= self._last
+
+    def events(self, after: int) -> tuple[bytes, int]:
+        """The events after the message of that number, as far as they came, and the number of the last one."""
+        first = self._last - len(self._messages) + 1
+        start = max(after + 1, first)
+        texts = islice(self._messages, start - first, None)
+        events = [encode_event(text, id=self._id(start + n)) for n, (text, _) in enumerate(texts)]
+        return b"".join(events), self._last
+
+    def priming(self) -> bytes:
+        """An event without a message: its id lets the client resume from where the answer began."""
+        return b"id: %s\nretry: %d\ndata: \n\n" % (self._id(self.sent) or b"", RETRY_MILLISECONDS)
+
+    def written(self, position: int) -> None:
+        """Notes that the client was sent everything up to the message of that number."""
+        if position > self.sent:
+            index = position - self._last - 1
+            self.sent, self._sent_bytes = position, self._messages[index][1]
+            self._trim()
+            self._changed.set()
+
+    async def changed(self, seconds: float) -> bool:
+        """Waits for anything to happen to the stream; False when nothing did for so long."""
+        self._changed.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _id(self, number: int) -> bytes | None:
+        return b"%d-%d" % (self.number, number) if self.number is not None else None
+
+    def _put(self, message: bytes) -> None:
+        self._last += 1
+        self._last_byte += len(message)
+        self._messages.append((message, self._last_byte))
+        self._trim()
+        self._changed.set()
+
+    def _trim(self) -> None:
+        while self._messages and self._oldest_goes():
+            self._messages.popleft()
+
+    def _oldest_goes(self) -> bool:
+        count = len(self._messages)
+        sent = self._last - count < self.sent
+        if self.number is None:
+            return sent
+        if not sent and self.reader is not None:
+            return False  # it waits for its client, and the child for both
+        oldest, end = self._messages[0]
+        size = self._last_byte - end + len(oldest)
+        if count <= REPLAY_EVENTS and (size <= REPLAY_BYTES or count == 1):
+            return False
+        if not sent and not self._losing:
+            self._losing = True
+            log_event(_log, logging.WARNING, "messages_dropped", stream=self.number)
+        return True

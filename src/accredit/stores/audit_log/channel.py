@@ -1,0 +1,74 @@
+"""What goes to and fro between a gateway and the process that writes its log (`process`, `writer_main`). No I/O.
+
+Both are this program, on one machine, and nobody else has an end of the socket between them. A frame is its length (4
+bytes, little-endian) and so many bytes. The first one to the process is `Opening`; each other is the time after which
+nobody waits for its answer any more (8 bytes, a double: seconds of this machine's monotonic clock) and a request in
+MessagePack. Each is answered in its order: OK and the answer in MessagePack, or NOT_OK and a text for people.
+"""
+
+import struct
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from accredit.stores.audit_log.requests import AnyRequest, Request
+from accredit.stores.sqlite.database import Synchronous
+
+OK, NOT_OK = b"\0", b"\1"
+LENGTH = struct.Struct("<I")
+_DEADLINE = struct.Struct("<d")
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_request = msgspec.msgpack.Decoder(AnyRequest).decode
+
+
+class Opening(Struct, frozen=True):
+    """What the process must know: the file (a path as the system has it), how it is written, and with which key.
+
+    It is secret, and does not show itself.
+    """
+
+    path: bytes
+    synchronous: Synchronous
+    key_id: str
+    ed25519: bytes
+    ml_dsa_65: bytes
+
+    def __repr__(self) -> str:
+        return f"<Opening {self.key_id}>"
+
+
+def framed(body: bytes) -> bytes:
+    """A frame."""
+    return LENGTH.pack(len(body)) + body
+
+
+def encode_opening(opening: Opening) -> bytes:
+    """The first frame."""
+    return framed(_encode(opening))
+
+
+def decode_opening(body: bytes) -> Opening:
+    """What is in it."""
+    return msgspec.msgpack.decode(body, type=Opening)
+
+
+def encode_request(request: Request[Any], deadline: float) -> bytes:
+    """The frame of a request."""
+    return framed(_DEADLINE.pack(deadline) + _encode(request))
+
+
+def decode_request(body: bytes) -> tuple[AnyRequest, float]:
+    """The request, and its deadline."""
+    return _decode_request(memoryview(body)[_DEADLINE.size :]), *_DEADLINE.unpack_from(body)
+
+
+def encode_answer(answer: object) -> bytes:
+    """The frame of an answer."""
+    return framed(OK + _encode(answer))
+
+
+def encode_failure(text: str) -> bytes:
+    """The frame of an answer that is none."""
+    return framed(NOT_OK + text.encode("utf-8", "replace"))

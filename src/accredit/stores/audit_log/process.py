@@ -1,0 +1,215 @@
+"""A process beside the gateway that signs and writes its log (`writer_main`), on a core of its own. I/O: a process.
+
+One interpreter does one thing at a time: a thread would take its time from the calls. It ends with the gateway. If it
+ends alone (it was killed), all who wait are refused, and the next one goes on where it was; it is started once in
+`RESTART_SECONDS` at most.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
+
+import msgspec
+
+from accredit.attest import LogSigner
+from accredit.errors import StoreUnavailable
+from accredit.limits import (
+    LOG_PROCESS_SECONDS,
+    MAX_STORE_JOBS,
+    RECORDS_A_TURN,
+    RESTART_SECONDS,
+    STORE_LOCK_SECONDS,
+    STORE_WAIT_SECONDS,
+)
+from accredit.stores.audit_log.channel import LENGTH, NOT_OK, Opening, encode_opening, encode_request
+from accredit.stores.audit_log.requests import Request
+from accredit.stores.sqlite.database import Synchronous
+
+T = TypeVar("T")
+
+
+class LogProcess:
+    """A `LogExecutor`. Nothing is started before the first request: processes may fork until then.
+
+    `on_replaced` is told the exit code of a process that has ended alone, negative for a signal.
+    """
+
+    turn_records = RECORDS_A_TURN
+
+    def __init__(
+        self,
+        path: Path,
+        signer: LogSigner,
+        synchronous: Synchronous = "FULL",
+        *,
+        on_replaced: Callable[[int | None], None] = lambda _: None,
+    ) -> None:
+        """`signer` is the gateway's key, which the process is told. Another one stays where it was opened: a
+        `ValueError`."""
+        if signer.records is not None:
+            raise ValueError("another signer of records can't be handed to a process")
+        self.path = path
+        self._opening = Opening(os.fsencode(path.absolute()), synchronous, signer.id, signer.ed25519, signer.ml_dsa_65)
+        self._on_replaced = on_replaced
+        self._link: _Link | None = None
+        self._starting = asyncio.Lock()
+        self._not_before = 0.0
+        self._closed = False
+
+    async def run(self, request: Request[T]) -> T:
+        """A request's answer. Raises `StoreUnavailable`, after `STORE_WAIT_SECONDS` as well."""
+        link = self._link
+        if link is None or link.ended:
+            link = await self._start()
+        frame = encode_request(request, time.monotonic() + STORE_LOCK_SECONDS)
+        return await self._answered(link.ask(frame, request.ANSWER), STORE_WAIT_SECONDS)
+
+    async def aclose(self) -> None:
+        """Lets the process do what it was asked for, and end; one that hangs is killed."""
+        self._closed = True
+        async with self._starting:
+            if self._link is not None:
+                await self._link.end()
+
+    async def _start(self) -> "_Link":
+        async with self._starting:
+            if self._closed:
+                raise StoreUnavailable(f"{self.path} was closed")
+            if self._link is None or self._link.ended:
+                if time.monotonic() < self._not_before:
+                    raise StoreUnavailable(f"{self.path}: the process that writes it has ended")
+                if self._link is not None:
+                    self._on_replaced(await self._link.end())
+                    self._link = None
+                self._not_before = time.monotonic() + RESTART_SECONDS
+                self._link = await self._spawn()
+            return self._link
+
+    async def _spawn(self) -> "_Link":
+        try:
+            ours, process = _popen()
+        except OSError as error:
+            raise StoreUnavailable(f"no process to write {self.path}: {error.strerror}") from None
+        link = _Link(self.path, process)
+        try:
+            await asyncio.get_running_loop().create_unix_connection(lambda: link, sock=ours)
+            await self._answered(link.ask(encode_opening(self._opening), None), LOG_PROCESS_SECONDS)
+        except BaseException:
+            process.kill()
+            await link.end()
+            ours.close()
+            raise
+        return link
+
+    async def _answered(self, answer: "asyncio.Future[T]", seconds: float) -> T:
+        try:
+            async with asyncio.timeout(seconds):
+                return await answer
+        except TimeoutError:
+            what = f"{self.path}: the process that writes it has not answered in {seconds:g} s"
+            raise StoreUnavailable(what) from None
+
+
+def _popen() -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
+    """Our end of the socket, and the process at the other one. Raises `OSError`."""
+    ours, theirs = socket.socketpair()
+    # From its first moment it hears no signal, such as those to a whole process group: they are its gateway's.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        with theirs:
+            return ours, subprocess.Popen(  # noqa: S603 - this program
+                [sys.executable, "-P", "-m", "accredit.stores.audit_log.writer_main", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,  # where the gateway's own may be a conversation
+                pass_fds=[theirs.fileno()],
+            )
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class _Asked(NamedTuple):
+    type: Any
+    answer: asyncio.Future[Any]
+
+
+class _Link(asyncio.Protocol):
+    """The socket to the process, which answers in the order in which it was asked."""
+
+    def __init__(self, path: Path, process: "subprocess.Popen[bytes]") -> None:
+        self.ended = False
+        self._path = path
+        self._process = process
+        self._transport: asyncio.Transport | None = None
+        self._asked: deque[_Asked] = deque()
+        self._received = bytearray()
+
+    def ask(self, frame: bytes, type: Any) -> "asyncio.Future[Any]":
+        """The answer, of that type. Raises `StoreUnavailable`."""
+        if self.ended or self._transport is None:
+            raise StoreUnavailable(f"{self._path}: the process that writes it has ended")
+        if len(self._asked) >= MAX_STORE_JOBS:
+            raise StoreUnavailable(f"{self._path}: {MAX_STORE_JOBS} jobs are waiting")
+        answer = asyncio.get_running_loop().create_future()
+        self._asked.append(_Asked(type, answer))
+        self._transport.write(frame)
+        return answer
+
+    async def end(self) -> int | None:
+        """Closes the socket, after which the process ends; one that hangs is killed. Returns its exit code."""
+        self.ended = True
+        if self._transport is not None:
+            self._transport.close()
+        if not await self._gone():
+            self._process.kill()
+            await self._gone()  # or it hangs in the system: then nobody waits for it
+        return self._process.returncode
+
+    async def _gone(self) -> bool:
+        try:
+            await asyncio.to_thread(self._process.wait, STORE_WAIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio's callback, as those below."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Answers, or parts of them."""
+        self._received += data
+        while len(self._received) >= LENGTH.size:
+            (size,) = LENGTH.unpack_from(self._received)
+            end = LENGTH.size + size
+            if len(self._received) < end:
+                return
+            self._settle(bytes(self._received[LENGTH.size : end]))
+            del self._received[:end]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The process has ended, or is to."""
+        self.ended = True
+        for _, answer in self._asked:
+            if not answer.done():
+                answer.set_exception(StoreUnavailable(f"{self._path}: the process that writes it has ended"))
+        self._asked.clear()
+
+    def _settle(self, body: bytes) -> None:
+        type, answer = self._asked.popleft()
+        if answer.done():  # nobody waited any longer
+            return
+        if body[:1] == NOT_OK:
+            answer.set_exception(StoreUnavailable(body[1:].decode()))
+        else:
+            answer.set_result(msgspec.msgpack.decode(body[1:], type=type))

@@ -1,0 +1,197 @@
+"""Old records of the log are replaced by their digests and a signed note. Blocking I/O: the log's file.
+
+For each writer, in the order of its chain:
+
+1. a record from before the given time goes, unless its call is open still; the first that stays ends it;
+2. in its place stays its SHA-256, or, for the last, a note that is signed for all of them;
+3. checkpoints that the note covers go as well, but for the log's newest entry: its number would be used again, and who
+   follows the log would miss that one.
+
+It is done in steps, each one transaction and whole by itself, so that a gateway at work waits for milliseconds only.
+What was deleted is overwritten in the file (`secure_delete`); the write-ahead log, which has it too, goes into the file
+and is cut to nothing. While somebody reads an older state of the log that can't be done, which is told. Not guaranteed:
+what a file system, a disk (SSD) or a backup keeps of bytes that were overwritten.
+"""
+
+import contextlib
+import hashlib
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from accredit.attest import (
+    CallRecord,
+    Checkpoint,
+    LogSigner,
+    Pruning,
+    Statement,
+    decode_statement,
+    pruning_payload,
+    timestamp,
+)
+from accredit.limits import EMPTY_LOG_SECONDS, PRUNE_ENTRIES, STORE_RETRY_SECONDS
+from accredit.stores.audit_log.appender import key_number
+from accredit.stores.sqlite.database import Database
+
+_TAKE_OUT = "DELETE FROM log_entries WHERE entry = ? AND entry < (SELECT max(entry) FROM log_entries)"
+
+
+class PruneReport(NamedTuple):
+    """How many records went, and whether their bytes are gone from the log's files as well."""
+
+    records: int
+    overwritten: bool
+
+
+class _Pruned(NamedTuple):
+    """What was pruned of a writer: a SHA-256 that has taken the digests of all but the last, that one's own, and the
+    note's entry."""
+
+    digests: Any
+    last: int
+    head: str
+    note: int
+
+
+class _Old(NamedTuple):
+    entry: int
+    number: int
+    sha256: str
+
+
+def prune(
+    path: Path, signer: LogSigner, *, before_ms: int, now_ms: int, on_progress: Callable[[int], None]
+) -> PruneReport:
+    """Prunes what was recorded before `before_ms` (unix milliseconds).
+
+    `on_progress` is told the number so far. Raises `StoreUnavailable`, or `AttestationError` for a log that is
+    damaged before that time: verify it first.
+    """
+    database = Database(path, "FULL")
+    pruner = _Pruner(signer, timestamp(before_ms), timestamp(now_ms))
+    try:
+        while not pruner.done:
+            pruner = database.transact_waiting(pruner.step, writes=True)
+            on_progress(pruner.count)
+    finally:
+        database.close()
+    return PruneReport(pruner.count, _emptied(path))
+
+
+def _emptied(path: Path) -> bool:
+    """Empties the write-ahead log; False where others don't let go of it."""
+    deadline = time.monotonic() + EMPTY_LOG_SECONDS
+    try:
+        # Each attempt fails at once: SQLite's own waiting would hold up all who write.
+        with contextlib.closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection:
+            while time.monotonic() < deadline:
+                with contextlib.suppress(sqlite3.OperationalError):  # locked: as good as busy
+                    busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                    if not busy:
+                        return True
+                time.sleep(STORE_RETRY_SECONDS)
+    except sqlite3.Error:
+        pass
+    return False
+
+
+class _Pruner:
+    def __init__(self, signer: LogSigner, before: str, now: str) -> None:
+        self._signer = signer
+        self._before = before
+        self._now = now
+        self._after = 0
+        self._pruned: dict[int, _Pruned] = {}
+        self._ended: frozenset[int] = frozenset()
+        self.count = 0
+        self.done = False
+
+    def step(self, connection: sqlite3.Connection) -> "_Pruner":
+        """Looks at the next entries; returns where it has come. It may be undone and repeated."""
+        connection.execute("PRAGMA secure_delete = ON")
+        following = _Pruner(self._signer, self._before, self._now)
+        following._pruned, following._ended = dict(self._pruned), self._ended
+        rows = connection.execute(
+            "SELECT entry, writer, number, payload FROM log_entries WHERE entry > ? AND payload IS NOT NULL"
+            " ORDER BY entry LIMIT ?",
+            (self._after, PRUNE_ENTRIES),
+        ).fetchall()
+        old: dict[int, list[_Old]] = {}
+        for row in rows:
+            following._look(connection, old, *row)
+        for writer, records in old.items():
+            following._replace(connection, writer, records)
+        following.count = self.count + sum(map(len, old.values()))
+        following._after = rows[-1][0] if rows else self._after
+        following.done = len(rows) < PRUNE_ENTRIES
+        return following
+
+    def _look(
+        self, connection: sqlite3.Connection, old: dict[int, list[_Old]], entry: int, writer: int, number: int,
+        payload: bytes,
+    ) -> None:  # fmt: skip
+        if writer in self._ended:
+            return
+        statement = decode_statement(payload)
+        match statement.predicate:
+            case CallRecord() as record:
+                if record.times.recorded >= self._before or _is_open(connection, record):
+                    self._ended |= {writer}
+                    return
+                old.setdefault(writer, []).append(_Old(entry, number, hashlib.sha256(payload).hexdigest()))
+            case Checkpoint():
+                pruned = self._pruned.get(writer)
+                last = old[writer][-1].number if writer in old else pruned.last if pruned else 0
+                if number <= last:
+                    connection.execute(_TAKE_OUT, (entry,))
+            case Pruning():
+                self._pruned[writer] = _earlier(connection, writer, entry, statement, number)
+
+    def _replace(self, connection: sqlite3.Connection, writer: int, records: list[_Old]) -> None:
+        pruned = self._pruned.get(writer)
+        digests = hashlib.sha256() if pruned is None else pruned.digests.copy()
+        gone = [] if pruned is None else [_Old(pruned.note, pruned.last, pruned.head)]
+        *gone, last = [*gone, *records]
+        for record in gone:
+            digest = bytes.fromhex(record.sha256)
+            digests.update(digest)
+            connection.execute(
+                "UPDATE log_entries SET key = NULL, payload = NULL, ed25519 = NULL, ml_dsa_65 = NULL, members = NULL,"
+                " digest = ? WHERE entry = ?",
+                (digest, record.entry),
+            )
+        self._pruned[writer] = _Pruned(digests.copy(), last.number, last.sha256, last.entry)
+        digests.update(bytes.fromhex(last.sha256))
+        self._sign(connection, writer, last, digests.hexdigest())
+
+    def _sign(self, connection: sqlite3.Connection, writer: int, last: _Old, digests_sha256: str) -> None:
+        (name,) = connection.execute("SELECT name FROM log_writers WHERE writer = ?", (writer,)).fetchone()
+        note = Pruning(
+            writer=name, last=last.number, before=self._before, digests_sha256=digests_sha256, time=self._now
+        )
+        envelope = self._signer.summary(pruning_payload(note, last.sha256))
+        ed25519, ml_dsa_65 = (signature.data for signature in envelope.signatures)
+        connection.execute(
+            "UPDATE log_entries SET key = ?, payload = ?, ed25519 = ?, ml_dsa_65 = ?, members = NULL WHERE entry = ?",
+            (key_number(connection, self._signer.id), envelope.payload, ed25519, ml_dsa_65, last.entry),
+        )
+        connection.execute(
+            "UPDATE log_writers SET checkpointed = max(checkpointed, ?) WHERE writer = ?", (last.number, writer)
+        )
+
+
+def _earlier(connection: sqlite3.Connection, writer: int, entry: int, statement: Statement, last: int) -> _Pruned:
+    digests = hashlib.sha256()
+    rows: Any = connection.execute(
+        "SELECT digest FROM log_entries WHERE writer = ? AND digest IS NOT NULL ORDER BY number", (writer,)
+    )
+    for (digest,) in rows:
+        digests.update(digest)
+    return _Pruned(digests, last, statement.sha256, entry)
+
+
+def _is_open(connection: sqlite3.Connection, record: CallRecord) -> bool:
+    found = connection.execute("SELECT 1 FROM log_open WHERE call = ?", (record.call.id,)).fetchone()
+    return found is not None

@@ -1,0 +1,363 @@
+"""The audit log as one writer fills it: `ports.Records`. I/O: the file, through a `LogExecutor`, and `writer_locks`.
+
+A log is one writer: its chain begins with the first call, or with the calls that dead writers left open, which are
+closed as `unknown`. In this order:
+
+1. `begin` puts a decision into the log; only then is a call forwarded;
+2. `finish` puts its outcome into the log; only then does the client see the answer;
+3. a checkpoint follows after `CHECKPOINT_RECORDS` records or `CHECKPOINT_SECONDS`, and at the end.
+
+Records queue, and are written in turns; when the queue is full, `begin` refuses. A `durable` log answers when a record
+is on the disk; when a turn can't be written, all who wait are told. What is known of their calls is kept all the same
+(`kept`), and is written as soon as the log takes it: outcomes, and of decisions that it was too slow to write, and
+that may be on record, that the call was not forwarded. Another log answers at once, and tries again. Nothing is dropped
+but what still waits `CLOSE_RECORDS_SECONDS` after the log was to close, and then it is told how much.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import NamedTuple, TypeVar
+
+from msgspec import Raw
+
+from accredit.attest import CallDecision, Head, Outcome
+from accredit.errors import AccreditError, AttestationError, StoreUnavailable
+from accredit.limits import (
+    CHECKPOINT_SECONDS,
+    CLOSE_RECORDS_SECONDS,
+    MAX_QUEUED_RECORD_BYTES,
+    MAX_QUEUED_RECORDS,
+    RECORD_RETRY_SECONDS,
+    STORE_WAIT_SECONDS,
+    UNREADY_SECONDS,
+)
+from accredit.stores.audit_log.kept import KeptOutcomes
+from accredit.stores.audit_log.requests import (
+    Begin,
+    CloseCalls,
+    End,
+    LogExecutor,
+    Request,
+    Sign,
+    Touch,
+    Turn,
+    encoded,
+    in_short,
+)
+from accredit.stores.audit_log.transactions import Event
+from accredit.stores.audit_log.writer_locks import Life, hold
+
+T = TypeVar("T")
+
+
+class _Waiting(NamedTuple):
+    event: Raw
+    decided: CallDecision | None  # of a decision
+    written: asyncio.Future[None]
+
+
+NOT_FORWARDED = Outcome(status="error", detail="the log had not answered in time: it was not forwarded")
+
+
+def clock_ms() -> int:
+    """This machine's time in unix milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+class SqliteRecords:
+    """One writer of a log. Nothing is opened before the first call: processes may fork until then.
+
+    `durable` says that the executor answers when a record is on the disk, and that calls are to wait for that.
+    `policy_digest` is that of the configuration, for calls of dead writers that do not say by which they were decided.
+
+    `on_problem` is told, once for each change, what keeps records from being written, in words for the log, and
+    `on_checkpoint` each head that was signed, but for those of a busy chain in between.
+    """
+
+    def __init__(
+        self,
+        executor: LogExecutor,
+        *,
+        durable: bool,
+        policy_digest: str,
+        on_problem: Callable[[str], None],
+        on_checkpoint: Callable[[Head], None] = lambda _: None,
+        clock: Callable[[], int] = clock_ms,
+    ) -> None:
+        self.writer: str | None = None
+        """This writer's id, once it has begun."""
+        self._executor = executor
+        self._durable = durable
+        self._policy_digest = policy_digest
+        self._on_problem = on_problem
+        self._on_checkpoint = on_checkpoint
+        self._told: Head | None = None
+        self._clock = clock
+        self._starting = asyncio.Lock()
+        self._life: Life | None = None
+        self._queue: deque[_Waiting] = deque()
+        self._queued_bytes = 0
+        self._refused: deque[CallDecision] = deque(maxlen=executor.turn_records)
+        """Decisions of late whose callers were told that they are not on record, which they may be all the same."""
+        self._kept = KeptOutcomes()
+        self._come = asyncio.Event()
+        """Whether a record was queued, or the log is to close, since the last turn that could not be written."""
+        self._turn = 0
+        self._writing: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._checkpointing: asyncio.Task[None] | None = None
+        self._problem: str | None = None
+        self._unready_until = 0.0
+        self._closed = False
+
+    async def start(self) -> None:
+        """Begins this writer's life, and closes the calls of dead ones. Raises `StoreUnavailable`."""
+        async with self._starting:
+            if self.writer is not None:
+                return
+            try:
+                await self._start()
+            except StoreUnavailable as error:
+                self._tell(str(error))
+                raise
+
+    async def begin(self, decided: CallDecision) -> None:
+        """Records a decision. Raises `StoreUnavailable`, or `AttestationError` for texts that no record can hold: then
+        the call is not to be forwarded."""
+        if self._is_full():
+            raise StoreUnavailable(f"{len(self._queue)} records wait to be written")
+        if not self._durable:
+            await self._begun()
+        await self._add(Event(decided, self._clock()))
+
+    def finish(self, decided: CallDecision, outcome: Outcome) -> asyncio.Future[None]:
+        """Records the outcome of a call that `begin` has recorded as allowed, whether or not somebody waits for it.
+        Raises `StoreUnavailable`: then it is not on record, and is to be once it can be. Raises `AttestationError` for
+        a text that no record can hold."""
+        return self._add(Event(in_short(decided), self._clock(), outcome))
+
+    def problem(self) -> str | None:
+        """What keeps records from being written, or None."""
+        return self._problem
+
+    async def ready(self) -> bool:
+        """Whether a decision could be recorded now. For `UNREADY_SECONDS` after one could not, only another record that
+        can be says so."""
+        try:
+            await self._run(Touch(await self._begun()))
+        except StoreUnavailable:
+            return False
+        if time.monotonic() < self._unready_until:  # where a record does not fit any more, a touch may still do
+            return False
+        self._problem = None
+        return not self._is_full()
+
+    async def aclose(self) -> None:
+        """Ends this writer's life: what waits is written, open calls are closed, a checkpoint covers all of it."""
+        self._closed = True
+        self._come.set()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._checkpointing is not None:
+            await self._checkpointing
+        if self._writing is not None:
+            await asyncio.wait([self._writing], timeout=CLOSE_RECORDS_SECONDS)
+            if lost := len(self._queue) + len(self._kept):
+                self._on_problem(f"{lost} records were lost: the store did not take them")
+            self._writing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._writing
+        async with self._starting:  # a life that is about to begin must end as well
+            if self._life is not None and self.writer is not None:
+                with contextlib.suppress(StoreUnavailable):
+                    await self._close_calls(self.writer, self.writer)
+                    self._life.end()
+                self._life.close()
+                self._life = None
+            await self._executor.aclose()
+
+    async def _start(self) -> None:
+        # Drawn only now: processes that were forked from the one that made this object are writers of their own.
+        writer = secrets.token_hex(16)
+        life = await self._hold(writer)
+        if life is None:
+            raise StoreUnavailable(f"another process has locked writer {writer}")
+        try:
+            for other in await self._run(Begin(writer)):
+                await self._bury(other, writer)
+        except BaseException:
+            life.end()
+            life.close()
+            raise
+        self._life, self.writer = life, writer
+
+    async def _begun(self) -> str:
+        if self.writer is None:
+            await self.start()
+        if self.writer is None or self._closed:
+            raise StoreUnavailable("the log is closed")
+        return self.writer
+
+    def _is_full(self) -> bool:
+        return len(self._queue) >= MAX_QUEUED_RECORDS or self._queued_bytes >= MAX_QUEUED_RECORD_BYTES
+
+    def _add(self, event: Event) -> asyncio.Future[None]:
+        """Queues what is to be recorded. The answer is there when it is written, or, if not `durable`, at once."""
+        written = asyncio.get_running_loop().create_future()
+        try:
+            if self._closed:
+                raise StoreUnavailable("the log is closed")
+            record = encoded(event)
+        except AccreditError as error:
+            written.set_exception(error)
+            return written
+        if not self._durable:
+            written.set_result(None)
+        self._queue.append(_Waiting(record, event.decided if event.outcome is None else None, written))
+        self._queued_bytes += len(record)
+        self._come.set()
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._write())
+        return written
+
+    async def _write(self) -> None:
+        """Writes what waits, in its order, until nothing does."""
+        try:
+            while self._queue or self._kept or self._refused:
+                if await self._take_turn():
+                    continue
+                if self._closed and not self._kept:
+                    return
+                self._come.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(RECORD_RETRY_SECONDS):
+                        await self._come.wait()
+        finally:
+            if self._durable:  # who waits must be told, whatever has happened
+                self._tell_waiting([StoreUnavailable("the record could not be written")] * len(self._queue))
+
+    async def _take_turn(self) -> bool:
+        """Whether what comes next was written; else who waits has been told, and what is known is kept."""
+        self._turn += 1
+        refused = [encoded(Event(decided, self._clock(), NOT_FORWARDED)) for decided in self._refused]
+        room = self._executor.turn_records - len(refused)
+        kept = self._kept.first(room // 2)  # the other half is for calls that wait now
+        turn = list(islice(self._queue, room - len(kept)))
+        try:
+            answers = await self._append([*refused, *kept, *(each.event for each in turn)])
+        except StoreUnavailable as error:
+            self._refused += [in_short(each.decided) for each in turn if each.decided is not None]
+            self._keep_outcomes()
+            self._tell_waiting([error] * len(self._queue))  # the others have waited as well
+            return False
+        self._refused.clear()
+        self._kept.drop(len(kept))
+        self._checkpoint_later()
+        self._tell_waiting(answers[len(refused) + len(kept) :])
+        return True
+
+    def _keep_outcomes(self) -> None:
+        outcomes = [each.event for each in self._queue if each.decided is None]
+        lost = sum(not self._kept.add(event) for event in outcomes)
+        if lost:
+            self._on_problem(f"{lost} outcomes were lost: {len(self._kept)} wait for the store already")
+
+    async def _append(self, events: list[Raw]) -> list[AttestationError | None]:
+        """Appends records. Raises `StoreUnavailable` if the log is durable; else tries again and again."""
+        while True:
+            try:
+                texts = await self._run(Turn(self.writer or await self._begun(), self._turn, events))
+            except StoreUnavailable:
+                self._unready_until = time.monotonic() + UNREADY_SECONDS
+                if self._durable:
+                    raise
+                await asyncio.sleep(RECORD_RETRY_SECONDS)
+            else:
+                self._unready_until, self._problem = 0.0, None
+                return [None if text is None else AttestationError(text) for text in texts]
+
+    def _tell_waiting(self, errors: Sequence[AccreditError | None]) -> None:
+        """Takes the first ones out of the queue, and tells who waits for them."""
+        for error in errors:
+            waiting = self._queue.popleft()
+            self._queued_bytes -= len(waiting.event)
+            if waiting.written.done():  # cancelled, or told at once
+                continue
+            if error is None:
+                waiting.written.set_result(None)
+            else:
+                waiting.written.set_exception(error)
+
+    def _checkpoint_later(self) -> None:
+        if self._timer is None and not self._closed:
+            self._timer = asyncio.get_running_loop().call_later(CHECKPOINT_SECONDS, self._checkpoint_now)
+
+    def _checkpoint_now(self) -> None:
+        self._timer = None
+        self._checkpointing = asyncio.create_task(self._checkpoint())
+
+    async def _checkpoint(self) -> None:
+        try:
+            writer = await self._begun()
+            await self._sign(writer, writer)
+        except StoreUnavailable:
+            self._checkpoint_later()
+
+    async def _sign(self, writer: str, chain: str) -> None:
+        """Sees to it that a checkpoint covers a chain, and tells of it. Raises `StoreUnavailable`."""
+        head = await self._run(Sign(writer, chain, self._clock()))
+        if head is not None and head != self._told:
+            self._told = head
+            self._on_checkpoint(head)
+
+    async def _hold(self, writer: str) -> Life | None:
+        """`hold`, in a thread. A lock that nobody waits for any more is given up. Raises `StoreUnavailable`."""
+        holding = asyncio.ensure_future(asyncio.to_thread(hold, self._executor.path, writer))
+        try:
+            async with asyncio.timeout(STORE_WAIT_SECONDS):
+                return await asyncio.shield(holding)
+        except BaseException as error:
+            holding.add_done_callback(_give_up)
+            if isinstance(error, TimeoutError):
+                raise StoreUnavailable(f"no lock beside {self._executor.path} in {STORE_WAIT_SECONDS} s") from None
+            raise
+
+    async def _bury(self, other: str, writer: str) -> None:
+        """Closes the calls of another writer, if it is dead. Raises `StoreUnavailable`."""
+        life = await self._hold(other)
+        if life is not None:
+            with contextlib.closing(life):
+                await self._close_calls(other, writer)
+                life.end()
+
+    async def _close_calls(self, dead: str, writer: str) -> None:
+        """Ends a chain. What writes for the dead one may have been at one more record: then it begins again."""
+        ended = False
+        while not ended:
+            while not await self._run(CloseCalls(writer, dead, self._clock(), self._policy_digest)):
+                pass
+            await self._sign(writer, dead)
+            ended = await self._run(End(dead))
+
+    async def _run(self, request: Request[T]) -> T:
+        try:
+            return await self._executor.run(request)
+        except StoreUnavailable as error:
+            self._tell(str(error))
+            raise
+
+    def _tell(self, problem: str) -> None:
+        if self._problem != problem:
+            self._problem = problem
+            self._on_problem(problem)
+
+
+def _give_up(holding: "asyncio.Future[Life | None]") -> None:
+    if not holding.cancelled() and holding.exception() is None and (life := holding.result()) is not None:
+        life.end()
+        life.close()

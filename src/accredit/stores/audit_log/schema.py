@@ -1,0 +1,29 @@
+"""The tables of the log of attestations, a step of `schema.SCHEMA`. No I/O.
+
+The log is `log_entries`. Which cells of the other tables count for its verification: docs/reference/attestation.md.
+"""
+
+LOG_TABLES: tuple[str, ...] = (
+    # A process's life and its chain: so many records, the SHA-256 of the last, and how many a checkpoint covers; `turn`
+    # is the last one that was written of a queue; `over` says that it has ended, and left no call open.
+    "CREATE TABLE log_writers (writer INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, records INTEGER NOT NULL,"
+    " head TEXT NOT NULL, checkpointed INTEGER NOT NULL, turn INTEGER NOT NULL, over INTEGER NOT NULL)",
+    "CREATE TABLE log_keys (key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE)",
+    # Records, checkpoints and notes of pruning in the order in which they were made. `number` is a record's sequence,
+    # a checkpoint's count, the last record that a note covers. `digest` is all that is left of a pruned record.
+    # `ed25519` is the first signature, also where another signer's key (`key`) makes it with another algorithm.
+    "CREATE TABLE log_entries (entry INTEGER PRIMARY KEY, writer INTEGER NOT NULL, number INTEGER NOT NULL,"
+    " key INTEGER, payload BLOB, ed25519 BLOB, ml_dsa_65 BLOB, digest BLOB)",
+    # Chains of certificates that calls were made on: JSON arrays, leaf first, by their SHA-256.
+    "CREATE TABLE log_delegations (sha256 TEXT PRIMARY KEY, certificates BLOB NOT NULL) WITHOUT ROWID",
+    # Calls that were allowed and have no outcome yet.
+    "CREATE TABLE log_open (call TEXT PRIMARY KEY, writer INTEGER NOT NULL, entry INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE INDEX log_open_writers ON log_open (writer)",
+)
+
+LOG_MEMBERS: tuple[str, ...] = (
+    # What another signer's signature holds beside its bytes (`members`); none for the gateway's own.
+    "ALTER TABLE log_entries ADD COLUMN members BLOB",
+    # There are never many open calls, and this was kept up for each of them.
+    "DROP INDEX log_open_writers",
+)

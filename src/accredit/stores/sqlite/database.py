@@ -1,0 +1,175 @@
+"""One SQLite file, opened on first use and again after a failure. Blocking I/O; one thread uses an object.
+
+In this order, each time that it is opened:
+
+1. a file that is not there is made, private to its owner;
+2. WAL, so that reading and writing do not wait for each other, and the level of synchronization that was asked for;
+3. its schema's version: an older one is brought up, a newer one is refused.
+
+Whether the file in use is still the one under its name is looked at once a second, and each time that it is opened
+again. Another one, or none, is refused: what was spent is not known there, and all of it would be good again. Not
+checked: who else can read a file that was there already.
+"""
+
+import contextlib
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal, TypeVar
+from urllib.parse import quote
+
+from accredit.errors import AccreditError, StoreUnavailable
+from accredit.limits import STORE_FILE_CHECK_SECONDS, STORE_LOCK_SECONDS, STORE_RETRY_SECONDS
+from accredit.stores.sqlite.schema import SCHEMA
+
+T = TypeVar("T")
+Job = Callable[[sqlite3.Connection], T]
+"""What is done in a transaction. It may be undone and run again, so it keeps nothing but in the database."""
+
+Synchronous = Literal["NORMAL", "FULL"]
+"""FULL: what was committed survives a crash of the machine. NORMAL: it survives one of the process; a crash of the
+machine takes at most the last seconds away, never the file's integrity."""
+
+_PRIVATE = 0o600
+_PRIMARY = 0xFF  # the low byte of SQLite's extended error codes
+_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+class DatabaseLocked(StoreUnavailable):
+    """Another process holds the lock: worth another attempt."""
+
+
+class Database:
+    """A connection that is there when it is needed."""
+
+    def __init__(self, path: Path, synchronous: Synchronous = "NORMAL") -> None:
+        self._path = path.absolute()
+        self._synchronous = synchronous
+        self._connection: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
+        self._checked_at = 0.0
+
+    def transact(self, jobs: Sequence[Job[T]], *, writes: bool) -> list[T]:
+        """Runs jobs in one transaction and returns their answers: all are committed, or none.
+
+        Raises `StoreUnavailable`, its `DatabaseLocked` at once, or whatever a job raises of our own.
+        """
+        try:
+            connection = self._current()
+            connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+            answers = [job(connection) for job in jobs]
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            # Only what SQLite itself says has a code; the module's own complaints have none.
+            if getattr(error, "sqlite_errorcode", 0) & _PRIMARY in _LOCKED:
+                self._undo()
+                raise DatabaseLocked(f"{self._path} is locked by another process") from None
+            self.close()
+            raise StoreUnavailable(f"{self._path} can't be used: {error}") from None
+        except AccreditError:
+            self._undo()
+            raise
+        except Exception as error:
+            self.close()
+            raise StoreUnavailable(f"{self._path} can't be used: {error}") from error
+        except BaseException:
+            self.close()
+            raise
+        return answers
+
+    def transact_waiting(self, job: Job[T], *, writes: bool, deadline: float | None = None) -> T:
+        """Runs one job, and waits for a lock if it must, for `STORE_LOCK_SECONDS` or up to a monotonic time. Raises
+        like `transact`."""
+        deadline = time.monotonic() + STORE_LOCK_SECONDS if deadline is None else deadline
+        while True:
+            try:
+                return self.transact([job], writes=writes)[0]
+            except DatabaseLocked:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(STORE_RETRY_SECONDS)
+
+    def close(self) -> None:
+        """Closes the connection; a transaction that is open is undone."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()
+
+    def _undo(self) -> None:
+        if self._connection is not None and self._connection.in_transaction:
+            self.close()
+
+    def _current(self) -> sqlite3.Connection:
+        now = time.monotonic()
+        if self._connection is not None and now - self._checked_at >= STORE_FILE_CHECK_SECONDS:
+            self._checked_at = now
+            if _identity(self._path) != self._identity:
+                self.close()
+        if self._connection is None:
+            self._connection = self._open()
+            self._checked_at = now
+        return self._connection
+
+    def _open(self) -> sqlite3.Connection:
+        if self._identity is None:
+            _make(self._path)
+        elif _identity(self._path) != self._identity:
+            raise StoreUnavailable(
+                f"{self._path} was replaced or taken away while it was in use: put it back, or restart"
+            )
+        address = f"file:{quote(os.fsencode(self._path))}?mode=rw"
+        connection = sqlite3.connect(address, uri=True, timeout=0, isolation_level=None)
+        try:
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._identity = _identity(self._path)
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            raise StoreUnavailable(f"{self._path} lies where SQLite can't share a file between processes")
+        connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+        if _version(connection) < len(SCHEMA):
+            connection.execute("BEGIN IMMEDIATE")
+            for step in SCHEMA[_version(connection) :]:  # read again: another process may have been faster
+                for statement in step:
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {len(SCHEMA)}")
+            connection.execute("COMMIT")
+        if _version(connection) > len(SCHEMA):
+            raise StoreUnavailable(f"{self._path} was made by a newer accredit (schema {_version(connection)})")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return version
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _make(path: Path) -> None:
+    """Makes an empty file of mode 0600 where there is none."""
+    if path.exists():
+        return
+    # Under another name first: to close a descriptor of a file that SQLite has open elsewhere in this process would
+    # give up its locks.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _PRIVATE))
+    try:
+        with contextlib.suppress(FileExistsError):
+            path.hardlink_to(temporary)
+    finally:
+        temporary.unlink()

@@ -1,0 +1,60 @@
+"""Signed revocation lists in an SQLite file: one for each issuer, as on the wire. Blocking I/O; nothing is verified."""
+
+import contextlib
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from accredit.stores.sqlite.database import Database, Job, T
+
+
+def list_versions(path: Path) -> list[tuple[str, int]]:
+    """The issuers that have a list, each with a number that changes with it. Raises `StoreUnavailable`."""
+    return _once(path, _versions, writes=False)
+
+
+def read_lists(path: Path) -> list[bytes]:
+    """All lists. Raises `StoreUnavailable`."""
+    return _once(path, _lists, writes=False)
+
+
+class Change(NamedTuple):
+    """A list before (None where there was none) and after."""
+
+    before: bytes | None
+    after: bytes
+
+
+def change_list(path: Path, issuer_id: str, change: Callable[[bytes | None], bytes]) -> Change:
+    """Replaces an issuer's list by what `change` makes of it.
+
+    Two processes that change a list wait for each other. Raises `StoreUnavailable` and what `change` raises of our own.
+    """
+
+    def job(connection: sqlite3.Connection) -> Change:
+        row = connection.execute("SELECT list FROM revocations WHERE issuer_id = ?", (issuer_id,)).fetchone()
+        before = row[0] if row else None
+        after = change(before)
+        if after != before:
+            connection.execute(
+                "INSERT INTO revocations VALUES (?, 1, ?)"
+                " ON CONFLICT (issuer_id) DO UPDATE SET version = version + 1, list = excluded.list",
+                (issuer_id, after),
+            )
+        return Change(before, after)
+
+    return _once(path, job, writes=True)
+
+
+def _once(path: Path, job: Job[T], *, writes: bool) -> T:
+    with contextlib.closing(Database(path, "FULL")) as database:
+        return database.transact_waiting(job, writes=writes)
+
+
+def _versions(connection: sqlite3.Connection) -> list[tuple[str, int]]:
+    return connection.execute("SELECT issuer_id, version FROM revocations ORDER BY issuer_id").fetchall()
+
+
+def _lists(connection: sqlite3.Connection) -> list[bytes]:
+    return [data for (data,) in connection.execute("SELECT list FROM revocations ORDER BY issuer_id")]

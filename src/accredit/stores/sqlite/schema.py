@@ -1,0 +1,38 @@
+"""The tables of a store's SQLite file. No I/O.
+
+`SCHEMA` has a step for each version: a file of version n has had the first n. Steps are only ever added.
+"""
+
+from accredit.stores.audit_log.schema import LOG_MEMBERS, LOG_TABLES
+
+SCHEMA: tuple[tuple[str, ...], ...] = (
+    (
+        "CREATE TABLE issued (challenge BLOB PRIMARY KEY, request_hash BLOB NOT NULL, expires_at INTEGER NOT NULL,"
+        " keep_until INTEGER NOT NULL) WITHOUT ROWID",
+        "CREATE INDEX issued_ends ON issued (keep_until)",
+        "CREATE TABLE spent (challenge BLOB PRIMARY KEY, keep_until INTEGER NOT NULL) WITHOUT ROWID",
+        "CREATE INDEX spent_ends ON spent (keep_until)",
+        # `mark` and `before` are what `stores.rules.mark` and `MemoryStore` say; `uses` are those under this mark.
+        "CREATE TABLE uses (cert_id BLOB, window_s INTEGER, mark INTEGER, before INTEGER NOT NULL,"
+        " uses INTEGER NOT NULL, keep_until INTEGER NOT NULL, PRIMARY KEY (cert_id, window_s, mark)) WITHOUT ROWID",
+        "CREATE INDEX use_ends ON uses (keep_until)",
+        # An issuer's signed list as on the wire; `version` grows with each change.
+        "CREATE TABLE revocations (issuer_id TEXT PRIMARY KEY, version INTEGER NOT NULL, list BLOB NOT NULL)"
+        " WITHOUT ROWID",
+    ),
+    LOG_TABLES,
+    LOG_MEMBERS,
+    (
+        # The key of challenges that were issued (`stores.minted`), of which nothing is remembered any more. One row.
+        "CREATE TABLE challenge_key (id INTEGER PRIMARY KEY CHECK (id = 1), key BLOB NOT NULL)",
+        "DROP TABLE issued",
+    ),
+    (
+        "CREATE TABLE tasks (key BLOB PRIMARY KEY, owner BLOB NOT NULL, method BLOB NOT NULL, target BLOB NOT NULL,"
+        " facts BLOB NOT NULL, flow BLOB NOT NULL, keep_until INTEGER NOT NULL) WITHOUT ROWID",
+        "CREATE INDEX task_ends ON tasks (keep_until)",
+        "CREATE INDEX task_owners ON tasks (owner)",
+    ),
+    # For each table of what ends, the latest end of what was deleted from it (`stores.forgetting`).
+    ("CREATE TABLE forgotten (kind TEXT PRIMARY KEY, until INTEGER NOT NULL) WITHOUT ROWID",),
+)

@@ -1,0 +1,85 @@
+"""A store in one SQLite file, shared by all processes of a machine that have it open. I/O in a thread of its own.
+
+The file survives the processes: what one spent, the next one knows. A crash of the machine itself may take away what
+was committed in the seconds before it, as synchronous is NORMAL: FULL would make each call wait for the disk. A
+proof that was spent in those seconds is good again if the machine is back while it is fresh. Whoever records calls
+durably in the same file does not have that gap: the record, which the call waits for, takes everything before it to
+the disk, as both are in one write-ahead log.
+"""
+
+import secrets
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from accredit.errors import ChallengesFull, StoreUnavailable
+from accredit.ports import RateLimit, Spending
+from accredit.ratify.challenges import IssuedChallenge
+from accredit.stores.minted import KEY_BYTES, RANDOM_BYTES, minted
+from accredit.stores.rules import Series
+from accredit.stores.sqlite.tables import Tables
+from accredit.stores.sqlite.worker import Worker
+
+
+class SqliteStore:
+    """A `ProofStore` in the file at `path`. `draw` gives so many unpredictable bytes."""
+
+    def __init__(self, path: Path, draw: Callable[[int], bytes] = secrets.token_bytes) -> None:
+        self.path = path
+        self._draw = draw
+        self._tables = Tables()
+        self._worker = Worker(path)
+
+    async def issue(self, request_hash: bytes, *, expires_at: int) -> IssuedChallenge:
+        """A fresh challenge for one request. The file is asked for its key each time: no store, no challenge."""
+        key = await self._worker.run(self._tables.key, writes=False)
+        if key is None:
+            key = await self._worker.run(partial(self._tables.first_key, drawn=self._draw(KEY_BYTES)))
+        return IssuedChallenge(minted(key, self._draw(RANDOM_BYTES), request_hash, expires_at), expires_at)
+
+    async def look(self, challenge: bytes, request_hash: bytes, *, issued: bool, now: int) -> Spending:
+        """What `spend` would say now. Changes nothing."""
+        job = partial(self._tables.look, challenge=challenge, request_hash=request_hash, issued=issued, now=now)
+        return await self._worker.run(job, writes=False)
+
+    async def spend(
+        self, challenge: bytes, request_hash: bytes, *, issued: bool, keep_until: int, now: int
+    ) -> Spending:
+        """Spends a challenge if it is good. Raises `ChallengesFull`."""
+        verdict = await self._worker.run(
+            partial(
+                self._tables.spend,
+                challenge=challenge,
+                request_hash=request_hash,
+                issued=issued,
+                keep_until=keep_until,
+                now=now,
+            )
+        )
+        if verdict is None:
+            raise ChallengesFull("too many challenges were spent of late")
+        return verdict
+
+    async def uses(self, cert_id: str, window_s: int, *, now: int) -> int:
+        """How often `use` noted a certificate for a limit of this window, in the last `window_s` seconds."""
+        job = partial(self._tables.count, series=Series(cert_id, window_s), now=now)
+        return await self._worker.run(job, writes=False)
+
+    async def use(self, limits: Sequence[RateLimit], *, now: int) -> bool:
+        """Notes a use for each limit, if none is exceeded so. Raises `StoreUnavailable` where there is no room."""
+        noted = await self._worker.run(partial(self._tables.use, limits=limits, now=now))
+        if noted is None:
+            raise StoreUnavailable("no room to note one more use of a certificate")
+        return noted
+
+    async def ready(self) -> bool:
+        """Whether the file can be locked for writing."""
+        try:
+            await self._worker.run(bool)
+        except StoreUnavailable:
+            return False
+        return True
+
+    async def aclose(self) -> None:
+        """Ends the thread and closes the file."""
+        await self._worker.aclose()

@@ -1,0 +1,121 @@
+"""What is done in the tables of spent challenges and uses, as jobs for one SQLite file. Blocking; used by one thread.
+
+What has expired is deleted once a second, so many rows at most; the tables are counted then. Between two counts only
+what this process adds is known, so other processes can go past a bound by what they add in a second.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+
+from accredit.limits import CLOCK_BACK_SECONDS, MAX_SPENT_CHALLENGES, MAX_USE_MARKS, STORE_SWEEP_ROWS
+from accredit.ports import RateLimit, Spending
+from accredit.stores.minted import Issued, read
+from accredit.stores.rules import Series, certain, judge, mark, strictest
+from accredit.stores.sqlite.forgetting import Table, forgotten, sweep
+
+_KEPT_LONGER: dict[Table, int] = {"spent": 0, "uses": CLOCK_BACK_SECONDS}
+_COUNTS = {table: f"SELECT count(*) FROM {table}" for table in _KEPT_LONGER}  # noqa: S608 - of constants
+
+
+class Tables:
+    """Jobs take the connection first and answer None where there is no room."""
+
+    def __init__(self) -> None:
+        self._swept_at: int | None = None
+        self._rows = dict.fromkeys(_KEPT_LONGER, 0)
+
+    def key(self, connection: sqlite3.Connection) -> bytes | None:
+        """The key of the challenges that are issued here, if any was."""
+        found = connection.execute("SELECT key FROM challenge_key").fetchone()
+        return found[0] if found else None
+
+    def first_key(self, connection: sqlite3.Connection, drawn: bytes) -> bytes:
+        """The same; `drawn`, if there was none: all who have the file share the first one."""
+        connection.execute("INSERT OR IGNORE INTO challenge_key VALUES (1, ?)", (drawn,))
+        return self.key(connection) or drawn
+
+    def look(
+        self, connection: sqlite3.Connection, challenge: bytes, request_hash: bytes, *, issued: bool, now: int
+    ) -> Spending:
+        """What would become of a challenge."""
+        spent, ours = self._known(connection, challenge, request_hash)
+        return judge(spent=spent, ours=ours, issued=issued, now=now)
+
+    def spend(
+        self,
+        connection: sqlite3.Connection,
+        challenge: bytes,
+        request_hash: bytes,
+        *,
+        issued: bool,
+        keep_until: int,
+        now: int,
+    ) -> Spending | None:
+        """What becomes of a challenge, which is spent then."""
+        spent, ours = self._known(connection, challenge, request_hash)
+        verdict = judge(spent=spent, ours=ours, issued=issued, now=now)
+        if verdict is not Spending.FIRST:
+            return verdict
+        if ours:
+            keep_until = max(keep_until, ours.expires_at)
+        certain(keep_until, forgotten(connection, "spent"))
+        if not self._has_room(connection, "spent", MAX_SPENT_CHALLENGES, now):
+            return None
+        connection.execute("INSERT INTO spent VALUES (?, ?)", (challenge, keep_until))
+        return verdict
+
+    def count(self, connection: sqlite3.Connection, series: Series, now: int) -> int:
+        """The uses in a series' window."""
+        certain(now + 1, forgotten(connection, "uses"))
+        first = connection.execute(
+            "SELECT before FROM uses WHERE cert_id = ? AND window_s = ? AND mark > ? ORDER BY mark LIMIT 1",
+            (*_key(series), now - series.window_s),
+        ).fetchone()
+        return _last(connection, series)[1] - first[0] if first else 0
+
+    def use(self, connection: sqlite3.Connection, limits: Sequence[RateLimit], now: int) -> bool | None:
+        """Notes a use for each limit, if none is exceeded so."""
+        counts = strictest(limits)
+        if any(self.count(connection, series, now) >= count for series, count in counts.items()):
+            return False
+        if not self._has_room(connection, "uses", MAX_USE_MARKS, now, more=len(counts)):
+            return None
+        for series in counts:
+            latest, total = _last(connection, series)
+            at = max(latest, mark(series.window_s, now))
+            connection.execute(
+                "INSERT INTO uses VALUES (?, ?, ?, ?, 1, ?)"
+                " ON CONFLICT (cert_id, window_s, mark) DO UPDATE SET uses = uses + 1",
+                (*_key(series), at, total, at + series.window_s),
+            )
+        return True
+
+    def _known(
+        self, connection: sqlite3.Connection, challenge: bytes, request_hash: bytes
+    ) -> tuple[bool, Issued | None]:
+        spent = connection.execute("SELECT 1 FROM spent WHERE challenge = ?", (challenge,)).fetchone()
+        key = self.key(connection)
+        return spent is not None, read(key, challenge, request_hash) if key is not None else None
+
+    def _has_room(self, connection: sqlite3.Connection, table: Table, most: int, now: int, *, more: int = 1) -> bool:
+        if now != self._swept_at:
+            self._swept_at = now
+            for each, longer in _KEPT_LONGER.items():
+                sweep(connection, each, now - longer, STORE_SWEEP_ROWS)
+                (self._rows[each],) = connection.execute(_COUNTS[each]).fetchone()
+        self._rows[table] += more
+        return self._rows[table] <= most
+
+
+def _key(series: Series) -> tuple[bytes, int]:
+    # As bytes: an id may hold what is no valid text.
+    return series.cert_id.encode("utf-8", "surrogatepass"), series.window_s
+
+
+def _last(connection: sqlite3.Connection, series: Series) -> tuple[int, int]:
+    """A series' latest mark, and all its uses up to it."""
+    found = connection.execute(
+        "SELECT mark, before + uses FROM uses WHERE cert_id = ? AND window_s = ? ORDER BY mark DESC LIMIT 1",
+        _key(series),
+    ).fetchone()
+    return found or (-1, 0)

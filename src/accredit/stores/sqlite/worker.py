@@ -1,0 +1,162 @@
+"""A thread that runs jobs on one SQLite file, so that an event loop never waits for a disk.
+
+Jobs that wait are run in one transaction and answered after its commit, all of a loop's in one wake-up. A batch in
+which a job fails is undone and run again one by one, so that none spoils another. Nothing is opened before the first
+job: a process may fork until then.
+
+Where callers wait for the thread, it runs on the core that the event loop runs on: they take turns with the interpreter
+anyway, and where other processes keep the cores busy, to hand it from core to core costs a third of the throughput.
+
+A job that was given up may still be run later, and be committed: whoever gave up has been told no.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Lock, Thread, get_native_id
+from typing import Any, NamedTuple, TypeVar
+
+from accredit.errors import AccreditError, StoreUnavailable
+from accredit.limits import (
+    MAX_STORE_JOBS,
+    STORE_BATCH_JOBS,
+    STORE_LOCK_SECONDS,
+    STORE_RETRY_SECONDS,
+    STORE_WAIT_SECONDS,
+)
+from accredit.stores.cpu_affinity import Follower
+from accredit.stores.sqlite.database import Database, DatabaseLocked, Job, Synchronous
+
+T = TypeVar("T")
+
+
+class _Waiting(NamedTuple):
+    job: Job[Any]
+    writes: bool
+    answer: asyncio.Future[Any]
+    deadline: float  # monotonic seconds
+
+
+class Worker:
+    """Runs jobs on the file at `path`, one after the other, in a thread of its own."""
+
+    def __init__(self, path: Path, synchronous: Synchronous = "NORMAL", *, awaited: bool = True) -> None:
+        """`awaited` says that calls wait for the answers; else the thread may as well run beside the event loop."""
+        self._path = path
+        self._awaited = awaited
+        self._database = Database(path, synchronous)
+        self._waiting: SimpleQueue[_Waiting | None] = SimpleQueue()
+        self._starting = Lock()
+        self._thread: Thread | None = None
+        self._closed = False
+
+    async def run(self, job: Job[T], *, writes: bool = True) -> T:
+        """A job's answer, once it is committed. Without `writes` the job does not wait for the lock of others.
+
+        Raises what the job raises of our own, and `StoreUnavailable` for all else and after `STORE_WAIT_SECONDS`.
+        """
+        if self._closed:
+            raise StoreUnavailable(f"{self._path} was closed")
+        if self._waiting.qsize() >= MAX_STORE_JOBS:
+            raise StoreUnavailable(f"{self._path}: {MAX_STORE_JOBS} jobs are waiting")
+        if self._thread is None:
+            self._start()
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.put(_Waiting(job, writes, answer, time.monotonic() + STORE_LOCK_SECONDS))
+        try:
+            async with asyncio.timeout(STORE_WAIT_SECONDS):
+                return await answer
+        except TimeoutError:
+            raise StoreUnavailable(f"{self._path} has not answered in {STORE_WAIT_SECONDS} s") from None
+
+    async def aclose(self) -> None:
+        """Ends the thread after the jobs that wait, or leaves it behind if it hangs."""
+        self._closed = True
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._waiting.put(None)
+            await asyncio.to_thread(thread.join, STORE_WAIT_SECONDS)
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._thread is None:
+                leader = get_native_id() if self._awaited else None
+                name = f"accredit-store-{self._path.name}"
+                # A daemon: a disk that hangs must not keep the process from ending.
+                thread = Thread(target=self._work, args=(leader,), name=name, daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    raise StoreUnavailable(f"{self._path}: {error}") from None
+                self._thread = thread
+
+    def _work(self, leader: int | None) -> None:
+        follower = Follower(leader) if leader is not None else None
+        going = True
+        while going:
+            first = self._waiting.get()
+            batch = [] if first is None else [first]
+            if follower is not None:
+                follower.follow()
+            going = first is not None
+            while going and len(batch) < STORE_BATCH_JOBS and not self._waiting.empty():
+                following = self._waiting.get()
+                if following is None:
+                    going = False
+                else:
+                    batch.append(following)
+            self._serve(batch)
+        self._database.close()
+        if follower is not None:
+            follower.close()
+
+    def _serve(self, batch: list[_Waiting]) -> None:
+        while batch := self._in_time(batch):
+            try:
+                answers = self._database.transact(
+                    [each.job for each in batch], writes=any(each.writes for each in batch)
+                )
+            except DatabaseLocked:
+                time.sleep(STORE_RETRY_SECONDS)
+            except AccreditError as error:
+                if len(batch) == 1:
+                    _answer([(batch[0], error)])
+                    return
+                for each in batch:
+                    self._serve([each])
+                return
+            else:
+                _answer(list(zip(batch, answers, strict=True)))
+                return
+
+    def _in_time(self, batch: list[_Waiting]) -> list[_Waiting]:
+        """Those of a batch that may still be run. The others are told so."""
+        now = time.monotonic()
+        late = [each for each in batch if each.deadline <= now]
+        if not late:
+            return batch
+        what = f"{self._path} was locked or busy for {STORE_LOCK_SECONDS} s"
+        _answer([(each, StoreUnavailable(what)) for each in late])
+        return [each for each in batch if now < each.deadline]
+
+
+def _answer(answered: Sequence[tuple[_Waiting, Any]]) -> None:
+    """Hands answers, or the errors in their place, to the loops that wait for them."""
+    loops = {each.answer.get_loop() for each, _ in answered}
+    for loop in loops:
+        mine = [(each.answer, answer) for each, answer in answered if each.answer.get_loop() is loop]
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
+            loop.call_soon_threadsafe(_settle, mine)
+
+
+def _settle(answered: Sequence[tuple[asyncio.Future[Any], Any]]) -> None:
+    for waiting, answer in answered:
+        if waiting.done():
+            continue
+        if isinstance(answer, AccreditError):
+            waiting.set_exception(answer)
+        else:
+            waiting.set_result(answer)

@@ -1,0 +1,142 @@
+"""The ladder before the backend: first failure wins, and what passes is handed on with its era."""
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+from tests.world.asgi import Told
+from tests.world.calls import ERAS, Posted, notification, post, response
+
+from accredit.errors import MessageId, RequestError
+from accredit.gateway.admission.gate import Gate
+from accredit.gateway.counters import Counters
+from accredit.gateway.front.endpoint import Endpoint
+from accredit.gateway.front.exchange import Exchange
+from accredit.gateway.settings import GatewaySettings, HttpUpstream
+from accredit.jsonrpc.frames import Frame, Notification, Request, Success
+from accredit.jsonrpc.methods import Era
+from accredit.jsonrpc.requests import Batch
+from accredit.jsonrpc.responses import Edit
+
+SETTINGS = GatewaySettings(HttpUpstream("http://127.0.0.1:1/mcp"), max_request_bytes=10_000)
+
+
+class Recorder:
+    """A backend that keeps what it is asked; `sessions` are the revisions that it knows."""
+
+    def __init__(self, **sessions: str) -> None:
+        self.asked: list[tuple[str, Frame | Batch | None, Era | None]] = []
+        self._sessions = sessions
+
+    async def post(self, exchange: Exchange, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
+        self.asked.append(("POST", message, era))
+
+    async def get(self, exchange: Exchange, otherwise: Edit | None) -> None:
+        self.asked.append(("GET", None, None))
+
+    async def delete(self, exchange: Exchange) -> None:
+        self.asked.append(("DELETE", None, None))
+
+    async def ask(self, exchange: Exchange, era: Era, request: Request) -> bytes | None:
+        return None
+
+    def revision(self, session_id: str | None) -> str | None:
+        return self._sessions.get(session_id or "")
+
+    async def ready(self) -> bool:
+        return True
+
+    def drain(self) -> None: ...
+
+    async def aclose(self) -> None: ...
+
+
+def told(posted: Posted, method: str = "POST", **headers: str) -> Told:
+    given = [("Host", "127.0.0.1"), *posted.headers]
+    given = [pair for pair in given if pair[0].lower() not in headers]
+    pairs = [*given, *((name, value) for name, value in headers.items() if value)]
+    return Told(method, [(name.lower().encode(), value.encode("latin-1")) for name, value in pairs], posted.body)
+
+
+def serve(asked: Told, backend: Recorder | None = None) -> Recorder:
+    recorder = backend or Recorder()
+    asyncio.run(Endpoint(SETTINGS, Gate(SETTINGS, Counters(), None, None), recorder).serve(asked.exchange))
+    return recorder
+
+
+def refusal_of(asked: Told) -> tuple[int, int]:
+    recorder = Recorder()
+    with pytest.raises(RequestError) as refused:
+        serve(asked, recorder)
+    assert recorder.asked == []
+    return refused.value.status, refused.value.code
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_request_is_handed_on_with_its_era(era: Era) -> None:
+    [(method, message, found)] = serve(told(post(era))).asked
+    assert (method, found) == ("POST", era)
+    assert isinstance(message, Request)
+    assert message.text == post(era).body
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_so_are_notifications_and_responses(era: Era) -> None:
+    [(_, message, found)] = serve(told(notification(era))).asked
+    assert isinstance(message, Notification)
+    assert found is era
+    [(_, message, _)] = serve(told(Posted(post(era).headers, response()))).asked
+    assert isinstance(message, Success)
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_other_methods_of_mcp_go_to_the_backend(method: str) -> None:
+    assert serve(told(Posted([], b""), method)).asked == [(method, None, None)]
+
+
+def test_the_first_failure_wins() -> None:
+    bad = Posted([], b"not json" * 10_000)
+    assert refusal_of(told(bad, "PUT", host="evil", origin="http://evil")) == (403, -32600)
+    assert refusal_of(told(bad, "PUT", origin="http://evil")) == (403, -32600)
+    assert refusal_of(told(bad, "PUT")) == (405, -32600)
+    assert refusal_of(told(bad)) == (415, -32600)
+    typed = Posted([("content-type", "application/json")], bad.body)
+    assert refusal_of(told(typed)) == (413, -32600)
+    assert refusal_of(told(Posted(typed.headers, b"not json"))) == (400, -32700)
+    bare = post(Era.LEGACY).body.replace(b"2025", b"2026")
+    modern = Posted([*typed.headers, ("mcp-protocol-version", "2026-07-28")], bare)
+    assert refusal_of(told(modern)) == (400, -32602)
+
+
+def batch(*headers: tuple[str, str]) -> Told:
+    return told(Posted([("content-type", "application/json"), *headers], b"[" + notification(Era.LEGACY).body + b"]"))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [("mcp-protocol-version", "2025-03-26")],
+        [("mcp-session-id", "old")],
+        [("mcp-session-id", "unknown")],
+        [],
+        [("mcp-protocol-version", "2025-03-26"), ("mcp-session-id", "new")],
+    ],
+    ids=["named", "known", "unknown", "nothing_said", "named_and_known"],
+)
+def test_a_batch_is_let_in_where_the_revision_is_2025_03_26_or_nobody_says_another(
+    headers: list[tuple[str, str]],
+) -> None:
+    [(_, message, era)] = serve(batch(*headers), Recorder(old="2025-03-26", new="2025-11-25")).asked
+    assert isinstance(message, Batch)
+    assert era is Era.LEGACY
+
+
+@pytest.mark.parametrize("headers", [[("mcp-protocol-version", "2025-06-18")], [("mcp-session-id", "new")]])
+def test_elsewhere_it_is_not(headers: list[tuple[str, str]]) -> None:
+    with pytest.raises(RequestError):
+        serve(batch(*headers), Recorder(new="2025-11-25"))
+
+
+@pytest.mark.parametrize("version", ["2026-07-28", "2099-01-01", "v999"])
+def test_a_batch_is_never_let_in_in_the_modern_era(version: str) -> None:
+    assert refusal_of(batch(("mcp-protocol-version", version))) == (400, -32600)

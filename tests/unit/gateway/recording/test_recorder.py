@@ -1,0 +1,250 @@
+"""What is said of a call's end, and that it is said once, whoever asks and whoever is cancelled."""
+
+import asyncio
+import json
+
+import pytest
+from tests.world.recorded import FailingRecords
+from tests.world.running import run
+
+from accredit.attest import CallDecision, Outcome
+from accredit.errors import (
+    AnswerError,
+    ClientGone,
+    ProofRefused,
+    RequestError,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from accredit.gateway.counters import Counters
+from accredit.gateway.recording.open_calls import OpenCall, OpenCalls, outcome_of, outcome_of_end
+from accredit.gateway.recording.recorder import Client, Recorder
+from accredit.gateway.settings import RecordSettings
+from accredit.jsonrpc.frames import Failure, Request, Success, decode_frame
+from accredit.jsonrpc.methods import Era
+from accredit.jsonrpc.requests import decode_request
+from accredit.jsonrpc.responses import Expected
+
+CALL = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"send","arguments":{"to":"bob"}}}'
+RESPONSE = b'{"jsonrpc":"2.0","id":7,"result":{"content":[]}}'
+
+
+class SlowRecords(FailingRecords):
+    """A log in memory that takes outcomes when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+
+    async def write(self) -> None:
+        await self.gate.wait()
+
+
+def decoded(text: bytes) -> Request:
+    message = decode_request(text)
+    assert isinstance(message, Request)
+    return message
+
+
+def request() -> Request:
+    return decoded(CALL)
+
+
+async def opened(records: FailingRecords) -> tuple[Recorder, OpenCall]:
+    recorder = Recorder(records, RecordSettings("gate"), Counters())
+    call = await recorder.begin(request(), None, Client("session", "2025-11-25"))
+    assert call is not None
+    return recorder, call
+
+
+@pytest.mark.parametrize(
+    ("result", "status"),
+    [
+        ("{}", "ok"),
+        ('{"isError":false}', "ok"),
+        ('{"isError":true}', "tool_error"),
+        ('{"resultType":"input_required","inputRequests":{}}', "input_required"),
+        ('{"resultType":7}', "ok"),
+        ("7", "ok"),
+        ('{"a":1,"a":2}', "ok"),
+    ],
+)
+def test_a_result_says_how_it_went(result: str, status: str) -> None:
+    frame = decode_frame(b'{"jsonrpc":"2.0","id":7,"result":%s}' % result.encode())
+    assert isinstance(frame, Success | Failure)
+    found = outcome_of(frame)
+    assert found.status == status
+    assert found.result
+
+
+def test_of_an_error_only_the_code_is_kept() -> None:
+    frame = decode_frame(b'{"jsonrpc":"2.0","id":7,"error":{"code":-5,"message":"no mail to bob"}}')
+    assert isinstance(frame, Failure)
+    assert outcome_of(frame) == Outcome(status="error", detail="JSON-RPC error -5")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (None, "unknown"),
+        (ClientGone(), "cancelled"),
+        (AnswerError("why"), "upstream_invalid"),
+        (UpstreamTimeout("why"), "timeout"),
+        (UpstreamUnavailable("why"), "unknown"),
+        (RequestError(-32600, "a secret argument"), "error"),
+        (asyncio.CancelledError(), "unknown"),
+        (ValueError("a secret argument"), "unknown"),
+    ],
+)
+def test_an_end_without_an_answer_says_why(error: BaseException | None, status: str) -> None:
+    found = outcome_of_end(error)
+    assert found.status == status
+    assert "secret" not in (found.detail or "")
+
+
+def test_what_is_settled_once_is_not_settled_again__and_a_cancelled_client_changes_nothing() -> None:
+    async def main() -> None:
+        records = SlowRecords()
+        recorder, call = await opened(records)
+        first = asyncio.create_task(call.settle(Outcome(status="ok")))
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.wait([first])
+        records.gate.set()
+        assert await call.settle(Outcome(status="cancelled")) is None
+        await recorder.drain()
+        assert [outcome.status for outcome in records.outcomes] == ["ok"]
+
+    run(main())
+
+
+def test_an_exchange_that_ends_settles_what_is_left__and_nothing_twice() -> None:
+    async def main() -> None:
+        records = SlowRecords()
+        records.gate.set()
+        _, call = await opened(records)
+        calls = OpenCalls([call])
+        with pytest.raises(UpstreamTimeout):
+            async with calls:
+                raise UpstreamTimeout("late")
+        assert [outcome.status for outcome in records.outcomes] == ["timeout"]
+        assert not calls
+
+    run(main())
+
+
+def test_an_error_whose_outcome_is_not_on_record_becomes_another() -> None:
+    async def main() -> None:
+        _, call = await opened(FailingRecords())
+        with pytest.raises(RequestError) as raised:
+            async with OpenCalls([call]):
+                raise AnswerError("the upstream's words")
+        assert (raised.value.code, raised.value.id, raised.value.status) == (-31006, 7, 200)
+        _, call = await opened(FailingRecords())
+        with pytest.raises(ClientGone):
+            async with OpenCalls([call]):
+                raise ClientGone
+
+    run(main())
+
+
+def test_an_answer_whose_outcome_is_not_on_record_is_withheld() -> None:
+    async def main() -> None:
+        records = FailingRecords()
+        _, call = await opened(records)
+        expected = Expected(Era.LEGACY, [request()])
+        expected.body(RESPONSE)
+        told = json.loads(await OpenCalls([call]).withhold(expected.answers) or b"")
+        assert (told["id"], told["error"]["code"], "result" in told) == (7, -31006, False)
+
+    run(main())
+
+
+def test_a_refusal_is_not_open_and_without_a_record_there_is_no_call() -> None:
+    async def main() -> None:
+        recorder = Recorder(FailingRecords(decisions=False), RecordSettings("gate"), Counters())
+        with pytest.raises(ProofRefused) as raised:
+            await recorder.begin(request(), None, Client())
+        assert (raised.value.code, raised.value.data["forwarded"]) == (-31006, False)
+
+    run(main())
+
+
+def test_a_client_that_goes_while_its_decision_is_recorded_leaves_no_call_open() -> None:
+    class Slow(FailingRecords):
+        async def begin(self, decided: CallDecision) -> None:
+            await super().begin(decided)
+            await asyncio.Event().wait()
+
+        async def write(self) -> None:
+            pass
+
+    async def main() -> None:
+        records = Slow()
+        recorder = Recorder(records, RecordSettings("gate"), Counters())
+        beginning = asyncio.create_task(recorder.begin(request(), None, Client("session", "2025-11-25")))
+        await asyncio.sleep(0)
+        beginning.cancel()
+        await asyncio.wait([beginning])
+        await recorder.drain()
+        assert beginning.cancelled()
+        assert [outcome.status for outcome in records.outcomes] == ["cancelled"]
+
+    run(main())
+
+
+def test_a_name_of_any_length_takes_a_bounded_place() -> None:
+    async def main() -> None:
+        records = FailingRecords()
+        recorder = Recorder(records, RecordSettings("gate"), Counters())
+        message = decode_request(CALL.replace(b'"send"', b'"%s"' % (b"x" * 100_000)))
+        assert isinstance(message, Request)
+        await recorder.begin(message, None, Client("s" * 60_000, "r" * 60_000))
+        call = records.begun[0].call
+        assert (call.target, call.session, call.revision) == ("x" * 2_048, "s" * 1_000, "r" * 1_000)
+
+    run(main())
+
+
+def test_the_calls_of_a_session_whose_id_is_long_are_forgotten_when_they_are_settled__memory_would_fill_up() -> None:
+    async def main() -> None:
+        records = SlowRecords()
+        records.gate.set()
+        recorder = Recorder(records, RecordSettings("gate"), Counters())
+        for session in ("s" * 60_000, "t"):
+            call = await recorder.begin(request(), None, Client(session))
+            assert call is not None
+            assert recorder.in_session(session)
+            await call.settle(Outcome(status="ok"))
+            assert not recorder.in_session(session)
+
+    run(main())
+
+
+def test_of_two_calls_with_one_id_the_end_of_the_first_leaves_the_second_open() -> None:
+    async def main() -> None:
+        records = SlowRecords()
+        records.gate.set()
+        recorder, first = await opened(records)
+        second = await recorder.begin(request(), None, Client("session"))
+        await first.settle(Outcome(status="ok"))
+        assert second is not None
+        assert recorder.in_session("session").take(second.id) is second
+
+    run(main())
+
+
+def test_of_a_batch_all_calls_are_settled__though_whoever_waits_for_that_is_cancelled_at_once() -> None:
+    async def main() -> None:
+        records = SlowRecords()
+        records.gate.set()
+        recorder, first = await opened(records)
+        second = await recorder.begin(decoded(CALL.replace(b'"id":7', b'"id":8')), None, Client())
+        assert second is not None
+        ending = asyncio.create_task(OpenCalls([first, second]).fail(Outcome(status="unknown")))
+        await asyncio.sleep(0)
+        ending.cancel()
+        await asyncio.wait([ending])
+        assert [outcome.status for outcome in records.outcomes] == ["unknown"] * 2
+
+    run(main())

@@ -1,0 +1,40 @@
+"""Each refusal is counted and logged."""
+
+import logging
+
+import pytest
+
+from accredit.errors import AccreditError, AnswerError, ProofRefused, RequestError, UpstreamTimeout, UpstreamUnavailable
+from accredit.gateway.counters import Counters
+from accredit.policy.refusals import CHALLENGE_REQUIRED, MISSING
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (RequestError(-32600, "x"), "request_refused"),
+        (AnswerError("x"), "answer_refused"),
+        (UpstreamTimeout("x"), "upstream_failed"),
+        (UpstreamUnavailable("x"), "upstream_failed"),
+        (AccreditError("x"), "refused"),
+    ],
+)
+def test_each_kind_has_its_own_count(error: AccreditError, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    tally = Counters()
+    with caplog.at_level(logging.WARNING, "accredit.gateway"):
+        tally.refused(error)
+        tally.refused(error)
+        tally.refused(error, observed=True)
+    assert tally.counts == {kind: 2, kind + "_observed": 1}
+    assert [record.message for record in caplog.records] == [kind, kind, kind + "_observed"]
+
+
+def test_a_challenge_is_no_denial__an_alarm_for_each_call_of_a_sensitive_tool_would_be_ignored(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tally = Counters()
+    with caplog.at_level(logging.INFO, "accredit.gateway"):
+        for code in (CHALLENGE_REQUIRED, MISSING):
+            tally.refused(ProofRefused({}, "x", code))
+    assert tally.counts == {"call_challenged": 1, "call_denied": 1}
+    assert [record.levelno for record in caplog.records] == [logging.INFO, logging.WARNING]

@@ -1,0 +1,159 @@
+"""Streams without sockets: any split is the same stream, and no bytes break the relay or reach the client unjudged."""
+
+import asyncio
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.world.asgi import MemoryAnswer, Told
+from tests.world.calls import ERAS, error, event, log_message, post, response
+
+from accredit.errors import AccreditError, AnswerError, UpstreamUnavailable
+from accredit.gateway.counters import Counters
+from accredit.gateway.forwarding import Forwarding
+from accredit.gateway.settings import GatewaySettings, HttpUpstream
+from accredit.gateway.upstream.http.sse_relay import EventRelay
+from accredit.jsonrpc.frames import Failure, Request, Success, decode_frame
+from accredit.jsonrpc.methods import Era
+from accredit.jsonrpc.requests import decode_request
+from accredit.jsonrpc.responses import Expected
+from accredit.jsonrpc.sse import SseParser
+
+LIMIT = 2_000
+SETS_A_COOKIE = (b"set-cookie", b"a=b")
+SETTINGS = GatewaySettings(HttpUpstream("http://127.0.0.1:1/mcp"), max_event_bytes=LIMIT)
+OBSERVING = GatewaySettings(HttpUpstream("http://127.0.0.1:1/mcp"), max_event_bytes=LIMIT, enforce=False)
+
+
+def relayed(era: Era, *pieces: bytes | Exception, hold: bool = False, settings: GatewaySettings = SETTINGS) -> Told:
+    """What a client gets of a stream that answers its request 7."""
+    request = decode_request(post(era).body)
+    assert isinstance(request, Request)
+    told = Told()
+
+    async def case() -> None:
+        answer = MemoryAnswer(200, [(b"content-type", b"text/event-stream"), SETS_A_COOKIE], *pieces)
+        relay = EventRelay(
+            told.exchange,
+            answer.as_answer(),
+            Expected(era, [request]),
+            headers=Forwarding(listed_only=False).to_client(answer.as_answer().headers),
+            settings=settings,
+            tally=Counters(),
+            learn=lambda frame: None,
+            idle_seconds=3_600.0,
+            hold=hold,
+        )
+        try:
+            await relay.run()
+        except AccreditError:
+            assert not told.status  # it is raised only while the answer can still be another one
+            raise
+
+    asyncio.run(case())
+    return told
+
+
+EVENTS = [
+    event(log_message()),
+    event(log_message(), id="4"),
+    event(response()),
+    event(error()),
+    event(error(None)),
+    event(response(8)),
+    b"data: {}\n\n",
+    b"data: x\r\ndata: y\r\n\r\n",
+    b": comment\r\r",
+    b"retry: 5\n\n",
+    b"id: 1\ndata:\n\n",
+    b"event: odd\ndata: " + response() + b"\n\n",
+    b"data: " + b"a" * LIMIT + b"\n\n",
+    b"\xef\xbb\xbf",
+    b"\xef\xbb\xbf\xef\xbb\xbf",
+    b"\n\r\n\r",
+    b"data: \xff\n\n",
+    b"data: cut",
+]
+streams = st.lists(st.sampled_from(EVENTS), max_size=6).map(b"".join)
+bytes_like_events = st.lists(
+    st.one_of(
+        st.sampled_from([b"data", b"event", b"id", b":", b"\n", b"\r", b"\r\n", b" ", response()]),
+        st.binary(max_size=4),
+    ),
+    max_size=20,
+).map(b"".join)
+
+
+def pieces(text: bytes, cuts: list[int]) -> list[bytes]:
+    places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
+    return [text[begin:end] for begin, end in pairwise(places)]
+
+
+@pytest.mark.parametrize("hold", [False, True])
+@pytest.mark.parametrize("era", ERAS)
+@given(text=streams, cuts=st.lists(st.integers(0, 10_000), max_size=8))
+def test_any_split_of_a_stream_is_the_same_stream(era: Era, hold: bool, text: bytes, cuts: list[int]) -> None:
+    def outcome(parts: list[bytes]) -> tuple[int, bytes] | str:
+        try:
+            told = relayed(era, *parts, hold=hold)
+        except AccreditError as refused:
+            return str(refused)
+        return told.status, told.body
+
+    assert outcome(pieces(text, cuts)) == outcome([text] if text else [])
+
+
+@pytest.mark.parametrize("era", ERAS)
+@given(text=st.one_of(streams, bytes_like_events, st.binary(max_size=200)))
+def test_whatever_comes_the_client_gets_sound_events_and_one_response(era: Era, text: bytes) -> None:
+    try:
+        told = relayed(era, *([text] if text else []))
+    except AccreditError:  # the whole of it is replaced, and it says nothing of the upstream
+        return
+    assert told.whole
+    assert (SETS_A_COOKIE in told.headers) == any(found.data for found in SseParser(1 << 20).feed(told.body))
+    responses = 0
+    resumable = False
+    for found in SseParser(1 << 20).feed(told.body):
+        resumable = resumable or bool(found.id)
+        if found.data is None or (era is Era.LEGACY and not found.data):
+            continue
+        frame = decode_frame(found.data)
+        json.loads(found.data)
+        assert era is Era.LEGACY or not isinstance(frame, Request)
+        if isinstance(frame, Success | Failure):
+            assert frame.id == 7
+            responses += 1
+    assert responses == 1 or (responses == 0 and resumable and era is Era.LEGACY)
+    assert era is Era.LEGACY or not resumable
+
+
+@given(text=st.one_of(streams, bytes_like_events))
+def test_while_it_observes_a_bound_alone_stops_it(text: bytes) -> None:
+    stopped: AnswerError | None = None
+    try:
+        told = relayed(Era.LEGACY, text, settings=OBSERVING)
+    except AnswerError as error:
+        stopped = error
+    else:
+        assert told.whole
+        assert told.status == 200
+    assert stopped is None or stopped.bound
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_what_was_good_before_a_break_is_the_client_s(era: Era) -> None:
+    told = relayed(era, event(log_message()), UpstreamUnavailable("cut"))
+    assert told.body.startswith(event(log_message()))
+    assert b'"data":"cut"' in told.body
+
+
+def test_a_held_stream_that_breaks_tells_nothing() -> None:
+    request_error: AccreditError | None = None
+    try:
+        relayed(Era.LEGACY, event(log_message()), UpstreamUnavailable("cut"), hold=True)
+    except AccreditError as found:
+        request_error = found
+    assert isinstance(request_error, UpstreamUnavailable)

@@ -1,0 +1,442 @@
+"""Who is owed what, and what each line of a child is."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.world.calls import meta
+from tests.world.virtual_time import run_virtually
+
+from accredit.errors import AnswerError, FrameError, RequestError
+from accredit.gateway.counters import Counters
+from accredit.gateway.settings import GatewaySettings, StdioUpstream
+from accredit.gateway.upstream.stdio.pending_calls import (
+    Answered,
+    Call,
+    Failed,
+    Notified,
+    PendingCalls,
+    UnexpectedAnswer,
+    Verdict,
+    answered_ids,
+    cancellation,
+    progress_token,
+)
+from accredit.jsonrpc.frames import Request, decode_frame
+from accredit.jsonrpc.methods import Era
+from accredit.jsonrpc.requests import decode_request
+from accredit.limits import MAX_ENVELOPE_BYTES, MAX_OPEN_REQUESTS, REFUSED_LINES_PER_SECOND
+
+UPSTREAM = StdioUpstream(("server",))
+
+
+def call(id: int | str, method: str = "tools/call", params: dict[str, Any] | None = None) -> Call:
+    text = json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}}).encode()
+    request = decode_request(text)
+    assert isinstance(request, Request)
+    return Call(request, request.id, progress_token(request))
+
+
+class World:
+    """A ledger with some open calls."""
+
+    def __init__(self, *ids: int | str, era: Era = Era.LEGACY, enforce: bool = True, patience: float = 60) -> None:
+        self.tally = Counters()
+        self.late: list[Call] = []
+        settings = GatewaySettings(UPSTREAM, enforce=enforce, upstream_timeout_seconds=patience)
+        self.ledger: PendingCalls[Call] = PendingCalls(era, settings, self.tally, self._is_late)
+        self.calls = [call(id) for id in ids]
+        for each in self.calls:
+            self.ledger.open(each)
+
+    def judge(self, line: str | FrameError) -> Verdict[Call]:
+        return self.ledger.judge(line if isinstance(line, FrameError) else line.encode())
+
+    def close(self) -> None:
+        for each in list(self.ledger.calls.values()):
+            self.ledger.close(each)
+
+    def _is_late(self, late: Call) -> None:
+        self.late.append(late)
+        self.ledger.give_up(late)
+
+
+def with_world(check: Callable[[World], None], *ids: int | str, enforce: bool = True, era: Era = Era.LEGACY) -> None:
+    async def main() -> None:
+        world = World(*ids, enforce=enforce, era=era)
+        check(world)
+        world.close()
+
+    run_virtually(main())
+
+
+SOUND = '{"jsonrpc":"2.0","id":1,"result":{}}'
+BAD_ANSWERS = {
+    "batch": '[{"jsonrpc":"2.0","id":1,"result":{}}]',
+    "both": '{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"x"}}',
+    "duplicate": '{"jsonrpc":"2.0","id":1,"result":{},"result":{}}',
+    "error_code": '{"jsonrpc":"2.0","id":1,"error":{"code":"1","message":"x"}}',
+    "nan": '{"jsonrpc":"2.0","id":1,"result":NaN}',
+    "no_result": '{"jsonrpc":"2.0","id":1}',
+    "old_version": '{"jsonrpc":"1.0","id":1,"result":{}}',
+    "trailing": '{"jsonrpc":"2.0","id":1,"result":{}}]',
+}
+NOBODYS = {
+    "chatter": "Server started",
+    "another_value": "[1]",
+    "number": "7",
+    "other_id": '{"jsonrpc":"2.0","id":2,"result":{}}',
+    "other_spelling": '{"jsonrpc":"2.0","id":"01","result":{}}',
+    "true_id": '{"jsonrpc":"1.0","id":true,"result":{}',
+    "request_without_version": '{"id":1,"method":"x"}',
+    "broken_request": '{"id":1,"method":"x"',
+    "deep": "[" * 100_000,
+}
+
+
+def test_a_sound_answer_closes_its_call() -> None:
+    def check(world: World) -> None:
+        verdict = world.judge(SOUND)
+        assert isinstance(verdict, Answered)
+        assert verdict.calls == [world.calls[0]]
+        assert verdict.text == SOUND.encode()
+        assert list(world.ledger.calls) == ["1", 5]
+
+    with_world(check, 1, "1", 5)
+
+
+@pytest.mark.parametrize("line", BAD_ANSWERS.values(), ids=BAD_ANSWERS)
+def test_a_bad_answer_fails_its_call__who_asked_must_not_wait_for_ever(line: str) -> None:
+    def check(world: World) -> None:
+        verdict = world.judge(line)
+        assert isinstance(verdict, Failed)
+        assert verdict.calls == [world.calls[0]]
+        assert list(world.ledger.calls) == [5]
+        assert world.tally.counts == {"answer_refused": 1}
+
+    with_world(check, 1, 5)
+
+
+@pytest.mark.parametrize(("id", "said"), [(1, '"1"'), (1, "1.0"), ("1", "1"), (-7, '"-7"')])
+def test_an_answer_under_an_id_of_another_type_fails_the_one_request_it_could_be(id: int | str, said: str) -> None:
+    def check(world: World) -> None:
+        verdict = world.judge('{"jsonrpc":"2.0","id":' + said + ',"result":{}}')
+        assert isinstance(verdict, Failed)
+        assert verdict.calls == [world.calls[0]]
+
+    with_world(check, id, 5)
+
+
+def test_an_id_of_another_type_that_is_open_itself_is_that_requests() -> None:
+    def check(world: World) -> None:
+        verdict = world.judge('{"jsonrpc":"2.0","id":"1","result":{}}')
+        assert isinstance(verdict, Answered)
+        assert verdict.calls == [world.calls[1]]
+
+    with_world(check, 1, "1")
+
+
+@pytest.mark.parametrize("line", NOBODYS.values(), ids=NOBODYS)
+def test_a_line_that_is_nobodys_is_dropped_and_counted(line: str) -> None:
+    def check(world: World) -> None:
+        assert world.judge(line) is None
+        assert list(world.ledger.calls) == [1, 5]
+        assert world.tally.counts == {"answer_refused": 1}
+
+    with_world(check, 1, 5)
+
+
+def test_a_server_that_prints_a_lot_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    def check(world: World) -> None:
+        for _ in range(1_000):
+            assert world.judge("chatter") is None
+        assert world.tally.counts == {"answer_refused": 1_000}
+        assert len(caplog.records) == REFUSED_LINES_PER_SECOND
+
+    caplog.set_level(logging.WARNING, "accredit.gateway")
+    with_world(check, 1)
+
+
+def test_a_second_answer_is_nobodys() -> None:
+    def check(world: World) -> None:
+        world.judge(SOUND)
+        assert world.judge(SOUND) is None
+
+    with_world(check, 1, 2)
+
+
+def test_an_error_without_an_id_is_for_the_one_call_that_is_open() -> None:
+    line = '{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"x"}}'
+
+    def alone(world: World) -> None:
+        verdict = world.judge(line)
+        assert isinstance(verdict, Answered)
+        assert json.loads(verdict.text)["id"] == "a"
+        assert verdict.calls == world.calls
+        assert not world.ledger.calls
+
+    def among_others(world: World) -> None:
+        assert world.judge(line) is None
+        assert len(world.ledger.calls) == 2
+
+    with_world(alone, "a")
+    with_world(among_others, 1, 2)
+
+
+def test_a_line_too_long_to_be_read_is_for_the_one_call_that_is_open() -> None:
+    too_long = FrameError("a line longer than 5 bytes", bound=True)
+    broken = '{"jsonrpc":"2.0","result":{"x":"' + "x" * MAX_ENVELOPE_BYTES
+
+    def alone(world: World) -> None:
+        assert isinstance(world.judge(too_long), Failed)
+        assert not world.ledger.calls
+
+    def broken_alone(world: World) -> None:
+        assert isinstance(world.judge(broken), Failed)
+
+    def among_others(world: World) -> None:
+        assert world.judge(too_long) is None
+        assert world.judge(broken) is None
+        assert len(world.ledger.calls) == 2
+
+    with_world(alone, 1)
+    with_world(broken_alone, 1)
+    with_world(among_others, 1, 2)
+
+
+def test_a_modern_result_is_judged_by_its_request() -> None:
+    result = '{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"}}}'
+    line = '{"jsonrpc":"2.0","id":1,"result":' + result + "}"
+
+    def check(world: World) -> None:
+        undeclared = call(1, params={"name": "x", "_meta": meta()})
+        world.ledger.open(undeclared)
+        assert isinstance(world.judge(line), Failed)
+        declared = call(1, params={"name": "x", "_meta": meta(roots={})})
+        world.ledger.open(declared)
+        assert isinstance(world.judge(line), Answered)
+
+    with_world(check, era=Era.MODERN)
+
+
+def test_a_request_of_the_child_is_the_legacy_eras_only() -> None:
+    line = '{"jsonrpc":"2.0","id":"q","method":"roots/list"}'
+
+    def legacy(world: World) -> None:
+        assert isinstance(world.judge(line), Request)
+
+    def modern(world: World) -> None:
+        assert world.judge(line) is None
+
+    with_world(legacy)
+    with_world(modern, era=Era.MODERN)
+
+
+def test_the_client_answers_only_what_the_child_asked__and_once() -> None:
+    answer = decode_frame(b'{"jsonrpc":"2.0","id":"q","result":{}}')
+    other = decode_frame(b'{"jsonrpc":"2.0","id":7,"result":{}}')
+    nameless = decode_frame(b'{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"x"}}')
+
+    def check(world: World) -> None:
+        world.judge('{"jsonrpc":"2.0","id":"q","method":"roots/list"}')
+        assert world.judge('{"jsonrpc":"2.0","id":"q","method":"roots/list"}') is None  # the same id again
+        settled = [world.ledger.settles(frame) for frame in (other, nameless, answer, answer)]  # type: ignore[arg-type]
+        assert settled == [False, False, True, False]
+
+    with_world(check, 1)
+
+
+def test_a_request_that_the_child_took_back_is_not_answered() -> None:
+    def check(world: World) -> None:
+        world.judge('{"jsonrpc":"2.0","id":0,"method":"roots/list"}')
+        world.judge('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":0}}')
+        world.judge('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":[]}}')
+        world.judge('{"jsonrpc":"2.0","method":"notifications/cancelled"}')
+        answer = decode_frame(b'{"jsonrpc":"2.0","id":0,"result":{}}')
+        assert not world.ledger.settles(answer)  # type: ignore[arg-type]
+
+    with_world(check)
+
+
+def test_the_child_can_not_ask_for_more_than_there_is_room_for() -> None:
+    def check(world: World) -> None:
+        for number in range(MAX_OPEN_REQUESTS):
+            assert world.judge(json.dumps({"jsonrpc": "2.0", "id": number, "method": "ping"})) is not None
+        assert world.judge('{"jsonrpc":"2.0","id":"more","method":"ping"}') is None
+
+    with_world(check)
+
+
+@pytest.mark.parametrize("token", [0, "t", 7])
+def test_progress_belongs_to_the_call_that_gave_its_token(token: int | str) -> None:
+    line = json.dumps({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token}})
+
+    def check(world: World) -> None:
+        asked = call(9, params={"_meta": {"progressToken": token}})
+        world.ledger.open(asked)
+        verdict = world.judge(line)
+        assert isinstance(verdict, Notified)
+        assert verdict.call is asked
+        world.ledger.close(asked)
+        verdict = world.judge(line)
+        assert isinstance(verdict, Notified)
+        assert verdict.call is None
+
+    with_world(check, 1)
+
+
+def test_a_token_that_is_none_is_none() -> None:
+    tokens = [call(1, params={"_meta": value}).token for value in ({"progressToken": 1.5}, {}, 7)]
+    assert tokens == [None, None, None]
+
+
+def test_an_id_that_is_open_is_refused() -> None:
+    def check(world: World) -> None:
+        with pytest.raises(RequestError) as refused:
+            world.ledger.open(call(1))
+        assert (refused.value.code, refused.value.id) == (-32600, 1)
+        world.ledger.open(call("1"))
+
+    with_world(check, 1)
+
+
+def test_too_many_open_calls_are_refused() -> None:
+    def check(world: World) -> None:
+        for number in range(MAX_OPEN_REQUESTS):
+            world.ledger.open(call(number))
+        with pytest.raises(RequestError) as refused:
+            world.ledger.open(call("more"))
+        assert refused.value.status == 503
+
+    with_world(check)
+
+
+def test_the_late_answer_to_a_call_that_was_given_up_is_dropped_in_silence() -> None:
+    def check(world: World) -> None:
+        world.ledger.give_up(world.calls[0])
+        assert world.judge(SOUND) is None
+        assert not world.tally.counts
+        assert world.judge(SOUND) is None
+        assert world.tally.counts == {"answer_refused": 1}
+
+    with_world(check, 1, 2)
+
+
+def test_the_id_of_a_call_that_was_given_up_may_be_used_again__its_answer_may_never_come() -> None:
+    def check(world: World) -> None:
+        world.ledger.give_up(world.calls[0])
+        world.ledger.open(call(1))
+        assert isinstance(world.judge(SOUND), Answered)
+
+    with_world(check, 1)
+
+
+def test_what_was_given_up_is_forgotten_in_the_end__memory_is_bounded() -> None:
+    def check(world: World) -> None:
+        for number in range(MAX_OPEN_REQUESTS + 1):
+            asked = call(number)
+            world.ledger.open(asked)
+            world.ledger.give_up(asked)
+        world.ledger.give_up(call("never opened"))
+        for number, counted in ((0, 1), (1, 1)):  # the first is forgotten, the second is not
+            world.judge(json.dumps({"jsonrpc": "2.0", "id": number, "result": {}}))
+            assert world.tally.counts["answer_refused"] == counted
+
+    with_world(check)
+
+
+def test_a_batch_is_taken_apart_where_one_was_sent() -> None:
+    line = '[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","id":2,"result":{}}]'
+
+    def check(world: World) -> None:
+        world.ledger.allow_batches()
+        verdict = world.judge(line)
+        assert isinstance(verdict, Answered)
+        assert verdict.calls == world.calls[:2]
+        assert list(world.ledger.calls) == [3]
+
+    with_world(check, 1, 2, 3)
+
+
+def test_a_bad_batch_fails_the_calls_that_it_answered() -> None:
+    one = '{"jsonrpc":"2.0","id":1,"result":{}}'
+    two = '{"jsonrpc":"2.0","id":2,"result":{}}'
+    line = f"[{one},{two},{one}]"
+
+    def check(world: World) -> None:
+        world.ledger.allow_batches()
+        verdict = world.judge(line)
+        assert isinstance(verdict, Failed)
+        assert verdict.calls == world.calls[:2]
+
+    with_world(check, 1, 2, 3)
+
+
+@pytest.mark.parametrize("line", BAD_ANSWERS.values(), ids=BAD_ANSWERS)
+def test_observed_a_bad_answer_is_forwarded_as_it_is(line: str) -> None:
+    def check(world: World) -> None:
+        verdict = world.judge(line)
+        assert isinstance(verdict, Answered)
+        assert (verdict.text, verdict.calls) == (line.encode(), world.calls)
+        assert world.tally.counts == {"answer_refused_observed": 1}
+
+    with_world(check, 1, enforce=False)
+
+
+def test_observed_nobodys_line_is_a_stray__but_bounds_hold() -> None:
+    def check(world: World) -> None:
+        assert world.judge("Server started") == UnexpectedAnswer(b"Server started")
+        assert world.judge("[" * 129 + "]" * 129) is None
+        assert world.judge(FrameError("too long", bound=True)) is None
+        assert world.tally.counts == {"answer_refused_observed": 1, "answer_refused": 2}
+
+    with_world(check, 1, 2, enforce=False)
+
+
+def test_a_call_about_which_nothing_is_heard_is_late__unless_the_client_is_waited_for() -> None:
+    async def main() -> None:
+        world = World(1, patience=20)
+        world.judge('{"jsonrpc":"2.0","id":"q","method":"elicitation/create"}')
+        await asyncio.sleep(70)
+        assert not world.late
+        answer = decode_frame(b'{"jsonrpc":"2.0","id":"q","result":{}}')
+        assert world.ledger.settles(answer)  # type: ignore[arg-type]
+        await asyncio.sleep(21)
+        assert world.late == world.calls
+
+    run_virtually(main())
+
+
+def test_the_log_names_the_method_of_what_was_refused(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "accredit.gateway")
+    with_world(lambda world: world.judge(BAD_ANSWERS["both"]) and None, 1)
+    assert caplog.records[0].__dict__["accredit_fields"]["method"] == "tools/call"
+
+
+def test_ids_are_found_in_what_is_no_valid_answer() -> None:
+    assert answered_ids(b'{"id":"a"} trailing') == ["a"]
+    assert answered_ids(b'{"id":7,"id":8}') == [8]
+    assert answered_ids(b'{"result":{"id":3}}') == []
+    assert answered_ids(b'{"id":5,"x":' + b"9" * 5_000 + b"}") == [5]
+    assert answered_ids(b'{"id":5,"x":NaN' + b" " * MAX_ENVELOPE_BYTES + b"}") == []
+    assert answered_ids(b'[{"jsonrpc":1,"id":1},{"jsonrpc":1,"id":2},{"jsonrpc":1,"id":1}]') == [1, 2]
+    assert answered_ids(b"[1]") == []
+
+
+def test_a_cancellation_names_the_request_and_the_reason() -> None:
+    assert cancellation("a", "why") == (
+        b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a","reason":"why"}}'
+    )
+
+
+def test_the_error_is_what_a_client_is_told() -> None:
+    def check(world: World) -> None:
+        verdict = world.judge(BAD_ANSWERS["both"])
+        assert isinstance(verdict, Failed)
+        assert isinstance(verdict.error, AnswerError)
+        assert verdict.error.detail == "both a result and an error"
+
+    with_world(check, 1)

@@ -1,0 +1,58 @@
+"""How long a child may be silent about a request."""
+
+import asyncio
+
+from tests.world.raw_server import until
+from tests.world.running import run
+from tests.world.virtual_time import run_virtually
+
+from accredit.gateway.upstream.stdio.deadline import Deadline
+
+
+def test_silence_is_noticed_once() -> None:
+    async def main() -> None:
+        rings: list[str] = []
+        Deadline(0.01, lambda: rings.append("late"), lambda: False)
+        await until(lambda: bool(rings))
+        assert rings == ["late"]
+
+    run(main())
+
+
+def test_what_is_heard_puts_it_off() -> None:
+    async def main() -> None:
+        rings: list[str] = []
+        deadline = Deadline(10.0, lambda: rings.append("late"), lambda: False)
+        for _ in range(5):
+            await asyncio.sleep(9.0)
+            deadline.touch()
+        await asyncio.sleep(9.0)
+        assert not rings
+        await asyncio.sleep(2.0)
+        assert rings == ["late"]
+
+    run_virtually(main())
+
+
+def test_time_in_which_the_client_is_waited_for_does_not_count() -> None:
+    async def main() -> None:
+        rings: list[str] = []
+        looks: list[bool] = [True, True, False]
+        Deadline(0.005, lambda: rings.append("late"), lambda: bool(looks) and looks.pop(0))  # a timer may go off early
+        await until(lambda: bool(rings))
+        assert not looks
+
+    run(main())
+
+
+def test_one_that_was_cancelled_is_silent() -> None:
+    async def main() -> None:
+        rings: list[str] = []
+        deadline = Deadline(0.0, lambda: rings.append("late"), lambda: False)
+        deadline.cancel()
+        other: list[str] = []
+        Deadline(0.0, lambda: other.append("late"), lambda: False)
+        await until(lambda: bool(other))
+        assert not rings
+
+    run(main())

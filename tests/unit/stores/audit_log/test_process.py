@@ -1,0 +1,325 @@
+"""The process that writes a log: it goes on where it was, is never waited for too long, and gives nothing away."""
+
+import asyncio
+import os
+import resource
+import signal
+import socket
+import sqlite3
+import sys
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from msgspec.structs import replace
+from tests.world.children import children
+from tests.world.logs import Log, by_process, in_short, records_in
+from tests.world.recorded import verified
+from tests.world.records import OK, decided, gateway
+from tests.world.running import run
+
+from accredit.attest import RecordSigner
+from accredit.errors import StoreUnavailable
+from accredit.stores.audit_log import process as log_process
+from accredit.stores.audit_log import writer_main as log_writer
+from accredit.stores.audit_log.channel import LENGTH, NOT_OK, Opening, encode_opening, encode_request
+from accredit.stores.audit_log.channel import OK as DONE
+from accredit.stores.audit_log.process import LogProcess
+from accredit.stores.audit_log.requests import Begin, End, Touch
+
+SIGNER, KEY = gateway()
+OPENING = Opening(b"", "FULL", SIGNER.id, SIGNER.ed25519, SIGNER.ml_dsa_65)
+WRITER = "ab" * 16
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(Log, "executors", staticmethod(by_process))
+    return tmp_path / "accredit.db"
+
+
+def writing() -> int:
+    """The process that writes."""
+    (found,) = children()
+    return found
+
+
+async def until_it_is_back(log: Log) -> bool:
+    """Waits until records can be written."""
+    async with asyncio.timeout(30):
+        while True:
+            with suppress(StoreUnavailable):
+                await log.call()
+                return True
+            await asyncio.sleep(0.01)
+
+
+async def refused(log: Log) -> None:
+    with pytest.raises(StoreUnavailable):
+        await log.call()
+
+
+def test_a_process_that_was_killed_is_replaced__and_the_chain_goes_on(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_process, "RESTART_SECONDS", 0)
+
+    async def main() -> None:
+        async with Log(path) as each:
+            await each.call()
+            killed = writing()
+            os.kill(killed, signal.SIGSTOP)
+            waiting = asyncio.create_task(each.call())
+            await asyncio.sleep(0)
+            os.kill(killed, signal.SIGKILL)
+            with pytest.raises(StoreUnavailable, match="has ended"):
+                await waiting
+            assert each.port.problem() is not None
+            await each.call()
+            assert writing() != killed
+            assert each.port.problem() is None
+
+    run(main())
+    report = verified(path)
+    assert report.valid
+    assert len(report.writers) == 1
+    assert [status for _, status in in_short(records_in(path))].count("ok") == 2
+
+
+def test_that_a_process_was_replaced_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_process, "RESTART_SECONDS", 0)
+    told = list[int | None]()
+
+    async def main() -> None:
+        process = LogProcess(path, SIGNER, on_replaced=told.append)
+        await process.run(Begin(WRITER))
+        os.kill(writing(), signal.SIGKILL)
+        for _ in range(2):  # the first one may still be asked of the dead one
+            with suppress(StoreUnavailable):
+                await process.run(Touch(WRITER))
+        await process.run(End(WRITER))
+        os.kill(writing(), signal.SIGKILL)
+        monkeypatch.setattr(sys, "executable", "/nowhere/python")
+        for _ in range(3):
+            with pytest.raises(StoreUnavailable):
+                await process.run(Touch(WRITER))
+        await process.aclose()
+
+    run(main())
+    assert told == [-signal.SIGKILL] * 2  # once for each
+
+
+def test_a_process_that_ends_at_once_is_not_started_all_the_time(path: Path) -> None:
+    async def main() -> None:
+        async with Log(path) as each:
+            await each.call()
+            os.kill(writing(), signal.SIGKILL)
+            await refused(each)
+            await refused(each)
+            assert len(each.problems) == 1
+            assert "has ended" in each.problems[0]
+            assert await until_it_is_back(each)
+
+    run(main())
+    assert verified(path).valid
+
+
+def test_a_process_that_hangs_is_not_waited_for__and_its_late_answers_are_nobody_elses(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> list[str]:
+        async with Log(path) as each:
+            await each.call()
+            os.kill(writing(), signal.SIGSTOP)
+            monkeypatch.setattr(log_process, "STORE_WAIT_SECONDS", 0.05)
+            for _ in range(2):
+                with pytest.raises(StoreUnavailable, match=r"not answered in 0\.05 s"):
+                    await each.port.begin(decided())
+            monkeypatch.undo()
+            os.kill(writing(), signal.SIGCONT)
+            last = await each.call()
+            assert await each.port.ready() in (True, False)
+            assert in_short(records_in(path))[-1] == (last.call.id, "ok")
+        return [status for _, status in in_short(records_in(path))]
+
+    found = run(main())
+    assert found.count("ok") == 2
+    assert found.count("decision") - 2 == found.count("error")  # what was written late was not forwarded
+    assert verified(path).valid
+
+
+def test_a_process_that_hangs_at_the_end_is_killed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with Log(path) as each:
+            await each.call()
+            os.kill(writing(), signal.SIGSTOP)
+            monkeypatch.setattr(log_process, "STORE_WAIT_SECONDS", 0.05)
+
+    run(main())  # and nothing is left behind
+    monkeypatch.undo()
+
+
+def test_a_request_that_nobody_waits_for_any_more_is_not_done(tmp_path: Path) -> None:
+    path = tmp_path / "accredit.db"
+    ours, theirs = socket.socketpair()
+    thread = Thread(target=log_writer.main, args=(theirs.detach(),))
+    thread.start()
+    with ours:
+        ours.sendall(encode_opening(replace(OPENING, path=os.fsencode(path))))
+        ours.sendall(encode_request(Begin(WRITER), time.monotonic() - 1))
+        ours.sendall(encode_request(Touch(WRITER), time.monotonic() + 60))
+        ours.sendall(b"\xff\0")  # a frame that is cut off is no request
+        ours.shutdown(socket.SHUT_WR)
+        received = b"".join(iter(lambda: ours.recv(4096), b""))
+    thread.join()
+    bodies = list[bytes]()
+    while received:
+        (size,) = LENGTH.unpack_from(received)
+        bodies.append(received[LENGTH.size : LENGTH.size + size])
+        received = received[LENGTH.size + size :]
+    assert [body[:1] for body in bodies] == [DONE, NOT_OK, DONE]
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT count(*) FROM log_writers").fetchone() == (0,)
+
+
+def test_a_gateway_that_is_gone_before_it_has_said_what_to_write_leaves_no_process() -> None:
+    for said in (b"", b"\xff", encode_opening(OPENING)[:-1]):
+        ours, theirs = socket.socketpair()
+        ours.sendall(said)
+        ours.close()
+        log_writer.main(theirs.detach())
+
+
+def test_signals_to_the_process_group_are_the_gateways_to_hear(path: Path) -> None:
+    async def main() -> None:
+        async with Log(path) as each:
+            await each.call()
+            before = writing()
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                os.kill(before, number)
+            await each.call()
+            assert writing() == before
+
+    run(main())
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
+
+
+def test_the_key_is_in_no_process_list__and_no_descriptor_is_the_processes_but_its_own(path: Path) -> None:
+    async def main() -> None:
+        with socket.socket() as other:  # such as the one that the gateway listens on
+            os.set_inheritable(other.fileno(), True)
+            async with Log(path) as each:
+                await each.call()
+                process = Path(f"/proc/{writing()}")
+                shown = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+                for secret in (SIGNER.ed25519, SIGNER.ml_dsa_65):
+                    assert secret not in shown
+                    assert secret.hex().encode() not in shown
+                names = [os.readlink(each) for each in (process / "fd").iterdir()]
+                assert sum(name.startswith("socket:") for name in names) == 1
+                assert f"socket:[{os.fstat(other.fileno()).st_ino}]" not in names
+                assert os.readlink(process / "fd" / "1") == "/dev/null"  # stdout may be a conversation
+
+    run(main())
+
+
+def test_another_signer_is_not_handed_to_a_process__its_key_is_not_ours_to_tell(path: Path) -> None:
+    other = RecordSigner("other", lambda message: SIGNER.record(message).signatures[0])
+    with pytest.raises(ValueError, match="another signer"):
+        LogProcess(path, replace(SIGNER, records=other))
+
+
+def test_no_process_is_a_refusal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with Log(path) as each:
+            monkeypatch.setattr(sys, "executable", "/nowhere/python")
+            with pytest.raises(StoreUnavailable, match="no process to write"):
+                await each.call()
+            monkeypatch.undo()
+
+    run(main())
+
+
+def test_no_descriptor_for_a_process_is_a_refusal(path: Path) -> None:
+    async def main() -> None:
+        process = LogProcess(path, SIGNER)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        lowest = os.dup(0)
+        os.close(lowest)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 1, hard))
+        try:
+            with pytest.raises(StoreUnavailable, match="Too many open files"):
+                await process.run(Touch(WRITER))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        await process.aclose()
+
+    run(main())
+
+
+def test_a_program_that_is_not_ours_is_a_refusal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with Log(path) as each:
+            monkeypatch.setattr(sys, "executable", "/bin/true")
+            with pytest.raises(StoreUnavailable, match="has ended"):
+                await each.call()
+            monkeypatch.undo()
+
+    run(main())
+
+
+def test_a_log_that_was_closed_starts_no_process(path: Path) -> None:
+    async def main() -> None:
+        each = LogProcess(path, SIGNER)
+        await each.aclose()
+        with pytest.raises(StoreUnavailable, match="was closed"):
+            await each.run(Touch(WRITER))
+        each = LogProcess(path, SIGNER)
+        await each.run(Begin(WRITER))
+        await each.aclose()
+        with pytest.raises(StoreUnavailable, match="was closed"):
+            await each.run(Touch(WRITER))
+
+    run(main())
+
+
+def test_too_many_requests_at_once_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        each = LogProcess(path, SIGNER)
+        await each.run(Begin(WRITER))
+        os.kill(writing(), signal.SIGSTOP)
+        monkeypatch.setattr(log_process, "MAX_STORE_JOBS", 3)
+        asked = [asyncio.create_task(each.run(Touch(WRITER))) for _ in range(3)]
+        await asyncio.sleep(0)
+        with pytest.raises(StoreUnavailable, match="3 jobs are waiting"):
+            await each.run(Touch(WRITER))
+        os.kill(writing(), signal.SIGCONT)
+        await asyncio.gather(*asked)
+        assert await each.run(End(WRITER))
+        await each.aclose()
+
+    run(main())
+
+
+def test_a_writer_that_was_taken_for_dead_records_nothing_more__its_calls_are_closed(path: Path) -> None:
+    """Its gateway was killed, and what it was at comes after a later writer has ended its chain."""
+
+    async def main() -> None:
+        async with Log(path) as each:
+            call = await each.call(None)
+            assert each.records._life is not None
+            each.records._life.close()
+            async with Log(path) as later:
+                await later.records.start()
+                with pytest.raises(StoreUnavailable, match="has ended it"):
+                    await each.call(None)
+                with pytest.raises(StoreUnavailable, match="has ended it"):
+                    await each.port.finish(call, OK)
+                assert await later.port.ready()
+            each.records._life = None
+
+    run(main())
+    assert [status for _, status in in_short(records_in(path))] == ["decision", "unknown"]
+    assert verified(path).valid
