@@ -195,7 +195,7 @@ def test_of_64_who_spend_one_challenge_at_once_one_is_the_first(with_store: Told
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> int:
     """Stores with room for eight of each."""
-    for module in ("memory", "tables"):
+    for module in ("memory", "sqlite.tables"):
         for name in ("MAX_SPENT_CHALLENGES", "MAX_USE_MARKS"):
             monkeypatch.setattr(f"accredit.stores.{module}.{name}", 8)
     return 8

@@ -98,7 +98,7 @@ def test_who_misspells_an_option_is_sent_to_the_help_of_that_command(tmp_path: P
 
 def test_help_is_as_wide_as_the_terminal(tmp_path: Path) -> None:
     page = accredit("init", "--help", folder=tmp_path, env={"COLUMNS": "200"}).stdout
-    assert "never replaces a file. Tools that say that they only read share the scope mcp:tool" in page
+    assert '(identity.key is made later, by a gateway with upstream.identity = "jwt"). Tools that say that' in page
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def test_without_a_key_it_is_a_mirror__and_says_how_to_get_one(mode: str, gatewa
             assert names(await client.list_tools()) == ["list_inbox", "search", "send_email"]
             result = await client.call_tool("list_inbox")
             assert result.is_error
-            assert "accredit keys new agent.key --kind agent" in text_of(result)
+            assert "accredit keys new agent-2.key --kind agent" in text_of(result)  # there is an agent.key already
 
     run(main())
 

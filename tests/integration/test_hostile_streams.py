@@ -274,7 +274,10 @@ def test_a_good_first_event_brings_the_head_as_it_came() -> None:
             answer = await world.ask(post(Era.LEGACY))
             assert (answer.status, answer.body) == (200, SILENCE + NEWS + ANSWER)
             for name, value in LEAKS:
-                assert value in (answer.header(name.lower()) or "")
+                if name.startswith("Access-Control-"):  # what browsers are told is ours to say
+                    assert answer.header(name.lower()) is None
+                else:
+                    assert value in (answer.header(name.lower()) or "")
             await world.recovered(Era.LEGACY)
 
     run(case())
