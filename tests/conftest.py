@@ -25,7 +25,7 @@ _GRACE_SECONDS = 30.0
 def _processes() -> set[int]:
     """Those of this process, and those that `warm` has started for it."""
     forks = forker()
-    return {*children(), *(children(forks) if forks is not None else ())} - {forks}
+    return {*children(), *(children(forks) if forks is not None else ())}
 
 
 @pytest.fixture(autouse=True)

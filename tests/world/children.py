@@ -4,12 +4,14 @@ import contextlib
 import os
 from pathlib import Path
 
+from tests.world.warm import forker
+
 
 def children(process: int | str = "self") -> list[int]:
-    """Their ids."""
+    """Their ids, but for that of the process which forks commands (`warm`): it is there to stay."""
     found: list[int] = []
     with contextlib.suppress(FileNotFoundError):  # not Linux
         for thread in os.listdir(f"/proc/{process}/task"):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # one that has just ended
                 found += map(int, Path(f"/proc/{process}/task/{thread}/children").read_text("ascii").split())
-    return found
+    return [child for child in found if child != forker()]

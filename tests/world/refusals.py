@@ -26,6 +26,8 @@ def is_refused(posted: Posted, status: int, body: bytes, **settings: Any) -> Non
             answer = await world.ask(posted)
             assert (answer.status, answer.body) == (status, body)
             own = [("content-type", "application/json"), ("content-length", str(len(body)))]
+            if settings.get("allowed_origins"):  # what is answered depends on who asks, and caches are told so
+                own.append(("vary", "Origin"))
             assert sorted(answer.headers) == sorted(own)
             assert world.upstream.requests == []
             await world.recovered(Era.LEGACY)

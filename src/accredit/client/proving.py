@@ -144,7 +144,9 @@ class Prover:
         if scope is None and attempt.asked.about_tasks:
             target = self._target(attempt)
             scope = target.scope if target is not None else None
-        if told.get("error") in _ANOTHER_MAY_PASS and len(attempt.chains) > 1 and attempt.scope is not None:
+        error = told.get("error")  # whoever answers may say anything
+        another = isinstance(error, str) and error in _ANOTHER_MAY_PASS
+        if another and len(attempt.chains) > 1 and attempt.scope is not None:
             return self._with_the_next(attempt, attempt.scope)
         if code == CHALLENGE_REQUIRED and not attempt.challenged:
             challenge = self._presenter.accept_challenge(told, self._pin)

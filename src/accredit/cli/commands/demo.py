@@ -9,7 +9,7 @@ import typer
 
 from accredit.errors import ConfigurationError
 
-_PLACES = (Path(__file__).parents[1] / "examples", Path(__file__).parents[3] / "examples")
+_PLACES = (Path(__file__).parents[2] / "examples", Path(__file__).parents[4] / "examples")
 
 
 def demo(
