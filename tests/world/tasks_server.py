@@ -3,7 +3,8 @@ and writes each line that it reads to the file that it is given.
 
 It counts its tasks 1, 2, 3, unless a call's argument `id` names one; `ttl` is their ttl in milliseconds (null: none),
 `state` the `requestState` that it gives with a task and whatever is said of one; it believes any that it is given.
-`asks` are the `inputRequests` that a task waits for.
+`asks` are the `inputRequests` that a task waits for. As a program it tells of each request about a task first, with
+a `requestState` of its own.
 """
 
 import json
@@ -112,7 +113,11 @@ def main() -> None:
     with open(sys.argv[1], "a", encoding="utf-8") as received:
         for line in sys.stdin:
             print(line.strip(), file=received, flush=True)
-            answer = tasks.answer(json.loads(line))
+            message = json.loads(line)
+            if "taskId" in message.get("params", {}):
+                told = {"taskId": message["params"]["taskId"], "status": "working", "requestState": "raw"}
+                print(compact({"jsonrpc": "2.0", "method": "notifications/tasks/status", "params": told}).decode())
+            answer = tasks.answer(message)
             if answer is not None:
                 print(json.dumps(answer), flush=True)
 
