@@ -21,7 +21,7 @@ CONFIGURATION = """
 [gateway]
 id = "{id}"
 [upstream]
-command = ['{python}', '-m', 'tests.world.tasks_server', '{folder}/received']
+command = ['{python}', '-m', 'tests.world.tasks_server', '{folder}/received', '--tells']
 env = {{ PYTHONPATH = '{root}' }}
 [proofs]
 mode = "required"

@@ -3,8 +3,8 @@ and writes each line that it reads to the file that it is given.
 
 It counts its tasks 1, 2, 3, unless a call's argument `id` names one; `ttl` is their ttl in milliseconds (null: none),
 `state` the `requestState` that it gives with a task and whatever is said of one; it believes any that it is given.
-`asks` are the `inputRequests` that a task waits for. As a program it tells of each request about a task first, with
-a `requestState` of its own.
+`asks` are the `inputRequests` that a task waits for. As a program with --tells it tells of a task, with a `requestState`
+of its own, before it answers a request about it.
 """
 
 import json
@@ -114,7 +114,7 @@ def main() -> None:
         for line in sys.stdin:
             print(line.strip(), file=received, flush=True)
             message = json.loads(line)
-            if "taskId" in message.get("params", {}):
+            if "--tells" in sys.argv and "taskId" in message.get("params", {}):
                 told = {"taskId": message["params"]["taskId"], "status": "working", "requestState": "raw"}
                 print(compact({"jsonrpc": "2.0", "method": "notifications/tasks/status", "params": told}).decode())
             answer = tasks.answer(message)
