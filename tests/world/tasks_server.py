@@ -3,7 +3,7 @@ and writes each line that it reads to the file that it is given.
 
 It counts its tasks 1, 2, 3, unless a call's argument `id` names one; `ttl` is their ttl in milliseconds (null: none),
 `state` the `requestState` that it gives with a task and whatever is said of one; it believes any that it is given.
-`asks` are the `inputRequests` that a task waits for. As a program with --tells it tells of a task, with a `requestState`
+`asks` are the `inputRequests` that a task waits for. As a program with --tells it tells of a task, with a state
 of its own, before it answers a request about it.
 """
 
