@@ -1,5 +1,6 @@
 """What all tests share: properties without deadlines, and nothing left behind by a test."""
 
+import logging
 import signal
 import threading
 import time
@@ -37,3 +38,12 @@ def nothing_left_behind() -> Generator[None]:
     while (left := [*set(threading.enumerate()) - threads, *_processes() - processes]) and time.monotonic() < give_up:
         time.sleep(0.01)
     assert not left, f"left behind: {left}"
+
+
+@pytest.fixture(autouse=True)
+def logs_as_before() -> Generator[None]:
+    """Gives back the level of our logs, which a command that runs in this process sets."""
+    ours = logging.getLogger("accredit")
+    level = ours.level
+    yield
+    ours.setLevel(level)
