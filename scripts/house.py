@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1] / "src"
 PACKAGE = "accredit"
 CRUMB_LINES = 60
-MAX_CRUMBS = 0.27
+MAX_CRUMBS = 0.25
 """The share of crumbs may only fall: lower this when it has."""
 
 Module = tuple[str, ...]

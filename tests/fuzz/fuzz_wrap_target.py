@@ -145,11 +145,11 @@ def one_input(data: bytes) -> tuple[bytes, int, int]:
 async def _wrapped(sent: bytes, size: int) -> tuple[bytes, int, int]:
     records = Records()
     settings = TRUST.settings(StdioUpstream(("server",)), records=RecordSettings(GATEWAY))
-    tally = Counters()
-    recorder = recorder_of(settings, tally, records)
-    gate = Gate(settings, tally, MemoryStore(), NobodyRevoked(), None, recorder)
+    counters = Counters()
+    recorder = recorder_of(settings, counters, records)
+    gate = Gate(settings, counters, MemoryStore(), NobodyRevoked(), None, recorder)
     child, host = FreeChild(records), MemoryHost(sent, size)
-    wrap: Any = Wrap(settings, gate, cast(Any, child), cast(Any, host), tally, None, recorder)
+    wrap: Any = Wrap(settings, gate, cast(Any, child), cast(Any, host), counters, None, recorder)
     sides = [asyncio.create_task(wrap._from_host()), asyncio.create_task(wrap._from_child())]
     async with asyncio.timeout(_SECONDS):
         await asyncio.gather(*sides)

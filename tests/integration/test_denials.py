@@ -23,7 +23,7 @@ from tests.world.tokened import Tokened
 
 from accredit.errors import KeysUnavailable
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
-from accredit.gateway.recording import early_refusals as denials
+from accredit.gateway.recording import early_refusals as early_refusals
 from accredit.gateway.settings import RecordSettings
 from accredit.jsonrpc.methods import Era
 from accredit.ports import Records
@@ -244,7 +244,7 @@ def test_what_is_no_call_has_no_record(name: str, world: Tokened, trust: Trust, 
 def test_a_body_that_does_not_come_is_not_waited_for_long(
     world: Tokened, trust: Trust, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(denials, "STRANGER_BODY_SECONDS", 0.01)
+    monkeypatch.setattr(early_refusals, "STRANGER_BODY_SECONDS", 0.01)
 
     async def main() -> None:
         async with guarded("http-modern", world, trust, tmp_path, records_at(tmp_path / "log.db")) as route:
@@ -256,7 +256,7 @@ def test_a_body_that_does_not_come_is_not_waited_for_long(
                     head = await client.reader.readuntil(b"\r\n\r\n")
                     assert head.startswith(b"HTTP/1.1 401")  # and no 100 before
             assert calls_of(route.log) == []
-            assert route.app._tally.counts["denial_unrecorded"] == 1  # pyright: ignore[reportPrivateUsage]
+            assert route.app._counters.counts["denial_unrecorded"] == 1  # pyright: ignore[reportPrivateUsage]
 
     run(main())
 
@@ -264,7 +264,7 @@ def test_a_body_that_does_not_come_is_not_waited_for_long(
 def test_a_body_that_comes_after_the_head_is_read(
     world: Tokened, trust: Trust, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(denials, "STRANGER_BODY_SECONDS", PATIENCE)
+    monkeypatch.setattr(early_refusals, "STRANGER_BODY_SECONDS", PATIENCE)
 
     async def main() -> None:
         async with guarded("http-modern", world, trust, tmp_path, records_at(tmp_path / "log.db")) as route:
@@ -287,8 +287,8 @@ def test_strangers_can_not_fill_the_log_and_it_says_what_is_missing(
     world: Tokened, trust: Trust, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr(denials, "STRANGER_RECORDS", 3)
-    monkeypatch.setattr(denials, "monotonic", lambda: now[0])
+    monkeypatch.setattr(early_refusals, "STRANGER_RECORDS", 3)
+    monkeypatch.setattr(early_refusals, "monotonic", lambda: now[0])
 
     async def main() -> None:
         async with guarded("http-modern", world, trust, tmp_path, records_at(tmp_path / "log.db")) as route:
@@ -318,7 +318,7 @@ def test_a_log_that_fails_is_told_by_the_count(world: Tokened, trust: Trust, tmp
         log = FailingRecords(decisions=False)
         async with guarded("http-modern", world, trust, tmp_path, log) as route:
             await answers(route, [(calling(route), None)])
-            assert route.app._tally.counts["denial_unrecorded"] == 1  # pyright: ignore[reportPrivateUsage]
+            assert route.app._counters.counts["denial_unrecorded"] == 1  # pyright: ignore[reportPrivateUsage]
 
     run(main())
 

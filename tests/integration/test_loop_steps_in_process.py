@@ -130,9 +130,9 @@ def test_no_line_of_a_host_blocks_the_loop_of_wrap() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, MeasuredLoop)
         for name in NAMES:
-            tally, host = Counters(), Host(bodies()[name].encode())
-            gate = Gate(settings, tally, MemoryStore(), RevocationLists((), {}), None, None)
-            wrap: Any = Wrap(settings, gate, cast(Any, Child()), cast(Any, host), tally, None, None)
+            counters, host = Counters(), Host(bodies()[name].encode())
+            gate = Gate(settings, counters, MemoryStore(), RevocationLists((), {}), None, None)
+            wrap: Any = Wrap(settings, gate, cast(Any, Child()), cast(Any, host), counters, None, None)
             await asyncio.sleep(0)
             loop.longest = 0.0
             await asyncio.gather(wrap._from_host(), wrap._from_child())

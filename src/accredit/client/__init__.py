@@ -1,9 +1,10 @@
 """For the agent's side: proofs with every call, a gateway's challenges answered, and `accredit connect`.
 
-`presenter` the key and the delegations · `pins` which gateway is signed for · `proving` what goes with a request ·
-`streams`, `http` the transports · `session` the official SDK's client on top · `rounds`, `legs` its calls, while a
-server asks for input · `refusals` what people are told · `connect` the same for hosts that know nothing of proofs, with
-a `bridge` for those that know nothing of rounds either.
+`presenter` the key and the delegations · `pins` which gateway is signed for · `proving` what goes with a request, and
+`streams` who puts it there · `gateways` the whole connection: `http`, the `ways` over it, and `renewing` for sessions
+that end · `session` the official SDK's client on top · `rounds`, `legs` its calls, while a server asks for input ·
+`refusals` what people are told · `connect` the same for hosts that know nothing of proofs, with a `bridge` for those
+that know nothing of rounds either.
 """
 
 from accredit.client.presenter import ProofPresenter

@@ -69,25 +69,29 @@ class Gateway:
     ) -> None:
         self._settings = settings
         self._store = store
-        self._tally = Counters()
+        self._counters = Counters()
         self.rooms = Rooms(settings.max_request_bytes, proving=settings.proving)
-        self._recorder = recorder_of(settings, self._tally, records)
+        self._recorder = recorder_of(settings, self._counters, records)
         self._key_sets = key_sets
         bearer = bearer_for(settings, key_sets)
         tokens = settings.tokens
         self._resource = Resource(tokens, settings.path) if tokens is not None else None
-        entrance = HttpAuthenticator(bearer, SessionTags(tokens.session_key)) if tokens is not None and bearer else None
+        authenticator = (
+            HttpAuthenticator(bearer, SessionTags(tokens.session_key)) if tokens is not None and bearer else None
+        )
         self._tasks = tasks
-        gate = Gate(settings, self._tally, store, revocations, bearer, self._recorder, tasks)
+        gate = Gate(settings, self._counters, store, revocations, bearer, self._recorder, tasks)
         self._backend: Backend
         self._http: HttpRelay | None = None
         if isinstance(settings.upstream, HttpUpstream):
-            self._backend = self._http = HttpRelay(settings, settings.upstream, self._tally)
-            self._sse = LegacySse(settings, settings.upstream.url, gate, self._http, self._tally, entrance)
+            self._backend = self._http = HttpRelay(settings, settings.upstream, self._counters)
+            self._sse = LegacySse(settings, settings.upstream.url, gate, self._http, self._counters, authenticator)
         else:
-            self._backend = StdioBackend(settings, settings.upstream, self._tally)
-        self._endpoint = Endpoint(settings, gate, self._backend, entrance)
-        self._health = Health(self._backend, self._tally, entrance, self._recorder, store, revocations, key_sets)
+            self._backend = StdioBackend(settings, settings.upstream, self._counters)
+        self._endpoint = Endpoint(settings, gate, self._backend, authenticator)
+        self._health = Health(
+            self._backend, self._counters, authenticator, self._recorder, store, revocations, key_sets
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one ASGI scope."""
@@ -104,7 +108,7 @@ class Gateway:
     @property
     def refused(self) -> dict[str, int]:
         """What this process has refused since it started, by kind, for whoever mounts the application."""
-        return dict(self._tally.counts)
+        return dict(self._counters.counts)
 
     def drain(self) -> None:
         """The process is about to stop: ends standing streams, lets calls finish."""
@@ -151,7 +155,7 @@ class Gateway:
             exchange.over()
 
     async def _refuse(self, exchange: Exchange, error: AccreditError) -> None:
-        self._tally.refused(error)
+        self._counters.refused(error)
         if not exchange.started:  # else nothing more can be said: the server closes the connection
             told = refusal(error, self._resource.metadata_url if self._resource is not None else "")
             id = exchange.asked if isinstance(error, TokenError) else None

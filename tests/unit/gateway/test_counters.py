@@ -20,21 +20,21 @@ from accredit.policy.refusals import CHALLENGE_REQUIRED, MISSING
     ],
 )
 def test_each_kind_has_its_own_count(error: AccreditError, kind: str, caplog: pytest.LogCaptureFixture) -> None:
-    tally = Counters()
+    counters = Counters()
     with caplog.at_level(logging.WARNING, "accredit.gateway"):
-        tally.refused(error)
-        tally.refused(error)
-        tally.refused(error, observed=True)
-    assert tally.counts == {kind: 2, kind + "_observed": 1}
+        counters.refused(error)
+        counters.refused(error)
+        counters.refused(error, observed=True)
+    assert counters.counts == {kind: 2, kind + "_observed": 1}
     assert [record.message for record in caplog.records] == [kind, kind, kind + "_observed"]
 
 
 def test_a_challenge_is_no_denial__an_alarm_for_each_call_of_a_sensitive_tool_would_be_ignored(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    tally = Counters()
+    counters = Counters()
     with caplog.at_level(logging.INFO, "accredit.gateway"):
         for code in (CHALLENGE_REQUIRED, MISSING):
-            tally.refused(ProofRefused({}, "x", code))
-    assert tally.counts == {"call_challenged": 1, "call_denied": 1}
+            counters.refused(ProofRefused({}, "x", code))
+    assert counters.counts == {"call_challenged": 1, "call_denied": 1}
     assert [record.levelno for record in caplog.records] == [logging.INFO, logging.WARNING]

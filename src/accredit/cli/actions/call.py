@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import typer
 from mcp import MCPError
@@ -21,6 +21,7 @@ from accredit.cli.actions.call_way import Agent, at_gate, at_url, check_way
 from accredit.cli.actions.output import print_json, tell
 from accredit.cli.actions.tool_arguments import json_object, typed
 from accredit.cli.actions.wording import several
+from accredit.cli.asking.server import first_of
 from accredit.cli.reaching import Reach
 from accredit.cli.text import one_line, two_lines
 from accredit.client import AccreditedClient, ProofPresenter
@@ -81,7 +82,7 @@ def call_tool(request: Request, *, as_json: bool) -> int:
     try:
         found = asyncio.run(_called(request, given))
     except Exception as error:  # the SDK raises what its parser, its transport or a task group raises
-        found = _trouble(_first(error), None)
+        found = _trouble(first_of(error), None)
     if isinstance(found, _Trouble):
         _tell(found)
         return _NEGATIVE
@@ -119,7 +120,7 @@ async def _called(request: Request, given: dict[str, object]) -> CallToolResult 
                 return _unknown(request.tool, tools)
             return await client.call_tool(tool.name, typed(tool.name, request.args, given, tool.input_schema))
         except Exception as error:  # told here, where it is known who asked
-            return _trouble(_first(error), presenter)
+            return _trouble(first_of(error), presenter)
 
 
 async def _tools(client: AccreditedClient) -> dict[str, Tool]:
@@ -139,12 +140,6 @@ def _unknown(name: str, tools: Iterable[str]) -> _Trouble:
     hint = f"is {near[0]} meant? " if near else ""
     listed = ", ".join(islice(tools, MAX_TOLD_CANDIDATES)) or "none"
     return _Trouble(f"no tool {name} is listed", (f"{hint}listed are: {listed}; {_NOT_LISTED}",))
-
-
-def _first(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
-    return error
 
 
 def _trouble(error: BaseException, presenter: ProofPresenter | None) -> _Trouble:

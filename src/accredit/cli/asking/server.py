@@ -114,7 +114,7 @@ async def _offer_to_all(connect: _Connect) -> Offer:
             async with connect(capabilities) as (server, session):
                 offers.append(await offer_of(server, session))
         except Exception as error:
-            first = _first(error)
+            first = first_of(error)
             if not isinstance(first, MCPError) or first.code == UPSTREAM_ERROR:
                 raise  # another host would fare no better
             refused.append(error)
@@ -124,7 +124,7 @@ async def _offer_to_all(connect: _Connect) -> Offer:
 
 
 def _fault(error: BaseException, remedy: str, seconds: float) -> ConfigurationError:
-    error = _first(error)
+    error = first_of(error)
     if isinstance(error, ConfigurationError):
         return error
     if isinstance(error, TimeoutError):
@@ -138,7 +138,8 @@ def _fault(error: BaseException, remedy: str, seconds: float) -> ConfigurationEr
     return ConfigurationError(what, remedy)
 
 
-def _first(error: BaseException) -> BaseException:
+def first_of(error: BaseException) -> BaseException:
+    """What went wrong first, where the SDK's task groups tell of it as a group."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error

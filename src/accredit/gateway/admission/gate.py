@@ -155,23 +155,23 @@ class Gate:
     def __init__(
         self,
         settings: GatewaySettings,
-        tally: Counters,
+        counters: Counters,
         store: ProofStore | None,
         revocations: Revocations | None,
         bearer: Bearer | None = None,
         recorder: Recorder | None = None,
         tasks: TaskStore | None = None,
     ) -> None:
-        self._tasks = Tasks((tasks or MemoryTasks()) if settings.guards else None, settings, tally)
+        self._tasks = Tasks((tasks or MemoryTasks()) if settings.guards else None, settings, counters)
         self._proofs = settings.proofs
         self._named_only = settings.guards
         self._tells = settings.tells_identity
         self._methods = frozenset(settings.methods)
         self._bearer = bearer
-        self._seals = RequestStateSealer(settings.rounds)
-        self._tally = tally
+        self._sealer = RequestStateSealer(settings.rounds)
+        self._counters = counters
         self._recorder = recorder
-        self.denials = EarlyRefusals(recorder, bearer, tally)
+        self.early_refusals = EarlyRefusals(recorder, bearer, counters)
         """For what is refused before it comes here."""
         self._ports = (store, revocations) if store is not None and revocations is not None else None
         if self._judging is not None and self._ports is None:
@@ -193,14 +193,14 @@ class Gate:
         if not isinstance(message, Request):
             return Admission(message)
         try:
-            passage = await self._request(message, client, callers[0] if callers else Caller())
+            admission = await self._request(message, client, callers[0] if callers else Caller())
         except (ProofRefused, TokenError, KeysUnavailable, RequestError) as error:
             if isinstance(error, RequestError) and error.status != 200:
                 raise
             return Admission(None, (self._refused(message, error),))
         if _log.isEnabledFor(logging.DEBUG):
             log_event(_log, logging.DEBUG, "request_passed", method=message.method, **traced())
-        return passage
+        return admission
 
     def hears(self, session_id: str, ids: Collection[str] = ()) -> Hears | None:
         """Which notifications go to a stream of a session whose requests name these tasks; None: all."""
@@ -226,7 +226,7 @@ class Gate:
             # A server might do what it asks for, though nobody waits for an answer.
             raise RequestError(INVALID_REQUEST, "Invalid Request: a call needs an id")
         if not self._named(notification.method, client):
-            self._tally.dropped(notification.method)
+            self._counters.dropped(notification.method)
             return None
         return for_upstream(notification, judged=self._judging is not None)
 
@@ -261,21 +261,21 @@ class Gate:
         for frame, caller in zip(batch.frames, callers or [Caller()] * len(batch.frames), strict=True):
             try:
                 await turn(len(batch.text))
-                passage = await self.admit(frame, client, (caller,))
+                admission = await self.admit(frame, client, (caller,))
             except RequestError as error:
-                self._tally.refused(error)
+                self._counters.refused(error)
                 replies.append(refusal(error).frame())
                 continue
             except BaseException:
                 calls.drop()
                 raise
-            replies += passage.replies
-            edits |= passage.edits
-            calls.add_all(passage.calls)
-            proved = proved or passage.proved
-            tasks += passage.tasks
-            if passage.message is not None and not isinstance(passage.message, Batch):
-                kept.append(passage.message)
+            replies += admission.replies
+            edits |= admission.edits
+            calls.add_all(admission.calls)
+            proved = proved or admission.proved
+            tasks += admission.tasks
+            if admission.message is not None and not isinstance(admission.message, Batch):
+                kept.append(admission.message)
         if len(kept) == len(batch.frames) and all(map(operator.is_, batch.frames, kept)):
             return Admission(batch, edits=edits, batch=True, calls=calls, proved=proved, tasks=tuple(tasks))
         rest = Batch(tuple(kept), b"[" + b",".join(frame.text for frame in kept) + b"]") if kept else None
@@ -293,7 +293,7 @@ class Gate:
                 refused = case.refusal
                 await turn(len(request.text))
                 if refused is None:
-                    leg = self._seals.leg(request, principal_of(case.authority, _subject(token)))
+                    leg = self._sealer.leg(request, principal_of(case.authority, _subject(token)))
                     edit = await self._edit(request, client, case, token, leg)
             except (RequestError, ProofRefused, TokenError) as error:
                 refused = error
@@ -309,7 +309,7 @@ class Gate:
             except ProofRefused:  # it could not be recorded: no call; a refusal stays what it is
                 if refused is None:
                     raise
-                self._tally.unrecorded(logged=True)
+                self._counters.unrecorded(logged=True)
         if refused is not None:
             raise refused
         speaker = speaker_of(request, case.authority, token, _id_on_record(call))
@@ -387,10 +387,10 @@ class Gate:
 
     def _flow_of(self, request: Request, token: VerifiedToken | None) -> FlowOf:
         subject = _subject(token)
-        return lambda principal, agent: self._seals.place(request, principal_by_id(principal, agent, subject))
+        return lambda principal, agent: self._sealer.place(request, principal_by_id(principal, agent, subject))
 
     def _refused(self, request: Request, error: AccreditError) -> bytes:
-        self._tally.refused(error, method=request.method)
+        self._counters.refused(error, method=request.method)
         return refusal(error).frame(request.id)
 
     @property

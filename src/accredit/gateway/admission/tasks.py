@@ -98,8 +98,8 @@ Hears = Callable[[Notification], bool]
 class Tasks:
     """One per gateway. Without a `store` nobody has to show who they are: then a task is everybody's."""
 
-    def __init__(self, store: TaskStore | None, settings: GatewaySettings, tally: Counters) -> None:
-        self._tally = tally
+    def __init__(self, store: TaskStore | None, settings: GatewaySettings, counters: Counters) -> None:
+        self._counters = counters
         self._apart = secrets.token_hex(8) if isinstance(settings.upstream, StdioUpstream) else ""
         self._told = RecentlyUsed[str, set[str]](MAX_TASK_SESSIONS)
         self.unrecorded = Unrecorded()
@@ -193,11 +193,11 @@ class Tasks:
             same = same_call(known, task)
         except StoreUnavailable:
             error = refusals.task_not_kept(task.method, task.target)
-            self._tally.refused(error, method=task.method)
+            self._counters.refused(error, method=task.method)
             return Outcome(status="task", detail="not remembered", result=outcome.result), refusal(error).frame(id)
         if not same:
             problem = AnswerError("a task with the id of another")
-            self._tally.refused(problem, method=task.method)
+            self._counters.refused(problem, method=task.method)
             return Outcome(status="upstream_invalid", detail=problem.detail), refusal(problem).frame(id)
         self.named(maker.client, (found.id,))
         return Outcome(status="task", result=outcome.result), None

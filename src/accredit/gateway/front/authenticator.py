@@ -46,7 +46,7 @@ class HttpAuthenticator:
         return token
 
     async def of_message(
-        self, exchange: Exchange, message: Frame | Batch, arrival: InboundRequest, ask: Ask | None, session: str = ""
+        self, exchange: Exchange, message: Frame | Batch, inbound: InboundRequest, ask: Ask | None, session: str = ""
     ) -> None:
         """Notes the tokens of a message. Raises the same. `session` is the one that it is in, as the client knows it.
 
@@ -57,11 +57,11 @@ class HttpAuthenticator:
         if named is not None:
             exchange.name_session(without_tag(named))
         frames = message.frames if isinstance(message, Batch) else (message,)
-        tokens = arrival.tokens
+        tokens = inbound.tokens
         for frame in frames:
             await turn(len(message.text))
             begins = isinstance(frame, Request) and frame.method == "initialize"
-            tokens.append(await self._bearer.of_frame(frame, arrival.header, ask, "" if begins else session))
+            tokens.append(await self._bearer.of_frame(frame, inbound.header, ask, "" if begins else session))
             self._bearer.check(frame, tokens[-1])
         if len({principal_of(token) for token in tokens}) > 1:
             raise RequestError(INVALID_REQUEST, "Invalid Request: the tokens of a batch are of several subjects")
@@ -81,9 +81,9 @@ def _named(exchange: Exchange) -> str:
     return exchange.headers.get(SESSION_HEADER, b"").decode("latin-1")
 
 
-def session_of(exchange: Exchange, entrance: HttpAuthenticator | None) -> str | None:
+def session_of(exchange: Exchange, authenticator: HttpAuthenticator | None) -> str | None:
     """The session that a request names, as the upstream knows it: unchecked, to learn its revision by."""
     named = exchange.headers.get(SESSION_HEADER)
     if named is None:
         return None
-    return (without_tag(named) if entrance is not None else named).decode("latin-1")
+    return (without_tag(named) if authenticator is not None else named).decode("latin-1")

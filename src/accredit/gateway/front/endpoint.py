@@ -46,9 +46,9 @@ class Endpoint:
     """Serves `[gateway] path`."""
 
     def __init__(
-        self, settings: GatewaySettings, gate: Gate, backend: Backend, entrance: HttpAuthenticator | None = None
+        self, settings: GatewaySettings, gate: Gate, backend: Backend, authenticator: HttpAuthenticator | None = None
     ) -> None:
-        self._entrance = entrance
+        self._authenticator = authenticator
         self._settings = settings
         self._gate = gate
         self._backend = backend
@@ -65,15 +65,15 @@ class Endpoint:
                 await self._post(exchange)
             case "GET":
                 session = exchange.headers.get(SESSION_HEADER)  # as the client knows it
-                token = await self._entrance.of_request(exchange, sessions=True) if self._entrance else None
+                token = await self._authenticator.of_request(exchange, sessions=True) if self._authenticator else None
                 if session is not None and b"last-event-id" in exchange.headers:
                     exchange.calls = self._gate.resumed(session.decode("latin-1"))
                 exchange.hears = self._gate.hears(session.decode("latin-1") if session is not None else "")
                 with exchange.rooms.streams.held(exchange, yields=True):
                     await self._backend.get(exchange, self._gate.otherwise(token, exchange.calls))
             case "DELETE":
-                if self._entrance is not None:
-                    await self._entrance.of_request(exchange, sessions=True)
+                if self._authenticator is not None:
+                    await self._authenticator.of_request(exchange, sessions=True)
                 with exchange.rooms.calls.held(exchange):
                     await self._backend.delete(exchange)
             case _:
@@ -107,39 +107,39 @@ class Endpoint:
             raise RequestError(INVALID_REQUEST, "Forbidden: this Origin is not allowed", status=403)
 
     async def _post(self, exchange: Exchange) -> None:
-        arrival = InboundRequest()
+        inbound = InboundRequest()
         try:
-            message, era, session = await self._arrived(exchange, arrival)
+            message, era, session = await self._arrived(exchange, inbound)
         except REFUSALS as error:
-            arrival.revision = arrival.revision or self._revision(exchange)
-            await self._gate.denials.of_request(exchange, arrival, error)
+            inbound.revision = inbound.revision or self._revision(exchange)
+            await self._gate.early_refusals.of_request(exchange, inbound, error)
             raise
-        callers = [Caller(token) for token in arrival.tokens] or None
-        passage = await self._gate.admit(message, Client(session, arrival.revision), callers)
-        if passage.proved:
+        callers = [Caller(token) for token in inbound.tokens] or None
+        admission = await self._gate.admit(message, Client(session, inbound.revision), callers)
+        if admission.proved:
             exchange.vouch()
-        if passage.message is None:
-            await (exchange.reply(200, passage.answer, [JSON]) if passage.replies else exchange.reply(202))
+        if admission.message is None:
+            await (exchange.reply(200, admission.answer, [JSON]) if admission.replies else exchange.reply(202))
             return
-        exchange.answer_also(passage.replies)
-        exchange.calls, exchange.speaker = passage.calls, passage.speaker
-        exchange.hears = self._gate.hears(session, passage.tasks)
+        exchange.answer_also(admission.replies)
+        exchange.calls, exchange.speaker = admission.calls, admission.speaker
+        exchange.hears = self._gate.hears(session, admission.tasks)
         async with exchange.calls:
-            with self._place(exchange, passage.message):
-                await self._backend.post(exchange, passage.message, era, passage.edits)
+            with self._place(exchange, admission.message):
+                await self._backend.post(exchange, admission.message, era, admission.edits)
 
-    async def _arrived(self, exchange: Exchange, arrival: InboundRequest) -> tuple[Frame | Batch, Era, str]:
-        """Steps 2 to 5: the message, its era, and the session that it is in; `arrival` is told on the way."""
-        headers, entrance = exchange.headers, self._entrance
-        if entrance is not None:
-            arrival.header = await entrance.of_header(exchange, sessions=True)
+    async def _arrived(self, exchange: Exchange, inbound: InboundRequest) -> tuple[Frame | Batch, Era, str]:
+        """Steps 2 to 5: the message, its era, and the session that it is in; `inbound` is told on the way."""
+        headers, authenticator = exchange.headers, self._authenticator
+        if authenticator is not None:
+            inbound.header = await authenticator.of_header(exchange, sessions=True)
         check_request(headers)
         session = headers.get(SESSION_HEADER)
         check_once(headers, SESSION_HEADER, b"last-event-id")
         text = await exchange.body(self._settings.max_request_bytes)
-        arrival.revision = self._revision(exchange)
-        message = await in_turns(read_request(text, batch_allowed=arrival.revision == BATCH_REVISION), len(text))
-        arrival.message = message
+        inbound.revision = self._revision(exchange)
+        message = await in_turns(read_request(text, batch_allowed=inbound.revision == BATCH_REVISION), len(text))
+        inbound.message = message
         if self._settings.identity is not None:
             check_single(message)
         set_current(message)
@@ -151,16 +151,16 @@ class Endpoint:
         exchange.drop_headers(unmirrored(message, era, headers))
         check_once(headers, VERSION_HEADER)
         in_session = session.decode("latin-1") if session is not None and era is Era.LEGACY else ""
-        if entrance is not None:
+        if authenticator is not None:
             ask = partial(self._backend.ask, exchange, era)
-            await entrance.of_message(exchange, message, arrival, ask, in_session)
+            await authenticator.of_message(exchange, message, inbound, ask, in_session)
         return message, era, in_session
 
     def _revision(self, exchange: Exchange) -> str:
         named = exchange.headers.get(VERSION_HEADER)
         if named is not None:
             return named.decode("latin-1")
-        return self._backend.revision(session_of(exchange, self._entrance)) or HEADERLESS_REVISION
+        return self._backend.revision(session_of(exchange, self._authenticator)) or HEADERLESS_REVISION
 
 
 def _check_session_id(named: bytes | None) -> None:

@@ -31,16 +31,16 @@ class Health:
     def __init__(
         self,
         backend: Backend,
-        tally: Counters,
-        entrance: HttpAuthenticator | None,
+        counters: Counters,
+        authenticator: HttpAuthenticator | None,
         recorder: Recorder | None,
         store: ProofStore | None,
         revocations: Revocations | None,
         key_sets: KeySets | None,
     ) -> None:
         self._backend = backend
-        self._tally = tally
-        self._entrance = entrance
+        self._counters = counters
+        self._authenticator = authenticator
         self._recorder = recorder
         self._store = store
         self._revocations = revocations
@@ -60,7 +60,7 @@ class Health:
         told: dict[str, Any] = {"status": "ok" if ready else "not ready", **parts, **stale}
         if await self._is_known(exchange):
             why = {f"{part}_problem": problem for part, problem in problems.items() if problem is not None}
-            told |= {**why, "refused": dict(self._tally.counts)}
+            told |= {**why, "refused": dict(self._counters.counts)}
         await _tell(exchange, 200 if ready else 503, told)
 
     async def _answering(self) -> dict[str, bool]:
@@ -85,10 +85,10 @@ class Health:
         return found
 
     async def _is_known(self, exchange: Exchange) -> bool:
-        if self._entrance is None:
+        if self._authenticator is None:
             return False
         with contextlib.suppress(AccreditError):
-            return await self._entrance.of_header(exchange) is not None
+            return await self._authenticator.of_header(exchange) is not None
         return False
 
 

@@ -60,14 +60,14 @@ class LegacySse:
         url: str,
         gate: Gate,
         relay: HttpRelay,
-        tally: Counters,
-        entrance: HttpAuthenticator | None = None,
+        counters: Counters,
+        authenticator: HttpAuthenticator | None = None,
     ) -> None:
-        self._entrance = entrance
+        self._authenticator = authenticator
         self._settings = settings
         self._gate = gate
         self._relay = relay
-        self._tally = tally
+        self._counters = counters
         self._url = url if urlsplit(url).path.rstrip("/").endswith("/sse") else urljoin(url, "sse")
         self._sessions: dict[str, _Session] = {}
 
@@ -77,7 +77,7 @@ class LegacySse:
             detail = "HTTP+SSE (2024-11-05) needs a gateway with one worker"
             raise RequestError(INVALID_REQUEST, detail, status=501)
         _check_headers(exchange)
-        token = await self._entrance.of_request(exchange) if self._entrance is not None else None
+        token = await self._authenticator.of_request(exchange) if self._authenticator is not None else None
         expected = Expected(Era.LEGACY)
         exchange.hears = self._gate.hears("")  # this revision has no tasks
         session = secrets.token_hex(16)
@@ -101,7 +101,7 @@ class LegacySse:
                         expected,
                         headers=self._relay.stream_headers(answer),
                         settings=self._settings,
-                        tally=self._tally,
+                        counters=self._counters,
                         learn=_nothing_to_learn,
                         idle_seconds=None,
                         endpoint=rewrite,
@@ -113,47 +113,47 @@ class LegacySse:
 
     async def message(self, exchange: Exchange) -> None:
         """Serves `POST /messages?session_id=...`: the upstream's status is the answer, the rest is on the stream."""
-        arrival = InboundRequest(_REVISION)
+        inbound = InboundRequest(_REVISION)
         try:
-            message = await self._arrived(exchange, arrival)
+            message = await self._arrived(exchange, inbound)
         except REFUSALS as error:
-            await self._gate.denials.of_request(exchange, arrival, error)
+            await self._gate.early_refusals.of_request(exchange, inbound, error)
             raise
-        callers = [Caller(token) for token in arrival.tokens] or None
-        passage = await self._gate.admit(message, Client(revision=_REVISION), callers)
-        exchange.calls, exchange.speaker = passage.calls, passage.speaker
+        callers = [Caller(token) for token in inbound.tokens] or None
+        admission = await self._gate.admit(message, Client(revision=_REVISION), callers)
+        exchange.calls, exchange.speaker = admission.calls, admission.speaker
         async with exchange.calls:
             session = self._session(exchange)  # what is added to a stream that has ended meanwhile, nobody settles
-            message = passage.message
+            message = admission.message
             if message is None:
-                if passage.replies:
-                    await session.stream.write(encode_event(passage.answer))
+                if admission.replies:
+                    await session.stream.write(encode_event(admission.answer))
                 await exchange.reply(202)
                 return
             if isinstance(message, Request):
-                _ask(session.expected, message, passage.edits.get(message.id))
+                _ask(session.expected, message, admission.edits.get(message.id))
                 # The answer may be there before the upstream says that it has accepted the request.
                 session.stream.calls.add(exchange.calls.take(message.id))
             elif isinstance(message, Notification):
                 _take_back(session.stream, message)
-            if passage.proved:
+            if admission.proved:
                 exchange.vouched = session.stream.vouched = True
                 exchange.rooms.streams.recount()
             await self._forward(exchange, message, session)
 
-    async def _arrived(self, exchange: Exchange, arrival: InboundRequest) -> Frame | Batch:
-        if self._entrance is not None:
-            arrival.header = await self._entrance.of_header(exchange)
+    async def _arrived(self, exchange: Exchange, inbound: InboundRequest) -> Frame | Batch:
+        if self._authenticator is not None:
+            inbound.header = await self._authenticator.of_header(exchange)
         session = self._session(exchange)
         check_request(exchange.headers)
         _check_headers(exchange)
         text = await exchange.body(self._settings.max_request_bytes)
-        message = arrival.message = await in_turns(read_request(text), len(text))
+        message = inbound.message = await in_turns(read_request(text), len(text))
         set_current(message)
         await turn(len(text))
-        if self._entrance is not None:
-            await self._entrance.of_message(exchange, message, arrival, None)
-            if principal_of(arrival.tokens[0]) != session.principal:
+        if self._authenticator is not None:
+            await self._authenticator.of_message(exchange, message, inbound, None)
+            if principal_of(inbound.tokens[0]) != session.principal:
                 raise not_found()
         return message
 

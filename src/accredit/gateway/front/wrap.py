@@ -92,10 +92,10 @@ async def run(
     """
     if not isinstance(settings.upstream, StdioUpstream):
         raise ConfigurationError("wrap stands around a stdio server", "name its command after --")
-    tally = Counters()
-    recorder = recorder_of(settings, tally, records)
+    counters = Counters()
+    recorder = recorder_of(settings, counters, records)
     bearer = bearer_for(settings, key_sets, token)
-    gate = Gate(settings, tally, store, revocations, bearer, recorder, tasks)
+    gate = Gate(settings, counters, store, revocations, bearer, recorder, tasks)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -108,7 +108,7 @@ async def run(
         child = await Child.start(settings.upstream, guard, settings.max_event_bytes)
         try:
             host = Host()
-            code = await Wrap(settings, gate, child, host, tally, bearer, recorder).serve(stopping)
+            code = await Wrap(settings, gate, child, host, counters, bearer, recorder).serve(stopping)
             if recorder is not None:
                 await recorder.drain()
             with contextlib.suppress(TimeoutError):
@@ -154,7 +154,7 @@ class Wrap:
         gate: Gate,
         child: Child,
         host: Host,
-        tally: Counters,
+        counters: Counters,
         bearer: Bearer | None = None,
         recorder: Recorder | None = None,
     ) -> None:
@@ -164,8 +164,8 @@ class Wrap:
         self._gate = gate
         self._child = child
         self._host = host
-        self._tally = tally
-        self._ledger: PendingCalls[Call] = PendingCalls(Era.LEGACY, settings, tally, self._late)
+        self._counters = counters
+        self._pending: PendingCalls[Call] = PendingCalls(Era.LEGACY, settings, counters, self._late)
         self._revision: str | None = None
         self._closing = False
 
@@ -176,12 +176,12 @@ class Wrap:
         ends = {from_child, asyncio.create_task(stopping.wait()), asyncio.create_task(self._host.gone.wait())}
         try:
             await asyncio.wait({from_host, *ends}, return_when=asyncio.FIRST_COMPLETED)
-            if self._closing and self._ledger.calls:
+            if self._closing and self._pending.calls:
                 await asyncio.wait(ends, timeout=GRACE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             died = from_child.done() and not self._closing and not stopping.is_set()
             if from_child.done():
                 error = await self._child.died()
-                for call in list(self._ledger.calls.values()):
+                for call in list(self._pending.calls.values()):
                     self._fail(call, error)
             return 1 if died else 0
         finally:
@@ -199,7 +199,7 @@ class Wrap:
                 try:
                     await self._forward(line)
                 except RequestError as error:
-                    self._tally.refused(error)
+                    self._counters.refused(error)
                     self._host.send(encode_line(refusal(error).frame()))
         self._child.close_input()
 
@@ -220,19 +220,19 @@ class Wrap:
             try:
                 callers = [await self._bearer.of_line(frame, self._ask) for frame in frames]
             except RequestError as error:
-                await self._gate.denials.of_message(message, client, error)
+                await self._gate.early_refusals.of_message(message, client, error)
                 raise
-        passage = await self._gate.admit(message, client, callers)
-        if passage.replies:
-            self._host.send(encode_line(passage.answer))
-        if passage.message is not None:
-            async with passage.calls:
-                await self._pass_on(passage.message, passage)
+        admission = await self._gate.admit(message, client, callers)
+        if admission.replies:
+            self._host.send(encode_line(admission.answer))
+        if admission.message is not None:
+            async with admission.calls:
+                await self._pass_on(admission.message, admission)
 
     async def _too_long(self, line: LineTooLong) -> None:
         """A line of the host that is not read: whoever waits for what it says, or for an answer to it, is told."""
         detail = f"Invalid Request: {line.detail}"
-        for id in self._ledger.unanswered(line):
+        for id in self._pending.unanswered(line):
             with contextlib.suppress(UpstreamError):
                 await self._child.send(error_frame(id, INVALID_REQUEST, detail), None)
         if line.kind != "response":
@@ -243,27 +243,27 @@ class Wrap:
         """Sends a request of ours to the child; gives the response's text, or None where there is none."""
         call = OwnCall(request)
         try:
-            self._ledger.expect(era_of(request, {}))
-            self._ledger.open(call)
+            self._pending.expect(era_of(request, {}))
+            self._pending.open(call)
             await self._child.send(request.text, None)
             return await call.answer
         except (RequestError, UpstreamError):
             return None
         finally:
-            self._ledger.close(call)
+            self._pending.close(call)
 
-    async def _pass_on(self, message: Frame | Batch, passage: Admission) -> None:
+    async def _pass_on(self, message: Frame | Batch, admission: Admission) -> None:
         frames = message.frames if isinstance(message, Batch) else (message,)
         answers = [frame for frame in frames if isinstance(frame, Success | Failure)]
-        if not all(self._ledger.settles(frame) for frame in answers):
+        if not all(self._pending.settles(frame) for frame in answers):
             detail = "a response that answers no open request"
             if isinstance(message, Batch):
                 raise RequestError(INVALID_REQUEST, f"Invalid Request: {detail}")
             log_event(_log, logging.WARNING, "response_dropped", detail=detail)
             return
-        calls = self._open([frame for frame in frames if isinstance(frame, Request)], passage)
+        calls = self._open([frame for frame in frames if isinstance(frame, Request)], admission)
         if isinstance(message, Batch):
-            self._ledger.allow_batches()
+            self._pending.allow_batches()
         try:
             await self._child.send(message.text, None)
         except UpstreamError as error:
@@ -273,32 +273,32 @@ class Wrap:
             if isinstance(frame, Notification):
                 self._notified(frame)
 
-    def _open(self, requests: list[Request], passage: Admission) -> list[Call]:
+    def _open(self, requests: list[Request], admission: Admission) -> list[Call]:
         calls: list[Call] = []
         try:
             for request in requests:
                 era = era_of(request, {})
                 if era is Era.MODERN:
                     required_version(request)
-                self._ledger.expect(era)
+                self._pending.expect(era)
                 call = Call(request, request.id, progress_token(request))
-                call.edit = passage.edits.get(request.id)
-                self._ledger.open(call)
+                call.edit = admission.edits.get(request.id)
+                self._pending.open(call)
                 calls.append(call)
         except RequestError:
             for call in calls:
-                self._ledger.close(call)
+                self._pending.close(call)
             raise
         for call in calls:
-            call.record = passage.calls.take(call.id)
+            call.record = admission.calls.take(call.id)
         return calls
 
     def _notified(self, notification: Notification) -> None:
         if notification.method == "notifications/cancelled":
             id = member_id(notification, "requestId")
-            call = self._ledger.calls.get(id) if id is not None else None
+            call = self._pending.calls.get(id) if id is not None else None
             if call is not None:
-                self._ledger.give_up(call)
+                self._pending.give_up(call)
                 if call.record is not None:
                     call.record.settle_later(Outcome(status="cancelled"))
 
@@ -307,9 +307,9 @@ class Wrap:
         while (lines := await self._child.lines()) is not None:
             for line in lines:
                 set_current(None)
-                self._take(self._ledger.judge(line))
+                self._take(self._pending.judge(line))
                 await self._host.drained()
-            if self._closing and not self._ledger.calls:
+            if self._closing and not self._pending.calls:
                 return
 
     def _take(self, verdict: Verdict[Call]) -> None:
@@ -364,13 +364,13 @@ class Wrap:
 
     def _late(self, call: Call) -> None:
         self._child.send_now(cancellation(call.id, "timed out"))
-        self._ledger.give_up(call)
+        self._pending.give_up(call)
         self._fail(call, UpstreamTimeout(LATE))
 
     def _fail(self, call: Call, error: UpstreamError) -> None:
         set_current(call.request)
-        self._ledger.close(call)
-        self._tally.refused(error, method=call.request.method)
+        self._pending.close(call)
+        self._counters.refused(error, method=call.request.method)
         self._settled(call, outcome_of_end(error), refusal(error).frame(call.id))
 
 

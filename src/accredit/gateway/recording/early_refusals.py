@@ -53,23 +53,23 @@ class InboundRequest(Struct):
 class EarlyRefusals:
     """One per gateway. Without a `recorder` it does nothing."""
 
-    def __init__(self, recorder: Recorder | None, bearer: Bearer | None, tally: Counters) -> None:
+    def __init__(self, recorder: Recorder | None, bearer: Bearer | None, counters: Counters) -> None:
         self._recorder = recorder
         self._bearer = bearer
-        self._tally = tally
+        self._counters = counters
         self._room = float(STRANGER_RECORDS)
         self._filled = monotonic()
         self._left_out = 0
 
-    async def of_request(self, exchange: Exchange, arrival: InboundRequest, error: AccreditError) -> None:
+    async def of_request(self, exchange: Exchange, inbound: InboundRequest, error: AccreditError) -> None:
         """Records the calls of a POST that is refused."""
         if self._recorder is None:
             return
-        message = arrival.message
+        message = inbound.message
         if message is None and (not isinstance(error, RequestError) or error.word):
-            message = await self._unread(exchange, arrival)
+            message = await self._unread(exchange, inbound)
         if message is not None:
-            await self.of_message(message, Client(revision=arrival.revision), error, arrival.tokens, arrival.header)
+            await self.of_message(message, Client(revision=inbound.revision), error, inbound.tokens, inbound.header)
 
     async def of_message(
         self,
@@ -105,11 +105,11 @@ class EarlyRefusals:
             self._left_out += left_out
             self._leave_out()
 
-    async def _unread(self, exchange: Exchange, arrival: InboundRequest) -> Frame | Batch | None:
+    async def _unread(self, exchange: Exchange, inbound: InboundRequest) -> Frame | Batch | None:
         """Rule 1."""
         if b"expect" in exchange.headers:
             return None
-        if arrival.header is None and not self._has_room():
+        if inbound.header is None and not self._has_room():
             self._leave_out()
             return None
         try:
@@ -121,7 +121,7 @@ class EarlyRefusals:
         except ClientGone:
             return None
         try:
-            return decode_request(text, batch_allowed=arrival.revision == BATCH_REVISION)
+            return decode_request(text, batch_allowed=inbound.revision == BATCH_REVISION)
         except RequestError:
             return None
 
@@ -133,4 +133,4 @@ class EarlyRefusals:
 
     def _leave_out(self) -> None:
         self._left_out += 1
-        self._tally.unrecorded(logged=self._left_out == 1)
+        self._counters.unrecorded(logged=self._left_out == 1)

@@ -87,10 +87,10 @@ class Part(Struct, frozen=True):
 class Recorder:
     """Writes what the gate decides, and what came of it, into the log. One per gateway."""
 
-    def __init__(self, records: Records, settings: RecordSettings, tally: Counters) -> None:
+    def __init__(self, records: Records, settings: RecordSettings, counters: Counters) -> None:
         self._records = records
         self._settings = settings
-        self._tally = tally
+        self._counters = counters
         self._tasks: set[asyncio.Task[Any]] = set()
         self._in_sessions: dict[tuple[str, MessageId], OpenCall] = {}
         self._chains = RecentlyUsed[bytes, RecordedChain](MAX_RECORDED_CHAINS)
@@ -159,7 +159,7 @@ class Recorder:
     def withhold(self, call: OpenCall) -> bytes:
         """The response to the client of a call whose outcome could not be recorded."""
         refused = withheld(call)
-        self._tally.refused(refused, method=str(refused.data.get("method")))
+        self._counters.refused(refused, method=str(refused.data.get("method")))
         return refusal(refused).frame(call.id)
 
     def taken_back(self, session_id: str, id: MessageId | None) -> None:
@@ -239,7 +239,7 @@ class Recorder:
         return RecordedDecision(verdict=verdict, error=refused.error, reason=text)
 
 
-def recorder_of(settings: GatewaySettings, tally: Counters, records: Records | None) -> Recorder | None:
+def recorder_of(settings: GatewaySettings, counters: Counters, records: Records | None) -> Recorder | None:
     """Who records calls, if they are recorded. Raises `ConfigurationError` where there is no log for that."""
     if settings.records is None:
         return None
@@ -248,7 +248,7 @@ def recorder_of(settings: GatewaySettings, tally: Counters, records: Records | N
     told = settings.records
     if not told.policy_digest:
         told = replace(told, policy_digest=settings_digest(settings))
-    return Recorder(records, told, tally)
+    return Recorder(records, told, counters)
 
 
 def target_of(request: Request) -> str:

@@ -26,9 +26,9 @@ def test_where_tokens_are_required_a_way_that_asks_nobody_for_one_leads_nowhere(
     settings = GatewaySettings(HttpUpstream("http://127.0.0.1:9/mcp"), tokens=tokens)
     gate = Gate(settings, Counters(), None, None, Bearer(tokens, trusted.key_sets))
     message = decode_request(post(Era.MODERN, method, {"name": "echo"}).body)
-    passage = asyncio.run(gate.admit(message, Client()))
-    assert passage.message is None
-    assert b"-31011" in passage.answer
+    admission = asyncio.run(gate.admit(message, Client()))
+    assert admission.message is None
+    assert b"-31011" in admission.answer
 
 
 @pytest.mark.parametrize("how", ["cancelled", "broken"])

@@ -202,13 +202,13 @@ def test_settings_are_alike_whatever_key_they_drew__and_each_draws_its_own() -> 
 
 def test_a_refused_state_is_answered_like_a_call_without_a_proof__so_where_its_transport_reads_answers() -> None:
     """Over HTTP+SSE of 2024-11-05 that is the stream, and not the POST."""
-    tally = Counters()
-    gate = Gate(GatewaySettings(HttpUpstream("http://u/")), tally, None, None)
-    passage = asyncio.run(gate.admit(request(again(CALL, "mine")), Client()))
-    assert passage.message is None
+    counters = Counters()
+    gate = Gate(GatewaySettings(HttpUpstream("http://u/")), counters, None, None)
+    admission = asyncio.run(gate.admit(request(again(CALL, "mine")), Client()))
+    assert admission.message is None
     error = {"code": -32602, "message": "Invalid or expired requestState"}
-    assert json.loads(passage.answer) == {"jsonrpc": "2.0", "id": 7, "error": error}
-    assert tally.counts == {"request_refused": 1}
+    assert json.loads(admission.answer) == {"jsonrpc": "2.0", "id": 7, "error": error}
+    assert counters.counts == {"request_refused": 1}
     with pytest.raises(RequestError) as refused:
         asyncio.run(gate.admit(Notification("tools/call", request(again(CALL, "mine")).params, b""), Client()))
     assert refused.value.status == 400

@@ -64,9 +64,9 @@ _LEARNED_FROM = frozenset({"initialize", "tools/list"})
 class HttpRelay:
     """The backend for an `HttpUpstream`."""
 
-    def __init__(self, settings: GatewaySettings, upstream: HttpUpstream, tally: Counters) -> None:
+    def __init__(self, settings: GatewaySettings, upstream: HttpUpstream, counters: Counters) -> None:
         self._settings = settings
-        self._tally = tally
+        self._counters = counters
         self._url = upstream.url
         self.client = UpstreamClient(upstream.url, headers=upstream.headers, timeout=settings.patience)
         self.identity = Identity(settings.identity, upstream.url) if settings.identity is not None else None
@@ -155,7 +155,7 @@ class HttpRelay:
             finally:
                 answer.close()
         except (AnswerError, UpstreamError) as error:
-            self._tally.refused(error, method=request.method)
+            self._counters.refused(error, method=request.method)
             return None
 
     def revision(self, session_id: str | None) -> str | None:
@@ -243,12 +243,12 @@ class HttpRelay:
         except AnswerError as error:
             outcome = outcome_of_end(error)
             if self._settings.enforce or error.bound:
-                self._tally.refused(error)
+                self._counters.refused(error)
                 self._disown(exchange, answer, requests)
                 text = refusal(error).frame()
                 headers = [JSON, *(pair for pair in headers if pair[0] == b"www-authenticate")]
             else:
-                self._tally.refused(error, observed=True)
+                self._counters.refused(error, observed=True)
         await exchange.calls.fail(outcome)
         await exchange.reply(answer.status, text, headers)
 
@@ -272,7 +272,7 @@ class HttpRelay:
             expected,
             headers=self.stream_headers(answer),
             settings=self._settings,
-            tally=self._tally,
+            counters=self._counters,
             learn=self._learner(answer, requests),
             idle_seconds=None if stands else self._settings.patience,
             hold=any(request.method == "initialize" for request in requests),
@@ -289,7 +289,7 @@ class HttpRelay:
         """Observe mode lets a bad answer pass, noted; enforce mode does not, nor does either past a bound."""
         if self._settings.enforce or error.bound:
             raise error
-        self._tally.refused(error, observed=True)
+        self._counters.refused(error, observed=True)
 
     def _learn_body(self, answer: Answer, requests: list[Request], text: bytes) -> None:
         if _LEARNED_FROM.isdisjoint([request.method for request in requests]):

@@ -56,7 +56,7 @@ class EventRelay:
         *,
         headers: RawHeaders,
         settings: GatewaySettings,
-        tally: Counters,
+        counters: Counters,
         learn: Callable[[Frame], None],
         idle_seconds: float | None,
         hold: bool = False,
@@ -70,7 +70,7 @@ class EventRelay:
         self._parser = SseParser(settings.max_event_bytes)
         self._max_held = settings.max_event_bytes
         self._enforce = settings.enforce
-        self._tally = tally
+        self._counters = counters
         self._learn = learn
         self._idle_seconds = math.inf if idle_seconds is None else idle_seconds
         self._hold = hold
@@ -130,7 +130,7 @@ class EventRelay:
 
     async def fail(self, error: AccreditError) -> None:
         """Tells the client, for each request that is still open, why no response comes."""
-        self._tally.refused(error)
+        self._counters.refused(error)
         told = refusal(error)
         instead = await self._exchange.calls.end(outcome_of_end(error))
         frames = [encode_event(instead.get(id) or told.frame(id)) for id in self._expected.open]
@@ -235,7 +235,7 @@ class EventRelay:
         except AnswerError as error:
             if self._enforce or error.bound:
                 raise
-            self._tally.refused(error, observed=True)
+            self._counters.refused(error, observed=True)
             self._observed = error
             return event.raw
         return self._forwarded(event, text, frame)
@@ -244,7 +244,7 @@ class EventRelay:
         """A good event as it goes on; nothing of it does that tells of somebody else's task."""
         if isinstance(frame, Notification) and self._exchange.hears is not None:
             if not self._exchange.hears(frame):
-                self._tally.counts["notifications_dropped"] += 1
+                self._counters.counts["notifications_dropped"] += 1
                 return b""
             text = without_state(frame, text)
         if frame is not None:

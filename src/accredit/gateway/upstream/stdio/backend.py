@@ -31,11 +31,11 @@ from accredit.jsonrpc.responses import Edit
 class StdioBackend:
     """Owns every child of the process."""
 
-    def __init__(self, settings: GatewaySettings, upstream: StdioUpstream, tally: Counters) -> None:
+    def __init__(self, settings: GatewaySettings, upstream: StdioUpstream, counters: Counters) -> None:
         self._upstream = upstream
         self._guard = OrphanGuard()
-        self._sessions = Sessions(settings, upstream, self._guard, tally)
-        self._shared = SharedUpstream(settings, upstream, self._guard, tally)
+        self._sessions = Sessions(settings, upstream, self._guard, counters)
+        self._shared = SharedUpstream(settings, upstream, self._guard, counters)
 
     async def post(self, exchange: Exchange, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
         """Answers a client's message."""

@@ -37,12 +37,12 @@ class Conversation(ABC, Generic[S]):
     """Made around a fresh child, which it ends. `over` is done when nothing of it is left."""
 
     def __init__(
-        self, child: Child, era: Era, settings: GatewaySettings, tally: Counters, *, most: int = MAX_OPEN_REQUESTS
+        self, child: Child, era: Era, settings: GatewaySettings, counters: Counters, *, most: int = MAX_OPEN_REQUESTS
     ) -> None:
         self._child = child
         self._patience = settings.patience
-        self._tally = tally
-        self._ledger: PendingCalls[S] = PendingCalls(era, settings, tally, self._late, most=most)
+        self._counters = counters
+        self._pending: PendingCalls[S] = PendingCalls(era, settings, counters, self._late, most=most)
         self.alive = True
         self.over: asyncio.Task[None] = asyncio.create_task(self._run())
 
@@ -60,14 +60,14 @@ class Conversation(ABC, Generic[S]):
         """Opens a call. Raises `RequestError`, or `UpstreamUnavailable` when the child has gone meanwhile."""
         if not self.alive:
             raise UpstreamUnavailable("the upstream has ended")
-        self._ledger.open(call)
+        self._pending.open(call)
 
     def _cancel(self, call: S, reason: str) -> bool:
         """Tells the child that nobody waits for an answer any more, if it owes one still; says whether it did."""
-        if self._ledger.calls.get(call.id) is not call:
+        if self._pending.calls.get(call.id) is not call:
             return False
         self._child.send_now(cancellation(call.id, reason))
-        self._ledger.give_up(call)
+        self._pending.give_up(call)
         return True
 
     def _leave(self, exchange: Exchange, call: S) -> None:
@@ -82,7 +82,7 @@ class Conversation(ABC, Generic[S]):
     def _fail(self, call: S, error: AccreditError) -> None:
         set_current(call.request)
         if isinstance(error, UpstreamError):
-            self._tally.refused(error, method=call.request.method)
+            self._counters.refused(error, method=call.request.method)
         self._settled(call, outcome_of_end(error), lambda: call.stream.fail(call.request.id, error))
 
     def _settled(self, call: S, outcome: Outcome, then: Callable[[], None]) -> None:
@@ -105,13 +105,13 @@ class Conversation(ABC, Generic[S]):
             while (lines := await self._child.lines()) is not None:
                 for line in lines:
                     set_current(None)
-                    await self._take(self._ledger.judge(line))
+                    await self._take(self._pending.judge(line))
                 await asyncio.sleep(0)  # lines may come faster than they are written to the clients
             error = await self._child.died()
         finally:
             self.alive = False
-            for call in list(self._ledger.calls.values()):
-                self._ledger.close(call)
+            for call in list(self._pending.calls.values()):
+                self._pending.close(call)
                 self._fail(call, error)
             self._lost()
             await self._child.aclose()

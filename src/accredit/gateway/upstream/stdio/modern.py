@@ -22,11 +22,13 @@ from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS
 class SharedUpstream:
     """Serves the modern era."""
 
-    def __init__(self, settings: GatewaySettings, upstream: StdioUpstream, guard: OrphanGuard, tally: Counters) -> None:
+    def __init__(
+        self, settings: GatewaySettings, upstream: StdioUpstream, guard: OrphanGuard, counters: Counters
+    ) -> None:
         self._settings = settings
         self._upstream = upstream
         self._guard = guard
-        self._tally = tally
+        self._counters = counters
         self._life: SharedChild | None = None
         self._lives: set[SharedChild] = set()
         self._starting = asyncio.Lock()
@@ -66,7 +68,7 @@ class SharedUpstream:
                 raise UpstreamUnavailable("the upstream has ended repeatedly, and is not started again yet")
             child = await Child.start(self._upstream, self._guard, self._settings.max_event_bytes)
             life = self._life = SharedChild(
-                child, self._settings, self._tally, lost=self._lost, learn=self._schemas.learn
+                child, self._settings, self._counters, lost=self._lost, learn=self._schemas.learn
             )
             self._lives.add(life)
             life.over.add_done_callback(lambda _: self._lives.discard(life))

@@ -140,14 +140,14 @@ class PendingCalls(Generic[C]):
         self,
         era: Era,
         settings: GatewaySettings,
-        tally: Counters,
+        counters: Counters,
         late: Callable[[C], None],
         *,
         most: int = MAX_OPEN_REQUESTS,
     ) -> None:
         self._most = most
         self._settings = settings
-        self._tally = tally
+        self._counters = counters
         self._late = late
         self._expected = Expected(era)
         self._pace = Pace(REFUSED_LINES_PER_SECOND)
@@ -289,7 +289,7 @@ class PendingCalls(Generic[C]):
         method = calls[0].request.method if calls else None
         set_current(calls[0].request if calls else None)
         logged = bool(calls) or self._pace.admits(asyncio.get_running_loop().time())
-        self._tally.refused(error, method=method, observed=observed, logged=logged)
+        self._counters.refused(error, method=method, observed=observed, logged=logged)
         if isinstance(line, bytes) and observed:
             return Answered(calls, line, observed=error) if calls else UnexpectedAnswer(line)
         return Failed(calls, error) if calls else None
@@ -316,7 +316,7 @@ class PendingCalls(Generic[C]):
 
     def _unread(self, line: LineTooLong, error: AnswerError) -> Verdict[C]:
         """A request or a notification of the child's that is too long."""
-        self._tally.refused(error, logged=self._pace.admits(asyncio.get_running_loop().time()))
+        self._counters.refused(error, logged=self._pace.admits(asyncio.get_running_loop().time()))
         return Unread(line.id, error) if line.id is not None and line.id not in self._asked else None
 
 

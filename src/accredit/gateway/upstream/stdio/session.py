@@ -62,8 +62,8 @@ class SessionCall(StreamCall):
 class Session(Conversation[SessionCall]):
     """`initialize` comes first; with `establish` its answer makes this a session."""
 
-    def __init__(self, child: Child, settings: GatewaySettings, tally: Counters) -> None:
-        super().__init__(child, Era.LEGACY, settings, tally)
+    def __init__(self, child: Child, settings: GatewaySettings, counters: Counters) -> None:
+        super().__init__(child, Era.LEGACY, settings, counters)
         self.id = secrets.token_hex(16)
         self.revision: str | None = None
         self._standing = Stream(0)
@@ -148,7 +148,7 @@ class Session(Conversation[SessionCall]):
     @property
     def owes(self) -> bool:
         """Whether an answer is still to come: to a client that waits, or that may resume."""
-        return bool(self._ledger.calls)
+        return bool(self._pending.calls)
 
     def drain(self) -> None:
         """Ends the standing stream."""
@@ -171,7 +171,7 @@ class Session(Conversation[SessionCall]):
             await self._child.send(frame.text, self._patience)
             if frame.method == "notifications/cancelled":
                 self._cancelled(frame)
-        elif isinstance(frame, Request) or self._ledger.settles(frame):
+        elif isinstance(frame, Request) or self._pending.settles(frame):
             await self._child.send(frame.text, self._patience)
         else:
             log_event(_log, logging.WARNING, "response_dropped", detail="it answers no open request")
@@ -179,9 +179,9 @@ class Session(Conversation[SessionCall]):
     def _cancelled(self, notification: Notification) -> None:
         """The child owes no answer then, but the POST that asked still ends with one."""
         id = member_id(notification, "requestId")
-        call = self._ledger.calls.get(id) if id is not None else None
+        call = self._pending.calls.get(id) if id is not None else None
         if call is not None:
-            self._ledger.give_up(call)
+            self._pending.give_up(call)
             told = error_frame(call.id, _REQUEST_CANCELLED, "Request cancelled")
             self._settled(call, Outcome(status="cancelled"), lambda: call.stream.answer(told))
 

@@ -62,12 +62,12 @@ class Sessions:
         settings: GatewaySettings,
         upstream: StdioUpstream,
         guard: OrphanGuard,
-        tally: Counters,
+        counters: Counters,
     ) -> None:
         self._settings = settings
         self._upstream = upstream
         self._guard = guard
-        self._tally = tally
+        self._counters = counters
         self._reserved = int(MAX_SESSIONS * RESERVED_SHARE) if settings.proving else 0
         self._entries: dict[str, _Entry] = {}
         self._children = 0
@@ -180,7 +180,7 @@ class Sessions:
         except BaseException:
             self._children -= 1
             raise
-        session = Session(child, self._settings, self._tally)
+        session = Session(child, self._settings, self._counters)
         session.over.add_done_callback(lambda _: self._gone(session))
         return session
 
@@ -190,7 +190,7 @@ class Sessions:
         except AnswerError as error:
             if self._settings.enforce:
                 raise
-            self._tally.refused(error, observed=True)
+            self._counters.refused(error, observed=True)
             return False
 
     def _find(self, exchange: Exchange) -> _Entry:

@@ -87,13 +87,13 @@ class SharedChild(Conversation[SharedCall]):
         self,
         child: Child,
         settings: GatewaySettings,
-        tally: Counters,
+        counters: Counters,
         *,
         lost: Callable[["SharedChild"], None],
         learn: Callable[[Raw], None],
     ) -> None:
         # Its clients are bounded before, with room for those who have proved something (`gateway.room`).
-        super().__init__(child, Era.MODERN, settings, tally, most=MAX_CALLS + MAX_STREAMS)
+        super().__init__(child, Era.MODERN, settings, counters, most=MAX_CALLS + MAX_STREAMS)
         self.proved = False
         self._guards = settings.guards
         self._on_lost = lost
@@ -129,7 +129,7 @@ class SharedChild(Conversation[SharedCall]):
 
     def drain(self) -> None:
         """Ends the streams of subscriptions."""
-        for call in self._ledger.calls.values():
+        for call in self._pending.calls.values():
             if call.listens:
                 call.stream.release()
 
@@ -160,7 +160,7 @@ class SharedChild(Conversation[SharedCall]):
         except FrameError as error:
             problem = AnswerError(error.detail)  # only observed, but it can't be brought under the client's id
             set_current(call.request)
-            self._tally.refused(problem, method=call.request.method)
+            self._counters.refused(problem, method=call.request.method)
             self._fail(call, problem)
             return
         self.proved = self.proved or frame is not None
@@ -179,7 +179,7 @@ class SharedChild(Conversation[SharedCall]):
             elif (call := self._logged(notification)) is not None:
                 self._send(call, notification.text)
             elif (call := self._closed(notification)) is not None:
-                self._ledger.give_up(call)
+                self._pending.give_up(call)
                 call.stream.release()
             else:
                 self._drop(notification)
@@ -188,7 +188,7 @@ class SharedChild(Conversation[SharedCall]):
 
     def _subscriber(self, notification: Notification) -> SharedCall | None:
         named = rewriting.subscription_of(notification)
-        call = self._ledger.calls.get(message_id(named)) if named is not None else None
+        call = self._pending.calls.get(message_id(named)) if named is not None else None
         if call is None or not call.listens or not self._concerns(notification, call):
             return None
         if call.deadline is not None:
@@ -203,7 +203,7 @@ class SharedChild(Conversation[SharedCall]):
     def _logged(self, notification: Notification) -> SharedCall | None:
         if notification.method != "notifications/message":
             return None
-        asked = [call for call in self._ledger.calls.values() if call.wants_log]
+        asked = [call for call in self._pending.calls.values() if call.wants_log]
         return asked[0] if len(asked) == 1 else None
 
     def _closed(self, notification: Notification) -> SharedCall | None:
@@ -211,7 +211,7 @@ class SharedChild(Conversation[SharedCall]):
         if notification.method != "notifications/cancelled":
             return None
         id = member_id(notification, "requestId")
-        call = self._ledger.calls.get(id) if id is not None else None
+        call = self._pending.calls.get(id) if id is not None else None
         return call if call is not None and call.listens else None
 
     def _send(self, call: SharedCall, text: bytes) -> None:
@@ -226,5 +226,5 @@ class SharedChild(Conversation[SharedCall]):
         self._settled(call, Outcome(status="cancelled", detail="the client does not read"), call.stream.release)
 
     def _drop(self, notification: Notification) -> None:
-        self._tally.counts["notifications_dropped"] += 1
+        self._counters.counts["notifications_dropped"] += 1
         log_event(_log, logging.DEBUG, "notification_dropped")

@@ -41,7 +41,7 @@ def relayed(era: Era, *pieces: bytes | Exception, hold: bool = False, settings: 
             Expected(era, [request]),
             headers=Forwarding(listed_only=False).to_client(answer.as_answer().headers),
             settings=settings,
-            tally=Counters(),
+            counters=Counters(),
             learn=lambda frame: None,
             idle_seconds=3_600.0,
             hold=hold,

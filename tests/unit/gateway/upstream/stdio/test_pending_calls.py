@@ -44,10 +44,10 @@ class World:
     """A ledger with some open calls."""
 
     def __init__(self, *ids: int | str, era: Era = Era.LEGACY, enforce: bool = True, patience: float = 60) -> None:
-        self.tally = Counters()
+        self.counters = Counters()
         self.late: list[Call] = []
         settings = GatewaySettings(UPSTREAM, enforce=enforce, upstream_timeout_seconds=patience)
-        self.ledger: PendingCalls[Call] = PendingCalls(era, settings, self.tally, self._is_late)
+        self.ledger: PendingCalls[Call] = PendingCalls(era, settings, self.counters, self._is_late)
         self.calls = [call(id) for id in ids]
         for each in self.calls:
             self.ledger.open(each)
@@ -115,7 +115,7 @@ def test_a_bad_answer_fails_its_call__who_asked_must_not_wait_for_ever(line: str
         assert isinstance(verdict, Failed)
         assert verdict.calls == [world.calls[0]]
         assert list(world.ledger.calls) == [5]
-        assert world.tally.counts == {"answer_refused": 1}
+        assert world.counters.counts == {"answer_refused": 1}
 
     with_world(check, 1, 5)
 
@@ -144,7 +144,7 @@ def test_a_line_that_is_nobodys_is_dropped_and_counted(line: str) -> None:
     def check(world: World) -> None:
         assert world.judge(line) is None
         assert list(world.ledger.calls) == [1, 5]
-        assert world.tally.counts == {"answer_refused": 1}
+        assert world.counters.counts == {"answer_refused": 1}
 
     with_world(check, 1, 5)
 
@@ -153,7 +153,7 @@ def test_a_server_that_prints_a_lot_does_not_fill_the_log(caplog: pytest.LogCapt
     def check(world: World) -> None:
         for _ in range(1_000):
             assert world.judge("chatter") is None
-        assert world.tally.counts == {"answer_refused": 1_000}
+        assert world.counters.counts == {"answer_refused": 1_000}
         assert len(caplog.records) == REFUSED_LINES_PER_SECOND
 
     caplog.set_level(logging.WARNING, "accredit.gateway")
@@ -318,9 +318,9 @@ def test_the_late_answer_to_a_call_that_was_given_up_is_dropped_in_silence() -> 
     def check(world: World) -> None:
         world.ledger.give_up(world.calls[0])
         assert world.judge(SOUND) is None
-        assert not world.tally.counts
+        assert not world.counters.counts
         assert world.judge(SOUND) is None
-        assert world.tally.counts == {"answer_refused": 1}
+        assert world.counters.counts == {"answer_refused": 1}
 
     with_world(check, 1, 2)
 
@@ -343,7 +343,7 @@ def test_what_was_given_up_is_forgotten_in_the_end__memory_is_bounded() -> None:
         world.ledger.give_up(call("never opened"))
         for number, counted in ((0, 1), (1, 1)):  # the first is forgotten, the second is not
             world.judge(json.dumps({"jsonrpc": "2.0", "id": number, "result": {}}))
-            assert world.tally.counts["answer_refused"] == counted
+            assert world.counters.counts["answer_refused"] == counted
 
     with_world(check)
 
@@ -381,7 +381,7 @@ def test_observed_a_bad_answer_is_forwarded_as_it_is(line: str) -> None:
         verdict = world.judge(line)
         assert isinstance(verdict, Answered)
         assert (verdict.text, verdict.calls) == (line.encode(), world.calls)
-        assert world.tally.counts == {"answer_refused_observed": 1}
+        assert world.counters.counts == {"answer_refused_observed": 1}
 
     with_world(check, 1, enforce=False)
 
@@ -391,7 +391,7 @@ def test_observed_nobodys_line_is_a_stray__but_bounds_hold() -> None:
         assert world.judge("Server started") == UnexpectedAnswer(b"Server started")
         assert world.judge("[" * 129 + "]" * 129) is None
         assert world.judge(FrameError("too long", bound=True)) is None
-        assert world.tally.counts == {"answer_refused_observed": 1, "answer_refused": 2}
+        assert world.counters.counts == {"answer_refused_observed": 1, "answer_refused": 2}
 
     with_world(check, 1, 2, enforce=False)
 
