@@ -20,7 +20,7 @@ from accredit.errors import RequestError
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.requests import decode_request
 from accredit.keys import SigningKey
-from accredit.policy import asked_of
+from accredit.policy import guarded_call_of
 from accredit.ratify import decode_proof_bundle
 
 SESSION = "5e551017"
@@ -57,7 +57,7 @@ def test_a_gateway_reads_from_the_wire_what_was_signed(
     try:
         read = decode_request(text.encode())
         assert isinstance(read, Request)
-        asked = asked_of(read, SESSION)
+        asked = guarded_call_of(read, SESSION)
     except (RequestError, UnicodeEncodeError):
         return  # no gateway reads it: nothing could be signed for it
     assert asked is not None

@@ -25,7 +25,7 @@ from tests.world.decisions import (
 from accredit.errors import ChallengesFull, RequestError, StoreUnavailable, WireError
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.requests import decode_request
-from accredit.policy import GUARDED, LISTS, GuardedCall, asked_of
+from accredit.policy import GUARDED, LISTS, GuardedCall, guarded_call_of
 from accredit.policy.needs import CountUses, IsRevoked, IssueChallenge, LookAtChallenge, Need, SpendChallenge, TakeUse
 from accredit.ports import Spending
 from accredit.ratify import CertificateCache, decode_proof_bundle, encode_proof_bundle
@@ -162,7 +162,7 @@ def test_no_random_meta_gets_anything_done(method: str, meta: object, arguments:
     try:
         frame = decode_request(text)
         assert isinstance(frame, Request)
-        asked = asked_of(frame)
+        asked = guarded_call_of(frame)
     except RequestError:
         return
     if asked is None or asked.method in LISTS:

@@ -11,7 +11,17 @@ from msgspec import Raw
 from msgspec.structs import replace
 from tests.unit.ratify.world import HOLDERS, HUMAN, NOW, certificate
 
-from accredit.policy import Catalog, Decision, Entry, Facts, GuardedCall, Policy, asked, decide, drive
+from accredit.policy import (
+    Catalog,
+    Decision,
+    Entry,
+    Facts,
+    GuardedCall,
+    Policy,
+    decide,
+    drive,
+    guarded_call_from_values,
+)
 from accredit.policy.needs import CountUses, IsRevoked, IssueChallenge, LookAtChallenge, Need, SpendChallenge, TakeUse
 from accredit.ports import Spending
 from accredit.ratify import (
@@ -97,7 +107,7 @@ def call(
     found: dict[str, object] = {member: target, **params}
     if arguments is not None:
         found["arguments"] = arguments
-    return asked(method, found, session, None)
+    return guarded_call_from_values(method, found, session, None)
 
 
 def with_proof(call: GuardedCall, proof: ProofBundle | bytes | None) -> GuardedCall:

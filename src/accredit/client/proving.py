@@ -33,7 +33,16 @@ from accredit.errors import FrameError
 from accredit.jsonrpc.methods import LISTEN, TASK_MEMBER
 from accredit.jsonrpc.result_types import TASK
 from accredit.limits import MAX_KNOWN_TARGETS
-from accredit.policy import GUARDED, LISTS, PROOF, PROOFS, TASK_CHANGES, GuardedCall, asked, scope_fault
+from accredit.policy import (
+    GUARDED,
+    LISTS,
+    PROOF,
+    PROOFS,
+    TASK_CHANGES,
+    GuardedCall,
+    guarded_call_from_values,
+    scope_fault,
+)
 from accredit.policy.lists import KINDS, SCOPE, SENSITIVE, VERIFIER, Kind
 from accredit.policy.refusals import CHALLENGE_REQUIRED, DENIED, MISSING, REPLAYED, UNTRUSTED_ROOT
 
@@ -107,7 +116,7 @@ class Prover:
         if any(name in PROOFS for name in _object(params.get("_meta"))):
             return None
         try:
-            found = asked(method, params, self._session_id(), None)
+            found = guarded_call_from_values(method, params, self._session_id(), None)
             found.request_hash("")  # what has no digest can't be signed
         except FrameError:
             return None  # nothing that could be signed: the gateway says what is wrong

@@ -1,6 +1,6 @@
-"""What a person says yes to: the constraint that ties a certificate to certain calls. No I/O.
+"""What a person consents to: the constraint that ties a certificate to certain calls. No I/O.
 
-`call` its codec, its evaluator, and what it allows in words.
+`call` has its codec, its evaluator, and its text for people.
 """
 
 from accredit.consent.call import CALL, CallTerms, evaluate_call, named_arguments, this_call_only

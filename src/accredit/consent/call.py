@@ -1,14 +1,14 @@
 """The constraint `dev.accredit.call`: a certificate for these calls at this gateway, and for no others. No I/O.
 
-All that it says must hold, in this order:
+All of these must hold, checked in this order:
 
-1. it is written as below; a member that is not known here could be a limit that is not seen, and so denies;
-2. the gateway is this one, by its verifier id, the method is this one, and the target is one of these names, exactly;
-3. with `params_sha256` the call is this very one: the SHA-256 of the RFC 8785 form of its `params` without `_meta`,
-   tokens, `inputResponses` and `requestState`, so that all legs of a call have the same;
-4. with `args`, each of these places (JSON Pointers, RFC 6901, into the arguments) has one of these values: the SHA-256
-   of their RFC 8785 forms, so that they stay private, and nothing in them has to be signed portably;
-5. with `definition`, the tool's pinned definition is this one. Where none is pinned nobody knows, and the answer is no.
+1. the constraint is well formed; an unknown member could be a limit that goes unseen, so it refuses the call;
+2. the gateway is this one (by its verifier id), the method is this one, and the target is exactly one of these names;
+3. with `params_sha256`, the call is this very one: the SHA-256 of the RFC 8785 form of its `params` without `_meta`,
+   tokens, `inputResponses` and `requestState`, so that all legs of a call have the same digest;
+4. with `args`, the value at each of these JSON Pointers (RFC 6901) into the arguments has one of these digests: SHA-256
+   of its RFC 8785 form, which keeps the values private and needs no portable encoding of them in the certificate;
+5. with `definition`, the tool's pinned definition is this one. If none is pinned, the constraint can't be verified.
 
 Digests are lower-case hex. Not checked here: how often such a call is made (`max_rate`, and the rule for the legs of a
 call in `policy.decide`).
@@ -35,11 +35,11 @@ Pointer = Annotated[str, Meta(pattern=r"^(?:/(?:[^~/]|~[01])*)*\Z")]
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
 ABSENT = object()
-"""What `value_at` finds where nothing is."""
+"""What `value_at` returns where the pointer leads to nothing."""
 
 
 class CallTerms(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the constraint says. Digests are lower-case hex."""
+    """The terms of the constraint. Digests are lower-case hex."""
 
     v: Literal[1] = 1
     gateway: Text
@@ -51,7 +51,7 @@ class CallTerms(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @classmethod
     def read(cls, constraint: Extension) -> "CallTerms":
-        """Rule 1. Raises `WireError`."""
+        """Read a constraint (rule 1). Raises `WireError`."""
         params = {} if constraint.params is UNSET else constraint.params
         if "v" not in params:
             raise WireError(CALL, "v is missing")
@@ -61,23 +61,24 @@ class CallTerms(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             raise WireError(CALL, str(error)) from None
 
     def constraint(self) -> Extension:
-        """The constraint on the wire."""
+        """Return the constraint as it is written in a certificate."""
         return Extension(name=CALL, params=msgspec.json.decode(msgspec.json.encode(self)))
 
     def words(self) -> str:
-        """What it allows, for people."""
-        said = [f"only at gateway {self.gateway}", f"only {self.method} {' or '.join(self.target)}"]
+        """Return what it allows, for people."""
+        parts = [f"only at gateway {self.gateway}", f"only {self.method} {' or '.join(self.target)}"]
         if self.params_sha256 is not UNSET:
-            said.append(f"only arguments with SHA-256 {self.params_sha256}")
+            parts.append(f"only arguments with SHA-256 {self.params_sha256}")
         for pointer, digests in sorted(self.args.items()) if self.args is not UNSET else ():
-            said.append(f"only with {pointer or 'arguments'} whose SHA-256 is {' or '.join(digests)}")
+            parts.append(f"only with {pointer or 'arguments'} whose SHA-256 is {' or '.join(digests)}")
         if self.definition is not UNSET:
-            said.append(f"only while the tool's definition has SHA-256 {self.definition}")
-        return ", ".join(said)
+            parts.append(f"only while the tool's definition has SHA-256 {self.definition}")
+        return ", ".join(parts)
 
 
 def this_call_only(constraints: Sequence[Constraint]) -> bool:
-    """Whether one of them allows nothing but one very call. Raises nothing: what can't be read allows nothing."""
+    """Return whether one of them allows nothing but one very call. Raises nothing: one that can't be read allows
+    nothing."""
     return any(
         isinstance(each, Extension)
         and each.name == CALL
@@ -88,9 +89,9 @@ def this_call_only(constraints: Sequence[Constraint]) -> bool:
 
 
 def named_arguments(constraints: Iterable[Constraint], arguments: object) -> dict[str, str]:
-    """The digests of the arguments that these constraints name, by their pointers, for who holds others against them
-    when the arguments are gone. Raises nothing: what can't be read names none."""
-    found: dict[str, str] = {}
+    """Return the digests of the arguments that these constraints name, by pointer, so that constraints can still be
+    evaluated once the arguments themselves are gone. Raises nothing: a constraint that can't be read names none."""
+    digests_by_pointer: dict[str, str] = {}
     for each in constraints:
         if isinstance(each, Extension) and each.name == CALL:
             try:
@@ -101,12 +102,12 @@ def named_arguments(constraints: Iterable[Constraint], arguments: object) -> dic
                 value = value_at(arguments, pointer)
                 digest = _digest(value) if value is not ABSENT else None
                 if digest is not None:
-                    found[pointer] = digest
-    return found
+                    digests_by_pointer[pointer] = digest
+    return digests_by_pointer
 
 
 def evaluate_call(constraint: Extension, _cert_id: str, context: VerifierContext, _now: int) -> str | None:
-    """Rules 1 to 5, as an `Evaluator`: None, or why the call is not allowed."""
+    """Evaluate the constraint (rules 1 to 5), as an `Evaluator`: return None, or why the call is not allowed."""
     call = context.call
     if call is None:
         return "constraint_unverifiable: the call is not known"
@@ -129,10 +130,10 @@ def _other_params(terms: CallTerms, call: CallFacts) -> str | None:
     if terms.params_sha256 is not UNSET and terms.params_sha256 != call.params_digest().hex():
         return "for a call with other params"
     for pointer, digests in terms.args.items() if terms.args is not UNSET else ():
-        found = _digest_at(call, pointer)
-        if found is ABSENT:
+        digest = _digest_at(call, pointer)
+        if digest is ABSENT:
             return f"constraint_unverifiable: there is no {pointer}"
-        if found not in digests:
+        if digest not in digests:
             return f"for another {pointer}"
     return None
 
@@ -153,7 +154,7 @@ def _other_definition(terms: CallTerms, call: CallFacts) -> str | None:
 
 
 def value_at(value: object, pointer: str) -> object:
-    """The value at a JSON Pointer (RFC 6901; whoever read it has checked its escapes), or `ABSENT`."""
+    """Return the value at a JSON Pointer (RFC 6901) whose escapes were checked before, or `ABSENT`."""
     for step in pointer.split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
         if isinstance(value, dict):
@@ -167,7 +168,7 @@ def value_at(value: object, pointer: str) -> object:
 
 
 def _digest(value: object) -> str | None:
-    """The digest of a value, or None where it has none: an integer beyond 2^53-1, a lone surrogate."""
+    """Return the digest of a value, or None if it has none: an integer beyond 2^53-1, a lone surrogate."""
     try:
         return hashlib.sha256(canonical(value)).hexdigest()
     except (ValueError, RecursionError):

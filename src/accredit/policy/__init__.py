@@ -1,9 +1,9 @@
-"""The decision of a call: who may do what, and on whose word. Pure: it asks for what it needs (`needs`).
+"""The decision of a call: who may do what, and on whose authority. Pure: it yields what it needs (`needs`).
 
-`catalog` which scope a target needs · `facts` what constraints are held against · `guarded_call` one call, and what
-binds a proof to it · `decide` the steps, in their order · `evaluators` who judges what the protocol does not define ·
-`refusals` what a client is told · `needs`, `drive` the questions to the world and who answers them · `passing` what is
-removed from and added to what passes · `lists` what is listed.
+`catalog` which scope a target needs · `facts` what constraints are evaluated against · `guarded_call` one call, and
+what binds a proof to it · `decide` the steps, in their order · `evaluators` who evaluates constraints that the protocol
+does not define · `refusals` what a client is told · `needs`, `drive` what a decision asks of the world, and who answers
+· `passing` what is removed from and added to a message on its way · `lists` what is listed · `tasks` whose a task is.
 """
 
 from accredit.policy.catalog import MCP_SCOPES, OWN_SCOPE, Catalog, Entry, scope_fault
@@ -20,8 +20,8 @@ from accredit.policy.guarded_call import (
     TASK_LIST,
     TASKS,
     GuardedCall,
-    asked,
-    asked_of,
+    guarded_call_from_values,
+    guarded_call_of,
     is_guarded,
     looks_guarded,
     may_guard,
@@ -48,11 +48,11 @@ __all__ = [
     "Flow",
     "GuardedCall",
     "Policy",
-    "asked",
-    "asked_of",
     "decide",
     "drive",
     "facts_fault",
+    "guarded_call_from_values",
+    "guarded_call_of",
     "is_guarded",
     "looks_guarded",
     "may_guard",

@@ -1,8 +1,8 @@
 """The catalog: which scope each tool, resource and prompt needs. No I/O.
 
-A tool is found by its exact name, else it has the default scope, else it is unknown, and an unknown tool is never
-called. A resource has the scope of the longest configured prefix of its URI, else the general one. What the operator
-has not called sensitive is so all the same where the canonical vocabulary says it.
+A tool is found by its exact name; failing that it has the default scope; without one it is unknown, and an unknown tool
+is never called. A resource has the scope of the longest configured prefix of its URI, else the general one. A target
+whose scope is sensitive in the canonical vocabulary is sensitive even where the operator did not mark it.
 """
 
 import re
@@ -16,14 +16,14 @@ from accredit.policy.uris import readings
 from accredit.ratify.scopes import WILDCARDS, is_sensitive, unknown_scope
 
 MCP_SCOPES = frozenset({"mcp:tool", "mcp:resource", "mcp:prompt"})
-"""Scopes for the three guarded methods that every deployment knows."""
+"""The scopes for the three guarded methods, known to every deployment."""
 
 OWN_SCOPE = re.compile(r"(?!(?:x-[^:]*|urn):)[A-Za-z][A-Za-z0-9._/+-]*(?::[A-Za-z0-9._/+-]+)+")
-"""What a scope can look like that a deployment adds."""
+"""The form of a scope that a deployment adds."""
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """What one tool, resource or prompt asks for. Any of `accepts` satisfies it as well as `scope`."""
+    """What one tool, resource or prompt requires: `scope`, or any of `accepts` in its place."""
 
     scope: str
     accepts: tuple[str, ...] = ()
@@ -32,20 +32,20 @@ class Entry(Struct, frozen=True, kw_only=True):
 
     @property
     def sensitive(self) -> bool:
-        """Whether a call needs a challenge of ours (Option B)."""
+        """Whether a call needs a challenge that was issued here (Option B)."""
         return self.marked_sensitive or is_sensitive(self.scope)
 
     def allows(self, granted: Collection[str]) -> bool:
-        """Whether a grant (expanded: no wildcards) satisfies this entry."""
+        """Return whether a grant (expanded: no wildcards) satisfies this entry."""
         return self.scope in granted or any(scope in granted for scope in self.accepts)
 
 
 _UNSAID = (Entry(scope="mcp:resource"), Entry(scope="mcp:prompt"))
-"""What resources and prompts ask for where nobody says otherwise."""
+"""The entries of resources and prompts where the configuration names none."""
 
 
 class Catalog(Struct, frozen=True, kw_only=True):
-    """Every entry of a deployment. `resource_prefixes` are plain prefixes of URIs."""
+    """Every entry of a deployment. The keys of `resource_prefixes` are plain prefixes of URIs."""
 
     tools: Mapping[str, Entry] = {}
     default_tool: Entry | None = None
@@ -54,7 +54,7 @@ class Catalog(Struct, frozen=True, kw_only=True):
     prompt: Entry = _UNSAID[1]
 
     def find(self, method: str, target: str) -> Entry | None:
-        """The entry for a guarded call; None: there is no scope that would allow it."""
+        """Return the entry for a guarded call, or None if no scope would allow it."""
         if method == "tools/call":
             return self.tool(target)
         if method == "resources/read":
@@ -62,46 +62,47 @@ class Catalog(Struct, frozen=True, kw_only=True):
         return self.prompt if method == "prompts/get" else None
 
     def tool(self, name: str) -> Entry | None:
-        """The entry of a tool."""
+        """Return the entry of a tool, or None."""
         return self.tools.get(name, self.default_tool)
 
     @property
     def says_something(self) -> bool:
-        """Whether an operator has named anything: only then is it told where proofs are off."""
+        """Whether the operator has named anything. Only then are lists annotated where proofs are off."""
         if self.tools or self.default_tool is not None or self.resource_prefixes:
             return True
         return (self.resource, self.prompt) != _UNSAID
 
     def vocabulary(self) -> frozenset[str]:
-        """The scopes that this deployment adds to the canonical ones."""
+        """Return the scopes that this deployment adds to the canonical ones."""
         entries = [*self.tools.values(), *self.resource_prefixes.values(), self.resource, self.prompt]
         if self.default_tool is not None:
             entries.append(self.default_tool)
         return MCP_SCOPES.union(*((entry.scope, *entry.accepts) for entry in entries))
 
     def _resource(self, uri: str) -> Entry | None:
-        # A server may read a URI more freely than a prefix does: one that could mean another entry is nobody's.
+        # A server may read a URI more freely than a prefix does: one that could mean another entry gets none.
         if not self.resource_prefixes:
             return self.resource
         length = max((len(prefix) for prefix in self.resource_prefixes if uri.startswith(prefix)), default=0)
         entry = self.resource_prefixes.get(uri[:length], self.resource)
-        found = [self._read_as(reading) for reading in readings(uri)]
-        return entry if found and all(entry in entries for entries in found) else None
+        candidates = [self._read_as(reading) for reading in readings(uri)]
+        return entry if candidates and all(entry in entries for entries in candidates) else None
 
     def _read_as(self, reading: str) -> list[Entry]:
-        """The entries of the longest prefixes of a reading: several, where prefixes differ only in their spelling."""
-        best, found = 0, [self.resource]
+        """Return the entries of the longest prefixes of a reading: several if prefixes differ only in their
+        spelling."""
+        best, entries = 0, [self.resource]
         for prefix, entry in self.resource_prefixes.items():
             plain = next(iter(readings(prefix)), prefix)
             if reading.startswith(plain) and len(plain) >= best:
-                best, found = len(plain), [*(found if len(plain) == best else ()), entry]
-        return found
+                best, entries = len(plain), [*(entries if len(plain) == best else ()), entry]
+        return entries
 
 
 def scope_fault(scope: str) -> str | None:
-    """Why a catalog can't ask for a scope, or None.
+    """Return why a catalog can't ask for a scope, or None.
 
-    A tool asks for one concrete scope: of the vocabulary, or one of its own, in the form GROUP:NAME. `x-...:` and
+    A tool asks for one concrete scope: one of the vocabulary, or one of its own in the form GROUP:NAME. `x-...:` and
     `urn:` are reserved (Ratify section 6).
     """
     if len(scope.encode("utf-8", "replace")) > MAX_SCOPE_LENGTH_BYTES:

@@ -1,31 +1,31 @@
-"""The decision: may this call be made, now, by whom it comes from? No I/O.
+"""The decision: may this call be made, now, by this caller? No I/O.
 
-`decide` is one generator: it yields needs (`needs`), is sent answers (`drive`), and ends in a `Decision`. In order:
+`decide` is one generator: it yields needs (`needs`), is sent answers (`drive`), and returns a `Decision`. In order:
 
-1. The message is valid, and the proof a raw slice of it (before: `jsonrpc`, `guarded_call`).
-2. The token, where there is one, was verified before (`gateway.bearer`, `server`): what it lacks is a status of HTTP.
-   Here it may be tied to the proof: with `bind_agent` its subject is the agent.
-3. The target is in the catalog: its scope and sensitivity are known. A sensitive target takes only challenges that
-   were issued here, for this very call (Option B); others take the client's own, while it is fresh (Option A).
-4. There is a proof, within its bounds and read strictly; its chain ends in a pinned root key; structure, session
+1. The message is valid, and the proof is a raw slice of it (done before: `jsonrpc`, `guarded_call`).
+2. The token, if there is one, was verified before (`gateway.admission.bearer`, `server`), where a bad one gets an HTTP
+   status. Here it may be tied to the proof: with `bind_agent` its subject must be the agent.
+3. The target is in the catalog, so its scope and sensitivity are known. A sensitive target takes only challenges issued
+   here, for this very call (Option B); others take the client's own, while it is fresh (Option A).
+4. There is a proof, within its bounds and strictly read; its chain ends in a pinned root key; structure, session
    context, ids, keys, times and signatures hold (`ratify.verify`, whose steps run inside this one). A proof over a
-   challenge that was spent, or is not ours where it must be, is refused before its signatures are looked at.
-5. No certificate of the chain is revoked (asked for each, in the course of 4).
-6. Only now the challenge is spent: a forged proof can't burn a real one.
-7. The constraints of every certificate hold for the facts of the call; what all certificates grant covers the
-   target; a limited number of uses is taken, atomically. (A list does nothing that a constraint could be about.) A
-   certificate for one very call (`consent`) has a use taken by the call's first leg, and each later leg, which brings
-   back a state that was sealed, is taken once: so the person's yes covers the call's rounds, and no repetition of them.
-   What is asked about a task is held against its tool only when it is certain who asks: between 5 and 6 the task is
-   looked up, and is this owner's, or it is refused, in one way for all causes. To change it needs the tool's scope, a
-   binding to that and, if it is sensitive, a challenge of ours; the constraints are held against the call that made
-   it, and no use is taken. To see it needs nothing more.
-8. The record: who asks writes it, before anything is forwarded or refused (`gateway.recording`).
+   challenge that is spent, or not issued here where it must be, is refused before its signatures are checked.
+5. No certificate of the chain is revoked (each is asked about, in the course of 4).
+6. Only now is the challenge spent: a forged proof can't burn a real challenge.
+7. The constraints of every certificate hold for the facts of the call; the scope that all certificates grant covers the
+   target; limited uses are taken, atomically. (Constraints are not evaluated for a list.) A certificate for one very
+   call (`consent`) has its use taken by the call's first leg; each later leg, which brings back a sealed state, may be
+   made once. So one consent covers all rounds of the call, and no repetition of them.
+   A request about a task is judged only when its sender is certain: between 5 and 6 the task is looked up, and unless
+   it is this owner's the request is refused, in the same way for every cause. To change a task needs the tool's scope,
+   a binding to that scope and, if the tool is sensitive, a challenge issued here; the constraints are evaluated for the
+   call that created the task, and no use is taken. To see a task needs nothing more.
+8. The caller records the decision before anything is forwarded or refused (`gateway.recording`).
 9. Allow.
 
-No answer is a no: whatever is raised in place of one ends in a refusal. What is not checked here: whether the person
-meant it, what the upstream does with the call, and whether a proof that is not bound to its call comes from its agent
-(`binding = "required"` checks that).
+No answer means refused: whatever is raised in place of an answer ends in a refusal. Not checked here: whether the
+person meant it, what the upstream does with the call, and whether a proof that is not bound to its call was sent by its
+agent (`binding = "required"` checks that).
 """
 
 import hashlib
@@ -84,10 +84,10 @@ from accredit.tokens import VerifiedToken
 
 
 class Policy(Struct, frozen=True, kw_only=True):
-    """What a deployment decides by. `roots` are names by pinned key; times are in seconds.
+    """What a deployment decides by. `roots` maps pinned keys to names; times are in seconds.
 
-    `bind_agent` asks for a token whose subject is the id of the proof's agent. `constraint_evaluators` judge the
-    constraints of extensions, by their type (`policy.evaluators`).
+    With `bind_agent` a call needs a token whose subject is the id of the proof's agent. `constraint_evaluators`
+    evaluate the constraints of extensions, by their type (`policy.evaluators`).
     """
 
     verifier_id: str
@@ -103,14 +103,15 @@ class Policy(Struct, frozen=True, kw_only=True):
 
     @property
     def binding(self) -> str:
-        """How proofs are to be bound, in the words of the configuration."""
+        """How proofs must be bound, in the configuration's words."""
         return "required" if self.binding_required else "optional"
 
 
 class Authority(Struct, frozen=True, kw_only=True):
-    """On whose word a call is allowed. `granted_scope` is what all certificates of the chain grant.
+    """On whose authority a call is allowed. `granted_scope` is what all certificates of the chain grant.
 
-    `chain` are these, leaf first. `token_subject` is whom the token that came with the call was issued for.
+    `chain` holds these certificates, the leaf first. `token_subject` is the subject of the token that came with the
+    call.
     """
 
     principal_id: str
@@ -124,13 +125,13 @@ class Authority(Struct, frozen=True, kw_only=True):
 
 
 class Decision(Struct, frozen=True):
-    """The verdict. It is allowed when there is no `refusal`; a list without a proof has no `authority`.
+    """The verdict: allowed if there is no `refusal`. A list without a proof has no `authority`.
 
-    `proved` is who asked, where the proof's signatures are good: of a refused call, too. `fault` is for the log only:
-    what kept the decision from being made. `task` is the one that is asked about.
+    `proved` is the authority of a proof whose signatures are good, also where the call is refused. `fault` is what kept
+    the decision from being made, for the log only. `task` is the one that the call is about.
     """
 
-    asked: GuardedCall
+    call: GuardedCall
     entry: Entry | None
     authority: Authority | None = None
     refusal: ProofRefused | None = None
@@ -146,25 +147,26 @@ CONSTRAINT_REFUSALS = frozenset(
         IdentityStatus.CONSTRAINT_UNKNOWN,
     }
 )
-"""Their reasons quote the call's arguments."""
+"""Statuses whose reasons quote the call's arguments."""
 
 Steps = Generator[Need, object, Decision]
-_Asking = Generator[Need, object, VerifyResult]
+_Verification = Generator[Need, object, VerifyResult]
 
 
 class Flow(NamedTuple):
-    """A later leg of a call: the call's name over all its legs, and the leg's number, from 1."""
+    """A later leg of a call: the name that the call has over all its legs, and the leg's number, from 1."""
 
     name: str
     round: int
 
 
 FlowOf = Callable[[str, str], Flow | None]
-"""Which leg of which call brings back a state, if that was sealed for this principal and this agent (their ids)."""
+"""Given the ids of a principal and an agent, return the leg whose state this request brings back, if it was sealed for
+them."""
 
 
 def decide(
-    asked: GuardedCall,
+    call: GuardedCall,
     policy: Policy,
     now: int,
     token: VerifiedToken | None = None,
@@ -172,38 +174,41 @@ def decide(
     place: str = "",
     flow_of: FlowOf | None = None,
 ) -> Steps:
-    """Decides one call. `now` is in unix seconds, `token` the caller's, and `place` where ids of tasks mean what they
-    mean. Without `flow_of` each leg is a call. It raises nothing that depends on the call."""
+    """Decide one call. Raises nothing that depends on the call.
+
+    `now` is in unix seconds, `token` the caller's. `place` is where the ids of tasks have their meaning. Without
+    `flow_of` each leg counts as a call of its own.
+    """
     entry: Entry | None = None
     case: _Case | None = None
     try:
-        if asked.guarded and not asked.about_tasks:
-            entry = policy.catalog.find(asked.method, asked.target)
+        if call.guarded and not call.about_tasks:
+            entry = policy.catalog.find(call.method, call.target)
             if entry is None:
-                raise refusals.unknown_target(asked)  # 3
-        elif asked.proof is None and not asked.guarded:
-            return Decision(asked, None)
-        case = _Case(asked, entry, policy, now, token, place, flow_of)
+                raise refusals.unknown_target(call)  # 3
+        elif call.proof is None and not call.guarded:
+            return Decision(call, None)
+        case = _Case(call, entry, policy, now, token, place, flow_of)
         authority = yield from case.authority()
-        return Decision(asked, case.entry, authority, proved=authority, task=case.task)  # 9
+        return Decision(call, case.entry, authority, proved=authority, task=case.task)  # 9
     except ProofRefused as refusal:
         proved, entry, task = (case.proved, case.entry, case.task) if case is not None else (None, entry, None)
-        return Decision(asked, entry, None, refusal, proved=proved, task=task)
+        return Decision(call, entry, None, refusal, proved=proved, task=task)
     except ChallengesFull as error:
-        refusal = refusals.too_many_challenges(asked, entry, policy.challenge_seconds)
-        return Decision(asked, entry, None, refusal, error)
+        refusal = refusals.too_many_challenges(call, entry, policy.challenge_seconds)
+        return Decision(call, entry, None, refusal, error)
     except ClockSetBack as error:
-        return Decision(asked, entry, None, refusals.clock_set_back(asked, entry), error)
-    except Exception as error:  # fail closed: a store that does not answer, or what nobody thought of
-        return Decision(asked, entry, None, refusals.undecided(asked, entry), error)
+        return Decision(call, entry, None, refusals.clock_set_back(call, entry), error)
+    except Exception as error:  # fail closed: a store that does not answer, or a fault that nobody foresaw
+        return Decision(call, entry, None, refusals.undecided(call, entry), error)
 
 
 class _Case:
-    """One proof before the decision, steps 4 to 7."""
+    """One call and its proof before the decision: steps 4 to 7."""
 
     def __init__(
         self,
-        asked: GuardedCall,
+        call: GuardedCall,
         entry: Entry | None,
         policy: Policy,
         now: int,
@@ -213,11 +218,11 @@ class _Case:
     ) -> None:
         self.proved: Authority | None = None
         self.entry = entry
-        """What is asked for; of a task, once it is certain whose that is."""
+        """The target's entry; for a request about a task, the entry of its tool, once the owner is certain."""
         self.task: Task | None = None
         self._place = place
-        self._changes_task = asked.method in TASK_CHANGES
-        self._asked = asked
+        self._changes_task = call.method in TASK_CHANGES
+        self._call = call
         self._token = token
         self._policy = policy
         self._now = now
@@ -231,18 +236,18 @@ class _Case:
 
     @cached_property
     def _request_hash(self) -> bytes:
-        return self._asked.request_hash(self._scope)
+        return self._call.request_hash(self._scope)
 
     def authority(self) -> Generator[Need, object, Authority]:
-        """Steps 4 to 7. Raises `ProofRefused`."""
+        """Run steps 4 to 7. Raises `ProofRefused`."""
         bundle = yield from self._read()
         root = bundle.delegations[-1].issuer_pub_key if bundle.delegations else None
         name = self._policy.roots.get(root) if root is not None else None
         if name is None:
-            raise refusals.untrusted_root(self._asked, self.entry)
+            raise refusals.untrusted_root(self._call, self.entry)
         self._tied(bundle)
         if self._changes_task:
-            # Whether it has to be one of ours is known only with the task.
+            # Whether it has to be one that was issued here is known only once the task is found.
             seen = yield LookAtChallenge(bundle.challenge, self._request_hash, issued=True)
             self._issued = seen is Spending.FIRST
         result = yield from self._verified(bundle)
@@ -263,13 +268,13 @@ class _Case:
         return authority
 
     def _read(self) -> Generator[Need, object, ProofBundle]:
-        proof = self._asked.proof
+        proof = self._call.proof
         if proof is None:
             if self._issued:
                 yield from self._challenge()
             policy = self._policy
-            raise refusals.missing_proof(self._asked, self.entry, policy.verifier_id, policy.binding)
-        if self._asked.two_proofs:
+            raise refusals.missing_proof(self._call, self.entry, policy.verifier_id, policy.binding)
+        if self._call.two_proofs:
             raise self._invalid("_meta holds two proofs that differ")
         text = memoryview(proof)
         if len(text) > MAX_PROOF_BUNDLE_BYTES:
@@ -280,14 +285,15 @@ class _Case:
             raise self._invalid(str(error)) from None
 
     def _tied(self, bundle: ProofBundle) -> None:
-        """Step 2. That the agent is who the proof says is shown by the signatures."""
+        """Check that the token was issued to the proof's agent (step 2); the signatures, checked later, show that the
+        agent is who the proof says."""
         if self._policy.bind_agent and (self._token is None or self._token.subject != bundle.agent_id):
             reason = "token_mismatch: the token was not issued to the agent of the proof"
             result = VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=reason)
-            raise refusals.denied(self._asked, self.entry, result)
+            raise refusals.denied(self._call, self.entry, result)
 
-    def _verified(self, bundle: ProofBundle) -> _Asking:
-        """Runs the verifier, whose needs become ours."""
+    def _verified(self, bundle: ProofBundle) -> _Verification:
+        """Run the verifier, passing its needs on as our own."""
         steps = verification(bundle, self._terms(bundle))
         try:
             need = next(steps)
@@ -297,7 +303,7 @@ class _Case:
                 except ProofRefused:
                     raise
                 except Exception as error:
-                    self._fault = error  # its text may name a file: it is for the log
+                    self._fault = error  # its text may name a file: for the log only
                     need = steps.throw(StoreUnavailable("no answer"))
                 else:
                     need = steps.send(answer)
@@ -307,9 +313,9 @@ class _Case:
     def _terms(self, bundle: ProofBundle) -> Terms:
         context = b""
         if bundle.session_context or self._policy.binding_required:
-            context = self._asked.session_context(self._policy.verifier_id, bundle.agent_id, self._scope)
+            context = self._call.session_context(self._policy.verifier_id, bundle.agent_id, self._scope)
         if self._changes_task and bundle.session_context:
-            context = bundle.session_context  # looked at when the tool's scope is known
+            context = bundle.session_context  # checked in `_own_tasks`, once the tool's scope is known
         return Terms(
             now=self._now,
             vocabulary=self._policy.vocabulary,
@@ -319,30 +325,30 @@ class _Case:
             constraint_evaluators=self._policy.constraint_evaluators,
             check_revocation=True,
             single_use=True,
-            # A challenge of ours has its own, shorter life; so the clock of who signed it does not matter.
+            # A challenge issued here expires by our own clock, and sooner: the signer's clock does not matter.
             max_age=CHALLENGE_WINDOW_SECONDS if self._issued else self._policy.freshness_seconds,
             max_ahead=CLOCK_AHEAD_SECONDS if self._issued else CLOCK_LEAD_SECONDS,
-            check_constraints=not self._asked.about_tasks and self.entry is not None,
+            check_constraints=not self._call.about_tasks and self.entry is not None,
             cert_cache=self._policy.cert_cache,
         )
 
     def _facts(self) -> VerifierContext:
-        found = self.entry.facts.of(self._asked.arguments) if self.entry is not None else {}
+        facts = self.entry.facts.of(self._call.arguments) if self.entry is not None else {}
         if self.task is not None:
-            found = read_made_by(self.task).facts
-        known = {CONTEXT_NAMES[name]: value for name, value in found.items()}
-        return replace(VerifierContext(invocations_in_window=self._used, call=self._call()), **known)
+            facts = read_made_by(self.task).facts
+        known = {CONTEXT_NAMES[name]: value for name, value in facts.items()}
+        return replace(VerifierContext(invocations_in_window=self._used, call=self._call_facts()), **known)
 
-    def _call(self) -> CallFacts:
-        """The call itself; of what is asked about a task, the call that made it."""
-        asked, task, gateway = self._asked, self.task, self._policy.verifier_id
+    def _call_facts(self) -> CallFacts:
+        """Return the facts of the call; for a request about a task, those of the call that created it."""
+        call, task, gateway = self._call, self.task, self._policy.verifier_id
         if task is None:
             return CallFacts(
                 verifier_id=gateway,
-                method=asked.method,
-                target=asked.target,
-                arguments=asked.arguments,
-                params_digest=asked.call_digest,
+                method=call.method,
+                target=call.target,
+                arguments=call.arguments,
+                params_digest=call.call_digest,
             )
         made = read_made_by(task)
         return CallFacts(
@@ -355,7 +361,7 @@ class _Case:
         )
 
     def _used(self, cert_id: str, window_s: int) -> int:
-        # The use of the call that made a task was taken then.
+        # The use was taken when the task was created.
         return 0 if self.task is not None else self._uses[cert_id, window_s]
 
     def _answer(self, need: proof_needs.Need, bundle: ProofBundle) -> Generator[Need, object, object]:
@@ -369,7 +375,8 @@ class _Case:
                 return (yield from self._spending(LookAtChallenge(challenge, self._request_hash, self._issued)))
             case proof_needs.ConsumeChallenge(challenge, _):
                 yield from self._own_tasks(bundle)
-                # Of the proof alone: the store tells by it what it may have forgotten.
+                # Computed from the proof alone, so that it is the same at each presentation: the store tells by it
+                # whether it may have forgotten the challenge.
                 keep_until = bundle.challenge_at + CHALLENGE_WINDOW_SECONDS + 1
                 spend = SpendChallenge(challenge, self._request_hash, self._issued, keep_until)
                 refused = yield from self._spending(spend)  # 6
@@ -385,25 +392,25 @@ class _Case:
         return None if seen is Spending.FIRST else seen.value
 
     def _own_tasks(self, bundle: ProofBundle) -> Generator[Need, object, None]:
-        """Finds the tasks that are asked about, for the agent whose signatures hold. Raises `ProofRefused`."""
+        """Look up the tasks that the request names, for the agent whose signatures hold. Raises `ProofRefused`."""
         owner = owner_of(bundle.delegations[-1].issuer_id, bundle.agent_id, self._token)
         task: Task | None = None
-        for id in self._asked.tasks:
-            found = yield FindTask(task_key(self._place, id))
-            if found is not None and not isinstance(found, Task):
+        for id in self._call.tasks:
+            stored = yield FindTask(task_key(self._place, id))
+            if stored is not None and not isinstance(stored, Task):
                 raise TypeError("the store gave no answer")
-            if found is None or not hmac.compare_digest(found.owner, owner):
-                raise refusals.unknown_task(self._asked)
-            task = found
-        if task is None or self._asked.subscribed:
+            if stored is None or not hmac.compare_digest(stored.owner, owner):
+                raise refusals.unknown_task(self._call)
+            task = stored
+        if task is None or self._call.subscribed:
             return
         entry = self._policy.catalog.find(task.method, task.target)
         if entry is None:  # the tool is not in the catalog any more
-            raise refusals.unknown_task(self._asked)
+            raise refusals.unknown_task(self._call)
         self.task, self.entry = task, entry
         if not self._changes_task:
             return
-        bound_to = self._asked.session_context(self._policy.verifier_id, bundle.agent_id, entry.scope)
+        bound_to = self._call.session_context(self._policy.verifier_id, bundle.agent_id, entry.scope)
         if bundle.session_context and not hmac.compare_digest(bundle.session_context, bound_to):
             raise self._invalid("the proof is bound to something else")
         if entry.sensitive and not self._issued:
@@ -416,7 +423,7 @@ class _Case:
             self._flow = self._flow_of(chain[-1].issuer_id, bundle.agent_id)
         for cert in own if self._flow is not None else ():
             self._uses |= {(cert.cert_id, each.window_s): 0 for each in cert.constraints if isinstance(each, MaxRate)}
-        for cert_id, limit in () if self._asked.about_tasks else _limits(bundle, self._flow):
+        for cert_id, limit in () if self._call.about_tasks else _limits(bundle, self._flow):
             if limit.window_s > MAX_RATE_WINDOW_SECONDS:
                 continue  # nobody counts for so long: the constraint can't be verified
             used = yield CountUses(limit.cert_id, limit.window_s)
@@ -425,9 +432,9 @@ class _Case:
             self._uses[cert_id, limit.window_s] = used
 
     def _covered(self, bundle: ProofBundle, result: VerifyResult) -> Generator[Need, object, None]:
-        """Step 7, what is left of it."""
+        """Check scope and constraints, and take the uses (the rest of step 7). Raises `ProofRefused`."""
         entry, granted = self.entry, result.granted_scope
-        if entry is None or (self._asked.about_tasks and not self._changes_task):
+        if entry is None or (self._call.about_tasks and not self._changes_task):
             return
         if not entry.allows(granted):
             reason = f'scope_denied: required scope "{entry.scope}" not in effective delegation scope'
@@ -440,45 +447,48 @@ class _Case:
             return
         limits = tuple(limit for _, limit in _limits(bundle, self._flow))
         if limits and (yield TakeUse(limits)) is not True:
-            # Others were faster since the uses were counted, or this leg of the call was made before.
+            # Others took the use after it was counted, or this leg of the call was made before.
             raise self._denied(result, IdentityStatus.CONSTRAINT_DENIED, "constraint_denied: rate limit exceeded")
 
     def _denied(self, result: VerifyResult, status: IdentityStatus, reason: str) -> ProofRefused:
         named = VerifyResult(
             valid=False, identity_status=status, human_id=result.human_id, agent_id=result.agent_id, error_reason=reason
         )
-        return refusals.denied(self._asked, self.entry, named, granted=result.granted_scope)
+        return refusals.denied(self._call, self.entry, named, granted=result.granted_scope)
 
     def _refuse(self, result: VerifyResult) -> Generator[Need, object, None]:
-        """Raises the refusal of a proof that the verifier did not accept."""
+        """Raise the refusal of a proof that the verifier did not accept."""
         if self._fault is not None:
             raise self._fault
         if self._seen is Spending.SPENT:
-            raise refusals.replayed(self._asked, self.entry)
+            raise refusals.replayed(self._call, self.entry)
         if self._seen is Spending.NOT_ISSUED:
             yield from self._challenge()
-        raise refusals.denied(self._asked, self.entry, result)
+        raise refusals.denied(self._call, self.entry, result)
 
     def _challenge(self) -> Generator[Need, object, None]:
-        """Raises -31002 with a fresh challenge for this call."""
+        """Raise -31002 with a fresh challenge for this call."""
         policy, expires_at = self._policy, self._now + self._policy.challenge_seconds
         issued = yield IssueChallenge(self._request_hash, expires_at)
         if not isinstance(issued, IssuedChallenge):
             raise TypeError("the store gave no answer")
-        raise refusals.challenge_required(self._asked, self.entry, issued, policy.verifier_id, policy.binding)
+        raise refusals.challenge_required(self._call, self.entry, issued, policy.verifier_id, policy.binding)
 
     def _invalid(self, text: str) -> ProofRefused:
         result = VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=f"invalid: {text}")
-        return refusals.denied(self._asked, self.entry, result)
+        return refusals.denied(self._call, self.entry, result)
 
 
 _PROVED = CONSTRAINT_REFUSALS | {IdentityStatus.SCOPE_DENIED}
-"""What is refused for only after all signatures were found good."""
+"""Statuses that are reached only after all signatures were found good."""
 
 
 def _limits(bundle: ProofBundle, flow: Flow | None) -> Generator[tuple[str, RateLimit]]:
-    """The limits of a chain, each with the id of its certificate. A later leg of a call that a certificate is for, and
-    for no other, is limited to be made once; what is left of its rate was for the first leg to take."""
+    """Yield the limits of a chain, each with the id of its certificate.
+
+    A certificate for one very call limits each of the call's later legs to be made once; its rate was for the first leg
+    to take.
+    """
     for cert in bundle.delegations:
         if flow is not None and this_call_only(cert.constraints):
             yield cert.cert_id, RateLimit(_leg_of(cert, flow), MAX_STATE_SECONDS, 1)
@@ -494,5 +504,6 @@ def _leg_of(cert: DelegationCert, flow: Flow) -> str:
 
 
 def _counted_as(cert: DelegationCert) -> str:
-    # Whoever may delegate chooses the ids of what it issues, at any length: nobody is to use up another's limit so.
+    # A delegator chooses its certificates' ids freely, at any length: with the issuer's id, none can use up another's
+    # limit.
     return hashlib.sha256(f"{cert.issuer_id}/{cert.cert_id}".encode()).hexdigest()

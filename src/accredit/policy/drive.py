@@ -1,6 +1,6 @@
-"""Answers a decision's needs from the ports. Waits for them; no I/O of its own.
+"""Answer a decision's needs from the ports. Awaits them; no I/O of its own.
 
-Whatever goes wrong is handed to the step that asked, which takes it for a no.
+Whatever a port raises is thrown into the step that asked, which refuses the call.
 """
 
 from accredit.policy.decide import Decision, Steps
@@ -20,7 +20,8 @@ from accredit.ports import ProofStore, Revocations, TaskStore
 async def drive(
     steps: Steps, store: ProofStore, revocations: Revocations, now: int, tasks: TaskStore | None = None
 ) -> Decision:
-    """Runs a decision to its end. `now` is the same as the decision's. Without `tasks` none is known."""
+    """Run a decision to its end. `now` must be the decision's own, in unix seconds. Without `tasks` no task is
+    known."""
     try:
         need = next(steps)
         while True:

@@ -1,6 +1,6 @@
-"""Who judges constraints that the protocol does not define: the deployment's evaluators, and our own. No I/O.
+"""Who evaluates constraints that the protocol does not define: the deployment's evaluators, and our own. No I/O.
 
-What an evaluator raises is a no, and its text, which could quote anything, goes to nobody.
+An evaluator that raises has refused. Its error text could quote anything, so only the error's type is shown.
 """
 
 from collections.abc import Mapping
@@ -12,11 +12,12 @@ from accredit.ratify import Evaluator, Extension, VerifierContext
 from accredit.ratify.constraints import BUILT_IN_TYPES
 
 OWN_EVALUATORS: Mapping[str, Evaluator] = MappingProxyType({CALL: evaluate_call})
-"""Those that every gateway and every guard has."""
+"""The evaluators of every gateway and every guard, by the constraint's type."""
 
 
 def with_own(given: Mapping[str, Evaluator]) -> dict[str, Evaluator]:
-    """The evaluators of a deployment, by the constraint's type, and our own. Raises `ConfigurationError`."""
+    """Return the deployment's evaluators, by the constraint's type, together with our own. Raises
+    `ConfigurationError`."""
     for name, evaluator in given.items():
         if name in OWN_EVALUATORS or name in BUILT_IN_TYPES:
             raise ConfigurationError(f"the constraint {name!r} is judged already", "name another type, or leave it out")

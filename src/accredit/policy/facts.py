@@ -2,14 +2,14 @@
 
 `[tools.NAME.facts]` maps a fact to one of:
 
-1. a text with pointers in braces, such as `git:github.com/{/repo}`: a template; what is put in is text or an integer,
-   without a slash where there is more than one;
+1. a text with pointers in braces, such as `git:github.com/{/repo}`: a template. What is put in is a string or an
+   integer, and has no slash where the template has more than one pointer;
 2. another text that begins with `/`: a JSON Pointer (RFC 6901) into the arguments;
 3. a number, or any other text: a constant.
 
-An argument that is missing, of another type, not finite, out of the range in which it means something, or no path where
-one is asked for, makes its fact absent. A constraint on an absent fact can't be verified, so nothing is allowed because
-an argument was missing.
+A fact is absent where an argument is missing, of another type, not finite, outside the range in which it means
+something, or not a path where one is expected. A constraint on an absent fact can't be verified, so leaving out an
+argument never allows a call.
 """
 
 import math
@@ -33,39 +33,39 @@ CONTEXT_NAMES = {
     "alt_m": "current_alt_m",
     "speed_mps": "current_speed_mps",
 }
-"""The facts that there are, and what the verifier calls them."""
+"""Every fact, with the verifier's name for it (Ratify's `VerifierContext`)."""
 
 TEXTS = frozenset({"currency", "resource_id", "requested_path"})
 _RANGES = {
     "amount": (0, math.inf),
     "speed_mps": (0, math.inf),
-    # 200 degrees east is 160 west to whoever reads on, and outside of what a box that wraps allows.
+    # A server may read 200 degrees east as 160 west, which a box that crosses the antimeridian would judge otherwise.
     "lat": (-90, 90),
     "lon": (-180, 180),
     "alt_m": (-math.inf, math.inf),
 }
-"""The facts that are numbers, and where they mean something, bounds included."""
+"""The facts that are numbers, with the least and greatest value that mean something."""
 NUMBERS = frozenset(_RANGES)
 _HOLE = re.compile(r"\{(/[^{}]*)\}")
 _NO_ESCAPE = re.compile(r"~(?![01])")
 
 
 class Facts(Struct, frozen=True):
-    """Where each fact comes from, as configured and checked by `facts_fault`."""
+    """Where each fact comes from, as configured. `facts_fault` has checked it."""
 
     sources: Mapping[str, str | float] = {}
 
     def of(self, arguments: object) -> dict[str, str | float]:
-        """The facts of one call, by name; what is absent is left out."""
-        found = {name: _taken(source, arguments) for name, source in self.sources.items()}
-        return {name: value for name, fact in found.items() if (value := _sound(name, fact)) is not None}
+        """Return the facts of one call, by name. Absent facts are left out."""
+        taken = {name: _taken(source, arguments) for name, source in self.sources.items()}
+        return {name: value for name, fact in taken.items() if (value := _sound(name, fact)) is not None}
 
 
 NO_FACTS = Facts()
 
 
 def facts_fault(sources: Mapping[str, object]) -> str | None:
-    """Why a mapping is none, or None."""
+    """Return why `sources` is not a valid mapping of facts, or None."""
     for name, source in sources.items():
         if name not in NUMBERS | TEXTS:
             return f"{name} is no fact; known are {', '.join(sorted(NUMBERS | TEXTS))}"
@@ -82,9 +82,9 @@ def facts_fault(sources: Mapping[str, object]) -> str | None:
     return None
 
 
-@cache  # what it is asked for is the configuration's
+@cache  # bounded: its arguments come from the configuration alone
 def _pointers(source: str) -> list[str]:
-    """The pointers of a template, or the one that the text is; none of a constant."""
+    """Return the pointers of a template, or the one pointer that the text is; none for a constant."""
     return _HOLE.findall(source) or ([source] if source.startswith("/") else [])
 
 
@@ -104,7 +104,7 @@ def _taken(source: str | float, arguments: object) -> object:
 
 
 def _text(value: object) -> str:
-    """What is put into a template, "" for what is not."""
+    """Return how a value is put into a template; "" for one that can't be."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_SAFE_INTEGER:
         return str(value)
     return value if isinstance(value, str) else ""

@@ -1,7 +1,7 @@
-"""What is asked of the decision: one call, as it will be forwarded, and the proof that came with it. No I/O.
+"""One call to be decided, as it will be forwarded, and the proof that came with it. No I/O.
 
-`payload_digest` is over what the upstream gets to see, `params` without `_meta`, in the form of RFC 8785: so a proof
-that is bound to it is worth nothing for another call.
+`payload_digest` covers what the upstream sees: `params` without `_meta`, in the form of RFC 8785. So a proof that is
+bound to it is worth nothing for another call.
 """
 
 import hashlib
@@ -28,32 +28,35 @@ from accredit.ratify.contexts import build_session_context, operation_context_ha
 PROOF = "ratify_proof"
 """The member of `_meta` that carries a proof."""
 PROOFS = (PROOF, "com.ratifyprotocol/proof")
-"""The same under the names that clients of the protocol give it. Both may be there only if they are one text."""
+"""The names under which clients of the protocol send a proof. Both may be present only if their texts are identical."""
 
 TASK_LIST = "tasks/list"
 
 TASKS = TASK_METHODS | {TASK_LIST}
-"""All that may be asked about tasks."""
+"""Every method about tasks."""
 
 TASK_CHANGES = frozenset({"tasks/update", "tasks/cancel"})
-"""What is done to a task needs what its tool needs; to see it, its owner's proof is enough."""
+"""Methods that change a task: they need what the task's tool needs. To see a task, any valid proof of its owner is
+enough."""
 
 GUARDED = frozenset(TARGET_MEMBER) | TASKS
-"""Methods that are never forwarded without a decision: tools/call, resources/read, prompts/get, and those of tasks."""
+"""Methods that are never forwarded without a decision: tools/call, resources/read, prompts/get, and those about tasks.
+"""
 
 LISTS = frozenset({"tools/list", "resources/list", "resources/templates/list", "prompts/list"})
-"""Methods that need no proof; one that comes with them is judged, and spent, like any other."""
+"""Methods that need no proof. One that comes with them is judged, and its challenge spent, like any other."""
 
 
-_OF_A_LEG = frozenset({"inputResponses", "requestState"})
+_LEG_MEMBERS = frozenset({"inputResponses", "requestState"})
 
 
 class GuardedCall(Struct, frozen=True):
-    """A call. `target` is the tool's or prompt's name or the resource's URI, "" for a list; `proof` is JSON text.
+    """A call. `target` is the tool's or prompt's name, the resource's URI or the task's id, "" for a list; `proof` is
+    JSON text.
 
-    `digest` has 32 bytes, or none for a list. `session_id` is the MCP session's, or "". With `two_proofs` another one,
-    that differs, came under the other name. `subscribed` are the tasks that a subscription names: one that names none
-    asks nothing. `covered` are the params without `_meta`.
+    `digest` has 32 bytes, none for a list. `session_id` is the MCP session's, or "". `two_proofs` says that two
+    differing proofs came under the two names. `subscribed` are the ids of tasks that a subscription names: a
+    subscription without any needs no decision. `covered` are the params without `_meta`.
     """
 
     method: str
@@ -73,34 +76,34 @@ class GuardedCall(Struct, frozen=True):
 
     @property
     def about_tasks(self) -> bool:
-        """Whether it is about tasks: then it is judged by whose they are, not by the catalog."""
+        """Whether the call is about tasks: it is then judged by who owns them, not by the catalog."""
         return self.method in TASKS or bool(self.subscribed)
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """The ids of the tasks that it names."""
+        """The ids of the tasks that the call names."""
         return (self.target,) if self.method in TASK_METHODS else self.subscribed
 
     def request_hash(self, scope: str) -> bytes:
-        """The hash of what is asked; a challenge of ours is good for one such hash."""
+        """Return the hash of the request; a challenge issued here is good for one such hash."""
         return operation_context_hash(scope, self.method, self.target, "", self.digest)
 
     def call_digest(self) -> bytes:
-        """The digest of the call over all its legs: that of its params without what belongs to one leg."""
-        if _OF_A_LEG.isdisjoint(self.covered):
+        """Return the digest that all legs of the call share: that of its params without the members of a single leg."""
+        if _LEG_MEMBERS.isdisjoint(self.covered):
             return self.digest
-        return payload_digest({name: value for name, value in self.covered.items() if name not in _OF_A_LEG})
+        return payload_digest({name: value for name, value in self.covered.items() if name not in _LEG_MEMBERS})
 
     def session_context(self, verifier_id: str, agent_id: str, scope: str) -> bytes:
-        """What a proof that is bound to this call has signed."""
+        """Return the session context that a proof bound to this call has signed (`ratify.contexts`)."""
         request_hash = self.request_hash(scope)
         return build_session_context(verifier_id, "", agent_id, self.session_id, "", request_hash=request_hash)
 
 
 class _Undigested(GuardedCall, frozen=True, dict=True):
-    """A call whose digest is made when it is first looked at: most of what strangers send is refused before.
+    """A call whose digest is computed on first use: most requests from strangers are refused before.
 
-    To look at it raises `FrameError` where `covered`, the params without `_meta`, have no canonical form.
+    Reading `digest` raises `FrameError` if `covered` has no canonical form.
     """
 
     @cached_property
@@ -108,10 +111,11 @@ class _Undigested(GuardedCall, frozen=True, dict=True):
         return super().digest or _digest(self.covered)
 
 
-def asked_of(request: Request, session_id: str = "") -> GuardedCall | None:
-    """What a request asks, or None where nothing is to be decided. Raises `RequestError` (-32602, or -32600).
+def guarded_call_of(request: Request, session_id: str = "") -> GuardedCall | None:
+    """Return the call that a request makes, or None if nothing is to be decided.
 
-    The proof is the raw slice of the request: what was written is what is judged.
+    The proof stays a raw slice of the request, so what was written is what is judged. Raises `RequestError` (-32602, or
+    -32600).
     """
     subscribes = request.method == LISTEN and may_name(request.params, b"taskIds")
     if not is_guarded(request) and request.method not in LISTS and not subscribes:
@@ -123,18 +127,18 @@ def asked_of(request: Request, session_id: str = "") -> GuardedCall | None:
         if request.method in GUARDED and any(has_wide_integer(bytes(value)) for value in covered.values()):
             raise FrameError(NO_FORM)
         plain = {name: msgspec.json.decode(value) for name, value in covered.items()}
-        found = _asked(request.method, plain, session_id, *proofs)
+        call = _guarded_call(request.method, plain, session_id, *proofs)
     except (FrameError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         detail = error.detail if isinstance(error, FrameError) else "params can't be read"
         raise RequestError(INVALID_PARAMS, f"Invalid params: {detail}", id=request.id, status=200) from None
     check_one_reading(request)
-    return found if found.method != LISTEN or found.subscribed else None
+    return call if call.method != LISTEN or call.subscribed else None
 
 
 def check_one_reading(request: Request) -> None:
-    """Refuses a request whose params, but for `_meta`, hold members that other readers take for one.
+    """Refuse a request whose params, outside `_meta`, have members that other readers could take for one.
 
-    Raises `RequestError` (-32600). What is refused for its size was refused before: this reads all values once more.
+    Raises `RequestError` (-32600). Call it after the size was checked: it reads all values once more.
     """
     try:
         params = members(request.params) if request.params is not None else {}
@@ -146,7 +150,8 @@ def check_one_reading(request: Request) -> None:
 
 
 def is_guarded(request: Request) -> bool:
-    """Whether a request is a guarded call. Raises `RequestError` (-32601) for one that a server could take for one."""
+    """Return whether a request is a guarded call. Raises `RequestError` (-32601) if its method only resembles a guarded
+    one."""
     if request.method in GUARDED:
         return True
     if request.method not in LISTS and looks_guarded(request.method):
@@ -155,20 +160,21 @@ def is_guarded(request: Request) -> bool:
 
 
 def looks_guarded(method: str) -> bool:
-    """Whether a server that reads names more freely than we do could take a method for a guarded one."""
+    """Return whether a server that reads names more freely than we do could take a method for a guarded one."""
     return read_freely(method) in GUARDED
 
 
 def may_guard(method: str) -> bool:
-    """Whether a method is one that is decided, or could be taken for one."""
+    """Return whether a method is decided on, or could be taken for one that is."""
     return read_freely(method) in GUARDED | LISTS
 
 
 def read_freely(name: str) -> str:
-    """A name as the freest reader could see it: one case, no compatibility forms, no blanks and nothing invisible.
+    """Return a name as the freest reader could see it: casefolded, without compatibility forms, blanks or invisible
+    characters.
 
-    Characters are read one by one, in time that grows with the name and not with its square (marks that pile up on a
-    letter are put in order first, otherwise). What two of them make together is no ASCII character either way.
+    Characters are normalised one by one, in linear time: normalising the whole name would sort its combining marks, in
+    quadratic time. No two characters combine into an ASCII one, so nothing is missed.
     """
     if name.isascii() and name.isprintable():
         return name.replace(" ", "").lower()
@@ -177,22 +183,23 @@ def read_freely(name: str) -> str:
 
 
 def proofs_in(meta: Mapping[str, Raw]) -> tuple[Raw | None, bool]:
-    """The proof that a `_meta` carries, under either name; and whether there are two that differ, byte for byte."""
-    found = [meta[name] for name in PROOFS if name in meta]
-    return (found[0] if found else None), len({bytes(memoryview(text)) for text in found}) > 1
+    """Return the proof in a `_meta`, under either name, and whether there are two that differ, byte for byte."""
+    texts = [meta[name] for name in PROOFS if name in meta]
+    return (texts[0] if texts else None), len({bytes(memoryview(text)) for text in texts}) > 1
 
 
-def asked(
+def guarded_call_from_values(
     method: str, params: Mapping[str, object], session_id: str, proof: Raw | None, two_proofs: bool = False
 ) -> GuardedCall:
-    """What a call with these params (as Python values) asks; `_meta` is passed over. Raises `FrameError`."""
+    """Return the call of a method with these params, given as Python values; `_meta` is ignored. Raises
+    `FrameError`."""
     covered = _covered(params)
     check_values(covered)
-    return _asked(method, covered, session_id, proof, two_proofs)
+    return _guarded_call(method, covered, session_id, proof, two_proofs)
 
 
 def subscribed(params: Mapping[str, object]) -> tuple[str, ...]:
-    """The tasks that a `subscriptions/listen` names. Raises `FrameError`."""
+    """Return the ids of the tasks that a `subscriptions/listen` names. Raises `FrameError`."""
     notifications = params.get("notifications")
     ids = cast("dict[str, object]", notifications).get("taskIds") if isinstance(notifications, dict) else None
     if ids is None:
@@ -205,16 +212,16 @@ def subscribed(params: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def payload_digest(params: Mapping[str, object]) -> bytes:
-    """SHA-256 of the RFC 8785 form of `params` without `_meta`.
+    """Return the SHA-256 of the RFC 8785 form of `params` without `_meta`.
 
-    Raises `FrameError` for what has none: an integer beyond 2^53-1, a lone surrogate, a number that is not finite.
+    Raises `FrameError` if there is none: an integer beyond 2^53-1, a lone surrogate, a number that is not finite.
     """
     covered = _covered(params)
     check_values(covered)
     return _digest(covered)
 
 
-def _asked(
+def _guarded_call(
     method: str, covered: Mapping[str, object], session_id: str, proof: Raw | None, two_proofs: bool
 ) -> GuardedCall:
     if method in LISTS or method == TASK_LIST:

@@ -1,12 +1,12 @@
-"""What a client gets to see of a list of tools, resources, templates of resources, or prompts. No I/O.
+"""What a client sees of a list of tools, resources, resource templates or prompts. No I/O.
 
-1. An item that no proof could allow is left out, where proofs are required.
-2. An item that the proof which came with the list does not cover is left out, and so is a tool that the token may not
-   use; the result is then `private`.
-3. What is left says which scope it needs, and how a proof is to be made; the catalog wins over the upstream's word.
+1. Where proofs are required, an item that no proof could allow is left out.
+2. An item that the list's own proof does not cover is left out, and so is a tool that the token may not use; the result
+   is then `private`.
+3. Each remaining item says which scope it needs and how to make a proof; the catalog overrides the upstream's word.
 
-A template is judged by its text before the first `{`: what it becomes is judged when it is read. To see an item is not
-to be allowed to use it, nor the other way round: `decide` does not look here.
+A template is judged by its text before the first `{`; what it expands to is judged when it is read. Seeing an item does
+not mean being allowed to use it, nor the reverse: `decide` does not look here.
 """
 
 from collections.abc import Collection
@@ -31,25 +31,25 @@ _decode_list = msgspec.json.Decoder(list[Raw]).decode
 
 
 class Kind(Struct, frozen=True):
-    """A kind of list. `items` is the member of the result that holds them, `key` the member of each that names it, and
-    `method` the one that uses it."""
+    """A kind of list: `items` is the result's member that holds the items, `key` the member that names an item, and
+    `method` the request that uses one."""
 
     items: str
     key: str
     method: str
 
     def target(self, named: str) -> str:
-        """What a use of an item is judged by."""
+        """Return the target that a use of an item is judged by."""
         return named.partition("{")[0] if self.key == "uriTemplate" else named
 
     @property
     def result_names(self) -> Names:
-        """The members of the result whose names all readers must take alike."""
+        """The result's members, which every reader must read alike."""
         return _RESULT_NAMES[self.items]
 
     @property
     def item_names(self) -> Names:
-        """And those of an item."""
+        """The members of an item, which every reader must read alike."""
         return _ITEM_NAMES[self.items]
 
 
@@ -68,8 +68,8 @@ _ITEM_NAMES = {kind.items: Names(kind.key, "_meta") for kind in KINDS.values()}
 
 
 class ListView(Struct, frozen=True, kw_only=True):
-    """How one client gets to see lists. `granted` is None where nothing is to be left out for want of a grant, and
-    `token` where nothing is for want of a token that may use it.
+    """How one client sees lists. With `granted` None nothing is left out for want of a grant; without `token` nothing
+    is left out for want of a token that may use it.
 
     `verifier_id` and `binding` are empty where proofs are not judged here.
     """
@@ -81,21 +81,21 @@ class ListView(Struct, frozen=True, kw_only=True):
     token: VerifiedToken | None = None
 
     def private(self, kind: Kind) -> bool:
-        """Whether others may get to see other items."""
+        """Return whether other clients may see other items."""
         token = self.token if kind.method == "tools/call" else None
         restricted = token is not None and (token.allowed_tools is not None or bool(token.denied_tools))
         return self.granted is not None or restricted
 
     def edits(self, kind: Kind) -> bool:
-        """Whether a list can look different from what the upstream says."""
+        """Return whether a list may differ from what the upstream sent."""
         return self.private(kind) or bool(self.verifier_id) or self.catalog.says_something
 
     def entry(self, kind: Kind, named: str) -> Entry | None:
-        """What an item asks for; None where no proof could allow it."""
+        """Return an item's entry in the catalog, or None if no proof could allow it."""
         return self.catalog.find(kind.method, kind.target(named))
 
     def shown(self, kind: Kind, named: str, entry: Entry | None) -> bool:
-        """Whether an item is listed."""
+        """Return whether an item is listed."""
         if self.token is not None and kind.method == "tools/call" and not may_use(self.token, named):
             return False
         if entry is None:
@@ -103,21 +103,22 @@ class ListView(Struct, frozen=True, kw_only=True):
         return self.granted is None or entry.allows(self.granted)
 
     def annotations(self, entry: Entry | None) -> dict[str, object]:
-        """The members of an item's `_meta` that are ours to say."""
+        """Return the members that the gateway sets in an item's `_meta`."""
         if entry is None:
             return {}
-        found: dict[str, object] = {SCOPE: entry.scope}
+        ours: dict[str, object] = {SCOPE: entry.scope}
         if entry.sensitive:
-            found[SENSITIVE] = True
+            ours[SENSITIVE] = True
         if self.verifier_id:
-            found |= {VERIFIER: self.verifier_id, BINDING: self.binding}
-        return found
+            ours |= {VERIFIER: self.verifier_id, BINDING: self.binding}
+        return ours
 
 
 def listed(response: Success, view: ListView, kind: Kind, *others: Kind) -> bytes:
-    """The response to a list request, as this client gets to see it. Raises `FrameError` for one that can't be read.
+    """Return the response to a list request as this client sees it.
 
-    There are `others` only where nobody knows any more what was asked.
+    `others` are given only where the request is not known any more, and the response could be of several kinds. Raises
+    `FrameError` for a list that can't be read.
     """
     changes: dict[str, object] = {}
     result: dict[str, Raw] = {}
@@ -131,12 +132,13 @@ def listed(response: Success, view: ListView, kind: Kind, *others: Kind) -> byte
 
 
 def kinds_in(response: Success) -> tuple[Kind, ...]:
-    """The kinds of lists that a response could be whose request is not known (a resumed stream's), by its shape."""
+    """Return the kinds of list that a response could be, by its shape: the request of a resumed stream's answer is not
+    known."""
     try:
-        found = {name.casefold() for name, _ in pairs(response.result)} if is_object(response.result) else set[str]()
+        names = {name.casefold() for name, _ in pairs(response.result)} if is_object(response.result) else set[str]()
     except FrameError:
         return ()
-    return tuple(kind for kind in KINDS.values() if kind.items.casefold() in found)
+    return tuple(kind for kind in KINDS.values() if kind.items.casefold() in names)
 
 
 def _items(result: dict[str, Raw], view: ListView, kind: Kind) -> list[Raw]:
@@ -165,6 +167,6 @@ def _item(text: Raw, view: ListView, kind: Kind) -> Raw | None:
     if not annotations:
         return text
     meta = members(item["_meta"]) if is_object(item.get("_meta")) else {}
-    # What the upstream says of these is not taken for ours.
+    # The upstream's own values must not pass for the catalog's.
     kept = {member: value for member, value in meta.items() if member not in (SCOPE, SENSITIVE)}
     return Raw(with_members(item, {"_meta": Raw(with_members(kept, annotations))}))

@@ -1,6 +1,6 @@
-"""What a decision asks of the world while it runs. No I/O: see `drive` for who answers.
+"""What a decision needs from the world while it runs; `drive` answers. No I/O.
 
-Every need can be answered by an exception, and then the answer is no.
+Any need may be answered with an exception: the call is then refused.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ class IsRevoked(NamedTuple):
 
 
 class LookAtChallenge(NamedTuple):
-    """What would `SpendChallenge` say? The answer is a `Spending`; nothing changes."""
+    """Ask what `SpendChallenge` would answer, without changing anything. The answer is a `Spending`."""
 
     challenge: bytes
     request_hash: bytes
@@ -23,7 +23,7 @@ class LookAtChallenge(NamedTuple):
 
 
 class SpendChallenge(NamedTuple):
-    """Spend this challenge, once for all. The answer is a `Spending`."""
+    """Spend this challenge, once for all. The answer is a `Spending`. `keep_until` is in unix seconds."""
 
     challenge: bytes
     request_hash: bytes
@@ -32,21 +32,21 @@ class SpendChallenge(NamedTuple):
 
 
 class IssueChallenge(NamedTuple):
-    """A fresh challenge for this request. The answer is an `IssuedChallenge`."""
+    """Issue a fresh challenge for this request. The answer is an `IssuedChallenge`. `expires_at` is in unix seconds."""
 
     request_hash: bytes
     expires_at: int
 
 
 class CountUses(NamedTuple):
-    """How often was this certificate used in the last seconds? The answer is an int."""
+    """How often was this certificate used in the last `window_s` seconds? The answer is an int."""
 
     cert_id: str
     window_s: int
 
 
 class TakeUse(NamedTuple):
-    """Note one use of each certificate, unless that exceeds a limit. The answer is a bool."""
+    """Record one use of each certificate, unless that would exceed a limit. The answer is a bool."""
 
     limits: tuple[RateLimit, ...]
 

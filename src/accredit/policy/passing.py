@@ -1,12 +1,12 @@
-"""What is taken out of a client's message, and what is put in, before the upstream gets it. No I/O.
+"""What is removed from a client's message, and what is added, before the upstream gets it. No I/O.
 
-1. `dev.accredit/authorization`, `com.ratifyprotocol/authority` and `/admission` of a client are always removed, however
+1. A client's `dev.accredit/authorization`, `com.ratifyprotocol/authority` and `/admission` are always removed, however
    they are spelled: upstreams trust them.
-2. A proof is removed where proofs are judged here, under either of its names: it is a credential.
-3. An allowed call carries `dev.accredit/authorization`, where the upstream is to be told: on whose word it comes, and
-   by and for whom its token was issued, with which scopes.
+2. Where proofs are judged here, a proof is removed, under either of its names: it is a credential.
+3. Where the upstream is to be told, an allowed call carries `dev.accredit/authorization`: on whose authority it comes,
+   and by and for whom its token was issued, with which scopes.
 
-All else stays byte for byte.
+Everything else stays byte for byte.
 """
 
 from typing import TypeVar
@@ -25,13 +25,13 @@ from accredit.tokens import VerifiedToken
 
 AUTHORIZATION = "dev.accredit/authorization"
 _CLAIMS = frozenset({AUTHORIZATION, "com.ratifyprotocol/authority", "com.ratifyprotocol/admission"})
-"""Members of `_meta` in which whoever stands before a server says who authorized a call."""
-_OF_PROOF = ("principal_id", "principal_name", "agent_id", "granted_scope", "cert_ids")
+"""Members of `_meta` in which an intermediary tells a server who authorized a call."""
+_PROOF_MEMBERS = ("principal_id", "principal_name", "agent_id", "granted_scope", "cert_ids")
 
 
 class Speaker(Struct, frozen=True):
-    """On whose authority a request comes: that of a proof's principal, else of a token. `call_id` is the id of its
-    records, or "" where it has none."""
+    """On whose authority a request comes: that of a proof's principal, else of a token. `call_id` is the id in its
+    records, or "" if it has none."""
 
     authority: Authority | None
     token: VerifiedToken | None
@@ -39,14 +39,14 @@ class Speaker(Struct, frozen=True):
 
     @property
     def subject(self) -> str:
-        """The agent; with proofs off, whom the token was issued for."""
+        """The agent's id; with proofs off, the token's subject."""
         if self.authority is not None:
             return self.authority.agent_id
         return self.token.subject if self.token is not None else ""
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """What all certificates of the proof grant; with proofs off, the token's scopes."""
+        """The scopes that all certificates of the proof grant; with proofs off, the token's."""
         if self.authority is not None:
             return self.authority.granted_scope
         return tuple(sorted(self.token.scopes)) if self.token is not None else ()
@@ -55,12 +55,13 @@ class Speaker(Struct, frozen=True):
 def speaker_of(
     request: Request, authority: Authority | None, token: VerifiedToken | None, call_id: str = ""
 ) -> Speaker | None:
-    """On whose authority a request comes that was let through; None where it comes on nobody's."""
+    """Return on whose authority an allowed request comes, or None if it needs none."""
     return Speaker(authority, token, call_id) if _on_authority(request, authority, token) else None
 
 
 def _on_authority(call: Request | Notification, authority: Authority | None, token: VerifiedToken | None) -> bool:
-    """A list may come on nobody's word; a token alone authorizes calls."""
+    """Return whether a call comes on somebody's authority. A list may come on nobody's; a token alone authorizes
+    calls."""
     return authority is not None or (token is not None and call.method in GUARDED)
 
 
@@ -75,9 +76,9 @@ def for_upstream(
     token: VerifiedToken | None = None,
     tell: bool = True,
 ) -> C:
-    """The call as the upstream gets it.
+    """Return the call as the upstream gets it.
 
-    `judged` says that proofs are judged here, `tell` that the upstream is to learn on whose word the call comes.
+    `judged` says that proofs are judged here, `tell` that the upstream is told on whose authority the call comes.
     """
     told = tell and _on_authority(call, authority, token)
     if not told and not may_name(call.params, b"_meta"):
@@ -96,14 +97,14 @@ def for_upstream(
 
 
 def authorization(authority: Authority | None, token: VerifiedToken | None = None) -> dict[str, object]:
-    """What an upstream is told of who authorized a call."""
-    told: dict[str, object] = {name: getattr(authority, name, None) for name in _OF_PROOF}
+    """Return the value of `dev.accredit/authorization`: who authorized a call."""
+    value: dict[str, object] = {name: getattr(authority, name, None) for name in _PROOF_MEMBERS}
     if token is None:
-        return {**told, "token_issuer": None, "token_subject": None, "token_scopes": None}
+        return {**value, "token_issuer": None, "token_subject": None, "token_scopes": None}
     scopes = sorted(token.scopes)
-    return {**told, "token_issuer": token.issuer, "token_subject": token.subject, "token_scopes": scopes}
+    return {**value, "token_issuer": token.issuer, "token_subject": token.subject, "token_scopes": scopes}
 
 
 def is_claim(name: str) -> bool:
-    """Whether a member of `_meta` could be taken for what a gateway says of who authorized a call."""
+    """Return whether a reader could take this member of `_meta` for a gateway's statement of who authorized a call."""
     return read_freely(name) in _CLAIMS

@@ -1,6 +1,6 @@
-"""Every refusal of the decision, as clients get to see it. No I/O.
+"""Every refusal of the decision, as clients see it. No I/O.
 
-One function a row of docs/reference/refusals.md. Nothing here quotes a proof, a key or an argument.
+One function per row of docs/reference/refusals.md. Nothing here quotes a proof, a key or an argument.
 """
 
 import base64
@@ -31,64 +31,63 @@ _STATUS_TEXT = {
 }
 
 
-def unknown_target(asked: GuardedCall) -> ProofRefused:
-    """The catalog has no scope for it, so no proof could allow it."""
-    what = "is not in the catalog" if asked.method == "tools/call" else "is not spelled so that its scope is certain"
-    return _refused(INVALID_PARAMS, UNKNOWN_ERRORS[asked.method], f"{excerpt(asked.target)} {what}", asked, None)
+def unknown_target(call: GuardedCall) -> ProofRefused:
+    """-32602: the catalog has no entry for the target, so no proof could allow the call."""
+    what = "is not in the catalog" if call.method == "tools/call" else "is not spelled so that its scope is certain"
+    return _refused(INVALID_PARAMS, UNKNOWN_ERRORS[call.method], f"{excerpt(call.target)} {what}", call, None)
 
 
-def unknown_task(asked: GuardedCall) -> ProofRefused:
-    """A task that is not this caller's: another's, forged, expired, or none. One text for all."""
-    return ProofRefused(
-        {"error": "unknown_task", "method": asked.method, "_meta": {}}, "Invalid params", INVALID_PARAMS
-    )
+def unknown_task(call: GuardedCall) -> ProofRefused:
+    """-32602: the task is not this caller's. The text is the same whether it is another's, forged, expired or
+    unknown."""
+    return ProofRefused({"error": "unknown_task", "method": call.method, "_meta": {}}, "Invalid params", INVALID_PARAMS)
 
 
 def task_not_kept(method: str, target: str) -> ProofRefused:
-    """-31003: the call was made, and is a task that can't be remembered; so nobody could ask about it."""
+    """-31003: the call was made and has become a task that can't be remembered, so nobody could ask about it."""
     reason = "store_unavailable: the task that the call has become could not be remembered"
     result = VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=reason)
     return denied(GuardedCall(method, target, "", b"", None, None), None, result)
 
 
-def missing_proof(asked: GuardedCall, entry: Entry | None, verifier_id: str, binding: str) -> ProofRefused:
-    """-31001: a guarded call without a proof. It says how one is to be made, as the tools in a list do."""
-    text = f"{_name(asked)} needs a proof in _meta.ratify_proof"
+def missing_proof(call: GuardedCall, entry: Entry | None, verifier_id: str, binding: str) -> ProofRefused:
+    """-31001: a guarded call without a proof. `_meta` says how to make one, as the tools in a list do."""
+    text = f"{_name(call)} needs a proof in _meta.ratify_proof"
     how = {"ratify_verifier": verifier_id, "ratify_binding": binding}
-    return _refused(MISSING, "missing_ratify_proof", text, asked, entry, _meta=how)
+    return _refused(MISSING, "missing_ratify_proof", text, call, entry, _meta=how)
 
 
 def challenge_required(
-    asked: GuardedCall, entry: Entry | None, issued: IssuedChallenge, verifier_id: str, binding: str
+    call: GuardedCall, entry: Entry | None, issued: IssuedChallenge, verifier_id: str, binding: str
 ) -> ProofRefused:
-    """-31002: sign this challenge, and call again (Option B)."""
+    """-31002: the client has to sign this challenge and call again (Option B)."""
     challenge = {
         "challenge": base64.b64encode(issued.challenge).decode("ascii"),
         "expires_at": issued.expires_at,
         "verifier_id": verifier_id,
         "binding": binding,
     }
-    text = f"{_name(asked)} needs a proof over the challenge in data._meta.ratify_challenge"
+    text = f"{_name(call)} needs a proof over the challenge in data._meta.ratify_challenge"
     return _refused(
-        CHALLENGE_REQUIRED, "ratify_challenge_required", text, asked, entry, _meta={"ratify_challenge": challenge}
+        CHALLENGE_REQUIRED, "ratify_challenge_required", text, call, entry, _meta={"ratify_challenge": challenge}
     )
 
 
 def denied(
-    asked: GuardedCall, entry: Entry | None, result: VerifyResult, reason: str = "", granted: Collection[str] = ()
+    call: GuardedCall, entry: Entry | None, result: VerifyResult, reason: str = "", granted: Collection[str] = ()
 ) -> ProofRefused:
-    """-31003: the verifier said no, or what it found does not cover the call."""
+    """-31003: the verifier refused the proof, or what it grants does not cover the call."""
     status = result.identity_status
     reason = reason or result.error_reason
     text = _STATUS_TEXT.get(status, reason)
     if status is IdentityStatus.SCOPE_DENIED and entry is not None:
         covers = ", ".join(granted) or "nothing"
-        text = f"this delegation covers {covers}; {_name(asked)} needs {entry.scope}"
+        text = f"this delegation covers {covers}; {_name(call)} needs {entry.scope}"
     return _refused(
         DENIED,
         f"ratify_{status}",
         text,
-        asked,
+        call,
         entry,
         identity_status=str(status),
         granted_scope=list(granted),
@@ -98,55 +97,55 @@ def denied(
     )
 
 
-def untrusted_root(asked: GuardedCall, entry: Entry | None) -> ProofRefused:
-    """-31004: the chain starts with a principal that is not configured here."""
+def untrusted_root(call: GuardedCall, entry: Entry | None) -> ProofRefused:
+    """-31004: the chain begins with a principal who is not configured here."""
     text = "the delegation comes from nobody whom this gateway trusts"
-    return _refused(UNTRUSTED_ROOT, "ratify_untrusted_root", text, asked, entry, identity_status="invalid")
+    return _refused(UNTRUSTED_ROOT, "ratify_untrusted_root", text, call, entry, identity_status="invalid")
 
 
-def replayed(asked: GuardedCall, entry: Entry | None) -> ProofRefused:
-    """-31005: the challenge was spent already."""
+def replayed(call: GuardedCall, entry: Entry | None) -> ProofRefused:
+    """-31005: the challenge was already spent."""
     text = "this proof was used before; each call needs a fresh one"
-    return _refused(REPLAYED, "ratify_replayed", text, asked, entry, identity_status="invalid")
+    return _refused(REPLAYED, "ratify_replayed", text, call, entry, identity_status="invalid")
 
 
 def record_unavailable(method: str, target: str, *, forwarded: bool) -> ProofRefused:
-    """-31006: no record, no call; or, where it was `forwarded`, no result."""
+    """-31006: the call could not be recorded and was not forwarded; or, with `forwarded`, its result is withheld."""
     what = "what came of the call" if forwarded else "the call"
     then = "its result is withheld" if forwarded else "nothing was forwarded"
-    asked = GuardedCall(method, target, "", b"", None, None)
+    call = GuardedCall(method, target, "", b"", None, None)
     text = f"{what} could not be recorded, so {then}"
-    return _refused(RECORD_UNAVAILABLE, "record_unavailable", text, asked, None, forwarded=forwarded)
+    return _refused(RECORD_UNAVAILABLE, "record_unavailable", text, call, None, forwarded=forwarded)
 
 
-def too_many_challenges(asked: GuardedCall, entry: Entry | None, retry_after: int) -> ProofRefused:
-    """-31007: no room for one more pending challenge."""
+def too_many_challenges(call: GuardedCall, entry: Entry | None, retry_after: int) -> ProofRefused:
+    """-31007: there is no room for one more pending challenge. `retry_after` is in seconds."""
     text = f"too many challenges are pending; try again in {retry_after} s"
-    return _refused(TOO_MANY_CHALLENGES, "too_many_challenges", text, asked, entry, retry_after_seconds=retry_after)
+    return _refused(TOO_MANY_CHALLENGES, "too_many_challenges", text, call, entry, retry_after_seconds=retry_after)
 
 
-def undecided(asked: GuardedCall, entry: Entry | None) -> ProofRefused:
-    """-31003, too: the decision could not be made, so it is a no."""
-    return _no_answer(asked, entry, "the decision could not be made")
+def undecided(call: GuardedCall, entry: Entry | None) -> ProofRefused:
+    """-31003: the decision could not be made, so the call is refused."""
+    return _no_answer(call, entry, "the decision could not be made")
 
 
-def clock_set_back(asked: GuardedCall, entry: Entry | None) -> ProofRefused:
-    """-31003, too: what was used before was forgotten by a clock that was ahead."""
-    return _no_answer(asked, entry, "the clock was set back, and whether this was used before is not known any more")
+def clock_set_back(call: GuardedCall, entry: Entry | None) -> ProofRefused:
+    """-31003: the clock is behind what the store has forgotten, so earlier uses can't be ruled out."""
+    return _no_answer(call, entry, "the clock was set back, and whether this was used before is not known any more")
 
 
-def _no_answer(asked: GuardedCall, entry: Entry | None, why: str) -> ProofRefused:
+def _no_answer(call: GuardedCall, entry: Entry | None, why: str) -> ProofRefused:
     reason = f"store_unavailable: {why}"
-    return denied(asked, entry, VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=reason))
+    return denied(call, entry, VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=reason))
 
 
-def _name(asked: GuardedCall) -> str:
-    return excerpt(asked.target) or asked.method
+def _name(call: GuardedCall) -> str:
+    return excerpt(call.target) or call.method
 
 
-def _refused(code: int, error: str, text: str, asked: GuardedCall, entry: Entry | None, **more: object) -> ProofRefused:
-    data: dict[str, object] = {"error": error, "method": asked.method, "target": asked.target[:MAX_TOLD_TARGET_CHARS]}
-    if asked.method == "tools/call":
+def _refused(code: int, error: str, text: str, call: GuardedCall, entry: Entry | None, **more: object) -> ProofRefused:
+    data: dict[str, object] = {"error": error, "method": call.method, "target": call.target[:MAX_TOLD_TARGET_CHARS]}
+    if call.method == "tools/call":
         data["tool"] = data["target"]
     if entry is not None:
         data["required_scope"] = entry.scope

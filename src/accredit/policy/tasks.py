@@ -1,10 +1,10 @@
-"""Whose a task is, and what is remembered of the call that made it. No I/O.
+"""Who owns a task, and what is remembered of the call that created it. No I/O.
 
-Of the call's params only digests are remembered, of all of them and of each argument that a certificate of the call's
-chain names: what an agent writes is not kept for a day because a server took its time.
+Only digests of the call's params are kept: of all of them, and of each argument that a certificate of the call's chain
+names. What an agent writes must not stay in the store for a day because a server took its time.
 
-A task belongs to the principal, the agent and the token's subject of the call that made it, all of them. What the
-server calls it is its name for its owner as well; `place` tells servers apart whose ids mean nothing elsewhere.
+A task belongs to the principal, the agent and the token's subject of the call that created it, all three together. Its
+owner knows it by the server's own id for it; `place` distinguishes servers whose ids mean nothing elsewhere.
 """
 
 import hashlib
@@ -23,8 +23,8 @@ from accredit.tokens import VerifiedToken
 
 
 class MadeBy(Struct, frozen=True, kw_only=True):
-    """What constraints are held against: the `facts` of the call that made a task, the digest of its `params`, and
-    those of its arguments by their JSON Pointers, in lower-case hex."""
+    """What constraints are evaluated against: the `facts` of the call that created a task, the digest of its `params`,
+    and the digests of the arguments named by constraints, by their JSON Pointers. Digests are lower-case hex."""
 
     facts: dict[str, str | float] = {}
     params: str = ""
@@ -35,37 +35,41 @@ _decode = msgspec.json.Decoder(MadeBy).decode
 
 
 def owner_of(principal_id: str, agent_id: str, token: VerifiedToken | None) -> bytes:
-    """What stands for an owner: 32 bytes. Without a proof, `principal_id` and `agent_id` are ""."""
+    """Return 32 bytes that identify an owner. Without a proof, `principal_id` and `agent_id` are ""."""
     subject = ("token", token.issuer, token.subject) if token is not None else ()
     return _digest("accredit task owner 1", principal_id, agent_id, *subject)
 
 
 def task_key(place: str, id: str) -> bytes:
-    """What a task is remembered under: 32 bytes."""
+    """Return the 32 bytes under which a task is remembered."""
     return _digest("accredit task 1", place, id)
 
 
 def made_by(
     facts: Mapping[str, str | float], params: bytes, arguments: object, chain: Sequence[DelegationCert]
 ) -> bytes:
-    """What is remembered of a call; `params` is the digest of them. Of too much only that is."""
+    """Return what is remembered of a call, as JSON; `params` is the digest of its params.
+
+    If that exceeds `MAX_TASK_FACTS_BYTES`, only `params` is kept: constraints on the rest then can't be verified.
+    """
     args = named_arguments((each for cert in chain for each in cert.constraints), arguments)
     text = msgspec.json.encode(MadeBy(facts=dict(facts), params=params.hex(), args=args))
     return text if len(text) <= MAX_TASK_FACTS_BYTES else msgspec.json.encode(MadeBy(params=params.hex()))
 
 
 def read_made_by(task: Task) -> MadeBy:
-    """What is remembered of the call that made a task. Raises `StoreUnavailable`."""
+    """Return what is remembered of the call that created a task. Raises `StoreUnavailable`."""
     try:
-        found = _decode(task.facts)
+        made = _decode(task.facts)
     except msgspec.MsgspecError:
         raise StoreUnavailable("what is remembered of a task can't be read") from None
-    facts = {name: value for name, value in found.facts.items() if name in CONTEXT_NAMES}
-    return MadeBy(facts=facts, params=found.params, args=found.args)
+    facts = {name: value for name, value in made.facts.items() if name in CONTEXT_NAMES}
+    return MadeBy(facts=facts, params=made.params, args=made.args)
 
 
 def same_call(one: Task, other: Task) -> bool:
-    """Whether two tasks are of one owner and one call, on whatever chains. Raises `StoreUnavailable`."""
+    """Return whether two tasks have one owner and come from the same call, on whatever chains. Raises
+    `StoreUnavailable`."""
     if (one.owner, one.method, one.target) != (other.owner, other.method, other.target):
         return False
     first, second = read_made_by(one), read_made_by(other)

@@ -1,14 +1,15 @@
-"""What a resource's URI could mean to a server, so that no spelling of it gets by a prefix of the catalog. No I/O.
+"""How a server could read a resource's URI, so that no spelling of it evades a prefix of the catalog. No I/O.
 
-A server may read a URI more freely than it was written. A reading is made for comparison only:
+Servers normalise URIs in different ways. A reading is one such normal form, made for comparison only:
 
-1. one with control characters, invisible ones or blanks at its ends, which parsers drop, has none at all, nor has one
-   that is too long to be looked at closely, or piles up marks;
-2. it is percent-decoded until nothing is left to decode, and has no reading where that is no UTF-8;
-3. case, compatibility forms and backslashes are folded away, dot segments and empty ones resolved;
-4. `file:` and the schemes of the web are read with any number of slashes, and a text without a scheme as a file; of a
-   host on the web, user, default port and a dot at the end do not count;
-5. a host has two readings: as a host, and as the first part of a path; a file's host can also be passed over.
+1. a URI has no reading at all if it has control characters, invisible characters, or blanks at its ends (parsers drop
+   them), if it is too long to be examined, or if it piles up combining marks;
+2. it is percent-decoded until nothing is left to decode; it has no reading if that takes too many rounds or is not
+   UTF-8;
+3. case, compatibility forms and backslashes are folded away; dot segments and empty segments are resolved;
+4. `file:` and the web's schemes are read with any number of slashes, and a text without a scheme is read as a file; of
+   a web host, the user, the default port and a trailing dot are dropped;
+5. a host has two readings: as a host, and as the first segment of a path. A file's host may also be ignored.
 
 Not covered: servers that ignore the scheme, follow links, or know further names for a file.
 """
@@ -25,7 +26,7 @@ _NO_HOST = re.compile(r"^.*@|\.?(?::(?:80|443|21)?)?$")
 
 
 def readings(uri: str) -> tuple[str, ...]:
-    """Every reading of a URI, the plainest first; none where nobody can say what it means."""
+    """Return every reading of a URI, the plainest first; none if its meaning is uncertain."""
     decoded = _decoded(uri) if len(uri) <= MAX_URI_LENGTH else None
     if decoded is None or decoded != decoded.strip() or "\ufffd" in decoded:
         return ()
@@ -42,16 +43,16 @@ def readings(uri: str) -> tuple[str, ...]:
     host, path = _split(rest)
     if scheme in _WEB:
         host = _NO_HOST.sub("", host)
-    found = [host + _resolved(path)]
+    forms = [host + _resolved(path)]
     if host:
-        found.append(_resolved(f"/{host}{path}")[1:])
+        forms.append(_resolved(f"/{host}{path}")[1:])
     if host and scheme == "file":
-        found += [_resolved(path), _resolved(f"/{host}{path}")]
-    return tuple(f"{scheme}://{each}" for each in found)
+        forms += [_resolved(path), _resolved(f"/{host}{path}")]
+    return tuple(f"{scheme}://{each}" for each in forms)
 
 
 def _marks_are_few(text: str) -> bool:
-    """Whether no more than `MAX_MARKS` marks stand together: to put them in order takes the square of the time."""
+    """Return whether no run of combining marks exceeds `MAX_MARKS`: normalising a run takes quadratic time."""
     run = 0
     for char in text:
         run = run + 1 if unicodedata.combining(char) else 0
@@ -70,7 +71,7 @@ def _decoded(uri: str) -> str | None:
 
 
 def _split(rest: str) -> tuple[str, str]:
-    """Host and path of what follows a scheme."""
+    """Return host and path of what follows a scheme."""
     if not rest.startswith("//"):
         return "", rest
     host, slash, path = rest[2:].partition("/")

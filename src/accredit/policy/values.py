@@ -1,4 +1,4 @@
-"""Python values that are to be JSON, and not too much of it: what the SDK made of a message. No I/O."""
+"""Check that Python values, such as the SDK makes of a message, are JSON and not too many. No I/O."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -7,15 +7,15 @@ from typing import cast
 from accredit.errors import FrameError
 from accredit.limits import MAX_SAFE_INTEGER, MAX_VALUES
 
-# Nearly all that is no array or object, and good whatever it says.
+# Types whose every value is JSON: the common case, decided without a call.
 _PLAIN = frozenset({str, bool, type(None)})
 NO_FORM = "params hold what has no canonical form (an integer beyond 2^53-1)"
 
 
 def check_values(value: object) -> None:
-    """Refuses what no JSON text says, an integer beyond 2^53-1, and more than `MAX_VALUES` values. Raises `FrameError`.
+    """Refuse a value that is not JSON, an integer beyond 2^53-1, and more than `MAX_VALUES` values in all.
 
-    It goes no deeper than there are values, and without recursion.
+    Iterative, so that depth can't exhaust the stack. Raises `FrameError`.
     """
     left = MAX_VALUES
     waiting = [value]
@@ -28,7 +28,7 @@ def check_values(value: object) -> None:
 
 
 def _inner(item: object) -> Collection[object]:
-    """What a value holds. Raises `FrameError`."""
+    """Return the items of an array or the member values of an object; nothing for a scalar. Raises `FrameError`."""
     if isinstance(item, list | tuple):
         return cast("Collection[object]", item)
     if isinstance(item, Mapping):

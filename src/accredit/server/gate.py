@@ -34,7 +34,7 @@ from pydantic import BaseModel
 from accredit.errors import AccreditError, FrameError, KeysUnavailable, ProofRefused, TokenError
 from accredit.jsonrpc.encode import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.requests import check_meta
-from accredit.policy import GUARDED, LISTS, PROOFS, Entry, GuardedCall, asked, proofs_in, refusals
+from accredit.policy import GUARDED, LISTS, PROOFS, Entry, GuardedCall, guarded_call_from_values, proofs_in, refusals
 from accredit.policy.lists import KINDS, SCOPE, SENSITIVE, Kind, ListView
 from accredit.policy.passing import AUTHORIZATION, authorization, is_claim
 from accredit.server.answers import drop_unreadable_answers
@@ -199,7 +199,7 @@ def _asked(ctx: Context) -> GuardedCall:
     meta = _meta(ctx)
     proofs = proofs_in({name: _text(meta[name]) for name in PROOFS if name in meta})
     try:
-        return asked(ctx.method, ctx.params or {}, _session_id(ctx), *proofs)
+        return guarded_call_from_values(ctx.method, ctx.params or {}, _session_id(ctx), *proofs)
     except FrameError as error:
         raise refused(error) from None
 

@@ -35,15 +35,15 @@ class Proofs(NamedTuple):
 
 
 class Allowed(NamedTuple):
-    """What may be done: on whose word, which is None for a list without a proof, and with which token."""
+    """An allowed call: its authority (None for a list without a proof), and its token."""
 
-    asked: GuardedCall
+    call: GuardedCall
     authority: Authority | None = None
     token: VerifiedToken | None = None
 
 
 class Judge:
-    """What a guard was given, put together. None stands for what is not judged. `clock` is in unix seconds.
+    """The parts of a guard that decide. What is None is not judged. `clock` returns unix seconds.
 
     `methods` are those beyond MCP's that pass where proofs or tokens are required.
     """
@@ -61,49 +61,49 @@ class Judge:
         self._methods = methods
 
     def names(self, method: str, revision: str) -> bool:
-        """Whether a method passes, or is decided, in a revision of MCP: somebody has named it."""
+        """Return whether a method of a revision of MCP is known here, and so may pass or be decided."""
         required = self._proofs is not None or (self.tokens is not None and self.tokens.required)
         if method in TASKS:
             return not required  # whose a task is, only the gateway remembers
         return not required or is_known(method, revision) or method in self._methods
 
-    async def decide(self, asked: GuardedCall, entry: Entry | None, token: VerifiedToken | None) -> Allowed:
-        """The decision of one call; `entry` is what the tool that is called asks for. Raises its refusal.
+    async def decide(self, call: GuardedCall, entry: Entry | None, token: VerifiedToken | None) -> Allowed:
+        """Decide one call; `entry` is the called tool's own. Raises the refusal.
 
         Raises `FrameError` for params that no proof can be bound to.
         """
-        self._check_tool(asked, token)
+        self._check_tool(call, token)
         if self._proofs is None:
-            return Allowed(asked, None, token)
+            return Allowed(call, None, token)
         now = self._clock()
         policy, store, revocations, _ = self._proofs
         vocabulary = named_scopes().union(policy.vocabulary)
-        policy = replace(policy, catalog=_catalog(policy, asked, entry), vocabulary=vocabulary)
-        decision = await drive(decide(asked, policy, now, token), store, revocations, now)
-        if isinstance(decision.fault, FrameError):  # what is asked has no digest
+        policy = replace(policy, catalog=_catalog(policy, call, entry), vocabulary=vocabulary)
+        decision = await drive(decide(call, policy, now, token), store, revocations, now)
+        if isinstance(decision.fault, FrameError):  # the params have no digest
             raise decision.fault
         if decision.fault is not None:
             _log.warning("a call was refused: %s", _named(decision.fault))
         if decision.refusal is not None:
             raise decision.refusal
-        return Allowed(asked, decision.authority, token)
+        return Allowed(call, decision.authority, token)
 
-    def check_within(self, allowed: Allowed, asked: GuardedCall, entry: Entry | None) -> None:
-        """Whether a call that was allowed may make another one by itself. Raises `ProofRefused` and `TokenError`.
+    def check_within(self, allowed: Allowed, call: GuardedCall, entry: Entry | None) -> None:
+        """Check that an allowed call may make another one by itself. Raises `ProofRefused` and `TokenError`.
 
-        It runs on the same word, whose constraints were held against the facts of the first call alone.
+        The inner call runs on the same authority, whose constraints were evaluated for the first call alone.
         """
-        if (asked.method, asked.target) == (allowed.asked.method, allowed.asked.target):
+        if (call.method, call.target) == (allowed.call.method, allowed.call.target):
             return
-        self._check_tool(asked, allowed.token)
+        self._check_tool(call, allowed.token)
         if self._proofs is None:
             return
         authority, policy = allowed.authority, self._proofs.policy
-        wanted = _catalog(policy, asked, entry).find(asked.method, asked.target)
+        wanted = _catalog(policy, call, entry).find(call.method, call.target)
         if wanted is None:
-            raise refusals.unknown_target(asked)
+            raise refusals.unknown_target(call)
         if authority is None or wanted.sensitive:
-            raise refusals.missing_proof(asked, wanted, policy.verifier_id, policy.binding)
+            raise refusals.missing_proof(call, wanted, policy.verifier_id, policy.binding)
         if not wanted.allows(authority.granted_scope):
             result = VerifyResult(
                 valid=False,
@@ -112,10 +112,10 @@ class Judge:
                 agent_id=authority.agent_id,
                 error_reason=f'scope_denied: required scope "{wanted.scope}" not in effective delegation scope',
             )
-            raise refusals.denied(asked, wanted, result, granted=authority.granted_scope)
+            raise refusals.denied(call, wanted, result, granted=authority.granted_scope)
 
     def view(self, allowed: Allowed) -> ListView:
-        """How whoever sent a list request gets to see it."""
+        """Return how the sender of a list request sees it."""
         if self._proofs is None:
             return ListView(catalog=Catalog(), token=allowed.token)
         authority, policy = allowed.authority, self._proofs.policy
@@ -127,9 +127,9 @@ class Judge:
             token=allowed.token,
         )
 
-    def _check_tool(self, asked: GuardedCall, token: VerifiedToken | None) -> None:
-        if self.tokens is not None and asked.method == "tools/call":
-            self.tokens.check_tool(token, asked.target)
+    def _check_tool(self, call: GuardedCall, token: VerifiedToken | None) -> None:
+        if self.tokens is not None and call.method == "tools/call":
+            self.tokens.check_tool(token, call.target)
 
     @contextlib.contextmanager
     def standing(self, allowed: Allowed) -> Generator[None]:
@@ -141,7 +141,7 @@ class Judge:
             _standing.reset(before)
 
     def decided(self) -> Allowed | None:
-        """What this judge has allowed the caller, or None."""
+        """Return what this judge has allowed the running call, or None."""
         standing = _standing.get()
         return standing.allowed if standing is not None and standing.judge is self else None
 
@@ -155,7 +155,7 @@ _standing: ContextVar[_Standing | None] = ContextVar("accredit_standing", defaul
 
 
 def current_authority() -> Authority | None:
-    """On whose word the running tool, resource or prompt was called; None outside of a call."""
+    """Return on whose authority the running tool, resource or prompt was called; None outside of a call."""
     standing = _standing.get()
     return standing.allowed.authority if standing is not None else None
 
@@ -167,8 +167,8 @@ def current_token() -> VerifiedToken | None:
     return standing.allowed.token if standing is not None else None
 
 
-def _catalog(policy: Policy, asked: GuardedCall, entry: Entry | None) -> Catalog:
-    return replace(policy.catalog, tools={asked.target: entry} if entry is not None else {})
+def _catalog(policy: Policy, call: GuardedCall, entry: Entry | None) -> Catalog:
+    return replace(policy.catalog, tools={call.target: entry} if entry is not None else {})
 
 
 def _named(fault: Exception) -> str:

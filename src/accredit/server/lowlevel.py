@@ -63,7 +63,7 @@ def _checked(method: str, found: HandlerEntry[Any], judge: Judge) -> Any:
     async def handler(ctx: Context, params: Any) -> HandlerResult:
         allowed = judge.decided()
         target = getattr(params, TARGET_MEMBER[method], None)
-        if allowed is None or (allowed.asked.method, allowed.asked.target) != (method, target):
+        if allowed is None or (allowed.call.method, allowed.call.target) != (method, target):
             raise undecided()
         return await found.handler(ctx, params)
 

@@ -78,7 +78,7 @@ class ProofGuard(Guard, Extension):
     ) -> HandlerResult:
         """The last look before the tool: nothing runs that was not decided. Raises `MCPError`."""
         allowed = self._judge.decided()
-        if allowed is None or allowed.asked.target != params.name:
+        if allowed is None or allowed.call.target != params.name:
             raise undecided()
         return await call_next(ctx)
 

@@ -17,7 +17,7 @@ from accredit.client.presenter import Challenge
 from accredit.errors import ConfigurationError, ProofRefused
 from accredit.keys import SigningKey, make_key
 from accredit.limits import CLOCK_LEAD_SECONDS, MAX_PRESENTED
-from accredit.policy import GuardedCall, asked, decide, drive
+from accredit.policy import GuardedCall, decide, drive, guarded_call_from_values
 from accredit.ratify import Grant, issue_delegation
 from accredit.ratify.constraints import TimeWindow
 from accredit.ratify.needs import clock
@@ -42,7 +42,7 @@ def presenter(trust: Trust, *grants: tuple[str, ...], **options: Any) -> ProofPr
 
 
 def inbox(session: str = "", **arguments: object) -> GuardedCall:
-    return asked("tools/call", {"name": "list_inbox", "arguments": arguments}, session, None)
+    return guarded_call_from_values("tools/call", {"name": "list_inbox", "arguments": arguments}, session, None)
 
 
 def with_proof(call: GuardedCall, proof: dict[str, object]) -> GuardedCall:
@@ -76,7 +76,7 @@ def test_every_proof_is_over_a_challenge_of_its_own(trust: Trust) -> None:
 
 
 def test_a_proof_for_a_list_is_bound_too(trust: Trust) -> None:
-    call = asked("tools/list", {"cursor": "2"}, "", None)
+    call = guarded_call_from_values("tools/list", {"cursor": "2"}, "", None)
     assert verdict(trust, call, presenter(trust).prove(call, "", GATEWAY)) == ""
 
 
@@ -191,7 +191,7 @@ def asking(challenge: bytes = bytes(32), expires_in: int = 86_400, verifier_id: 
 
 def test_a_gateways_challenge_is_signed_for_the_call(trust: Trust) -> None:
     agent, store = presenter(trust), MemoryStore()
-    call = asked("tools/call", {"name": "send_email", "arguments": {}}, "", None)
+    call = guarded_call_from_values("tools/call", {"name": "send_email", "arguments": {}}, "", None)
     policy, now = trust.policy(binding_required=True), clock()
     refusal = finished(drive(decide(call, policy, now), store, NO_REVOCATIONS, now)).refusal
     assert refusal is not None

@@ -16,7 +16,7 @@ from accredit.errors import ProofRefused
 from accredit.jsonrpc.frames import Success, decode_frame
 from accredit.keys import SigningKey
 from accredit.limits import MAX_KNOWN_TARGETS
-from accredit.policy import Catalog, Entry, Policy, asked, decide, drive
+from accredit.policy import Catalog, Entry, Policy, decide, drive, guarded_call_from_values
 from accredit.policy.lists import KINDS, ListView, listed
 from accredit.policy.tasks import owner_of, task_key
 from accredit.ports import Task
@@ -50,7 +50,7 @@ class Judge:
         proof = params.get("_meta", {}).get("ratify_proof")
         raw = None if proof is None else Raw(json.dumps(proof).encode())
         now = clock()
-        steps = decide(asked(method, params, self.session, raw), self.policy, now)
+        steps = decide(guarded_call_from_values(method, params, self.session, raw), self.policy, now)
         return finished(drive(steps, self._store, RevocationLists((), {}), now, self._tasks)).refusal
 
 

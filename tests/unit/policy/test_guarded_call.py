@@ -18,7 +18,7 @@ from accredit.jsonrpc.methods import TARGET_MEMBER
 from accredit.jsonrpc.requests import decode_request
 from accredit.jsonrpc.same_names import check_same_names
 from accredit.limits import MAX_REWRITTEN_NUMBERS, MAX_TARGET_CHARS, MAX_VALUES
-from accredit.policy import GUARDED, LISTS, PROOF, TASK_LIST, asked, asked_of, payload_digest
+from accredit.policy import GUARDED, LISTS, PROOF, TASK_LIST, guarded_call_from_values, guarded_call_of, payload_digest
 from accredit.policy.guarded_call import read_freely
 
 _SHORT = {8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
@@ -63,7 +63,7 @@ def request(params: str, method: str = "tools/call") -> Request:
 
 
 def digest_of(params: str) -> bytes:
-    found = asked_of(request(params))
+    found = guarded_call_of(request(params))
     assert found is not None
     return found.digest
 
@@ -201,19 +201,19 @@ def test_numbers_that_are_equal_are_the_same_call() -> None:
 def test_what_has_no_canonical_form_is_refused_with_the_id(value: str, place: str) -> None:
     text = f'{{"name":"pay",{place.replace("VALUE", value)}}}'
     with pytest.raises(RequestError) as caught:
-        asked_of(request(text))
+        guarded_call_of(request(text))
     assert caught.value.code in {-32602, -32600, -32700}
 
 
 @pytest.mark.parametrize("value", ["9007199254740992", "9" * 300])
 def test_a_big_integer_is_named_for_what_it_is(value: str) -> None:
     with pytest.raises(RequestError, match=r"^Invalid params: .*2\^53-1") as caught:
-        asked_of(request(f'{{"name":"pay","arguments":{{"x":{value}}}}}'))
+        guarded_call_of(request(f'{{"name":"pay","arguments":{{"x":{value}}}}}'))
     assert (caught.value.code, caught.value.id, caught.value.status) == (-32602, "x", 200)
 
 
 def test_a_big_integer_in_meta_is_nobodys_business() -> None:
-    assert asked_of(request('{"name":"pay","_meta":{"x":123456789012345678901234567890}}')) is not None
+    assert guarded_call_of(request('{"name":"pay","_meta":{"x":123456789012345678901234567890}}')) is not None
 
 
 def test_python_values_that_are_no_json_have_no_form() -> None:
@@ -231,7 +231,7 @@ def test_python_values_that_are_no_json_have_no_form() -> None:
 @pytest.mark.parametrize("method", sorted(TARGET_MEMBER))
 def test_a_call_names_its_target(method: str) -> None:
     member = TARGET_MEMBER[method]
-    found = asked_of(
+    found = guarded_call_of(
         request(f'{{"{member}":"a\\u0062","arguments":{{"x":1}},"_meta":{{"{PROOF}":{{"y":2}}}}}}', method), "s"
     )
     assert found is not None
@@ -251,7 +251,7 @@ def test_a_call_names_its_target(method: str) -> None:
 )
 def test_a_call_without_a_target_is_refused(method: str, params: str) -> None:
     with pytest.raises(RequestError, match=r"^Invalid params: .* is not a string$") as caught:
-        asked_of(request(params, method))
+        guarded_call_of(request(params, method))
     assert (caught.value.code, caught.value.id) == (-32602, "x")
 
 
@@ -261,40 +261,40 @@ def test_a_call_without_params_is_refused_and_a_list_is_not() -> None:
         frame = decode_request(text.replace(b"METHOD", method.encode()))
         assert isinstance(frame, Request)
         if method in LISTS:
-            found = asked_of(frame)
+            found = guarded_call_of(frame)
             assert found is not None
             assert (found.digest, found.target, found.proof, found.guarded) == (b"", "", None, False)
         else:
             with pytest.raises(RequestError):
-                asked_of(frame)
+                guarded_call_of(frame)
 
 
 @pytest.mark.parametrize("meta", ["null", "[]", '"x"', "5", "true", '[{"ratify_proof":{}}]'])
 @pytest.mark.parametrize("method", ["tools/call", "tools/list"])
 def test_a_meta_that_is_no_object_is_refused(method: str, meta: str) -> None:
     with pytest.raises(RequestError) as caught:
-        asked_of(request(f'{{"name":"pay","_meta":{meta}}}', method))
+        guarded_call_of(request(f'{{"name":"pay","_meta":{meta}}}', method))
     assert caught.value.code == -32602
 
 
 def test_a_proof_is_the_slice_of_the_request_as_it_was_written() -> None:
     odd = '{ "a" :1.0,\t"\\u0061b": [ ] }'
     for name in ("ratify_proof", "ratify\\u005fproof", "\\u0072atify_proof"):
-        found = asked_of(request(f'{{"name":"pay","_meta":{{"{name}":{odd}}}}}'))
+        found = guarded_call_of(request(f'{{"name":"pay","_meta":{{"{name}":{odd}}}}}'))
         assert found is not None
         assert bytes(found.proof or b"") == odd.encode()
 
 
 def test_what_only_looks_like_a_proof_is_none() -> None:
     for name in ("Ratify_Proof", "ratify_proof ", "ratify-proof", "ratifyProof"):
-        found = asked_of(request(f'{{"name":"pay","_meta":{{"{name}":{{}}}}}}'))
+        found = guarded_call_of(request(f'{{"name":"pay","_meta":{{"{name}":{{}}}}}}'))
         assert found is not None
         assert found.proof is None
 
 
 @pytest.mark.parametrize("method", ["ping", "initialize", "tasks/other", "completion/complete", "x"])
 def test_of_other_methods_nothing_is_asked(method: str) -> None:
-    assert asked_of(request('{"name":["anything"]}', method)) is None
+    assert guarded_call_of(request('{"name":["anything"]}', method)) is None
 
 
 @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ def test_of_other_methods_nothing_is_asked(method: str) -> None:
 )
 def test_a_guarded_method_that_is_misspelt_goes_nowhere(method: str) -> None:
     with pytest.raises(RequestError) as caught:
-        asked_of(request('{"name":"pay"}', method))
+        guarded_call_of(request('{"name":"pay"}', method))
     assert (caught.value.code, caught.value.status, caught.value.id) == (-32601, 404, "x")
 
 
@@ -319,7 +319,7 @@ PARAMS = st.dictionaries(
 def refusal_of(frame: Request) -> RequestError | None:
     """How a request is refused, or None; any other exception goes on."""
     try:
-        found = asked_of(frame)
+        found = guarded_call_of(frame)
     except RequestError as error:
         return error
     assert found is not None
@@ -344,7 +344,7 @@ def test_params_that_nobody_checked_raise_nothing_else_either() -> None:
     for params in (b"{", b"[]", b"5", b'{"name":"x","a":NaN}', b'{"name":"\xff"}', b'{"_meta":{', b"[" * 100_000, b""):
         frame = Request(1, "tools/call", Raw(params), b"")
         with pytest.raises(RequestError):
-            asked_of(frame)
+            guarded_call_of(frame)
 
 
 @pytest.mark.parametrize("depth", [100, 5_000, 100_000])
@@ -357,15 +357,15 @@ def test_deep_arguments_are_read_or_refused(depth: int) -> None:
 @pytest.mark.parametrize("target", [None, 5, b"x", ["x"]])
 def test_a_target_that_is_no_text_is_refused_in_python_too(target: object) -> None:
     with pytest.raises(FrameError):
-        asked("tools/call", {"name": target}, "", None)
+        guarded_call_from_values("tools/call", {"name": target}, "", None)
 
 
 @pytest.mark.parametrize("method", sorted(TARGET_MEMBER))
 def test_a_target_has_a_length__its_readings_take_time(method: str) -> None:
     member = TARGET_MEMBER[method]
-    assert asked_of(request(f'{{"{member}":"{"a" * MAX_TARGET_CHARS}"}}', method)) is not None
+    assert guarded_call_of(request(f'{{"{member}":"{"a" * MAX_TARGET_CHARS}"}}', method)) is not None
     with pytest.raises(RequestError, match=f"more than {MAX_TARGET_CHARS} characters") as caught:
-        asked_of(request(f'{{"{member}":"{"a" * MAX_TARGET_CHARS}b"}}', method))
+        guarded_call_of(request(f'{{"{member}":"{"a" * MAX_TARGET_CHARS}b"}}', method))
     assert (caught.value.code, caught.value.status) == (-32602, 200)
 
 
@@ -383,7 +383,7 @@ def test_a_name_is_read_freely_in_time_that_grows_with_it__marks_in_disorder_sta
 
 def test_a_digest_is_made_when_it_is_asked_for__most_of_what_strangers_send_is_refused_before() -> None:
     numbers = ",".join(["1e-6"] * (MAX_REWRITTEN_NUMBERS + 1))
-    found = asked_of(request(f'{{"name":"pay","arguments":{{"x":[{numbers}]}}}}'))
+    found = guarded_call_of(request(f'{{"name":"pay","arguments":{{"x":[{numbers}]}}}}'))
     assert found is not None
     assert found.target == "pay"
     for _ in range(2):

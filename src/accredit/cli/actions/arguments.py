@@ -18,7 +18,7 @@ from accredit.consent import CALL, CallTerms
 from accredit.errors import ConfigurationError, FrameError, WireError
 from accredit.keys import read_file
 from accredit.limits import MAX_PROOF_BUNDLE_BYTES, MAX_STATEMENT_BYTES
-from accredit.policy import GUARDED, asked
+from accredit.policy import GUARDED, guarded_call_from_values
 from accredit.policy.facts import CONTEXT_NAMES, TEXTS, facts_fault
 from accredit.ratify import CallFacts, Constraint, Extension, VerifierContext, read_constraint, zone_names
 from accredit.ratify.constraints import MaxAmount, MaxRate, ResourcePath, TimeWindow, evaluate
@@ -159,7 +159,7 @@ def call_facts(path: Path | None, method: str, gateway_id: str) -> CallFacts | N
     if method not in GUARDED:
         raise ConfigurationError(f"--method {method}: no such call", f"name one of {', '.join(sorted(GUARDED))}")
     try:
-        call = asked(method, members, "", None)
+        call = guarded_call_from_values(method, members, "", None)
     except FrameError as error:
         raise ConfigurationError(f"--params {path}: {error.detail}", _PARAMS) from None
     return CallFacts(

@@ -70,9 +70,9 @@ from accredit.policy import (
     Catalog,
     Decision,
     GuardedCall,
-    asked_of,
     decide,
     drive,
+    guarded_call_of,
     is_guarded,
     looks_guarded,
     refusals,
@@ -339,7 +339,7 @@ class Gate:
         place = self._tasks.place(client)
         if self._judging is None or self._ports is None:
             return await self._of_token(request, client, token) if self._named_only else Case()
-        asked = asked_of(request, client.session_id)
+        asked = guarded_call_of(request, client.session_id)
         if asked is None:
             return Case()
         await turn(len(request.text))
@@ -358,7 +358,7 @@ class Gate:
         """What is asked about tasks where a token decides."""
         if request.method not in TASKS and request.method != LISTEN:
             return Case()
-        asked = asked_of(request, client.session_id)
+        asked = guarded_call_of(request, client.session_id)
         if asked is None:
             return Case()
         try:
@@ -440,4 +440,4 @@ def _subject(token: VerifiedToken | None) -> tuple[str, str] | None:
 
 def _report(decision: Decision, fault: Exception) -> None:
     detail = excerpt(f"{fault!r}")
-    log_event(_log, logging.ERROR, "decision_failed", method=decision.asked.method, detail=detail, **traced())
+    log_event(_log, logging.ERROR, "decision_failed", method=decision.call.method, detail=detail, **traced())
