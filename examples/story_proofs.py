@@ -11,7 +11,7 @@ from mcp.types import CallToolResult
 
 from accredit.client import AccreditedClient, ProofPresenter
 from accredit.errors import ProofRefused
-from accredit.policy import asked
+from accredit.policy import guarded_call_from_values
 from stage import ACCREDIT, HERE, NO, YES, accredit, raw_call, say
 
 GATEWAY_ID = "mail-gateway"
@@ -111,7 +111,7 @@ async def theft(url: str, folder: Path, brief: ProofPresenter) -> list[bool]:
     search = {"word": "case"}
 
     def proof(who: ProofPresenter = agent) -> dict[str, object]:
-        call = asked("tools/call", {"name": "search", "arguments": search}, "", None)
+        call = guarded_call_from_values("tools/call", {"name": "search", "arguments": search}, "", None)
         return who.prove(call, "email:read", GATEWAY_ID)
 
     async def attempt(tool: str, arguments: dict[str, Any], using: object) -> str:
