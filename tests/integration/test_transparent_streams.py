@@ -31,7 +31,7 @@ from tests.world.raw_server import PATIENCE, Connection, RawRequest, until
 from tests.world.running import run
 
 from accredit.app import one_write
-from accredit.gateway.front import exchange as gateway_http
+from accredit.gateway.front import asgi as gateway_http
 from accredit.gateway.upstream.http import sse_relay
 from accredit.jsonrpc.methods import Era
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from accredit.errors import AnswerError, UpstreamTimeout
-from accredit.gateway.front.exchange import Exchange
+from accredit.gateway.front.asgi import AsgiExchange
 from accredit.gateway.headers import RawHeaders, fold
 from accredit.gateway.room import Rooms
 from accredit.gateway.upstream.http.client import Answer, UpstreamClient
@@ -40,7 +40,7 @@ class Told:
             "query_string": query,
             "headers": list(headers),
         }
-        self.exchange = Exchange(self.scope, self.receive, self.send, rooms or Rooms(4_194_304, proving=False))
+        self.exchange = AsgiExchange(self.scope, self.receive, self.send, rooms or Rooms(4_194_304, proving=False))
 
     def go_away(self) -> None:
         """The client closes its connection."""

@@ -21,8 +21,7 @@ from accredit.config.load import Loaded, folder_of
 from accredit.config.problems import one_line
 from accredit.config.schema import Bootstrap, TokenIssuer
 from accredit.errors import ConfigurationError, TokenError
-from accredit.gateway.front.bootstrap import BootstrapSettings
-from accredit.gateway.settings import TokenSettings
+from accredit.gateway.settings import BootstrapSettings, TokenSettings
 from accredit.keys import load_key_set, load_token_key
 from accredit.ratify.needs import clock
 from accredit.tokens import Issuer, KeySet, SessionGrant, TokenVerifier, issue_session_token, policy_digest

@@ -12,15 +12,17 @@ from accredit.gateway.admission.bearer import bearer_for
 from accredit.gateway.admission.gate import Gate
 from accredit.gateway.admission.identity import KEYS_PATH
 from accredit.gateway.counters import Counters
+from accredit.gateway.front.asgi import AsgiExchange, Receive, Scope, Send
 from accredit.gateway.front.authenticator import HttpAuthenticator
 from accredit.gateway.front.cors import is_preflight, preflight
 from accredit.gateway.front.endpoint import Endpoint
-from accredit.gateway.front.exchange import JSON, Exchange, Receive, Scope, Send
+from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.health import ALIVE, READY, Health
 from accredit.gateway.front.legacy_sse import MESSAGES_PATH, SSE_PATH, LegacySse
 from accredit.gateway.front.passthrough import forward, named, refuse
 from accredit.gateway.front.resource_metadata import Resource
 from accredit.gateway.front.session_binding import SessionTags
+from accredit.gateway.headers import JSON
 from accredit.gateway.recording.recorder import recorder_of
 from accredit.gateway.replies import refusal
 from accredit.gateway.room import Rooms
@@ -96,14 +98,11 @@ class Gateway:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one ASGI scope."""
         if scope["type"] == "http":
-            await self._serve(scope, self._exchange(scope, receive, send))
+            await self.serve(AsgiExchange(scope, receive, send, self.rooms, self._settings.allowed_origins))
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
         else:
             await send({"type": "websocket.close", "code": 1000})
-
-    def _exchange(self, scope: Scope, receive: Receive, send: Send) -> Exchange:
-        return Exchange(scope, receive, send, self.rooms, self._settings.allowed_origins)
 
     @property
     def refused(self) -> dict[str, int]:
@@ -138,10 +137,12 @@ class Gateway:
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
-    async def _serve(self, scope: Scope, exchange: Exchange) -> None:
+    async def serve(self, exchange: Exchange) -> None:
+        """Answers one request, whatever carries it. Where its answer can't be brought to an end, that is the carrier's
+        to show: it closes the connection."""
         set_current(None)
         try:
-            await self._route(scope, exchange)
+            await self._route(exchange)
         except ClientGone:
             pass
         except AccreditError as error:
@@ -161,13 +162,12 @@ class Gateway:
             id = exchange.asked if isinstance(error, TokenError) else None
             await exchange.reply(told.status, told.frame(id), [JSON, *told.headers])
 
-    async def _route(self, scope: Scope, exchange: Exchange) -> None:
-        root: str = scope.get("root_path", "")
-        path = exchange.path.removeprefix(root)
+    async def _route(self, exchange: Exchange) -> None:
         if self._resource is not None:
             exchange.take_credentials()
-        if is_preflight(exchange.method, exchange.headers) and self._endpoint.is_of_listed(exchange):
-            await exchange.reply(204, headers=preflight(exchange.headers, self._settings.forward_headers))
+        head, path = exchange.head, exchange.head.path
+        if is_preflight(head.method, head.headers) and self._endpoint.is_of_listed(exchange):
+            await exchange.reply(204, headers=preflight(head.headers, self._settings.forward_headers))
             return
         if path == self._settings.path:
             await self._endpoint.serve(exchange)
@@ -177,23 +177,21 @@ class Gateway:
             await self._health.serve(exchange, path)
         elif path == KEYS_PATH and self._http is not None and self._http.identity is not None:
             await self._http.identity.serve(exchange)
-        else:
-            peer: str = (scope.get("client") or ("",))[0]
-            if self._resource is None or not await self._resource.serve(exchange, path, peer):
-                await self._elsewhere(scope, exchange, path, root)
+        elif self._resource is None or not await self._resource.serve(exchange, path):
+            await self._elsewhere(exchange, path)
 
-    async def _elsewhere(self, scope: Scope, exchange: Exchange, path: str, root: str) -> None:
+    async def _elsewhere(self, exchange: Exchange, path: str) -> None:
+        head = exchange.head
         if self._http is None:
             raise refuse(path)
-        if path == SSE_PATH and exchange.method == "GET":
-            await self._sse.stream(exchange, root)
-        elif path == MESSAGES_PATH and exchange.method == "POST":
+        if path == SSE_PATH and head.method == "GET":
+            await self._sse.stream(exchange, head.root)
+        elif path == MESSAGES_PATH and head.method == "POST":
             await self._sse.message(exchange)
         elif named(path, self._settings.passthrough):
-            raw: bytes = scope.get("raw_path") or path.encode("utf-8")
-            target = raw.removeprefix(root.encode("utf-8"))
-            if exchange.query:
-                target += b"?" + exchange.query
+            target = head.raw_path.removeprefix(head.root.encode("utf-8"))
+            if head.query:
+                target += b"?" + head.query
             await forward(exchange, target, self._http.client, self._settings, self._http.forwarding)
         else:
             raise refuse(path)

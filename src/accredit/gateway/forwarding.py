@@ -17,8 +17,8 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from functools import lru_cache
 
-from accredit.gateway.front.media_types import JSON_TYPE, parse_media_type
 from accredit.gateway.headers import RawHeaders
+from accredit.gateway.media_types import JSON_TYPE, parse_media_type
 from accredit.limits import MAX_MEDIA_RANGES, MAX_MEDIA_TYPE_BYTES
 
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")

@@ -1,21 +1,104 @@
 """HTTP headers as the gateway reads them, and which hosts and origins may ask. No I/O.
 
 Which go on is in `forwarding`. Source: 2025-11-25 and 2026-07-28 basic/transports ("Security").
+
+A POST is JSON in UTF-8 and nothing else (415), in this order:
+
+1. `Content-Type` is `application/json`, once, with nothing but `charset=utf-8`;
+2. there is no `Content-Encoding`, but `identity`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from urllib.parse import urlsplit
 
+from accredit.errors import RequestError
+from accredit.gateway.media_types import is_json_request
+from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.era import DUPLICATED
+from accredit.tokens import without_authorization
 
 RawHeaders = list[tuple[bytes, bytes]]
 """Header fields in their order, names in lower case (as ASGI gives them)."""
 
 SESSION_HEADER = b"mcp-session-id"
 
+JSON = (b"content-type", b"application/json")
+EVENT_STREAM: RawHeaders = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+]
+
 _OF_UNJUDGED = frozenset({b"content-type", b"date", b"server", b"vary", b"x-accel-buffering"})
 _LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
+
+
+class RequestHead:
+    """The head of a client's request.
+
+    `headers` are folded (`fold`), `raw_headers` are in their order; both without what was taken off, which nothing
+    forwards from then on. `root` is where the gateway is mounted, `path` what comes after it, decoded; `raw_path` is
+    the whole, as it came.
+    """
+
+    __slots__ = ("headers", "method", "path", "query", "raw_headers", "raw_path", "root")
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        raw_headers: RawHeaders,
+        *,
+        query: bytes = b"",
+        root: str = "",
+        raw_path: bytes = b"",
+    ) -> None:
+        self.method = method
+        self.path = path
+        self.query = query
+        self.root = root
+        self.raw_path = raw_path
+        self.raw_headers = raw_headers
+        self.headers = fold(raw_headers)
+
+    @property
+    def session(self) -> str:
+        """The session that it names, or ""."""
+        return self.headers.get(SESSION_HEADER, b"").decode("latin-1")
+
+    def take_credentials(self) -> RawHeaders:
+        """Takes the Authorization fields off, and gives them."""
+        taken = [pair for pair in self.raw_headers if pair[0].lower() == b"authorization"]
+        self.raw_headers = without_authorization(self.raw_headers)
+        self.headers.pop(b"authorization", None)
+        return taken
+
+    def drop(self, names: Collection[bytes]) -> None:
+        """Takes fields off."""
+        if names:
+            self.raw_headers = [pair for pair in self.raw_headers if pair[0] not in names]
+            for name in names:
+                self.headers.pop(name, None)
+
+    def name_session(self, id: bytes) -> None:
+        """Names another session."""
+        self.raw_headers = [(name, id if name == SESSION_HEADER else value) for name, value in self.raw_headers]
+        self.headers[SESSION_HEADER] = id
+
+
+def check_request(headers: Mapping[bytes, bytes]) -> None:
+    """Raises `RequestError` (415) for a POST whose body could be read as anything but JSON in UTF-8."""
+    if not is_json_request(headers.get(b"content-type")):
+        raise RequestError(INVALID_REQUEST, "Content-Type must be application/json", status=415)
+    if headers.get(b"content-encoding", b"identity").strip(b" \t").lower() != b"identity":
+        raise RequestError(INVALID_REQUEST, "Content-Encoding must be absent, or identity", status=415)
+
+
+def check_once(headers: Mapping[bytes, bytes], *names: bytes) -> None:
+    """Raises `RequestError` (400) for a header that occurs twice: some servers take the first, others the last."""
+    for name in names:
+        if DUPLICATED in headers.get(name, b""):
+            raise RequestError(INVALID_REQUEST, f"Invalid Request: {name.decode().title()} occurs twice")
 
 
 def fold(raw: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:

@@ -1,15 +1,15 @@
 """What the gateway is told, once, at the start: small frozen values. No I/O, but for keys that are drawn here."""
 
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 from accredit.errors import ConfigurationError
 from accredit.gateway.forwarding import can_be_added
-from accredit.gateway.front.bootstrap import BootstrapSettings
 from accredit.limits import CHILD_SILENCE_SECONDS, UPSTREAM_SILENCE_SECONDS
 from accredit.policy import Policy
 from accredit.rounds.sealing import KEY_BYTES, KeyRing
@@ -76,6 +76,20 @@ class RoundsSettings:
 
     ring: KeyRing = field(default_factory=_key_of_this_process, compare=False)
     state_seconds: int = 600
+
+
+@dataclass(frozen=True, slots=True)
+class BootstrapSettings:
+    """The section `[tokens.bootstrap]`. Whoever starts the gateway writes `secret` to `file`; `used` ends that."""
+
+    secret: str = field(repr=False)
+    file: Path
+    key: EllipticCurvePrivateKey = field(repr=False)
+    issuer: str
+    audience: str
+    ttl_seconds: int
+    policy_digest: str
+    used: Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,11 @@ from accredit.config import Loaded, build_settings, check_exposure, tls_context
 from accredit.config.load import DEFAULT_FILE
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
-from accredit.gateway.front.bootstrap import PATH, BootstrapSettings
+from accredit.gateway.front.bootstrap import PATH
 from accredit.gateway.front.legacy_sse import SSE_PATH
 from accredit.gateway.front.wrap import run
 from accredit.gateway.log_events import LogFormat, LogLevel, configure_logs, log_event, notice
+from accredit.gateway.settings import BootstrapSettings
 from accredit.keys import write_file
 
 TOKEN_VARIABLE = "ACCREDIT_TOKEN"  # noqa: S105 - the name of a variable

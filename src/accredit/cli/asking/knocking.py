@@ -15,8 +15,8 @@ from urllib.parse import urljoin, urlsplit
 
 from accredit.errors import AnswerError, ConfigurationError, UpstreamError
 from accredit.gateway import HttpUpstream, StdioUpstream
-from accredit.gateway.front.media_types import EVENTS_TYPE, answer_type
 from accredit.gateway.headers import RawHeaders
+from accredit.gateway.media_types import EVENTS_TYPE, answer_type
 from accredit.gateway.upstream.http.client import Answer, UpstreamClient
 from accredit.gateway.upstream.http.redirects import REDIRECTS, same_origin, target_of
 from accredit.jsonrpc.sse import SseParser

@@ -16,9 +16,9 @@ A client's own header of that name goes nowhere (`forwarding`).
 import secrets
 
 from accredit.errors import ConfigurationError, RequestError
-from accredit.gateway.front.exchange import JSON, Exchange
-from accredit.gateway.headers import RawHeaders
+from accredit.gateway.headers import JSON, RawHeaders
 from accredit.gateway.settings import IdentitySettings
+from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
 from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.requests import Batch
@@ -64,11 +64,11 @@ class Identity:
             detail = "Invalid Request: more is granted to this agent than a header for the server can say"
             raise RequestError(INVALID_REQUEST, detail) from None
 
-    async def serve(self, exchange: Exchange) -> None:
+    async def serve(self, reply: Reply) -> None:
         """Answers a request for the public key, which is for everybody. Raises `RequestError`."""
-        if exchange.method not in ("GET", "HEAD"):
+        if reply.head.method not in ("GET", "HEAD"):
             raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
-        await exchange.reply(200, self._keys, [JSON])
+        await reply.reply(200, self._keys, [JSON])
 
 
 def check_single(message: Frame | Batch) -> None:

@@ -4,8 +4,8 @@ import asyncio
 
 from accredit.errors import AnswerError
 from accredit.gateway.forwarding import Forwarding
-from accredit.gateway.front.media_types import EVENTS_TYPE, JSON_TYPE, answer_type
 from accredit.gateway.headers import RawHeaders
+from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE, answer_type
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.upstream.http.client import Answer
 from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER, PARAM_HEADERS

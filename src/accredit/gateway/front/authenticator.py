@@ -34,7 +34,7 @@ class HttpAuthenticator:
 
         `sessions` says that the session that the request names will be looked at (rule 3).
         """
-        token = await self._bearer.of_header(exchange.credentials, _named(exchange) if sessions else "")
+        token = await self._bearer.of_header(exchange.credentials, exchange.head.session if sessions else "")
         exchange.vouched = token is not None
         return token
 
@@ -42,7 +42,7 @@ class HttpAuthenticator:
         """The token of a request without a body. Raises the same, and `RequestError`."""
         token = await self.of_header(exchange, sessions=sessions)
         self._bearer.require(token)
-        self._enter(exchange, token, exchange.headers.get(SESSION_HEADER))
+        self._enter(exchange, token, exchange.head.headers.get(SESSION_HEADER))
         return token
 
     async def of_message(
@@ -53,9 +53,9 @@ class HttpAuthenticator:
         What `ask` asks is asked in the session that is named, before it is known whose that is: the answer is shown to
         nobody.
         """
-        named = exchange.headers.get(SESSION_HEADER)
+        named = exchange.head.headers.get(SESSION_HEADER)
         if named is not None:
-            exchange.name_session(without_tag(named))
+            exchange.head.name_session(without_tag(named))
         frames = message.frames if isinstance(message, Batch) else (message,)
         tokens = inbound.tokens
         for frame in frames:
@@ -71,19 +71,15 @@ class HttpAuthenticator:
         """Rule 3."""
         principal = principal_of(token)
         if named is not None:
-            exchange.name_session(self._tags.untagged(named, principal))
+            exchange.head.name_session(self._tags.untagged(named, principal))
         if token is not None:
             exchange.vouch()
         exchange.session_shown = lambda id: self._tags.tagged(id, principal)
 
 
-def _named(exchange: Exchange) -> str:
-    return exchange.headers.get(SESSION_HEADER, b"").decode("latin-1")
-
-
 def session_of(exchange: Exchange, authenticator: HttpAuthenticator | None) -> str | None:
     """The session that a request names, as the upstream knows it: unchecked, to learn its revision by."""
-    named = exchange.headers.get(SESSION_HEADER)
+    named = exchange.head.headers.get(SESSION_HEADER)
     if named is None:
         return None
     return (without_tag(named) if authenticator is not None else named).decode("latin-1")

@@ -16,18 +16,16 @@ import hmac
 import ipaddress
 import logging
 import secrets
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import msgspec
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from msgspec import Struct
 
 from accredit.errors import ConfigurationError, RequestError
-from accredit.gateway.front.exchange import JSON, Exchange
+from accredit.gateway.front.exchange import Exchange
+from accredit.gateway.headers import JSON
 from accredit.gateway.log_events import log_event
+from accredit.gateway.settings import BootstrapSettings
 from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
 from accredit.limits import MAX_BOOTSTRAP_AGENT_CHARS, MAX_BOOTSTRAP_ATTEMPTS, MAX_BOOTSTRAP_BYTES
 from accredit.ratify.needs import clock
@@ -35,20 +33,6 @@ from accredit.tokens import SessionGrant, issue_session_token
 
 PATH = "/token"
 _log = logging.getLogger("accredit.gateway.bootstrap")
-
-
-@dataclass(frozen=True, slots=True)
-class BootstrapSettings:
-    """The section `[tokens.bootstrap]`. Whoever starts the gateway writes `secret` to `file`; `used` ends that."""
-
-    secret: str = field(repr=False)
-    file: Path
-    key: EllipticCurvePrivateKey = field(repr=False)
-    issuer: str
-    audience: str
-    ttl_seconds: int
-    policy_digest: str
-    used: Callable[[], None]
 
 
 class _Asked(Struct, forbid_unknown_fields=True):

@@ -25,9 +25,16 @@ from accredit.gateway.admission.bearer import Caller
 from accredit.gateway.admission.gate import Gate
 from accredit.gateway.admission.identity import check_single
 from accredit.gateway.front.authenticator import HttpAuthenticator, session_of
-from accredit.gateway.front.exchange import JSON, Exchange
-from accredit.gateway.front.representation import check_once, check_request
-from accredit.gateway.headers import SESSION_HEADER, host_allowed, origin_allowed, origin_listed
+from accredit.gateway.front.exchange import Exchange
+from accredit.gateway.headers import (
+    JSON,
+    SESSION_HEADER,
+    check_once,
+    check_request,
+    host_allowed,
+    origin_allowed,
+    origin_listed,
+)
 from accredit.gateway.recording.early_refusals import REFUSALS, InboundRequest
 from accredit.gateway.recording.recorder import Client
 from accredit.gateway.settings import GatewaySettings
@@ -56,17 +63,17 @@ class Endpoint:
     async def serve(self, exchange: Exchange) -> None:
         """Answers one HTTP request, or raises the `AccreditError` that becomes its answer."""
         self.check_source(exchange)
-        if exchange.method != "POST":
-            check_once(exchange.headers, SESSION_HEADER, VERSION_HEADER, b"last-event-id")
-            exchange.drop_headers(unmirrored(None, Era.LEGACY, exchange.headers))
-        _check_session_id(exchange.headers.get(SESSION_HEADER))
-        match exchange.method:
+        if exchange.head.method != "POST":
+            check_once(exchange.head.headers, SESSION_HEADER, VERSION_HEADER, b"last-event-id")
+            exchange.head.drop(unmirrored(None, Era.LEGACY, exchange.head.headers))
+        _check_session_id(exchange.head.headers.get(SESSION_HEADER))
+        match exchange.head.method:
             case "POST":
                 await self._post(exchange)
             case "GET":
-                session = exchange.headers.get(SESSION_HEADER)  # as the client knows it
+                session = exchange.head.headers.get(SESSION_HEADER)  # as the client knows it
                 token = await self._authenticator.of_request(exchange, sessions=True) if self._authenticator else None
-                if session is not None and b"last-event-id" in exchange.headers:
+                if session is not None and b"last-event-id" in exchange.head.headers:
                     exchange.calls = self._gate.resumed(session.decode("latin-1"))
                 exchange.hears = self._gate.hears(session.decode("latin-1") if session is not None else "")
                 with exchange.rooms.streams.held(exchange, yields=True):
@@ -95,11 +102,11 @@ class Endpoint:
     def is_of_listed(self, exchange: Exchange) -> bool:
         """Whether a page of an origin that the configuration lists asks. Raises `RequestError` (403)."""
         self.check_source(exchange)
-        return origin_listed(exchange.headers.get(b"origin", b""), self._settings.allowed_origins)
+        return origin_listed(exchange.head.headers.get(b"origin", b""), self._settings.allowed_origins)
 
     def check_source(self, exchange: Exchange) -> None:
         """Step 1. Raises `RequestError` (403)."""
-        headers = exchange.headers
+        headers = exchange.head.headers
         host = headers.get(b"host")
         if not host_allowed(host, self._settings.allowed_hosts):
             raise RequestError(INVALID_REQUEST, "Forbidden: this Host is not allowed", status=403)
@@ -130,7 +137,7 @@ class Endpoint:
 
     async def _arrived(self, exchange: Exchange, inbound: InboundRequest) -> tuple[Frame | Batch, Era, str]:
         """Steps 2 to 5: the message, its era, and the session that it is in; `inbound` is told on the way."""
-        headers, authenticator = exchange.headers, self._authenticator
+        headers, authenticator = exchange.head.headers, self._authenticator
         if authenticator is not None:
             inbound.header = await authenticator.of_header(exchange, sessions=True)
         check_request(headers)
@@ -148,7 +155,7 @@ class Endpoint:
         era = era_of(message, headers)
         if era is Era.MODERN and isinstance(message, Request | Notification):
             check_agreement(message, headers)
-        exchange.drop_headers(unmirrored(message, era, headers))
+        exchange.head.drop(unmirrored(message, era, headers))
         check_once(headers, VERSION_HEADER)
         in_session = session.decode("latin-1") if session is not None and era is Era.LEGACY else ""
         if authenticator is not None:
@@ -157,7 +164,7 @@ class Endpoint:
         return message, era, in_session
 
     def _revision(self, exchange: Exchange) -> str:
-        named = exchange.headers.get(VERSION_HEADER)
+        named = exchange.head.headers.get(VERSION_HEADER)
         if named is not None:
             return named.decode("latin-1")
         return self._backend.revision(session_of(exchange, self._authenticator)) or HEADERLESS_REVISION

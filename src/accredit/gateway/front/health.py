@@ -16,7 +16,8 @@ from typing import Any
 from accredit.errors import AccreditError, RequestError
 from accredit.gateway.counters import Counters
 from accredit.gateway.front.authenticator import HttpAuthenticator
-from accredit.gateway.front.exchange import JSON, Exchange
+from accredit.gateway.front.exchange import Exchange
+from accredit.gateway.headers import JSON
 from accredit.gateway.recording.recorder import Recorder
 from accredit.gateway.upstream.backend import Backend
 from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
@@ -48,7 +49,7 @@ class Health:
 
     async def serve(self, exchange: Exchange, path: str) -> None:
         """Answers a request from an allowed host for one of the two paths. Raises `RequestError`."""
-        if exchange.method not in ("GET", "HEAD"):
+        if exchange.head.method not in ("GET", "HEAD"):
             raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
         if path == ALIVE:
             await _tell(exchange, 200, {"status": "ok"})

@@ -15,10 +15,9 @@ from accredit.gateway.admission.bearer import Caller
 from accredit.gateway.admission.gate import Gate
 from accredit.gateway.counters import Counters
 from accredit.gateway.front.authenticator import HttpAuthenticator
-from accredit.gateway.front.exchange import Exchange, WhileConnected
-from accredit.gateway.front.representation import check_once, check_request, is_stream
+from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.session_binding import Principal, not_found, principal_of
-from accredit.gateway.headers import SESSION_HEADER
+from accredit.gateway.headers import SESSION_HEADER, check_once, check_request
 from accredit.gateway.recording.early_refusals import REFUSALS, InboundRequest
 from accredit.gateway.recording.recorder import Client
 from accredit.gateway.settings import GatewaySettings
@@ -26,7 +25,9 @@ from accredit.gateway.trace import set_current
 from accredit.gateway.turns import in_turns, turn
 from accredit.gateway.upstream.http.client import Answer
 from accredit.gateway.upstream.http.relay import HttpRelay
+from accredit.gateway.upstream.http.representation import is_stream
 from accredit.gateway.upstream.http.sse_relay import EventRelay
+from accredit.gateway.upstream.reply import WhileConnected
 from accredit.gateway.upstream.stdio.pending_calls import member_id
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.era import VERSION_HEADER, unmirrored
@@ -145,7 +146,7 @@ class LegacySse:
         if self._authenticator is not None:
             inbound.header = await self._authenticator.of_header(exchange)
         session = self._session(exchange)
-        check_request(exchange.headers)
+        check_request(exchange.head.headers)
         _check_headers(exchange)
         text = await exchange.body(self._settings.max_request_bytes)
         message = inbound.message = await in_turns(read_request(text), len(text))
@@ -159,7 +160,7 @@ class LegacySse:
 
     def _session(self, exchange: Exchange) -> _Session:
         """The session that a request names. Raises `RequestError` (404)."""
-        named = parse_qs(exchange.query.decode("latin-1")).get("session_id", [""])
+        named = parse_qs(exchange.head.query.decode("latin-1")).get("session_id", [""])
         session = self._sessions.get(named[0])
         if session is None:
             raise not_found()
@@ -190,11 +191,11 @@ class LegacySse:
 
     async def _send(self, exchange: Exchange, body: bytes, target: bytes) -> Answer:
         headers = [
-            *self._relay.forwarding.to_upstream(exchange.raw_headers, body=bool(body)),
+            *self._relay.forwarding.to_upstream(exchange.head.raw_headers, body=bool(body)),
             (b"accept-encoding", b"identity"),
             *self._relay.said_of(exchange),
         ]
-        return await self._relay.client.send(exchange.method, headers, body, target=target)
+        return await self._relay.client.send(exchange.head.method, headers, body, target=target)
 
     def _target(self, data: bytes) -> bytes:
         """Where the upstream takes messages: on its own origin, or nowhere."""
@@ -210,8 +211,8 @@ class LegacySse:
 
 def _check_headers(exchange: Exchange) -> None:
     """Nothing is named twice, and nothing routes a message but what it says itself. Raises `RequestError` (400)."""
-    check_once(exchange.headers, SESSION_HEADER, VERSION_HEADER, b"last-event-id")
-    exchange.drop_headers(unmirrored(None, Era.LEGACY, exchange.headers))
+    check_once(exchange.head.headers, SESSION_HEADER, VERSION_HEADER, b"last-event-id")
+    exchange.head.drop(unmirrored(None, Era.LEGACY, exchange.head.headers))
 
 
 def _target_of(url: str) -> bytes:

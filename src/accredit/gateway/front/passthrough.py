@@ -6,9 +6,10 @@ it for one to another path, by another method, or from somebody else, stay here 
 
 from accredit.errors import AnswerError, RequestError
 from accredit.gateway.forwarding import Forwarding
-from accredit.gateway.front.exchange import Exchange, WhileConnected
+from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.upstream.http.client import UpstreamClient
+from accredit.gateway.upstream.reply import WhileConnected
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.text import excerpt
 
@@ -32,12 +33,12 @@ async def forward(
 ) -> None:
     """Forwards a request and its answer, piece by piece."""
     body = await exchange.body(settings.max_request_bytes)
-    headers = forwarding.unread_to_upstream(exchange.raw_headers)
-    encodings = exchange.headers.get(b"accept-encoding")
+    headers = forwarding.unread_to_upstream(exchange.head.raw_headers)
+    encodings = exchange.head.headers.get(b"accept-encoding")
     if encodings is not None:
         headers.append((b"accept-encoding", encodings))
     with exchange.rooms.calls.held(exchange), WhileConnected(exchange):
-        answer = await client.send(exchange.method, headers, body, target=target)
+        answer = await client.send(exchange.head.method, headers, body, target=target)
         try:
             # Its length, so that a client sees it when the answer is cut off; a 304 tells that of another answer.
             length = answer.header(b"content-length") if answer.status not in (204, 304) else None

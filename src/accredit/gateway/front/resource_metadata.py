@@ -6,7 +6,8 @@ Source: RFC 9728 section 3. The document is the same for all, so nobody needs a 
 from urllib.parse import urlsplit
 
 from accredit.gateway.front.bootstrap import PATH, Bootstrap
-from accredit.gateway.front.exchange import JSON, Exchange
+from accredit.gateway.front.exchange import Exchange
+from accredit.gateway.headers import JSON
 from accredit.gateway.settings import TokenSettings
 from accredit.jsonrpc.encode import to_json
 from accredit.tokens import metadata, metadata_paths, metadata_url
@@ -22,12 +23,12 @@ class Resource:
         self._paths = {*metadata_paths(path), *metadata_paths(urlsplit(settings.resource).path)}
         self._bootstrap = Bootstrap(settings.bootstrap) if settings.bootstrap is not None else None
 
-    async def serve(self, exchange: Exchange, path: str, peer: str) -> bool:
-        """Answers a request of `peer` for one of its paths; whether it was one. Raises `RequestError`."""
-        if exchange.method == "GET" and path in self._paths:
+    async def serve(self, exchange: Exchange, path: str) -> bool:
+        """Answers a request for one of its paths; whether it was one. Raises `RequestError`."""
+        if exchange.head.method == "GET" and path in self._paths:
             await exchange.reply(200, self._document, [JSON])
-        elif exchange.method == "POST" and path == PATH and self._bootstrap is not None:
-            await self._bootstrap.serve(exchange, peer)
+        elif exchange.head.method == "POST" and path == PATH and self._bootstrap is not None:
+            await self._bootstrap.serve(exchange, exchange.address)
         else:
             return False
         return True

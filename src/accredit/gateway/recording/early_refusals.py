@@ -15,13 +15,14 @@ a disallowed `Host` or `Origin`.
 import asyncio
 from collections.abc import Sequence
 from time import monotonic
+from typing import Protocol
 
 from msgspec import Struct
 
 from accredit.errors import AccreditError, ClientGone, KeysUnavailable, ProofRefused, RequestError, TokenError
 from accredit.gateway.admission.bearer import Bearer
 from accredit.gateway.counters import Counters
-from accredit.gateway.front.exchange import Exchange
+from accredit.gateway.headers import RequestHead
 from accredit.gateway.recording.recorder import Client, Recorder
 from accredit.gateway.turns import turn
 from accredit.jsonrpc.frames import Frame, Request
@@ -50,6 +51,16 @@ class InboundRequest(Struct):
     tokens: list[VerifiedToken | None] = []
 
 
+class Unread(Protocol):
+    """A request whose body nobody has read."""
+
+    head: RequestHead
+
+    async def body(self, limit: int) -> bytes:
+        """The whole body. Raises `RequestError` and `ClientGone`."""
+        ...
+
+
 class EarlyRefusals:
     """One per gateway. Without a `recorder` it does nothing."""
 
@@ -61,13 +72,13 @@ class EarlyRefusals:
         self._filled = monotonic()
         self._left_out = 0
 
-    async def of_request(self, exchange: Exchange, inbound: InboundRequest, error: AccreditError) -> None:
+    async def of_request(self, unread: Unread, inbound: InboundRequest, error: AccreditError) -> None:
         """Records the calls of a POST that is refused."""
         if self._recorder is None:
             return
         message = inbound.message
         if message is None and (not isinstance(error, RequestError) or error.word):
-            message = await self._unread(exchange, inbound)
+            message = await self._unread(unread, inbound)
         if message is not None:
             await self.of_message(message, Client(revision=inbound.revision), error, inbound.tokens, inbound.header)
 
@@ -105,16 +116,16 @@ class EarlyRefusals:
             self._left_out += left_out
             self._leave_out()
 
-    async def _unread(self, exchange: Exchange, inbound: InboundRequest) -> Frame | Batch | None:
+    async def _unread(self, unread: Unread, inbound: InboundRequest) -> Frame | Batch | None:
         """Rule 1."""
-        if b"expect" in exchange.headers:
+        if b"expect" in unread.head.headers:
             return None
         if inbound.header is None and not self._has_room():
             self._leave_out()
             return None
         try:
             async with asyncio.timeout(STRANGER_BODY_SECONDS):
-                text = await exchange.body(MAX_STRANGER_MESSAGE_BYTES)
+                text = await unread.body(MAX_STRANGER_MESSAGE_BYTES)
         except (TimeoutError, RequestError):
             self._leave_out()
             return None

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from accredit.errors import MessageId
-from accredit.gateway.front.exchange import Exchange
+from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch
@@ -18,22 +18,22 @@ class Backend(Protocol):
     stream itself, with an error response for each request that is still open.
     """
 
-    async def post(self, exchange: Exchange, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
+    async def post(self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
         """Answers a client's message; `edits` are what becomes of the responses to its requests."""
         ...
 
-    async def get(self, exchange: Exchange, otherwise: Edit | None) -> None:
+    async def get(self, reply: Reply, otherwise: Edit | None) -> None:
         """Serves a standing stream of a legacy session, or resumes one (`Last-Event-ID`).
 
         `otherwise` is what becomes of a response in a resumed stream whose request this process does not know.
         """
         ...
 
-    async def delete(self, exchange: Exchange) -> None:
+    async def delete(self, reply: Reply) -> None:
         """Ends a legacy session."""
         ...
 
-    async def ask(self, exchange: Exchange, era: Era, request: Request) -> bytes | None:
+    async def ask(self, reply: Reply, era: Era, request: Request) -> bytes | None:
         """Sends a request of the gateway's own upstream, as this caller; gives the response's text, or None."""
         ...
 

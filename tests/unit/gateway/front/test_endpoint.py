@@ -11,8 +11,8 @@ from accredit.errors import MessageId, RequestError
 from accredit.gateway.admission.gate import Gate
 from accredit.gateway.counters import Counters
 from accredit.gateway.front.endpoint import Endpoint
-from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
+from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.frames import Frame, Notification, Request, Success
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch
@@ -28,16 +28,16 @@ class Recorder:
         self.asked: list[tuple[str, Frame | Batch | None, Era | None]] = []
         self._sessions = sessions
 
-    async def post(self, exchange: Exchange, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
+    async def post(self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
         self.asked.append(("POST", message, era))
 
-    async def get(self, exchange: Exchange, otherwise: Edit | None) -> None:
+    async def get(self, reply: Reply, otherwise: Edit | None) -> None:
         self.asked.append(("GET", None, None))
 
-    async def delete(self, exchange: Exchange) -> None:
+    async def delete(self, reply: Reply) -> None:
         self.asked.append(("DELETE", None, None))
 
-    async def ask(self, exchange: Exchange, era: Era, request: Request) -> bytes | None:
+    async def ask(self, reply: Reply, era: Era, request: Request) -> bytes | None:
         return None
 
     def revision(self, session_id: str | None) -> str | None:

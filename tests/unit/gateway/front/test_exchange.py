@@ -8,8 +8,8 @@ from tests.world.asgi import Told
 from tests.world.raw_server import until
 
 from accredit.errors import ClientGone, RequestError
-from accredit.gateway.front import exchange as http
-from accredit.gateway.front.exchange import WhileConnected
+from accredit.gateway.front import asgi as http
+from accredit.gateway.upstream.reply import WhileConnected
 
 
 def body_of(told: Told, limit: int = 100) -> bytes:

@@ -33,13 +33,9 @@ from accredit.gateway.admission.own_calls import own_call, whole_response
 from accredit.gateway.admission.param_schemas import ParamSchemas
 from accredit.gateway.counters import Counters
 from accredit.gateway.forwarding import Forwarding
-from accredit.gateway.front.exchange import JSON, Exchange, WhileConnected
-from accredit.gateway.front.long_lived_streams import LongLivedStreams
-from accredit.gateway.front.media_types import EVENTS_TYPE, JSON_TYPE
-from accredit.gateway.front.negotiated_revisions import Sessions
-from accredit.gateway.front.representation import as_it_came, charset_problem, decoded, error_type, is_stream, type_of
-from accredit.gateway.headers import SESSION_HEADER, RawHeaders
+from accredit.gateway.headers import JSON, SESSION_HEADER, RawHeaders
 from accredit.gateway.log_events import log_event
+from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE
 from accredit.gateway.recording.open_calls import outcome_of_end
 from accredit.gateway.recording.resumable_calls import ResumableCalls
 from accredit.gateway.replies import refusal
@@ -47,8 +43,19 @@ from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.trace import traced
 from accredit.gateway.upstream.http.client import Answer, UpstreamClient
 from accredit.gateway.upstream.http.encoding import accepted_codings
+from accredit.gateway.upstream.http.long_lived_streams import LongLivedStreams
+from accredit.gateway.upstream.http.negotiated_revisions import Sessions
 from accredit.gateway.upstream.http.redirects import REDIRECTS, words_for
+from accredit.gateway.upstream.http.representation import (
+    as_it_came,
+    charset_problem,
+    decoded,
+    error_type,
+    is_stream,
+    type_of,
+)
 from accredit.gateway.upstream.http.sse_relay import EventRelay
+from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.gateway.upstream.stdio.pending_calls import LATE, cancellation
 from accredit.jsonrpc.frames import Frame, Request, Success, decode_frame
 from accredit.jsonrpc.methods import LISTEN, Era
@@ -78,76 +85,76 @@ class HttpRelay:
         self._cut_off = ResumableCalls()
         self._chores: set[asyncio.Task[None]] = set()
 
-    async def post(self, exchange: Exchange, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
+    async def post(self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
         """Forwards a message and judges its answer."""
         frames = message.frames if isinstance(message, Batch) else (message,)
         requests = [frame for frame in frames if isinstance(frame, Request)]
         expected = Expected(era, requests, batch=isinstance(message, Batch), edits=edits)
         try:
-            await self._post(exchange, message, era, expected, requests)
+            await self._post(reply, message, era, expected, requests)
         except ClientGone as error:
-            self._keep(exchange, error)
+            self._keep(reply, error)
             raise
-        self._keep(exchange, None)
+        self._keep(reply, None)
 
     async def _post(
-        self, exchange: Exchange, message: Frame | Batch, era: Era, expected: Expected, requests: list[Request]
+        self, reply: Reply, message: Frame | Batch, era: Era, expected: Expected, requests: list[Request]
     ) -> None:
-        with WhileConnected(exchange):
+        with WhileConnected(reply):
             if era is Era.MODERN and isinstance(message, Request) and message.method == "tools/call":
-                await self._schemas.check(message, exchange.headers, partial(self.ask, exchange, era))
+                await self._schemas.check(message, reply.head.headers, partial(self.ask, reply, era))
             try:
-                answer = await self._send(exchange, message.text)
+                answer = await self._send(reply, message.text)
             except UpstreamTimeout:
-                self._take_back(exchange, expected)
+                self._take_back(reply, expected)
                 raise
             try:
-                await self._answer(exchange, answer, expected, requests)
+                await self._answer(reply, answer, expected, requests)
             except (AnswerError, UpstreamError) as error:
-                self._disown(exchange, answer, requests)
+                self._disown(reply, answer, requests)
                 if isinstance(error, UpstreamTimeout):
-                    self._take_back(exchange, expected)
+                    self._take_back(reply, expected)
                 raise
             finally:
                 answer.close()
 
-    async def get(self, exchange: Exchange, otherwise: Edit | None) -> None:
+    async def get(self, reply: Reply, otherwise: Edit | None) -> None:
         """Forwards the opening of a standing stream, or its resumption."""
-        with WhileConnected(exchange):
-            answer = await self._send(exchange, b"")
+        with WhileConnected(reply):
+            answer = await self._send(reply, b"")
             try:
                 if answer.status >= 400:
-                    await self.error(exchange, answer, Expected(Era.LEGACY), [])
+                    await self.error(reply, answer, Expected(Era.LEGACY), [])
                     return
                 if answer.status != 200 or not is_stream(answer):
                     raise AnswerError("neither an event stream nor an error in answer to GET")
-                resumed = b"last-event-id" in exchange.headers
+                resumed = b"last-event-id" in reply.head.headers
                 expected = Expected(Era.LEGACY, resumed=resumed, otherwise=otherwise)
-                with self._cut_off.resumed(_session_of(exchange) if resumed else ""):
-                    await self._stream(exchange, answer, expected, [])
+                with self._cut_off.resumed(reply.head.session if resumed else ""):
+                    await self._stream(reply, answer, expected, [])
             finally:
                 answer.close()
 
-    async def delete(self, exchange: Exchange) -> None:
+    async def delete(self, reply: Reply) -> None:
         """Forwards the end of a session."""
-        session = exchange.headers.get(SESSION_HEADER)
+        session = reply.head.headers.get(SESSION_HEADER)
         if session is not None:
             self._sessions.forget(session.decode("latin-1"))
-        answer = await self._send(exchange, b"")
+        answer = await self._send(reply, b"")
         try:
             if answer.status >= 400:
-                await self.error(exchange, answer, Expected(Era.LEGACY), [])
+                await self.error(reply, answer, Expected(Era.LEGACY), [])
             elif not 200 <= answer.status < 300:
                 raise AnswerError(f"status {answer.status}")
             else:
-                self._cut_off.end(_session_of(exchange))
-                await exchange.reply(answer.status)
+                self._cut_off.end(reply.head.session)
+                await reply.reply(answer.status)
         finally:
             answer.close()
 
-    async def ask(self, exchange: Exchange, era: Era, request: Request) -> bytes | None:
+    async def ask(self, reply: Reply, era: Era, request: Request) -> bytes | None:
         """Sends a request of the gateway's own, as this caller; gives the response's text, judged, or None."""
-        headers = own_call(exchange.raw_headers, era, request.method, self.forwarding)
+        headers = own_call(reply.head.raw_headers, era, request.method, self.forwarding)
         try:
             answer = await self.client.send("POST", headers, request.text)
             try:
@@ -178,32 +185,32 @@ class HttpRelay:
         await asyncio.gather(*self._chores, return_exceptions=True)
         await self.client.close()
 
-    def _keep(self, exchange: Exchange, end: ClientGone | None) -> None:
+    def _keep(self, reply: Reply, end: ClientGone | None) -> None:
         """Keeps calls open whose stream the client may resume: they have had no answer yet."""
-        session = _session_of(exchange)
-        if session and exchange.resumable and exchange.calls:
-            self._cut_off.keep(session, exchange.calls, outcome_of_end(end))
+        session = reply.head.session
+        if session and reply.resumable and reply.calls:
+            self._cut_off.keep(session, reply.calls, outcome_of_end(end))
 
-    async def _send(self, exchange: Exchange, body: bytes) -> Answer:
-        headers = self.forwarding.to_upstream(exchange.raw_headers, body=bool(body))
-        headers.append((b"accept-encoding", accepted_codings(exchange.headers.get(b"accept-encoding"))))
-        headers += self.said_of(exchange)
-        query = b"" if self.forwarding.listed_only else exchange.query
-        return await self.client.send(exchange.method, headers, body, target=self.client.target(query))
+    async def _send(self, reply: Reply, body: bytes) -> Answer:
+        headers = self.forwarding.to_upstream(reply.head.raw_headers, body=bool(body))
+        headers.append((b"accept-encoding", accepted_codings(reply.head.headers.get(b"accept-encoding"))))
+        headers += self.said_of(reply)
+        query = b"" if self.forwarding.listed_only else reply.head.query
+        return await self.client.send(reply.head.method, headers, body, target=self.client.target(query))
 
-    def said_of(self, exchange: Exchange) -> RawHeaders:
+    def said_of(self, reply: Reply) -> RawHeaders:
         """The header that tells the server on whose authority this comes, where it is told. Raises `RequestError`."""
-        return self.identity.fields(exchange.speaker) if self.identity is not None else []
+        return self.identity.fields(reply.speaker) if self.identity is not None else []
 
-    async def _answer(self, exchange: Exchange, answer: Answer, expected: Expected, requests: list[Request]) -> None:
+    async def _answer(self, reply: Reply, answer: Answer, expected: Expected, requests: list[Request]) -> None:
         if answer.status >= 400:
-            await self.error(exchange, answer, expected, requests)
+            await self.error(reply, answer, expected, requests)
         elif expected.waiting and 200 <= answer.status < 300 and is_stream(answer):
-            await self._stream(exchange, answer, expected, requests)
+            await self._stream(reply, answer, expected, requests)
         else:
-            await self._whole(exchange, answer, expected, requests)
+            await self._whole(reply, answer, expected, requests)
 
-    async def _whole(self, exchange: Exchange, answer: Answer, expected: Expected, requests: list[Request]) -> None:
+    async def _whole(self, reply: Reply, answer: Answer, expected: Expected, requests: list[Request]) -> None:
         """Rules 2 to 4 for an answer with one body."""
         problem = self._head_problem(answer, expected)
         if problem is not None and self._settings.enforce:
@@ -216,18 +223,18 @@ class HttpRelay:
             body = decoded(answer, raw, self._settings.max_response_bytes)
             judged = expected.body(body.text) if expected.waiting else _nothing(body.text)
             self._learn_body(answer, requests, judged)
-            if exchange.calls:
-                judged = await exchange.calls.withhold(expected.answers) or judged
+            if reply.calls:
+                judged = await reply.calls.withhold(expected.answers) or judged
             text, coding = judged, []
             if judged is body.text:
-                text, coding = as_it_came(raw, body, exchange.headers.get(b"accept-encoding"))
+                text, coding = as_it_came(raw, body, reply.head.headers.get(b"accept-encoding"))
             headers = [*self.forwarding.to_client(answer.headers), *([JSON] if expected.waiting else []), *coding]
         except AnswerError as error:
             self._observe(error)
-            await exchange.calls.fail(outcome_of_end(error))
-        await exchange.reply(answer.status, text, headers)
+            await reply.calls.fail(outcome_of_end(error))
+        await reply.reply(answer.status, text, headers)
 
-    async def error(self, exchange: Exchange, answer: Answer, expected: Expected, requests: list[Request]) -> None:
+    async def error(self, reply: Reply, answer: Answer, expected: Expected, requests: list[Request]) -> None:
         """Passes an answer of status 400 and above on (rule 1)."""
         text, headers = b"", self.forwarding.unread_to_client(answer.headers)
         outcome = Outcome(status="error", detail=f"HTTP status {answer.status}")
@@ -238,19 +245,19 @@ class HttpRelay:
                 raise problem
             body = decoded(answer, raw, self._settings.max_response_bytes)
             said = error_type(answer, raw, body.text, expected)
-            text, coding = as_it_came(raw, body, exchange.headers.get(b"accept-encoding"))
+            text, coding = as_it_came(raw, body, reply.head.headers.get(b"accept-encoding"))
             headers = [*self.forwarding.to_client(answer.headers), *said, *coding]
         except AnswerError as error:
             outcome = outcome_of_end(error)
             if self._settings.enforce or error.bound:
                 self._counters.refused(error)
-                self._disown(exchange, answer, requests)
+                self._disown(reply, answer, requests)
                 text = refusal(error).frame()
                 headers = [JSON, *(pair for pair in headers if pair[0] == b"www-authenticate")]
             else:
                 self._counters.refused(error, observed=True)
-        await exchange.calls.fail(outcome)
-        await exchange.reply(answer.status, text, headers)
+        await reply.calls.fail(outcome)
+        await reply.reply(answer.status, text, headers)
 
     def stream_headers(self, answer: Answer) -> RawHeaders:
         """The head of an event stream. Events are forwarded decoded: a compressed stream can't be cut where one ends.
@@ -263,11 +270,11 @@ class HttpRelay:
         self._observe(problem)
         return [pair for pair in self.forwarding.unread_to_client(answer.headers) if pair[0] != b"content-encoding"]
 
-    async def _stream(self, exchange: Exchange, answer: Answer, expected: Expected, requests: list[Request]) -> None:
+    async def _stream(self, reply: Reply, answer: Answer, expected: Expected, requests: list[Request]) -> None:
         """Rule 4 for a stream, and the standing streams."""
         stands = not requests or any(request.method == LISTEN for request in requests)
         relay = EventRelay(
-            exchange,
+            reply,
             answer,
             expected,
             headers=self.stream_headers(answer),
@@ -279,7 +286,7 @@ class HttpRelay:
         )
         await (self.standing.run(relay) if stands else relay.run())
         if relay.late:
-            self._take_back(exchange, expected)
+            self._take_back(reply, expected)
 
     async def _read(self, answer: Answer) -> bytes:
         limit, timeout = self._settings.max_response_bytes, self._settings.patience
@@ -330,23 +337,25 @@ class HttpRelay:
             return AnswerError("neither JSON nor an event stream")
         return charset_problem(answer)
 
-    def _disown(self, exchange: Exchange, answer: Answer, requests: list[Request]) -> None:
+    def _disown(self, reply: Reply, answer: Answer, requests: list[Request]) -> None:
         """Ends the session that a refused `initialize` answer announced; the client never learns of it."""
         session = answer.header(SESSION_HEADER)
         if session is None or not any(request.method == "initialize" for request in requests):
             return
         headers = [
-            pair for pair in self.forwarding.to_upstream(exchange.raw_headers, body=False) if pair[0] != SESSION_HEADER
+            pair
+            for pair in self.forwarding.to_upstream(reply.head.raw_headers, body=False)
+            if pair[0] != SESSION_HEADER
         ]
         self._start(self._end_session([*headers, (SESSION_HEADER, session)]))
 
-    def _take_back(self, exchange: Exchange, expected: Expected) -> None:
+    def _take_back(self, reply: Reply, expected: Expected) -> None:
         """Tells a server that took too long that nobody waits any more; a modern one sees it from the connection."""
-        if expected.era is not Era.LEGACY or SESSION_HEADER not in exchange.headers:
+        if expected.era is not Era.LEGACY or SESSION_HEADER not in reply.head.headers:
             return
-        headers = self.forwarding.to_upstream(exchange.raw_headers, body=True)
+        headers = self.forwarding.to_upstream(reply.head.raw_headers, body=True)
         for id in expected.open:
-            self._start(self._tell([*headers, *self.said_of(exchange)], cancellation(id, LATE)))
+            self._start(self._tell([*headers, *self.said_of(reply)], cancellation(id, LATE)))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         chore = asyncio.create_task(work)
@@ -360,10 +369,6 @@ class HttpRelay:
     async def _end_session(self, headers: RawHeaders) -> None:
         with contextlib.suppress(AccreditError):
             (await self.client.send("DELETE", headers)).close()
-
-
-def _session_of(exchange: Exchange) -> str:
-    return exchange.headers.get(SESSION_HEADER, b"").decode("latin-1")
 
 
 def _nothing(body: bytes) -> bytes:

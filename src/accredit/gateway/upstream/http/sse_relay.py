@@ -24,13 +24,13 @@ from collections.abc import Callable, Iterable, Iterator
 
 from accredit.errors import AccreditError, AnswerError, UpstreamError, UpstreamTimeout
 from accredit.gateway.counters import Counters
-from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders, of_unjudged
 from accredit.gateway.recording.open_calls import outcome_of_end
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.upstream.http.client import Answer
 from accredit.gateway.upstream.http.encoding import open_decoder
+from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.frames import Frame, Notification
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.responses import Expected
@@ -50,7 +50,7 @@ class EventRelay:
 
     def __init__(
         self,
-        exchange: Exchange,
+        reply: Reply,
         answer: Answer,
         expected: Expected,
         *,
@@ -62,7 +62,7 @@ class EventRelay:
         hold: bool = False,
         endpoint: Callable[[bytes], bytes] | None = None,
     ) -> None:
-        self._exchange = exchange
+        self._reply = reply
         self._answer = answer
         self._expected = expected
         self._headers = headers
@@ -105,7 +105,7 @@ class EventRelay:
         await self._release()
         if problem is not None:
             await self.fail(problem)
-        await self._exchange.end()
+        await self._reply.end()
         if self._expected.done:
             await self._aftermath()
 
@@ -116,26 +116,26 @@ class EventRelay:
         held, self._held = self._held, None
         headers = self._headers
         if not self._judged_one:
-            headers = of_unjudged(headers, self._exchange.headers.get(SESSION_HEADER))
-        self._exchange.resumable = self._has_ids
-        await self._exchange.start(self._answer.status, headers)
+            headers = of_unjudged(headers, self._reply.head.headers.get(SESSION_HEADER))
+        self._reply.resumable = self._has_ids
+        await self._reply.start(self._answer.status, headers)
         if held:
-            await self._exchange.write(bytes(held))
+            await self._reply.write(bytes(held))
 
     async def stop(self, error: AccreditError) -> None:
         """Ends the stream from this side, because of `error`."""
         await self._release()
         await self.fail(error)
-        await self._exchange.end()
+        await self._reply.end()
 
     async def fail(self, error: AccreditError) -> None:
         """Tells the client, for each request that is still open, why no response comes."""
         self._counters.refused(error)
         told = refusal(error)
-        instead = await self._exchange.calls.end(outcome_of_end(error))
+        instead = await self._reply.calls.end(outcome_of_end(error))
         frames = [encode_event(instead.get(id) or told.frame(id)) for id in self._expected.open]
         if frames:
-            await self._exchange.write(b"".join(frames))
+            await self._reply.write(b"".join(frames))
 
     async def _pump(self) -> None:
         while not (self._expected.done and self._enforce):
@@ -177,7 +177,7 @@ class EventRelay:
                 self._observed = None
                 text = self._judged(event)
                 self._judged_one = self._judged_one or bool(event.data)
-                if self._exchange.calls and (self._expected.answers.members or self._observed):
+                if self._reply.calls and (self._expected.answers.members or self._observed):
                     if judged:
                         await self._write(b"".join(judged))
                         judged.clear()
@@ -194,9 +194,9 @@ class EventRelay:
     async def _recorded(self, event: Event, text: bytes) -> bytes:
         """Rule 4: the event, or what goes in its place."""
         if self._observed is not None:
-            instead = await self._exchange.calls.end(outcome_of_end(self._observed))
+            instead = await self._reply.calls.end(outcome_of_end(self._observed))
             return b"".join(map(encode_event, instead.values())) or text
-        withheld = await self._exchange.calls.withhold(self._expected.answers)
+        withheld = await self._reply.calls.withhold(self._expected.answers)
         return text if withheld is None else self._encoded(event, withheld)
 
     def _encoded(self, event: Event, text: bytes) -> bytes:
@@ -206,7 +206,7 @@ class EventRelay:
         self._last_write = self._loop.time()
         if self._held is None:
             if text:
-                await self._exchange.write(text)
+                await self._reply.write(text)
             return
         self._held += text
         too_many = len(self._held) > self._max_held
@@ -219,7 +219,7 @@ class EventRelay:
         legacy = self._expected.era is Era.LEGACY
         if event.id and legacy:
             self._has_ids = True
-            self._exchange.resumable = self._held is None  # else the client has not seen it yet
+            self._reply.resumable = self._held is None  # else the client has not seen it yet
         if event.name == b"endpoint" and event.data is not None and self._endpoint is not None:
             return encode_event(self._endpoint(event.data), name=event.name)
         try:
@@ -242,8 +242,8 @@ class EventRelay:
 
     def _forwarded(self, event: Event, text: bytes, frame: Frame | None) -> bytes:
         """A good event as it goes on; nothing of it does that tells of somebody else's task."""
-        if isinstance(frame, Notification) and self._exchange.hears is not None:
-            if not self._exchange.hears(frame):
+        if isinstance(frame, Notification) and self._reply.hears is not None:
+            if not self._reply.hears(frame):
                 self._counters.counts["notifications_dropped"] += 1
                 return b""
             text = without_state(frame, text)

@@ -1,12 +1,13 @@
 """Writing a stream to a client, over HTTP."""
 
-from accredit.gateway.front.exchange import EVENT_STREAM, JSON, Exchange
+from accredit.gateway.headers import EVENT_STREAM, JSON
+from accredit.gateway.upstream.reply import Reply
 from accredit.gateway.upstream.stdio.stream import Stream
 from accredit.jsonrpc.sse import KEEP_ALIVE
 from accredit.limits import KEEP_ALIVE_SECONDS
 
 
-async def answer(exchange: Exchange, stream: Stream, *, priming: bool = False) -> None:
+async def answer(reply: Reply, stream: Stream, *, priming: bool = False) -> None:
     """Answers a POST: with JSON when the response is what comes first, else with a stream of events.
 
     A stream is begun, too, when nothing came for so long that somebody between might lose patience.
@@ -17,19 +18,19 @@ async def answer(exchange: Exchange, stream: Stream, *, priming: bool = False) -
         while waited and stream.plain and not stream.ended:
             waited = await stream.changed(KEEP_ALIVE_SECONDS)
         if stream.plain and stream.ended and stream.filled:
-            await exchange.reply(stream.status, stream.whole(), [JSON])
+            await reply.reply(stream.status, stream.whole(), [JSON])
         else:
             stream.plain = False
-            await _relay(exchange, stream, reader, 0, priming=priming)
+            await _relay(reply, stream, reader, 0, priming=priming)
     finally:
         _leave(stream, reader)
 
 
-async def stand(exchange: Exchange, stream: Stream, after: int, *, priming: bool = False) -> None:
+async def stand(reply: Reply, stream: Stream, after: int, *, priming: bool = False) -> None:
     """Answers a GET: with the events after the one of that number, and those still to come."""
     reader = stream.attach()
     try:
-        await _relay(exchange, stream, reader, after, priming=priming)
+        await _relay(reply, stream, reader, after, priming=priming)
     finally:
         _leave(stream, reader)
 
@@ -39,19 +40,19 @@ def _leave(stream: Stream, reader: object) -> None:
         stream.release()
 
 
-async def _relay(exchange: Exchange, stream: Stream, reader: object, position: int, *, priming: bool) -> None:
-    await exchange.start(200, EVENT_STREAM)
+async def _relay(reply: Reply, stream: Stream, reader: object, position: int, *, priming: bool) -> None:
+    await reply.start(200, EVENT_STREAM)
     if priming:
-        await exchange.write(stream.priming())
+        await reply.write(stream.priming())
     while stream.reader is reader:
         events, last = stream.events(position)
         if events:
-            await exchange.write(events)
+            await reply.write(events)
             position = last
             if stream.reader is reader:
                 stream.written(position)
         elif stream.ended:
             break
         elif not await stream.changed(KEEP_ALIVE_SECONDS):
-            await exchange.write(KEEP_ALIVE)
-    await exchange.end()
+            await reply.write(KEEP_ALIVE)
+    await reply.end()

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 from accredit.errors import AccreditError, MessageId, RequestError
 from accredit.gateway.counters import Counters
-from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.headers import SESSION_HEADER
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
+from accredit.gateway.upstream.reply import Reply
 from accredit.gateway.upstream.stdio.accept import accepts
 from accredit.gateway.upstream.stdio.child import find_program
 from accredit.gateway.upstream.stdio.modern import SharedUpstream
@@ -37,37 +37,37 @@ class StdioBackend:
         self._sessions = Sessions(settings, upstream, self._guard, counters)
         self._shared = SharedUpstream(settings, upstream, self._guard, counters)
 
-    async def post(self, exchange: Exchange, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
+    async def post(self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
         """Answers a client's message."""
         try:
-            _check_accept(exchange, b"application/json", b"text/event-stream")
-            await (self._modern if era is Era.MODERN else self._legacy)(exchange, message, edits)
+            _check_accept(reply, b"application/json", b"text/event-stream")
+            await (self._modern if era is Era.MODERN else self._legacy)(reply, message, edits)
         except RequestError as error:
             if error.id is None and isinstance(message, Request):
                 error.id = message.id
             raise
 
-    async def get(self, exchange: Exchange, otherwise: Edit | None) -> None:
+    async def get(self, reply: Reply, otherwise: Edit | None) -> None:
         """Serves a standing stream of a session, or resumes one, whose responses were edited before they were kept."""
-        if exchange.headers.get(VERSION_HEADER, b"").decode("latin-1") in MODERN_REVISIONS:
+        if reply.head.headers.get(VERSION_HEADER, b"").decode("latin-1") in MODERN_REVISIONS:
             raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
-        _check_accept(exchange, b"text/event-stream")
-        _check_revision(exchange)
-        with self._sessions.using(exchange, stands=True) as session:
-            await session.get(exchange, exchange.headers.get(b"last-event-id"))
+        _check_accept(reply, b"text/event-stream")
+        _check_revision(reply)
+        with self._sessions.using(reply, stands=True) as session:
+            await session.get(reply, reply.head.headers.get(b"last-event-id"))
 
-    async def delete(self, exchange: Exchange) -> None:
+    async def delete(self, reply: Reply) -> None:
         """Ends a session."""
-        _check_revision(exchange)
-        self._sessions.end(exchange)
-        await exchange.reply(204)
+        _check_revision(reply)
+        self._sessions.end(reply)
+        await reply.reply(204)
 
-    async def ask(self, exchange: Exchange, era: Era, request: Request) -> bytes | None:
+    async def ask(self, reply: Reply, era: Era, request: Request) -> bytes | None:
         """Sends a request of the gateway's own, to the client's session or the shared child."""
         try:
             if era is Era.MODERN:
                 return await self._shared.ask(request)
-            with self._sessions.using(exchange) as session:
+            with self._sessions.using(reply) as session:
                 return await session.ask(request)
         except AccreditError:
             return None
@@ -90,35 +90,35 @@ class StdioBackend:
         await asyncio.gather(self._sessions.aclose(), self._shared.aclose())
         await self._guard.aclose()
 
-    async def _legacy(self, exchange: Exchange, message: Frame | Batch, edits: Mapping[MessageId, Edit]) -> None:
-        _check_revision(exchange)
+    async def _legacy(self, reply: Reply, message: Frame | Batch, edits: Mapping[MessageId, Edit]) -> None:
+        _check_revision(reply)
         initialize = message if isinstance(message, Request) and message.method == "initialize" else None
-        if initialize is not None and SESSION_HEADER not in exchange.headers:
-            await self._sessions.create(exchange, initialize)
+        if initialize is not None and SESSION_HEADER not in reply.head.headers:
+            await self._sessions.create(reply, initialize)
         else:
-            with self._sessions.using(exchange) as session:
-                await session.post(exchange, message, edits)
+            with self._sessions.using(reply) as session:
+                await session.post(reply, message, edits)
 
-    async def _modern(self, exchange: Exchange, message: Frame | Batch, edits: Mapping[MessageId, Edit]) -> None:
+    async def _modern(self, reply: Reply, message: Frame | Batch, edits: Mapping[MessageId, Edit]) -> None:
         if not isinstance(message, Request):
-            await exchange.reply(202)
+            await reply.reply(202)
         elif message.method == "initialize":
             # A child would take it for the beginning of a legacy connection, for all of its clients.
             raise RequestError(METHOD_NOT_FOUND, "Method not found: initialize", id=message.id, status=404)
         else:
-            await self._shared.post(exchange, message, edits.get(message.id))
+            await self._shared.post(reply, message, edits.get(message.id))
 
 
-def _check_accept(exchange: Exchange, *types: bytes) -> None:
-    value = exchange.headers.get(b"accept")
+def _check_accept(reply: Reply, *types: bytes) -> None:
+    value = reply.head.headers.get(b"accept")
     for type in types:
         if not accepts(value, type):
             detail = f"Not acceptable: the client must accept {type.decode('ascii')}"
             raise RequestError(INVALID_REQUEST, detail, status=406)
 
 
-def _check_revision(exchange: Exchange) -> None:
-    named = exchange.headers.get(VERSION_HEADER)
+def _check_revision(reply: Reply) -> None:
+    named = reply.head.headers.get(VERSION_HEADER)
     if named is not None and named.decode("latin-1") not in LEGACY_REVISIONS:
         known = ", ".join(LEGACY_REVISIONS + MODERN_REVISIONS)
         raise RequestError(INVALID_REQUEST, f"Unsupported MCP-Protocol-Version; known are {known}")

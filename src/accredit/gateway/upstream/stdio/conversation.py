@@ -13,10 +13,10 @@ from typing import Generic, TypeVar
 from accredit.attest import Outcome
 from accredit.errors import AccreditError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from accredit.gateway.counters import Counters
-from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.recording.open_calls import outcome_of_end
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import set_current
+from accredit.gateway.upstream.reply import Reply
 from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.pending_calls import LATE, Call, PendingCalls, Verdict, cancellation
 from accredit.gateway.upstream.stdio.stream import Stream
@@ -70,10 +70,10 @@ class Conversation(ABC, Generic[S]):
         self._pending.give_up(call)
         return True
 
-    def _leave(self, exchange: Exchange, call: S) -> None:
-        """The exchange of a call is over; if the call is still open, what became of it is the exchange's to say."""
+    def _leave(self, reply: Reply, call: S) -> None:
+        """The answer to a call's client is over; if the call is still open, what became of it is the reply's to say."""
         if self._cancel(call, "the client has gone"):
-            exchange.calls.add(call.record)
+            reply.calls.add(call.record)
 
     def _late(self, call: S) -> None:
         self._cancel(call, "timed out")

@@ -9,8 +9,8 @@ import asyncio
 from accredit.errors import UpstreamUnavailable
 from accredit.gateway.admission.param_schemas import ParamSchemas
 from accredit.gateway.counters import Counters
-from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
+from accredit.gateway.upstream.reply import Reply
 from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
 from accredit.gateway.upstream.stdio.shared import SharedChild
@@ -36,12 +36,12 @@ class SharedUpstream:
         self._not_before = 0.0
         self._schemas = ParamSchemas()
 
-    async def post(self, exchange: Exchange, request: Request, edit: Edit | None) -> None:
+    async def post(self, reply: Reply, request: Request, edit: Edit | None) -> None:
         """Forwards a request and answers the client. Raises `AccreditError`."""
         life = await self._living()
         if request.method == "tools/call":
-            await self._schemas.check(request, exchange.headers, life.ask)
-        await life.post(exchange, request, edit)
+            await self._schemas.check(request, reply.head.headers, life.ask)
+        await life.post(reply, request, edit)
 
     async def ask(self, request: Request) -> bytes | None:
         """Sends a request of the gateway's own. Raises `AccreditError`."""

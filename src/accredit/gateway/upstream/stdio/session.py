@@ -18,9 +18,9 @@ from functools import partial
 from accredit.attest import Outcome
 from accredit.errors import AccreditError, AnswerError, ClientGone, FrameError, MessageId, RequestError
 from accredit.gateway.counters import Counters
-from accredit.gateway.front.exchange import Exchange, WhileConnected
 from accredit.gateway.log_events import log_event
 from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.gateway.upstream.stdio.answers import answer, stand
 from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.conversation import Conversation, StreamCall
@@ -93,29 +93,29 @@ class Session(Conversation[SessionCall]):
         self.revision = as_string(found.get("protocolVersion"))
         return True
 
-    async def post(self, exchange: Exchange, message: Frame | Batch, edits: Mapping[MessageId, Edit]) -> None:
+    async def post(self, reply: Reply, message: Frame | Batch, edits: Mapping[MessageId, Edit]) -> None:
         """Forwards a message, or the members of a batch, and answers the client."""
         frames = message.frames if isinstance(message, Batch) else (message,)
         requests = [frame for frame in frames if isinstance(frame, Request)]
         if not requests:
             for frame in frames:
                 await self._forward(frame)
-            await exchange.reply(202)
+            await reply.reply(202)
             return
         self._made += 1
         stream = Stream(self._made, due=len(requests), batch=isinstance(message, Batch))
         calls = [SessionCall(request, stream, edits.get(request.id)) for request in requests]
         try:
-            self._open(calls, exchange)
+            self._open(calls, reply)
             self._posts[self._made] = stream
-            with WhileConnected(exchange):
+            with WhileConnected(reply):
                 for frame in frames:
                     await self._forward(frame)
-                await answer(exchange, stream, priming=self._primed)
+                await answer(reply, stream, priming=self._primed)
         except BaseException as error:
-            if not (isinstance(error, ClientGone) and exchange.started):
+            if not (isinstance(error, ClientGone) and reply.started):
                 for call in calls:
-                    self._leave(exchange, call)
+                    self._leave(reply, call)
             raise
         finally:
             self._forget_streams(stream)
@@ -134,16 +134,16 @@ class Session(Conversation[SessionCall]):
             self._cancel(call, "nobody waits for it")
         return call.stream.whole() if call.stream.status == 200 else None
 
-    async def get(self, exchange: Exchange, last_event_id: bytes | None) -> None:
+    async def get(self, reply: Reply, last_event_id: bytes | None) -> None:
         """Serves the standing stream, or resumes one. Raises `RequestError`."""
-        with WhileConnected(exchange):
+        with WhileConnected(reply):
             if last_event_id is not None:
                 stream, position = self._resumed(last_event_id)
-                await stand(exchange, stream, position)
+                await stand(reply, stream, position)
             elif self._standing.reader is not None:
                 raise RequestError(INVALID_REQUEST, "Conflict: this session has a standing stream", status=409)
             else:
-                await stand(exchange, self._standing, self._standing.sent, priming=self._primed)
+                await stand(reply, self._standing, self._standing.sent, priming=self._primed)
 
     @property
     def owes(self) -> bool:
@@ -158,13 +158,13 @@ class Session(Conversation[SessionCall]):
     def _primed(self) -> bool:
         return (self.revision or "") >= _PRIMED_SINCE
 
-    def _open(self, calls: list[SessionCall], exchange: Exchange) -> None:
+    def _open(self, calls: list[SessionCall], reply: Reply) -> None:
         for call in calls:
             if call.request.method == "initialize":
                 detail = "Invalid Request: this session is initialized already"
                 raise RequestError(INVALID_REQUEST, detail, id=call.id)
             self._begin(call)
-            call.record = exchange.calls.take(call.id)
+            call.record = reply.calls.take(call.id)
 
     async def _forward(self, frame: Frame) -> None:
         if isinstance(frame, Notification):

@@ -17,10 +17,10 @@ from collections.abc import Generator
 
 from accredit.errors import AnswerError, RequestError
 from accredit.gateway.counters import Counters
-from accredit.gateway.front.exchange import JSON, Exchange, WhileConnected
-from accredit.gateway.headers import SESSION_HEADER, RawHeaders
+from accredit.gateway.headers import JSON, SESSION_HEADER, RawHeaders
 from accredit.gateway.log_events import log_event
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
+from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
 from accredit.gateway.upstream.stdio.session import Session
@@ -37,10 +37,10 @@ class _Entry:
     `since` is when the last of them ended, in the loop's time; `listened` says that its client had a standing stream.
     """
 
-    def __init__(self, session: Session, exchange: Exchange) -> None:
+    def __init__(self, session: Session, reply: Reply) -> None:
         self.session = session
-        self.peer = exchange.peer
-        self.proved = exchange.proved
+        self.peer = reply.peer
+        self.proved = reply.proved
         self.uses = 0
         self.streams = 0
         self.used = False
@@ -73,16 +73,16 @@ class Sessions:
         self._children = 0
         self._endings: set[asyncio.Task[None]] = set()
 
-    async def create(self, exchange: Exchange, request: Request) -> None:
+    async def create(self, reply: Reply, request: Request) -> None:
         """Starts a child for an `initialize`, and answers the client: with a session, if the child's answer is valid.
 
         Raises `AccreditError`.
         """
-        await self._make_room(exchange, request)
+        await self._make_room(reply, request)
         session = await self._start()
         kept = False
         try:
-            with WhileConnected(exchange):
+            with WhileConnected(reply):
                 stream = await session.initialize(request)
             kept = self._established(session, stream.whole())
         finally:
@@ -90,19 +90,19 @@ class Sessions:
                 self._end(session)
         headers: RawHeaders = [JSON]
         if kept:
-            entry = self._entries[session.id] = _Entry(session, exchange)
+            entry = self._entries[session.id] = _Entry(session, reply)
             self._rest(entry)
             headers.append((SESSION_HEADER, session.id.encode("ascii")))
-        await exchange.reply(stream.status, stream.whole(), headers)
+        await reply.reply(stream.status, stream.whole(), headers)
 
     @contextlib.contextmanager
-    def using(self, exchange: Exchange, *, stands: bool = False) -> Generator[Session]:
+    def using(self, reply: Reply, *, stands: bool = False) -> Generator[Session]:
         """The session that a client names; it does not expire meanwhile. With `stands` it is only listened to.
 
         Raises `RequestError` (400, 404).
         """
-        entry = self._find(exchange)
-        entry.proved = entry.proved or exchange.proved
+        entry = self._find(reply)
+        entry.proved = entry.proved or reply.proved
         entry.used = True
         entry.uses += 1
         entry.streams += stands
@@ -117,9 +117,9 @@ class Sessions:
             if entry.uses == 0:
                 self._rest(entry)
 
-    def end(self, exchange: Exchange) -> None:
+    def end(self, reply: Reply) -> None:
         """Ends the session that a client names. Raises `RequestError` (400, 404)."""
-        self._end(self._find(exchange).session)
+        self._end(self._find(reply).session)
 
     def revision(self, session_id: str | None) -> str | None:
         """The revision that a session negotiated."""
@@ -137,10 +137,10 @@ class Sessions:
             self._end(entry.session)
         await asyncio.gather(*self._endings)
 
-    async def _make_room(self, exchange: Exchange, request: Request) -> None:
+    async def _make_room(self, reply: Reply, request: Request) -> None:
         """Waits for the end of others, while there is no room. Raises `RequestError` (503)."""
-        while self._full(exchange):
-            entry = self._least_valuable(exchange)
+        while self._full(reply):
+            entry = self._least_valuable(reply)
             if entry is not None:
                 log_event(_log, logging.INFO, "session_made_room", used=entry.used)
                 await asyncio.wait([self._end(entry.session)])
@@ -150,23 +150,23 @@ class Sessions:
                 detail, retry = "Too many sessions", BUSY_RETRY_SECONDS
                 raise RequestError(UPSTREAM_ERROR, detail, id=request.id, status=503, retry_after=retry)
 
-    def _full(self, exchange: Exchange) -> bool:
+    def _full(self, reply: Reply) -> bool:
         if self._children >= MAX_SESSIONS:
             return True
-        return not exchange.proved and self._children - self._proved() >= MAX_SESSIONS - self._reserved
+        return not reply.proved and self._children - self._proved() >= MAX_SESSIONS - self._reserved
 
     def _proved(self) -> int:
         return sum(entry.proved for entry in self._entries.values())
 
-    def _least_valuable(self, exchange: Exchange) -> _Entry | None:
+    def _least_valuable(self, reply: Reply) -> _Entry | None:
         """Rules 1 to 4."""
         held = Counter(entry.peer for entry in self._entries.values() if not entry.proved)
-        spared = not exchange.proved and self._proved() <= self._reserved
+        spared = not reply.proved and self._proved() <= self._reserved
 
         def may_end(entry: _Entry) -> bool:
             if entry.busy or (entry.proved and spared):
                 return False
-            return not entry.streams or exchange.proved or held[entry.peer] > held[exchange.peer] + 1
+            return not entry.streams or reply.proved or held[entry.peer] > held[reply.peer] + 1
 
         def value(entry: _Entry) -> tuple[bool, bool, int, bool, float]:
             return entry.proved, entry.streams > 0, -held[entry.peer], entry.used, entry.since
@@ -193,8 +193,8 @@ class Sessions:
             self._counters.refused(error, observed=True)
             return False
 
-    def _find(self, exchange: Exchange) -> _Entry:
-        named = exchange.headers.get(SESSION_HEADER)
+    def _find(self, reply: Reply) -> _Entry:
+        named = reply.head.headers.get(SESSION_HEADER)
         if named is None:
             raise RequestError(INVALID_REQUEST, "Invalid Request: Mcp-Session-Id is missing")
         entry = self._entries.get(named.decode("latin-1"))

@@ -21,10 +21,10 @@ from msgspec import Raw
 from accredit.attest import Outcome
 from accredit.errors import AccreditError, AnswerError, FrameError
 from accredit.gateway.counters import Counters
-from accredit.gateway.front.exchange import Exchange, WhileConnected
 from accredit.gateway.log_events import log_event
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import set_current, traced
+from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.gateway.upstream.stdio import rewriting
 from accredit.gateway.upstream.stdio.answers import answer
 from accredit.gateway.upstream.stdio.child import Child
@@ -100,18 +100,18 @@ class SharedChild(Conversation[SharedCall]):
         self._learn = learn
         self._numbers = itertools.count(1)
 
-    async def post(self, exchange: Exchange, request: Request, edit: Edit | None) -> None:
+    async def post(self, reply: Reply, request: Request, edit: Edit | None) -> None:
         """Forwards a request and answers the client. Raises `AccreditError`."""
         call = SharedCall(request, next(self._numbers))
         call.edit = edit
         self._begin(call)
-        call.record = exchange.calls.take(request.id)
+        call.record = reply.calls.take(request.id)
         try:
-            with WhileConnected(exchange):
+            with WhileConnected(reply):
                 await self._send_call(call)
-                await answer(exchange, call.stream)
+                await answer(reply, call.stream)
         finally:
-            self._leave(exchange, call)
+            self._leave(reply, call)
 
     async def ask(self, request: Request) -> bytes | None:
         """Sends a request of the gateway's own; gives the response's text, or None where there is none."""

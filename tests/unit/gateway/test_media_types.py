@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accredit.gateway.front.media_types import MediaType, answer_type, is_json_request, parse_media_type
+from accredit.gateway.media_types import MediaType, answer_type, is_json_request, parse_media_type
 from accredit.limits import MAX_MEDIA_TYPE_BYTES
 
 TOKENS = st.text("!#$%&'*+.^_`|~-abcXYZ019", min_size=1, max_size=8).map(str.encode)

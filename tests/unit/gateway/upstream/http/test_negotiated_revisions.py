@@ -2,8 +2,8 @@
 
 import pytest
 
-from accredit.gateway.front import negotiated_revisions as sessions
-from accredit.gateway.front.negotiated_revisions import Sessions
+from accredit.gateway.upstream.http import negotiated_revisions as sessions
+from accredit.gateway.upstream.http.negotiated_revisions import Sessions
 
 
 def test_a_session_is_remembered_until_it_ends() -> None:

@@ -7,8 +7,9 @@ import brotli
 import pytest
 
 from accredit.errors import RequestError
-from accredit.gateway.front.representation import as_it_came, check_request
+from accredit.gateway.headers import check_request
 from accredit.gateway.upstream.http.encoding import Decoded, decode_answer
+from accredit.gateway.upstream.http.representation import as_it_came
 
 LIMIT = 1 << 20
 TEXT = b'{"jsonrpc":"2.0","id":7,"result":{}}'

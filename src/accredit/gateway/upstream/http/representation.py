@@ -1,11 +1,6 @@
-"""How the body of a message is to be read, and said in the gateway's own words. No I/O.
+"""How the body of an upstream's answer is to be read, and said in the gateway's own words. No I/O.
 
-Requests, in this order (415):
-
-1. `Content-Type` is `application/json`, once, with nothing but `charset=utf-8`;
-2. there is no `Content-Encoding`, but `identity`.
-
-Answers (an invalid answer):
+What is not so is an invalid answer:
 
 1. no charset but UTF-8 is named;
 2. an encoded body is forwarded as it came only if its client decodes this and all decoders read it alike; else
@@ -14,34 +9,16 @@ Answers (an invalid answer):
 """
 
 import codecs
-from collections.abc import Mapping
 
-from accredit.errors import AnswerError, FrameError, RequestError
-from accredit.gateway.front.media_types import EVENTS_TYPE, JSON_TYPE, MediaType, answer_type, is_json_request
+from accredit.errors import AnswerError, FrameError
 from accredit.gateway.headers import RawHeaders
+from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE, MediaType, answer_type
 from accredit.gateway.upstream.http.answer import Answer
 from accredit.gateway.upstream.http.encoding import Decoded, accepted_codings, decode_answer
-from accredit.jsonrpc.encode import INVALID_REQUEST
-from accredit.jsonrpc.era import DUPLICATED
 from accredit.jsonrpc.frames import decode_error
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.text import check_utf8
 from accredit.limits import LEADING_BLANK_BYTES
-
-
-def check_request(headers: Mapping[bytes, bytes]) -> None:
-    """Raises `RequestError` (415) for a POST whose body could be read as anything but JSON in UTF-8."""
-    if not is_json_request(headers.get(b"content-type")):
-        raise RequestError(INVALID_REQUEST, "Content-Type must be application/json", status=415)
-    if headers.get(b"content-encoding", b"identity").strip(b" \t").lower() != b"identity":
-        raise RequestError(INVALID_REQUEST, "Content-Encoding must be absent, or identity", status=415)
-
-
-def check_once(headers: Mapping[bytes, bytes], *names: bytes) -> None:
-    """Raises `RequestError` (400) for a header that occurs twice: some servers take the first, others the last."""
-    for name in names:
-        if DUPLICATED in headers.get(name, b""):
-            raise RequestError(INVALID_REQUEST, f"Invalid Request: {name.decode().title()} occurs twice")
 
 
 def type_of(answer: Answer) -> MediaType:

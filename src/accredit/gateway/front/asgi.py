@@ -1,0 +1,103 @@
+"""An exchange over ASGI. I/O through `receive` and `send` only."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from accredit.errors import ClientGone
+from accredit.gateway.front.exchange import Exchange
+from accredit.gateway.headers import RawHeaders, RequestHead
+from accredit.gateway.room import Rooms
+from accredit.limits import CLIENT_STALL_SECONDS, DISCONNECT_WATCH_SECONDS
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+ASGIApplication = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_PIECE_BYTES = 262_144
+
+
+class AsgiExchange(Exchange):
+    """One of an ASGI server, in a task of its own.
+
+    ASGI tells of a client that has gone only to who asks. So the watch begins after a moment: most calls are over by
+    then, and need none.
+    """
+
+    __slots__ = ("_gone", "_receive", "_send", "_task", "_timer", "_watcher")
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, rooms: Rooms, origins: tuple[str, ...] = ()) -> None:
+        root: str = scope.get("root_path", "")
+        path: str = scope["path"]
+        head = RequestHead(
+            scope["method"],
+            path.removeprefix(root),
+            list(scope["headers"]),
+            query=scope["query_string"],
+            root=root,
+            raw_path=scope.get("raw_path") or path.encode("utf-8"),
+        )
+        super().__init__(head, (scope.get("client") or ("",))[0], rooms, origins)
+        self._receive = receive
+        self._send = send
+        self._gone = False
+        self._task: asyncio.Task[Any] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def _piece(self) -> tuple[bytes, bool]:
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        return message.get("body", b""), message.get("more_body", False)
+
+    async def _send_whole(self, status: int, headers: RawHeaders, body: bytes) -> None:
+        await self._send_head(status, headers)
+        if len(body) > _PIECE_BYTES:
+            for start in range(0, len(body), _PIECE_BYTES):
+                await self.write(body[start : start + _PIECE_BYTES])
+            body = b""
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def _send_head(self, status: int, headers: RawHeaders) -> None:
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def write(self, chunk: bytes) -> None:
+        """Sends a piece, and waits while the client is slow to read, but not for ever. Raises `ClientGone`."""
+        try:
+            async with asyncio.timeout(CLIENT_STALL_SECONDS):
+                await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+        except TimeoutError:
+            raise ClientGone from None
+
+    async def end(self) -> None:
+        """Ends an answer that was begun with `start`."""
+        await self._send({"type": "http.response.body", "body": b""})
+
+    def watch(self) -> None:
+        """From here on a client that goes away cancels the current task. Its body was read."""
+        loop = asyncio.get_running_loop()
+        self._gone = False
+        self._task = asyncio.current_task(loop)
+        self._timer = loop.call_later(DISCONNECT_WATCH_SECONDS, self._watch, loop)
+
+    def unwatch(self) -> bool:
+        """... and from here on not any more. Whether it did, and nobody else has cancelled the task as well."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._watcher is not None:
+            self._watcher.cancel()
+        task, self._task = self._task, None
+        return self._gone and task is not None and task.uncancel() == 0
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._watcher = loop.create_task(self._wait())
+
+    async def _wait(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._gone = True
+        if self._task is not None:
+            self._task.cancel()
