@@ -1,5 +1,6 @@
 """The layers hold at run time too: a core loads nothing of the world, and `import accredit` loads nothing at all."""
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -16,7 +17,8 @@ CONTRACTS = tomllib.loads((PACKAGE.parents[1] / "pyproject.toml").read_text("utf
 ]
 CORES = [name for name in ("jsonrpc", "ratify", "tokens", "attest", "rounds", "consent") if (PACKAGE / name).is_dir()]
 PURE_LIBRARIES = {
-    "jsonrpc": "msgspec",
+    # simdjson loads pathlib, for a way to read files that nothing here uses; not every machine has it
+    "jsonrpc": "msgspec, simdjson" if importlib.util.find_spec("simdjson") else "msgspec",
     # zoneinfo reads the time zone data of constraints, and loads what finds it
     "ratify": "msgspec, zoneinfo, importlib.resources, cryptography.exceptions, "
     "cryptography.hazmat.primitives.asymmetric.ed25519, cryptography.hazmat.primitives.asymmetric.mldsa",

@@ -13,7 +13,7 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["accredit"]):  # pyright: ignore[reportAttributeAccessIssue]
-    from accredit.errors import AnswerError, FrameError, RequestError
+    from accredit.errors import AnswerError, FrameError, JsonError, RequestError
     from accredit.jsonrpc.encode import error_frame, with_members
     from accredit.jsonrpc.era import check_agreement, decode_header, era_of
     from accredit.jsonrpc.frames import Notification, Request, decode_frame
@@ -24,6 +24,7 @@ with atheris.instrument_imports(include=["accredit"]):  # pyright: ignore[report
     from accredit.jsonrpc.requests import decode_request
     from accredit.jsonrpc.responses import Expected
     from accredit.jsonrpc.sse import SseParser
+    from accredit.jsonrpc.text import check_each_rule, check_text
 from tests.property import oracle
 
 META = f'"_meta":{{"{META_VERSION}":"2026-07-28","{META_CAPABILITIES}":{{"elicitation":{{}},"roots":{{}}}}}}'
@@ -83,6 +84,17 @@ def check_result(text: bytes) -> None:
     check_answer(b'{"jsonrpc":"2.0","id":7,"result":' + text + b"}")
 
 
+def check_one_pass(text: bytes) -> None:
+    """One pass refuses what the passes of each rule refuse, for the same reason."""
+    reasons: list[str | None] = []
+    for check in (check_text, check_each_rule):
+        try:
+            reasons.append(check(text))
+        except JsonError as error:
+            reasons.append(error.detail)
+    assert reasons[0] == reasons[1]
+
+
 def check_event_stream(text: bytes) -> None:
     """Two splits of a stream give the same events."""
     whole, parts = SseParser(LIMIT), SseParser(LIMIT)
@@ -118,7 +130,10 @@ def _refusable(check: Callable[[], None]) -> None:
         check()
 
 
-CHECKS = [check_frame, check_request, check_answer, check_result, check_event_stream, check_lines, check_schema]
+CHECKS = [
+    *(check_frame, check_request, check_answer, check_result, check_event_stream, check_lines, check_schema),
+    check_one_pass,
+]
 SEEDS = [
     b'{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete"}}',
     b'{"jsonrpc": "2.0", "id": "7", "error": {"code": -32000, "message": "m\\u00e9", "data": [1e99]}}',

@@ -1,0 +1,33 @@
+"""One pass over a text by a parser that takes 64 bytes at a time: a fast yes, never a no. No I/O.
+
+`simdjson` reads a text two to eight times faster than the passes of `text`. It says yes to two kinds of text that those
+refuse: with a byte order mark, and nested up to 1,024 deep. It says no to some that are good (integers beyond 64 bits).
+So its yes counts where neither is the case, and its no means nothing: then `text` looks itself, and gives the reason.
+Where no wheel of it is installed, nobody says anything here.
+"""
+
+from collections.abc import Callable
+
+from accredit.limits import ONE_PASS_BYTES
+
+try:
+    from simdjson import Parser
+except (ImportError, RuntimeError):  # there are wheels for the usual machines; the rest does without
+    Parser = None
+
+_BOM_BEGINS = 0xEF
+_parse: Callable[[bytes], object] | None = Parser(ONE_PASS_BYTES).parse if Parser is not None else None
+
+
+def reads_well(data: bytes) -> bool:
+    """Whether a text is surely UTF-8 without a byte order mark, valid JSON, and has finite numbers only.
+
+    How deep it is nested, and whether names are unambiguous, it does not say. False may mean that nobody has looked.
+    """
+    if _parse is None or not 0 < len(data) <= ONE_PASS_BYTES or data[0] == _BOM_BEGINS:
+        return False
+    try:
+        _parse(data)
+    except (ValueError, RuntimeError, MemoryError):
+        return False
+    return True
