@@ -3,7 +3,7 @@
 Run by `make check`. What is counted, over `src/accredit`:
 
 - circles: modules that import each other, whatever way round, also under TYPE_CHECKING and inside functions;
-- private imports: names of other people's packages that begin with an underscore, by file;
+- private imports: names of other people's packages that begin with an underscore, which only one file may import;
 - crumbs: files of 60 lines or fewer, without the `__init__.py` that only name what a package offers;
 - public names: classes, functions and constants at the top level, by 1,000 lines.
 """
@@ -16,6 +16,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "src"
 PACKAGE = "accredit"
+SHIM = "accredit/client/sdk.py"
+"""The one file that may import what is private to others."""
 CRUMB_LINES = 60
 MAX_CRUMBS = 0.25
 """The share of crumbs may only fall: lower this when it has."""
@@ -25,19 +27,20 @@ Module = tuple[str, ...]
 
 
 def main(root: Path = ROOT) -> int:
-    """Prints the figures of the package below `root`; returns 1 for a circle, or more crumbs than there were."""
+    """Prints the figures of the package below `root`; returns 1 for a circle, a private import, or too many crumbs."""
     files = sorted((root / PACKAGE).rglob("*.py"))
     trees = {path: ast.parse(path.read_text("utf-8")) for path in files}
     modules = {name_of(path.relative_to(root)): path for path in files}
     imports = {module: set(imported(trees[path], module, modules)) for module, path in modules.items()}
     private = {str(path.relative_to(root)): names for path in files if (names := sorted(private_names(trees[path])))}
+    private.pop(SHIM, None)
     circle = find_circle(imports)
     crumbs = print_figures(trees, private)
     if circle:
         print(f"house: a circle of imports: {' -> '.join('.'.join(module) for module in circle)}")
     if crumbs > MAX_CRUMBS:
         print(f"house: more than {MAX_CRUMBS:.0%} of the files are crumbs")
-    return 1 if circle or crumbs > MAX_CRUMBS else 0
+    return 1 if circle or private or crumbs > MAX_CRUMBS else 0
 
 
 def print_figures(trees: dict[Path, ast.Module], private: dict[str, list[str]]) -> float:

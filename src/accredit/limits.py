@@ -269,7 +269,8 @@ holds some 60 MiB."""
 
 MAX_OPEN_REQUESTS = 1_000
 """Requests that one session's child, or the upstream of one HTTP+SSE session, owes an answer at once, and as many that
-a child is owed one by a client: what each of them holds in memory is small, but not bounded by anything else."""
+a child, or any server behind a client of ours, is owed one: what each of them holds in memory is small, but not bounded
+by anything else."""
 
 REPLAY_EVENTS = 256
 """Events of one stream that are kept for a client that lost its connection and resumes."""

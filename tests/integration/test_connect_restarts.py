@@ -17,6 +17,8 @@ from tests.world.raw_server import PATIENCE, RawServer, until
 from tests.world.restarted import Restarted
 from tests.world.running import run
 
+from accredit.client import AccreditedClient
+
 ADD: dict[str, Any] = {"name": "add", "arguments": {"a": 1, "b": 2}}
 
 
@@ -206,6 +208,59 @@ def test_what_a_session_that_is_gone_has_asked_is_cancelled__and_its_late_answer
                 await until(lambda: "result" in server.messages[-1])
                 answers = [message for message in server.messages if "result" in message]
                 assert answers == [{"jsonrpc": "2.0", "id": 1, "result": {"action": "decline"}}]
+
+    run(main())
+
+
+def test_what_a_new_session_takes_back_is_taken_back_at_the_host__under_the_id_that_the_host_knows(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        server = Forgetful(404)
+        question = {"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": {"message": "delete all?"}}
+        back = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1, "reason": "late"}}
+        async with RawServer(server) as raw:
+            with Connected(tmp_path, raw.url) as host:
+                await asyncio.to_thread(host.initialize)
+                server.forget()
+                assert (await _ask(host, "tools/list", {}, 5))["result"] == {"tools": []}
+                await until(lambda: server.standing is not None)
+                await server.says(question)
+                asked = await asyncio.to_thread(host.hear)
+                await server.says(back)
+                told = await asyncio.to_thread(host.hear)
+                assert told["params"] == {"requestId": asked["id"], "reason": "late"}
+                host.say(id=asked["id"], result={"action": "accept"})
+                assert (await _ask(host, "tools/list", {}, 6))["result"] == {"tools": []}
+                assert [message for message in server.messages if "result" in message] == []
+
+    run(main())
+
+
+def test_the_last_words_of_a_host_are_sent_before_its_session_is_ended(tmp_path: Path) -> None:
+    async def main() -> None:
+        server = Forgetful(404)
+        async with RawServer(server) as raw:
+            with Connected(tmp_path, raw.url) as host:
+                await asyncio.to_thread(host.initialize)
+                for _ in range(8):
+                    host.say(method="notifications/roots/list_changed")
+                host.say(id="unasked", result={})
+                host.close_input()
+                assert await asyncio.to_thread(host.wait) == 0
+            assert server.methods.count("notifications/roots/list_changed") == 8
+            last = raw.requests[-1]
+            assert (last.method, last.header("mcp-session-id")) == ("DELETE", "session-1")
+
+    run(main())
+
+
+def test_a_client_ends_its_session_when_it_leaves__else_a_server_keeps_a_child_for_nobody() -> None:
+    async def main() -> None:
+        async with RawServer(Forgetful(404)) as raw:
+            async with AccreditedClient(raw.url, mode="legacy") as client:
+                await client.list_tools()
+            assert raw.requests[-1].method == "DELETE"
 
     run(main())
 

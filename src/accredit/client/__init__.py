@@ -4,7 +4,7 @@
 `streams` who puts it there · `gateways` the whole connection: `http`, the `ways` over it, and `renewing` for sessions
 that end · `session` the official SDK's client on top · `rounds`, `legs` its calls, while a server asks for input ·
 `refusals` what people are told · `connect` the same for hosts that know nothing of proofs, with a `bridge` for those
-that know nothing of rounds either.
+that know nothing of rounds either · `sdk` what the SDK does not offer, and is used here all the same.
 """
 
 from accredit.client.presenter import ProofPresenter

@@ -24,7 +24,6 @@ from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp import MCPError
 from mcp.client import Transport
-from mcp.client._transport import ReadStream, TransportStreams
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     SERVER_INFO_META_KEY,
@@ -40,6 +39,7 @@ from accredit.client.headers import RoutingHeaders
 from accredit.client.peers import Peer
 from accredit.client.proving import Params, with_meta
 from accredit.client.rounds import run_rounds
+from accredit.client.sdk import Incoming, ReadStream, TransportStreams
 from accredit.errors import RoundsError
 from accredit.jsonrpc.encode import METHOD_NOT_FOUND, UPSTREAM_ERROR
 from accredit.jsonrpc.methods import (
@@ -50,10 +50,10 @@ from accredit.jsonrpc.methods import (
     META_VERSION,
     MODERN_REVISIONS,
 )
+from accredit.limits import STOP_GRACE_SECONDS
 from accredit.rounds import InputContext, LegOptions, RoundsOptions
 from accredit.rounds.results import check_result_type
 
-Incoming = SessionMessage | Exception
 Answer = JSONRPCResponse | JSONRPCError
 
 Reply = Callable[[JSONRPCRequest], Awaitable[Params]]
@@ -74,6 +74,7 @@ class Bridge:
         self._meta: Params = {}
         self._declared: dict[str, Any] = {}
         self._calls: dict[RequestId, anyio.CancelScope] = {}
+        self._heard = anyio.Event()
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> TransportStreams:
@@ -84,6 +85,7 @@ class Bridge:
             host_writes, from_host = anyio.create_memory_object_stream[SessionMessage]()
             for stream in (to_host, host_reads, host_writes, from_host):
                 stack.callback(stream.close)
+            self._ends = (host_reads, host_writes)
             self._server, self._host = Peer("leg", write), Peer("ask", to_host)
             self._tasks: TaskGroup = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(self._tasks.cancel_scope.cancel)
@@ -95,7 +97,11 @@ class Bridge:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Closes it."""
+        """Closes it, once what was sent is passed on."""
+        for stream in self._ends:
+            stream.close()
+        with anyio.move_on_after(STOP_GRACE_SECONDS):
+            await self._heard.wait()
         await self._stack.__aexit__(kind, error, trace)
 
     async def _from_server(self, read: ReadStream[Incoming], to_host: MemoryObjectSendStream[Incoming]) -> None:
@@ -120,6 +126,7 @@ class Bridge:
                         scope.cancel()
                 case message:
                     self._host.settles(message)
+        self._heard.set()
 
     def _begin(self, request: JSONRPCRequest, reply: Reply) -> None:
         scope = self._calls[request.id] = anyio.CancelScope()

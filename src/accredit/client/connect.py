@@ -22,7 +22,6 @@ from contextlib import suppress
 from typing import Protocol
 
 import anyio
-from mcp.client._transport import ReadStream, WriteStream
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types import (
     ErrorData,
@@ -42,6 +41,7 @@ from accredit.client.gateways import Reached, to_gateway
 from accredit.client.headers import RoutingHeaders, modern_version
 from accredit.client.presenter import ProofPresenter
 from accredit.client.refusals import explained, public_data, refusal_of, uncovered
+from accredit.client.sdk import Incoming, ReadStream, WriteStream
 from accredit.errors import FrameError, LineTooLong, RequestError
 from accredit.jsonrpc.encode import INVALID_ANSWER, INVALID_REQUEST, UNAVAILABLE, UPSTREAM_ERROR, error_frame
 from accredit.jsonrpc.frames import Frame, Request
@@ -136,7 +136,7 @@ class Connection:
 
     def __init__(
         self,
-        read: ReadStream[SessionMessage | Exception],
+        read: ReadStream[Incoming],
         write: WriteStream[SessionMessage],
         host: Host,
         presenter: ProofPresenter | None,
@@ -148,6 +148,7 @@ class Connection:
         self._headers = RoutingHeaders()
         self._open: dict[RequestId, _Open] = {}
         self._idle = asyncio.Event()
+        self._idle.set()
         self._begun = asyncio.Event()
         self._begun.set()
         self._waiting: asyncio.Queue[JSONRPCMessage] = asyncio.Queue(MAX_OPEN_REQUESTS)
@@ -159,12 +160,12 @@ class Connection:
         from_gateway = asyncio.create_task(self._from_gateway())
         sending = asyncio.create_task(self._to_gateway())
         ends = {from_gateway, asyncio.create_task(stopping.wait()), asyncio.create_task(self._host.gone.wait())}
-        idle = asyncio.create_task(self._idle.wait())
-        tasks = {from_host, sending, idle, *ends}
+        tasks = {from_host, sending, *ends}
         try:
             await asyncio.wait({from_host, *ends}, return_when=asyncio.FIRST_COMPLETED)
-            if from_host.done() and self._open:
-                await asyncio.wait({idle, *ends}, timeout=GRACE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            if from_host.done():
+                tasks.add(over := asyncio.create_task(self._over()))
+                await asyncio.wait({over, *ends}, timeout=GRACE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             for id in list(self._open) if from_gateway.done() else ():
                 self._settle(id)
                 self._host.send(encode_line(error_frame(id, UPSTREAM_ERROR, UNAVAILABLE, "the connection was lost")))
@@ -176,6 +177,11 @@ class Connection:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
+
+    async def _over(self) -> None:
+        """Waits until all that the host has said was sent, and answered where it has to be."""
+        await self._waiting.join()
+        await self._idle.wait()
 
     async def _from_host(self) -> None:
         splitter = LineSplitter(MAX_ANSWER_EVENT_BYTES)
@@ -225,6 +231,7 @@ class Connection:
                     self._begun.clear()
                 metadata = ClientMessageMetadata(headers=self._headers.of(message))
                 await self._write.send(SessionMessage(message, metadata))
+                self._waiting.task_done()
 
     async def _from_gateway(self) -> None:
         """Rule 2."""

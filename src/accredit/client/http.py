@@ -19,8 +19,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, cast
 
 import httpx2
-from mcp.shared._httpx_utils import MCP_DEFAULT_SSE_READ_TIMEOUT, MCP_DEFAULT_TIMEOUT
 
+from accredit.client.sdk import MCP_DEFAULT_SSE_READ_TIMEOUT, MCP_DEFAULT_TIMEOUT
 from accredit.jsonrpc.encode import METHOD_NOT_FOUND, UNAVAILABLE, UPSTREAM_ERROR
 from accredit.jsonrpc.text import excerpt
 from accredit.limits import MAX_ANSWER_BYTES, MAX_REFUSAL_BYTES, SILENCE_SECONDS

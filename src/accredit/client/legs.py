@@ -36,6 +36,7 @@ from mcp_types import (
 from pydantic import TypeAdapter, ValidationError
 
 from accredit.client.rounds import InputHandler, call_handler
+from accredit.client.sdk import read_results_with
 from accredit.jsonrpc.methods import MODERN_REVISIONS
 from accredit.limits import MAX_LIST_PAGES
 from accredit.rounds import InputContext, is_input_required_result, read_input_required
@@ -72,10 +73,8 @@ class Legs:
         self._client = client
         self._session = client.session
         check_result_type(self._session.discover_result)
-        # The SDK has no public place between the wire and its models; the dispatcher itself is a public protocol.
-        inner = self._session._dispatcher  # pyright: ignore[reportPrivateUsage]
         is_modern = client.protocol_version in MODERN_REVISIONS
-        self._session._dispatcher = _Reading(inner, is_modern)  # pyright: ignore[reportPrivateUsage]
+        read_results_with(self._session, lambda inner: _Reading(inner, is_modern))
 
     async def call_tool(
         self, params: CallToolRequestParams, progress: ProgressFnT | None

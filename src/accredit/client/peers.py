@@ -7,7 +7,6 @@ from typing import Any
 
 import anyio
 from mcp import MCPError
-from mcp.client._transport import WriteStream
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types import (
     ErrorData,
@@ -20,6 +19,7 @@ from mcp_types import (
 )
 
 from accredit.client.proving import Params
+from accredit.client.sdk import WriteStream
 from accredit.jsonrpc.encode import UNAVAILABLE, UPSTREAM_ERROR
 from accredit.limits import STOP_GRACE_SECONDS
 

@@ -19,7 +19,7 @@ A refusal is answered by sending again, once for each of these reasons:
 4. A delegation that the gateway refuses for itself (a constraint, its end, its principal): the next one that covers the
    scope is presented, of `MAX_PRESENTED` in all, each after a challenge of its own where there was one.
 
-Not here: who sends it (`streams`), and what people are told (`explain`).
+Not here: who sends it (`streams`), and what people are told (`refusals`).
 """
 
 from collections import OrderedDict

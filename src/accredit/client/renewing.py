@@ -6,7 +6,7 @@
 2. A request that found its session gone was not taken: it is sent again, once. One that was open when the connection
    broke ends with an error that says so, as nobody knows whether it was done.
 3. What the server asked in a session that is gone is cancelled at the host, and answered to nobody: ids of requests of
-   another session are never the same ones for the host.
+   another session are never the same ones for the host. What it asks beyond `MAX_OPEN_REQUESTS` is refused here.
 4. A stream of the modern era (`subscriptions/listen`) that breaks after it was acknowledged is asked for again.
 5. A server that has no endpoint of streamable HTTP at the URL is tried with HTTP+SSE (2024-11-05), whose session is its
    stream.
@@ -27,10 +27,10 @@ from anyio.abc import TaskGroup, TaskStatus
 from anyio.streams.memory import MemoryObjectReceiveStream
 from mcp import MCPError
 from mcp.client import Transport
-from mcp.client._transport import ReadStream, TransportStreams
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types import (
+    INTERNAL_ERROR,
     ErrorData,
     JSONRPCError,
     JSONRPCMessage,
@@ -44,6 +44,7 @@ from msgspec import Struct
 from accredit.client.http import SESSION_LOST, GatewayHttp
 from accredit.client.peers import Answer, Peer
 from accredit.client.proving import Params
+from accredit.client.sdk import Incoming, ReadStream, TransportStreams
 from accredit.client.ways import NoEventStream, broken_off
 from accredit.jsonrpc.encode import UNAVAILABLE, UPSTREAM_ERROR
 from accredit.jsonrpc.methods import LISTEN, META_SUBSCRIPTION
@@ -51,14 +52,14 @@ from accredit.jsonrpc.text import excerpt
 from accredit.limits import (
     BACKOFF_FIRST_SECONDS,
     BACKOFF_MAX_SECONDS,
+    MAX_OPEN_REQUESTS,
     MAX_RENEWED_SUBSCRIPTIONS,
     MAX_TRIES,
     RENEW_SECONDS,
+    STOP_GRACE_SECONDS,
 )
 
 _log = logging.getLogger("accredit.client")
-
-Incoming = SessionMessage | Exception
 
 _ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 _ROOTS_CHANGED = "notifications/roots/list_changed"
@@ -129,8 +130,11 @@ class RenewingTransport:
         self._asked: dict[RequestId, tuple[_Connection, RequestId]] = {}
         self._session: _Session | None = None
         self._current: _Connection | None = None
+        self._held: set[_Connection] = set()
         self._number = 0
         self._renewing = False
+        self._closing = False
+        self._heard = anyio.Event()
         self._wanted = anyio.Event()
         self._stack = AsyncExitStack()
 
@@ -141,6 +145,9 @@ class RenewingTransport:
             host_writes, from_host = anyio.create_memory_object_stream[SessionMessage]()
             for stream in (self._to_host, host_reads, host_writes, from_host):
                 stack.callback(stream.close)
+            self._ends = (host_reads, host_writes)
+            self._connections: TaskGroup = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(self._let_go)
             self._tasks: TaskGroup = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(self._tasks.cancel_scope.cancel)
             self._current = await self._connect()
@@ -151,8 +158,18 @@ class RenewingTransport:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Closes every connection."""
+        """Closes every connection, once what was sent is passed on: each ends its own session."""
+        self._closing = True
+        for stream in self._ends:
+            stream.close()
+        with anyio.move_on_after(STOP_GRACE_SECONDS):
+            await self._heard.wait()
         await self._stack.__aexit__(kind, error, trace)
+
+    def _let_go(self) -> None:
+        for connection in self._held:
+            connection.scope.cancel()
+        self._connections.cancel_scope.deadline = anyio.current_time() + STOP_GRACE_SECONDS
 
     # --- connections ----------------------------------------------------------------------------------
 
@@ -160,7 +177,7 @@ class RenewingTransport:
         """Raises `NoEventStream`."""
         connection = _Connection(self._number)
         self._number += 1
-        fault = await self._tasks.start(self._hold, connection)
+        fault = await self._connections.start(self._hold, connection)
         if fault is not None:
             raise fault
         return connection
@@ -172,6 +189,7 @@ class RenewingTransport:
         opened = self._open_way(lambda: self._lost(connection))
         connection.http = opened.http
         fault: NoEventStream | None = None
+        self._held.add(connection)
         try:
             async with opened.transport as (read, write):
                 connection.peer = Peer(f"renew-{connection.number}", write)
@@ -181,6 +199,8 @@ class RenewingTransport:
                 connection.peer.lost()
         except* NoEventStream as group:
             fault = cast("NoEventStream", group.exceptions[0])
+        finally:
+            self._held.discard(connection)
         if fault is not None:
             task_status.started(fault)
         elif not connection.scope.cancel_called:
@@ -194,7 +214,7 @@ class RenewingTransport:
 
     def _lost(self, connection: _Connection) -> None:
         """The session of a connection is gone."""
-        if connection is self._current and self._session is not None and not self._renewing:
+        if connection is self._current and self._session is not None and not (self._renewing or self._closing):
             self._renewing = True
             self._tasks.start_soon(self._renew, connection)
 
@@ -213,6 +233,7 @@ class RenewingTransport:
                     await self._notify(item, message)
                 case JSONRPCResponse() | JSONRPCError() as answer:
                     await self._answer(item, answer)
+        self._heard.set()
 
     async def _send(self, request: _Request) -> None:
         self._wanted.set()
@@ -254,17 +275,33 @@ class RenewingTransport:
                     await self._answered(connection, message)
                     self._retire(connection)
                 case JSONRPCRequest():
-                    await self._to_host.send(self._as_asked(connection, message))
+                    await self._ask_host(connection, message)
+                case JSONRPCNotification(method="notifications/cancelled"):
+                    await self._to_host.send(self._as_taken_back(connection, message))
                 case JSONRPCNotification(method=method) if method == _ACKNOWLEDGED and self._acknowledged(message):
                     pass
                 case _:
                     await self._to_host.send(item)
 
-    def _as_asked(self, connection: _Connection, message: JSONRPCRequest) -> SessionMessage:
-        """A request of the server, with an id that no other session's has."""
-        id = message.id if connection.number == 0 else f"accredit-{connection.number}-{message.id}"
+    async def _ask_host(self, connection: _Connection, message: JSONRPCRequest) -> None:
+        """Rule 3."""
+        if len(self._asked) >= MAX_OPEN_REQUESTS:
+            error = ErrorData(code=INTERNAL_ERROR, message="The client owes too many answers")
+            await connection.peer.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.id, error=error)))
+            return
+        id = _host_s_id(connection, message.id)
         self._asked[id] = (connection, message.id)
-        return SessionMessage(message.model_copy(update={"id": id}))
+        await self._to_host.send(SessionMessage(message.model_copy(update={"id": id})))
+
+    def _as_taken_back(self, connection: _Connection, message: JSONRPCNotification) -> SessionMessage:
+        """The server waits no more for what it asked: a host that is told so answers nothing."""
+        params = message.params or {}
+        id = params.get("requestId")
+        if not isinstance(id, str | int):
+            return SessionMessage(message)
+        known = _host_s_id(connection, id)
+        self._asked.pop(known, None)
+        return SessionMessage(message.model_copy(update={"params": {**params, "requestId": known}}))
 
     def _acknowledged(self, message: JSONRPCNotification) -> bool:
         """Whether the host knows already that its stream is open."""
@@ -433,6 +470,11 @@ class RenewingTransport:
             first.scope.cancel()
         if self._open.get(request.message.id) is request:
             await self._send(request)
+
+
+def _host_s_id(connection: _Connection, id: RequestId) -> RequestId:
+    """An id of the server's, as one that no other session's has."""
+    return id if connection.number == 0 else f"accredit-{connection.number}-{id}"
 
 
 def _plainly(error: ErrorData) -> ErrorData:

@@ -12,7 +12,6 @@ from typing import Any, Literal, Self, TypeVar, Unpack, cast, overload
 
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client import Transport
-from mcp.client._memory import InMemoryTransport
 from mcp.client.stdio import stdio_client
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
@@ -38,6 +37,7 @@ from accredit.client.presenter import ProofPresenter
 from accredit.client.proving import Prover
 from accredit.client.refusals import refusal_of
 from accredit.client.rounds import InputHandler, run_leg, run_rounds
+from accredit.client.sdk import InMemoryTransport
 from accredit.client.streams import ProvingTransport
 from accredit.errors import UnsupportedResultType
 from accredit.rounds import LegOptions, RoundsOptions, with_retry_params

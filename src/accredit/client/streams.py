@@ -4,7 +4,7 @@ This is the one place where proofs join messages, below the SDK's session: what 
 
 1. A request that needs a proof gets one (`proving`), and the token where it travels in messages.
 2. The answer to it is looked at: a refusal that a new proof can answer is not passed on. The request is sent again
-   under an id of our own, which is the host's again in what comes back.
+   under an id of our own, which is the host's again in what comes back: answers, and what a subscription tells.
 3. A list is left with what the delegations cover.
 
 All else passes as it is, both ways. At most two proofs follow the first attempt of a request.
@@ -18,21 +18,19 @@ from typing import Self, cast
 import anyio
 from anyio.abc import TaskGroup
 from mcp.client import Transport
-from mcp.client._transport import ReadStream, TransportStreams, WriteStream
 from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, RequestId
 from msgspec import Struct
 
 from accredit.client.proving import Attempt, Listed, Params, Prover, with_meta
+from accredit.client.sdk import Incoming, ReadStream, TransportStreams, WriteStream
 from accredit.errors import ProofRefused
-from accredit.jsonrpc.methods import LISTEN
+from accredit.jsonrpc.methods import LISTEN, META_SUBSCRIPTION
 from accredit.policy import GUARDED, LISTS
 from accredit.policy.lists import KINDS
 
 Uncovered = Callable[[dict[str, object]], dict[str, object]]
 """What is made of an item of a list that no delegation covers, where it is not simply left out."""
-
-Incoming = SessionMessage | Exception
 
 
 class _Open(Struct):
@@ -113,6 +111,8 @@ class ProvingTransport:
     def _received(self, item: Incoming) -> Incoming | None:
         """What is read in place of what has come; None: nothing, the request was sent again."""
         message = item.message if isinstance(item, SessionMessage) else None
+        if isinstance(message, JSONRPCNotification):
+            return self._told(item, message)
         if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id is None:
             return item
         opened = self._open.pop(message.id, None)
@@ -137,6 +137,16 @@ class ProvingTransport:
             return SessionMessage(message.model_copy(update=changes))
         self._send_again(opened, params)
         return None
+
+    def _told(self, item: Incoming, message: JSONRPCNotification) -> Incoming:
+        """A notification, as of the subscription that the host made."""
+        meta = (message.params or {}).get("_meta")
+        id = cast("Params", meta).get(META_SUBSCRIPTION) if isinstance(meta, dict) else None
+        opened = self._open.get(id) if isinstance(id, str | int) else None
+        if opened is None or opened.id == id:
+            return item
+        params = with_meta(message.params or {}, {META_SUBSCRIPTION: opened.id})
+        return SessionMessage(message.model_copy(update={"params": params}))
 
     def _shown(self, listed: Listed, result: Params, items: str) -> Params:
         if self._uncovered is not None:

@@ -1,7 +1,6 @@
 """The two ways over HTTP to a gateway, as transports: streamable HTTP, and HTTP+SSE of 2024-11-05. Opens sockets.
 
-Streamable HTTP is the official SDK's transport, but for the stream that stands open for what the server says by
-itself: the SDK gives that up after two failures, and here it is opened again for as long as the session lives.
+Streamable HTTP is the official SDK's transport, as `sdk` changes it.
 
 HTTP+SSE: one stream for all that the server says, which is the session, and a POST for each message. A POST that is
 refused is the answer to its request. The stream's end is the transport's. Its endpoint has to be of the same origin.
@@ -15,69 +14,57 @@ from urllib.parse import urljoin
 import anyio
 import httpx2
 from httpx2 import EventSource
-from mcp.client._transport import TransportStreams
-from mcp.client.streamable_http import StreamableHTTPTransport
-from mcp.shared._context_streams import ContextSendStream, create_context_streams
-from mcp.shared._httpx_utils import sse_within_origin
 from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError, JSONRPCRequest, jsonrpc_message_adapter
 from pydantic import ValidationError
 
 from accredit.client.http import BROKEN_OFF, GatewayHttp
+from accredit.client.sdk import (
+    BROKEN,
+    Incoming,
+    Streamable,
+    TransportStreams,
+    WriteStream,
+    create_context_streams,
+    open_to_the_end,
+    sse_within_origin,
+)
 from accredit.jsonrpc.encode import UNAVAILABLE, UPSTREAM_ERROR
-from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS, CONNECT_SECONDS, MAX_ANSWER_EVENT_BYTES
-
-Incoming = SessionMessage | Exception
-_BROKEN = (httpx2.HTTPError, httpx2.StreamError, httpx2.SSEError)
+from accredit.limits import CONNECT_SECONDS, MAX_ANSWER_EVENT_BYTES, STOP_GRACE_SECONDS
 
 
 class NoEventStream(Exception):
     """There is no HTTP+SSE at this URL."""
 
 
-class _Streamable(StreamableHTTPTransport):
-    """The SDK's transport, whose standing stream is opened again and again."""
-
-    async def handle_get_stream(
-        self, client: httpx2.AsyncClient, read_stream_writer: ContextSendStream[Incoming]
-    ) -> None:
-        delay, last = BACKOFF_FIRST_SECONDS, ""
-        while self.session_id:
-            headers = {**self._prepare_headers(), **({"last-event-id": last} if last else {})}
-            with suppress(*_BROKEN):
-                async with sse_within_origin(
-                    client, self.url, headers=headers, max_event_size=self.max_sse_event_size
-                ) as source:
-                    status = source.response.status_code
-                    if 400 <= status < 500:
-                        return  # it offers none, or the session is gone, which `GatewayHttp` has told
-                    if status == 200:
-                        delay = BACKOFF_FIRST_SECONDS
-                    async for event in source if status == 200 else _nothing():
-                        last = event.id or last
-                        await self._handle_sse_event(event, read_stream_writer)
-            await anyio.sleep(delay)
-            delay = min(2 * delay, BACKOFF_MAX_SECONDS)
-
-
 @asynccontextmanager
 async def over_http(url: str, http: GatewayHttp) -> AsyncGenerator[TransportStreams]:
     """Streamable HTTP over this connection, which it closes at its end."""
-    transport = _Streamable(url, max_sse_event_size=MAX_ANSWER_EVENT_BYTES)
-    to_reader, read = create_context_streams[Incoming](0)
+    transport = Streamable(url, max_sse_event_size=MAX_ANSWER_EVENT_BYTES)
+    to_reader, read = open_to_the_end()
     write, to_write = create_context_streams[SessionMessage](0)
-    async with http, to_reader, read, write, to_write, anyio.create_task_group() as tasks:
+    posted, ending = anyio.Event(), anyio.Event()
+    async with http, read, write, to_write, anyio.create_task_group() as tasks:
 
         def stand() -> None:
             tasks.start_soon(transport.handle_get_stream, http, to_reader)
 
-        tasks.start_soon(transport.post_writer, http, to_write, to_reader, write, stand, tasks)
+        async def post() -> None:
+            await transport.post_writer(http, to_write, to_reader, write, stand, tasks)
+            posted.set()
+            if not ending.is_set():
+                to_reader.close()
+
+        tasks.start_soon(post)
         try:
             yield read, write
         finally:
+            ending.set()
+            await _send_the_last(write, posted)
             if transport.session_id and not http.lost:
                 await transport.terminate_session(http)
             tasks.cancel_scope.cancel()
+            to_reader.close()
 
 
 @asynccontextmanager
@@ -85,6 +72,7 @@ async def over_sse(url: str, http: GatewayHttp) -> AsyncGenerator[TransportStrea
     """HTTP+SSE over this connection, which it closes at its end. Raises `NoEventStream`."""
     to_reader, read = create_context_streams[Incoming](0)
     write, to_write = create_context_streams[SessionMessage](0)
+    posted = anyio.Event()
     async with http, sse_within_origin(http, url, max_event_size=MAX_ANSWER_EVENT_BYTES) as source:
         events = aiter(source)
         endpoint = await _endpoint(url, source, events)
@@ -92,7 +80,7 @@ async def over_sse(url: str, http: GatewayHttp) -> AsyncGenerator[TransportStrea
 
         async def hear() -> None:
             async with to_reader:
-                with suppress(*_BROKEN, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                with suppress(*BROKEN, anyio.BrokenResourceError, anyio.ClosedResourceError):
                     async for event in events:
                         if event.event == "message" and event.data:
                             await to_reader.send(_read(event.data))
@@ -111,6 +99,7 @@ async def over_sse(url: str, http: GatewayHttp) -> AsyncGenerator[TransportStrea
                     tasks.start_soon(say, item)
                 else:
                     await say(item)
+            posted.set()
 
         async with read, write, to_write, anyio.create_task_group() as tasks:
             tasks.start_soon(hear)
@@ -118,7 +107,15 @@ async def over_sse(url: str, http: GatewayHttp) -> AsyncGenerator[TransportStrea
             try:
                 yield read, write
             finally:
+                await _send_the_last(write, posted)
                 tasks.cancel_scope.cancel()
+
+
+async def _send_the_last(write: WriteStream[SessionMessage], posted: anyio.Event) -> None:
+    """Waits until the notifications and answers that were handed over are sent; nothing more is taken."""
+    await write.aclose()
+    with anyio.move_on_after(STOP_GRACE_SECONDS):
+        await posted.wait()
 
 
 async def _endpoint(url: str, source: EventSource, events: AsyncIterator[Any]) -> str:
@@ -129,7 +126,7 @@ async def _endpoint(url: str, source: EventSource, events: AsyncIterator[Any]) -
                 raise NoEventStream
             first = await anext(events)
         found = httpx2.URL(urljoin(url, first.data))
-    except (*_BROKEN, httpx2.InvalidURL, ValueError, StopAsyncIteration, TimeoutError):
+    except (*BROKEN, httpx2.InvalidURL, ValueError, StopAsyncIteration, TimeoutError):
         raise NoEventStream from None
     here = httpx2.URL(url)
     if first.event != "endpoint" or (found.scheme, found.host, found.port) != (here.scheme, here.host, here.port):
@@ -151,11 +148,6 @@ def _refused(request: JSONRPCRequest, response: httpx2.Response) -> JSONRPCError
         told = None
     error = told.error if isinstance(told, JSONRPCError) else ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE)
     return JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
-
-
-async def _nothing() -> AsyncIterator[Any]:
-    for nothing in ():
-        yield nothing
 
 
 def broken_off(error: ErrorData) -> bool:

@@ -1,5 +1,7 @@
 """Proofs in a transport of the official SDK: what is written, what is read, and what neither side gets to see."""
 
+import base64
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -291,3 +293,39 @@ def test_when_the_gateway_goes_the_host_reads_the_end(trust: Trust) -> None:
         assert [item async for item in ends._read] == []
 
     between(trust, case)
+
+
+def test_what_a_challenged_subscription_tells_is_of_the_one_that_the_host_made(trust: Trust) -> None:
+    async def case(ends: Ends) -> None:
+        await ends.host_sends(request("subscriptions/listen", {"notifications": {"taskIds": ["t"]}}))
+        await ends.gateway_reads()
+        again = refusal(7, -31002, error="ratify_challenge_required", required_scope="", **challenged())
+        await ends.gateway_sends(again)
+        told: list[Any] = []
+
+        async def host() -> None:
+            told.append(await ends.host_reads())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(host)
+            second = await ends.gateway_reads()
+            assert second.id != 7
+            await ends.gateway_sends(of_subscription(second.id))
+        await ends.gateway_sends(of_subscription("another"))
+        assert [*told, await ends.host_reads()] == [of_subscription(7), of_subscription("another")]
+
+    between(trust, case)
+
+
+def challenged() -> dict[str, Any]:
+    """What a gateway says when it wants its own challenge answered."""
+    text = base64.b64encode(bytes(32)).decode()
+    issued = {"challenge": text, "expires_at": int(time.time()) + 60, "verifier_id": GATEWAY, "binding": "required"}
+    return {"_meta": {"ratify_challenge": issued}}
+
+
+def of_subscription(id: int | str) -> JSONRPCNotification:
+    meta = {"io.modelcontextprotocol/subscriptionId": id}
+    return JSONRPCNotification(
+        jsonrpc="2.0", method="notifications/subscriptions/acknowledged", params={"_meta": meta, "notifications": {}}
+    )

@@ -8,12 +8,12 @@ from typing import Any, cast
 
 from mcp import Client
 from mcp.client import ClientSession
-from mcp.client._memory import InMemoryTransport
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 from mcp.types import INVALID_REQUEST, ErrorData
 
 from accredit.cli.asking.hosts import Capabilities, declaring, no_roots
+from accredit.client.sdk import InMemoryTransport
 from accredit.errors import ConfigurationError
 from accredit.jsonrpc.text import excerpt
 

@@ -1,0 +1,94 @@
+"""What is the official SDK's own, and is used here all the same: the only file that imports or reads it. I/O: streams.
+
+The SDK has no public name for the types of its streams, for a transport in memory, nor for what its HTTP transport is
+made of; and no public place between the wire and its models. Each of these is named here once, so that a release of the
+SDK that changes one is met in this file, and by its test, which says what is missing.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from typing import Any
+
+import anyio
+import httpx2
+from mcp.client import ClientSession
+from mcp.client._memory import InMemoryTransport
+from mcp.client._transport import ReadStream, TransportStreams, WriteStream
+from mcp.client.streamable_http import StreamableHTTPTransport
+from mcp.shared._context_streams import ContextReceiveStream, ContextSendStream, create_context_streams
+from mcp.shared._httpx_utils import MCP_DEFAULT_SSE_READ_TIMEOUT, MCP_DEFAULT_TIMEOUT, sse_within_origin
+from mcp.shared.dispatcher import Dispatcher
+from mcp.shared.message import SessionMessage
+
+from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS
+
+__all__ = [
+    "BROKEN",
+    "MCP_DEFAULT_SSE_READ_TIMEOUT",
+    "MCP_DEFAULT_TIMEOUT",
+    "InMemoryTransport",
+    "Incoming",
+    "ReadStream",
+    "Streamable",
+    "TransportStreams",
+    "WriteStream",
+    "create_context_streams",
+    "open_to_the_end",
+    "read_results_with",
+    "sse_within_origin",
+]
+
+Incoming = SessionMessage | Exception
+"""What a transport reads."""
+
+BROKEN = (httpx2.HTTPError, httpx2.StreamError, httpx2.SSEError)
+"""What a stream raises that can't be had, or breaks off."""
+
+
+class Streamable(StreamableHTTPTransport):
+    """The SDK's transport, whose standing stream is opened again for as long as the session lives: the SDK gives up
+    after two failures."""
+
+    async def handle_get_stream(
+        self, client: httpx2.AsyncClient, read_stream_writer: ContextSendStream[Incoming]
+    ) -> None:
+        """The standing stream, until there is none to be had."""
+        delay, last = BACKOFF_FIRST_SECONDS, ""
+        while self.session_id:
+            headers = {**self._prepare_headers(), **({"last-event-id": last} if last else {})}
+            with suppress(*BROKEN):
+                async with sse_within_origin(
+                    client, self.url, headers=headers, max_event_size=self.max_sse_event_size
+                ) as source:
+                    status = source.response.status_code
+                    if 400 <= status < 500:
+                        return  # it offers none, or the session is gone, which `GatewayHttp` has told
+                    if status == 200:
+                        delay = BACKOFF_FIRST_SECONDS
+                    async for event in source if status == 200 else _nothing():
+                        last = event.id or last
+                        await self._handle_sse_event(event, read_stream_writer)
+            await anyio.sleep(delay)
+            delay = min(2 * delay, BACKOFF_MAX_SECONDS)
+
+
+class _OpenToTheEnd(ContextSendStream[Incoming]):
+    async def aclose(self) -> None:
+        """Nothing: `post_writer` closes what it was lent when it has sent the last message, and answers come still."""
+
+
+def open_to_the_end() -> tuple[ContextSendStream[Incoming], ContextReceiveStream[Incoming]]:
+    """Streams as `create_context_streams` makes them, of which the sending one ends only by `close`."""
+    sending, receiving = anyio.create_memory_object_stream[Any](0)
+    return _OpenToTheEnd(sending), ContextReceiveStream(receiving)
+
+
+def read_results_with(session: ClientSession, reading: Callable[[Dispatcher[Any]], Dispatcher[Any]]) -> None:
+    """Puts a dispatcher around a session's own: it reads what came on the wire before the SDK's models judge it."""
+    inner = session._dispatcher  # pyright: ignore[reportPrivateUsage]
+    session._dispatcher = reading(inner)  # pyright: ignore[reportPrivateUsage]
+
+
+async def _nothing() -> AsyncIterator[Any]:
+    for nothing in ():
+        yield nothing
