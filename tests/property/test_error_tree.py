@@ -15,7 +15,7 @@ from accredit.jsonrpc.input_required import check_input_required
 from accredit.jsonrpc.methods import META_CAPABILITIES, META_VERSION, Era
 from accredit.jsonrpc.objects import members
 from accredit.jsonrpc.param_headers import check_param_headers, declared_headers, listed_headers
-from accredit.jsonrpc.requests import Batch, decode_request, meta_of
+from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.text import check_text
 
@@ -129,7 +129,7 @@ def test_header_checks_give_an_era_or_a_request_error(text: bytes, headers: dict
         assert isinstance(error, RequestError)
         assert error.code in (-32020, -32602)
         assert error.status == 400
-    error_of(lambda: meta_of(frame.params))
+    error_of(lambda: frame.meta)
 
 
 @given(_VALUES)

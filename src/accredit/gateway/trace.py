@@ -4,9 +4,8 @@ import re
 from contextvars import ContextVar
 from typing import Any
 
-from accredit.errors import FrameError
 from accredit.jsonrpc.frames import Frame, Notification, Request
-from accredit.jsonrpc.requests import Batch, meta_of
+from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.scalars import as_string
 
 _current: ContextVar[Frame | Batch | None] = ContextVar("accredit_current_message", default=None)
@@ -24,11 +23,7 @@ def trace_of(message: Frame | Batch | None) -> str | None:
     """The trace id in `params._meta.traceparent` of a message, if it is one: 32 lowercase hex characters."""
     if not isinstance(message, Request | Notification):
         return None
-    try:
-        parent = as_string(meta_of(message.params).get("traceparent"))
-    except FrameError:
-        return None
-    found = _TRACEPARENT.fullmatch(parent or "")
+    found = _TRACEPARENT.fullmatch(as_string(message.in_meta("traceparent")) or "")
     return found[2] if found and not (found[1] == "00" and found[3]) else None
 
 

@@ -19,14 +19,11 @@ import binascii
 import re
 from collections.abc import Mapping
 
-from msgspec import Raw
-
-from accredit.errors import FrameError, RequestError
+from accredit.errors import RequestError
 from accredit.jsonrpc.encode import HEADER_MISMATCH, INVALID_PARAMS
 from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.methods import META_CAPABILITIES, META_VERSION, METHODS, TARGET_MEMBER, Era, is_known, is_modern
-from accredit.jsonrpc.objects import may_name, members
-from accredit.jsonrpc.requests import Batch, meta_of
+from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.scalars import as_string
 
 VERSION_HEADER = b"mcp-protocol-version"
@@ -36,7 +33,6 @@ PARAM_HEADERS = b"mcp-param-"
 """What the names begin with of headers that mirror arguments of a tool."""
 
 _SHOWN = {VERSION_HEADER: "MCP-Protocol-Version", METHOD_HEADER: "Mcp-Method", NAME_HEADER: "Mcp-Name"}
-_NAMED_VERSION = META_VERSION.encode("ascii")
 _PLAIN = re.compile(rb"[\t\x20-\x7e]*")
 _SENTINEL = re.compile(r"=\?base64\?(.*)\?=")
 
@@ -51,8 +47,7 @@ def era_of(frame: Frame | Batch, headers: Headers) -> Era:
     """The era that a client's message belongs to: what its header names, or else what its body carries."""
     if is_modern(_version_header(headers)):
         return Era.MODERN
-    named = isinstance(frame, Request) and may_name(frame.params, _NAMED_VERSION) and META_VERSION in _meta(frame)
-    return Era.MODERN if named else Era.LEGACY
+    return frame.era if isinstance(frame, Request) else Era.LEGACY
 
 
 def check_agreement(frame: Request | Notification, headers: Headers) -> None:
@@ -112,31 +107,20 @@ def decode_header(value: bytes) -> str | None:
 def _target(frame: Request | Notification, headers: Headers) -> str | None:
     """What `Mcp-Name` mirrors. A method that the message's revision does not have (`tasks/result`) has no target there:
     that it is not found is the answer, whatever its headers say (SEP-2663)."""
-    member = TARGET_MEMBER.get(frame.method)
-    revision = _version_header(headers) or None
-    if member is None or frame.params is None or not is_known(frame.method, revision):
-        return None
-    return as_string(members(frame.params).get(member))
+    known = frame.method in TARGET_MEMBER and is_known(frame.method, _version_header(headers) or None)
+    return frame.target if known else None
 
 
 def _version_header(headers: Headers) -> str:
     return headers.get(VERSION_HEADER, b"").strip(b" \t").decode("latin-1")
 
 
-def _meta(frame: Request) -> dict[str, Raw]:
-    try:
-        return meta_of(frame.params)
-    except FrameError:
-        return {}
-
-
 def required_version(request: Request) -> str:
     """The protocol version that a modern request carries. Raises `RequestError` when required metadata is missing."""
-    meta = _meta(request)
-    missing = [key for key in (META_VERSION, META_CAPABILITIES) if key not in meta]
+    missing = [key for key in (META_VERSION, META_CAPABILITIES) if request.in_meta(key) is None]
     if missing:
         raise RequestError(INVALID_PARAMS, f"params._meta lacks {' and '.join(missing)}", id=request.id)
-    version = as_string(meta[META_VERSION])
+    version = as_string(request.in_meta(META_VERSION))
     if version is None:
         raise RequestError(INVALID_PARAMS, f"params._meta {META_VERSION} is not a string", id=request.id)
     return version

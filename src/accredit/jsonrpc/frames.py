@@ -11,10 +11,17 @@ byte for byte. `decode_frame` applies, in this order (docs/reference/validation.
 5. `error.code` is an integer, `error.message` a string, and `error` has no duplicate or misspelt member.
 """
 
+from collections.abc import Collection, Mapping
+from copy import copy
+from functools import cached_property
+from typing import Self, cast
+
 from msgspec import Raw, Struct
 
 from accredit.errors import FrameError, MessageId
-from accredit.jsonrpc.objects import Names, is_object, unambiguous_members
+from accredit.jsonrpc.encode import to_json
+from accredit.jsonrpc.methods import META_VERSION, TARGET_MEMBER, Era
+from accredit.jsonrpc.objects import Names, is_object, members, opened_meta, unambiguous_members
 from accredit.jsonrpc.scalars import as_integer, as_string
 from accredit.jsonrpc.text import check_text
 
@@ -22,21 +29,125 @@ MESSAGE = Names("jsonrpc", "id", "method", "params", "result", "error")
 _ERROR = Names("code", "message", "data")
 
 
-class Request(Struct, frozen=True):
+class _Call:
+    """What one side asks of the other. Its `params` are opened at most once, when somebody first looks at them.
+
+    Nobody opens its text again. Whoever asks for a change gets an edited call, whose text is encoded when it is sent.
+    So what is judged is what goes on, and a call that nobody edits keeps its bytes.
+    """
+
+    def __init__(self, method: str, params: Raw | None, text: bytes, envelope: Mapping[str, Raw] | None) -> None:
+        """`envelope` are the members of the message in `text`, where they are known already."""
+        self.method = method
+        self._given = params
+        self._came = text
+        self._envelope = envelope
+        self._changes: Mapping[str, object] = {}
+
+    @cached_property
+    def text(self) -> bytes:
+        """The message: as it came, or, of an edited one, as it goes on."""
+        if not self._changes:
+            return self._came
+        envelope = self._envelope if self._envelope is not None else members(self._came)
+        return to_json({**envelope, **self._changes})
+
+    @cached_property
+    def params(self) -> Raw | None:
+        """The text of `params`; None where there are none."""
+        return Raw(to_json(self._changes["params"])) if "params" in self._changes else self._given
+
+    @property
+    def names(self) -> Collection[str]:
+        """The names of all members of `params`. Raises `FrameError`."""
+        return self._split.keys()
+
+    @cached_property
+    def members(self) -> Mapping[str, Raw]:
+        """The members of `params`, but for `_meta`. Raises `FrameError`."""
+        return {name: cast("Raw", value) for name, value in self._split.items() if name != "_meta"}
+
+    @property
+    def has_meta(self) -> bool:
+        """Whether there is a `params._meta` that is an object. Raises `FrameError`."""
+        meta = self._split.get("_meta")
+        return is_object(meta) if isinstance(meta, Raw) else meta is not None
+
+    @cached_property
+    def meta(self) -> Mapping[str, Raw]:
+        """The members of `params._meta`; empty where there is none. Raises `FrameError` where it is no object."""
+        meta = self._split.get("_meta")
+        return opened_meta(meta) if meta is None or isinstance(meta, Raw) else meta
+
+    def in_meta(self, name: str) -> Raw | None:
+        """A member of `params._meta`; None also where that can't be read."""
+        try:
+            return self.meta.get(name)
+        except FrameError:
+            return None
+
+    @cached_property
+    def target(self) -> str | None:
+        """What it is about; None where its method has no target (`TARGET_MEMBER`), or this is no string.
+
+        Raises `FrameError`.
+        """
+        member = TARGET_MEMBER.get(self.method)
+        return as_string(self.members.get(member)) if member is not None else None
+
+    def with_params(self, changes: Mapping[str, Raw], *, without: Collection[str] = ()) -> Self:
+        """The call with other members of `params`, which are not `_meta`. Raises `FrameError`."""
+        kept = {name: value for name, value in self._split.items() if name not in without}
+        return self._edited({"params": {**kept, **changes}})
+
+    def with_meta(self, changes: Mapping[str, Raw], *, without: Collection[str] = ()) -> Self:
+        """The call with other members of `params._meta`. Raises `FrameError`."""
+        kept = {name: value for name, value in self.meta.items() if name not in without}
+        return self._edited({"params": {**self._split, "_meta": {**kept, **changes}}})
+
+    @cached_property
+    def _split(self) -> Mapping[str, Raw | Mapping[str, Raw]]:
+        if "params" in self._changes:
+            return cast("Mapping[str, Raw | Mapping[str, Raw]]", self._changes["params"])
+        return members(self._given) if self._given is not None else {}
+
+    def _edited(self, changes: Mapping[str, object]) -> Self:
+        edited = copy(self)
+        edited.__dict__ = {name: value for name, value in vars(self).items() if name in _OF_AN_EDITED_CALL}
+        edited._changes = {**self._changes, **changes}
+        return edited
+
+
+_OF_AN_EDITED_CALL = frozenset({"id", "method", "_given", "_came", "_envelope"})
+"""What an edited call has of the one that it was made of; all else is read anew, from its own parts."""
+
+
+class Request(_Call):
     """A call that is owed an answer."""
 
-    id: MessageId
-    method: str
-    params: Raw | None
-    text: bytes
+    def __init__(
+        self, id: MessageId, method: str, params: Raw | None, text: bytes, envelope: Mapping[str, Raw] | None = None
+    ) -> None:
+        super().__init__(method, params, text, envelope)
+        self.id = id
+
+    @cached_property
+    def era(self) -> Era:
+        """The era that its own metadata says."""
+        return Era.LEGACY if self.in_meta(META_VERSION) is None else Era.MODERN
+
+    def with_id(self, id: MessageId) -> Self:
+        """The request under another id."""
+        edited = self._edited({"id": id})
+        edited.id = id
+        return edited
 
 
-class Notification(Struct, frozen=True):
+class Notification(_Call):
     """A call that is owed none."""
 
-    method: str
-    params: Raw | None
-    text: bytes
+    def __init__(self, method: str, params: Raw | None, text: bytes, envelope: Mapping[str, Raw] | None = None) -> None:
+        super().__init__(method, params, text, envelope)
 
 
 class Success(Struct, frozen=True):
@@ -110,8 +221,8 @@ def _call_of(found: dict[str, Raw], text: bytes) -> Request | Notification:
     if params is not None and not is_object(params):
         raise FrameError('"params" is not an object')
     if "id" not in found:
-        return Notification(method, params, text)
-    return Request(message_id(found["id"]), method, params, text)
+        return Notification(method, params, text, found)
+    return Request(message_id(found["id"]), method, params, text, found)
 
 
 def _response_of(found: dict[str, Raw], text: bytes) -> Response:

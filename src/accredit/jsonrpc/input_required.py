@@ -18,7 +18,6 @@ from accredit.errors import FrameError, MessageId
 from accredit.jsonrpc.frames import Notification, Request, message_id
 from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, META_CAPABILITIES, META_SUBSCRIPTION
 from accredit.jsonrpc.objects import Names, is_object, may_name, members, pairs, unambiguous_members
-from accredit.jsonrpc.requests import meta_of
 from accredit.jsonrpc.scalars import as_string
 from accredit.jsonrpc.text import excerpt
 
@@ -56,7 +55,7 @@ def check_told_of_task(notification: Notification, open_requests: Mapping[Messag
     found = unambiguous_members(notification.params, _TOLD)
     if "inputRequests" not in found:
         return
-    named = meta_of(notification.params).get(META_SUBSCRIPTION)
+    named = notification.meta.get(META_SUBSCRIPTION)
     only = next(iter(open_requests.values())) if len(open_requests) == 1 else None
     request = open_requests.get(message_id(named)) if named is not None else only
     check_input_requests(request, found["inputRequests"])
@@ -80,7 +79,7 @@ def _check_entries(request: Request | None, entries: list[tuple[str, Raw]]) -> N
 def _declared(request: Request | None) -> dict[str, Raw]:
     if request is None:
         return {}
-    capabilities = meta_of(request.params).get(META_CAPABILITIES)
+    capabilities = request.meta.get(META_CAPABILITIES)
     return members(capabilities) if is_object(capabilities) and capabilities is not None else {}
 
 

@@ -74,6 +74,15 @@ def members(text: bytes | Raw) -> dict[str, Raw]:
         raise JsonError("not valid JSON") from None
 
 
+def opened_meta(meta: Raw | None) -> dict[str, Raw]:
+    """The members of a `_meta`; none where there is none. Raises `FrameError` where it is no object."""
+    if meta is None:
+        return {}
+    if not is_object(meta):
+        raise FrameError('"params._meta" is not an object')
+    return members(meta)
+
+
 class Names:
     """Names that the protocol defines for the members of one object."""
 

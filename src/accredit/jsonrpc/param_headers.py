@@ -112,8 +112,7 @@ def listed_headers(result: bytes | Raw) -> dict[str, tuple[DeclaredHeader, ...]]
 
 def check_param_headers(request: Request, declared: Iterable[DeclaredHeader], headers: Headers) -> None:
     """Refuses a call whose headers and arguments disagree. Raises `RequestError`."""
-    params = members(request.params) if request.params is not None else {}
-    objects: dict[Path, dict[str, Raw]] = {(): _members_of(params.get("arguments"))}
+    objects: dict[Path, dict[str, Raw]] = {(): _members_of(request.members.get("arguments"))}
     for header in declared:
         problem = _disagreement(header, _argument(objects, header.path), headers.get(header.name))
         if problem is not None:

@@ -13,7 +13,7 @@ requests are read more strictly than answers, in this order:
 Every refusal is a `RequestError`, with the request's id where it could be read.
 """
 
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Generator
 
 from msgspec import Raw
 
@@ -24,8 +24,6 @@ from accredit.jsonrpc.methods import META_MEMBERS, PARAMS_MEMBERS, UNKNOWN_PARAM
 from accredit.jsonrpc.objects import (
     check_names,
     check_no_duplicates,
-    is_object,
-    members,
     split_batch,
     unambiguous_members,
 )
@@ -80,21 +78,6 @@ def read_request(text: bytes, *, batch_allowed: bool = False) -> Generator[None,
         raise RequestError(INVALID_REQUEST, f"Invalid Request: {error.detail}", id=_id_of(found)) from None
 
 
-def meta_of(params: Raw | None) -> dict[str, Raw]:
-    """The members of `params._meta`; empty where there is none. Raises `FrameError` when it is no object."""
-    return meta_in(members(params)) if params is not None else {}
-
-
-def meta_in(params: Mapping[str, Raw]) -> dict[str, Raw]:
-    """The same for params whose members are known."""
-    meta = params.get("_meta")
-    if meta is None:
-        return {}
-    if not is_object(meta):
-        raise FrameError('"params._meta" is not an object')
-    return members(meta)
-
-
 def _decode_batch(text: bytes, allowed: bool) -> Batch:
     if not allowed:
         raise FrameError("a batch is valid in revision 2025-03-26 only")
@@ -113,20 +96,17 @@ def _checked(frame: Frame) -> Frame:
     if isinstance(frame, Request | Notification):
         if len(frame.method) > MAX_METHOD_CHARS:
             raise _too_long("method", MAX_METHOD_CHARS)
-        if frame.params is not None:
-            _check_params(frame.method, members(frame.params))
+        _check_params(frame)
     return frame
 
 
-def _check_params(method: str, params: dict[str, Raw]) -> None:
-    if len(params) > MAX_PARAMS_MEMBERS:
+def _check_params(call: Request | Notification) -> None:
+    if len(call.names) > MAX_PARAMS_MEMBERS:
         raise FrameError(f'more than {MAX_PARAMS_MEMBERS} members in "params"', bound=True)
-    check_names(params, PARAMS_MEMBERS.get(method, UNKNOWN_PARAMS))
-    meta = params.get("_meta")
-    if meta is not None and is_object(meta):
-        found = members(meta)
-        check_meta(found)
-        check_names(found, META_MEMBERS)
+    check_names(call.names, PARAMS_MEMBERS.get(call.method, UNKNOWN_PARAMS))
+    if call.has_meta:
+        check_meta(call.meta)
+        check_names(call.meta, META_MEMBERS)
 
 
 def check_meta(names: Collection[str]) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Container
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, META_CAPABILITIES
 from accredit.jsonrpc.objects import is_object, members
-from accredit.jsonrpc.requests import meta_of
 
 COMPLETE = "complete"
 INPUT_REQUIRED = "input_required"
@@ -35,7 +34,7 @@ def is_result_type(kind: str, method: str, extensions: Container[str]) -> bool:
 
 def declared_extensions(request: Request) -> frozenset[str]:
     """The extensions that a request declares. Raises `FrameError` where its `_meta` is no object."""
-    capabilities = meta_of(request.params).get(META_CAPABILITIES)
+    capabilities = request.meta.get(META_CAPABILITIES)
     declared = members(capabilities).get("extensions") if capabilities is not None and is_object(capabilities) else None
     if declared is None or not is_object(declared):
         return frozenset()

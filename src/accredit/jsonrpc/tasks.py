@@ -16,9 +16,8 @@ from msgspec import Raw, Struct
 from accredit.errors import FrameError, JsonError
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import Notification, Request, Success
-from accredit.jsonrpc.methods import TASK_MEMBER, TASK_NOTIFICATION, Era
-from accredit.jsonrpc.objects import Names, is_object, may_name, members, unambiguous_members
-from accredit.jsonrpc.requests import meta_in
+from accredit.jsonrpc.methods import LISTEN, TASK_MEMBER, TASK_NOTIFICATION, Era
+from accredit.jsonrpc.objects import Names, is_object, may_name, members, opened_meta, unambiguous_members
 from accredit.jsonrpc.result_types import TASK, TASKS_EXTENSION, declared_extensions
 from accredit.jsonrpc.scalars import as_integer, as_string
 from accredit.limits import MAX_TASK_ID_CHARS
@@ -40,13 +39,13 @@ class Announced(Struct, frozen=True):
     ttl_ms: int | None
 
 
-def may_announce(request: Request, era: Era) -> bool:
+def may_announce(request: Request) -> bool:
     """Whether a request may be answered with a task. Raises `FrameError`."""
-    if request.method != "tools/call" or request.params is None:
+    if request.method != "tools/call":
         return False
-    if era is Era.MODERN:
+    if request.era is Era.MODERN:
         return TASKS_EXTENSION in declared_extensions(request)
-    return "task" in members(request.params)
+    return "task" in request.members
 
 
 def announced(result: Raw, era: Era, *, asked: bool) -> Announced | None:
@@ -75,10 +74,15 @@ def check_about(result: Raw, id: str) -> None:
         raise FrameError("an answer about another task")
 
 
+def may_subscribe(call: Request | Notification) -> bool:
+    """Whether a call may be a subscription to tasks. Quick; where it is not, it names none."""
+    return call.method == LISTEN and may_name(call.params, b"taskIds")
+
+
 def subscribed_tasks(request: Request) -> tuple[str, ...]:
     """The ids of the tasks that a `subscriptions/listen` names; none where it can't be read."""
     try:
-        notifications = members(request.params).get("notifications") if request.params is not None else None
+        notifications = request.members.get("notifications")
         ids = members(notifications).get("taskIds") if is_object(notifications) and notifications is not None else None
         found = _decode_list(ids) if ids is not None else []
     except (FrameError, msgspec.MsgspecError, RecursionError):
@@ -101,13 +105,11 @@ def subject_of(notification: Notification) -> str | None:
     return None if not texts else texts.pop() if len(texts) == 1 else ""
 
 
-def without_state(notification: Notification, text: bytes) -> bytes:
-    """The text of a notification without a raw `requestState`: in one there is nobody to seal it for."""
-    if notification.params is None or not may_name(notification.params, b"requestState"):
-        return text
-    found = members(text)
-    params = {name: value for name, value in members(found["params"]).items() if name != "requestState"}
-    return with_members(found, {"params": Raw(with_members(params, {}))})
+def without_state(notification: Notification) -> Notification:
+    """A notification without a raw `requestState`: in one there is nobody to seal it for. Raises `FrameError`."""
+    if not may_name(notification.params, b"requestState"):
+        return notification
+    return notification.with_params({}, without=("requestState",))
 
 
 def listed(response: Success, shown: Callable[[str], bool]) -> bytes:
@@ -145,7 +147,7 @@ def _announced(task: dict[str, Raw], ttl_name: str) -> Announced:
 
 
 def _related(found: dict[str, Raw]) -> Raw | None:
-    related = meta_in(found).get(RELATED)
+    related = opened_meta(found.get("_meta")).get(RELATED)
     if related is None:
         return None
     if not is_object(related):

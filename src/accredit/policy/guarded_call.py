@@ -18,9 +18,8 @@ from accredit.errors import FrameError, RequestError
 from accredit.jsonrpc.encode import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import LISTEN, TARGET_MEMBER, TASK_METHODS
-from accredit.jsonrpc.objects import may_name, members
-from accredit.jsonrpc.requests import meta_in
 from accredit.jsonrpc.same_names import check_same_names
+from accredit.jsonrpc.tasks import may_subscribe
 from accredit.limits import MAX_TARGET_CHARS, MAX_TOLD_TASKS
 from accredit.policy.values import NO_FORM, check_values
 from accredit.ratify.contexts import build_session_context, operation_context_hash
@@ -117,13 +116,11 @@ def guarded_call_of(request: Request, session_id: str = "") -> GuardedCall | Non
     The proof stays a raw slice of the request, so what was written is what is judged. Raises `RequestError` (-32602, or
     -32600).
     """
-    subscribes = request.method == LISTEN and may_name(request.params, b"taskIds")
-    if not is_guarded(request) and request.method not in LISTS and not subscribes:
+    if not is_guarded(request) and request.method not in LISTS and not may_subscribe(request):
         return None
     try:
-        params = members(request.params) if request.params is not None else {}
-        proofs = proofs_in(meta_in(params))
-        covered = {name: value for name, value in params.items() if name != "_meta"}
+        proofs = proofs_in(request.meta)
+        covered = request.members
         if request.method in GUARDED and any(has_wide_integer(bytes(value)) for value in covered.values()):
             raise FrameError(NO_FORM)
         plain = {name: msgspec.json.decode(value) for name, value in covered.items()}
@@ -141,10 +138,8 @@ def check_one_reading(request: Request) -> None:
     Raises `RequestError` (-32600). Call it after the size was checked: it reads all values once more.
     """
     try:
-        params = members(request.params) if request.params is not None else {}
-        for name, value in params.items():
-            if name != "_meta":
-                check_same_names(value)
+        for value in request.members.values():
+            check_same_names(value)
     except FrameError as error:
         raise RequestError(INVALID_REQUEST, f"Invalid Request: {error.detail}", id=request.id) from None
 

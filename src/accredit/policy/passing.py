@@ -12,13 +12,10 @@ Everything else stays byte for byte.
 from typing import TypeVar
 
 from msgspec import Raw, Struct
-from msgspec.structs import replace
 
 from accredit.errors import FrameError
-from accredit.jsonrpc.encode import with_members
+from accredit.jsonrpc.encode import to_json
 from accredit.jsonrpc.frames import Notification, Request
-from accredit.jsonrpc.objects import may_name, members
-from accredit.jsonrpc.requests import meta_in
 from accredit.policy.decide import Authority
 from accredit.policy.guarded_call import GUARDED, PROOFS, read_freely
 from accredit.tokens import VerifiedToken
@@ -81,19 +78,14 @@ def for_upstream(
     `judged` says that proofs are judged here, `tell` that the upstream is told on whose authority the call comes.
     """
     told = tell and _on_authority(call, authority, token)
-    if not told and not may_name(call.params, b"_meta"):
-        return call
     try:
-        params = members(call.params) if call.params is not None else {}
-        meta = meta_in(params)
+        taken = [name for name in call.meta if is_claim(name) or (judged and name in PROOFS)]
+        if not taken and not told:
+            return call
+        put = {AUTHORIZATION: Raw(to_json(authorization(authority, token)))} if told else {}
+        return call.with_meta(put, without=taken)
     except FrameError:
         return call  # no object: nothing can be in it
-    kept = {name: value for name, value in meta.items() if not is_claim(name) and not (judged and name in PROOFS)}
-    changes: dict[str, object] = {AUTHORIZATION: authorization(authority, token)} if told else {}
-    if len(kept) == len(meta) and not changes:
-        return call
-    new_params = Raw(with_members(params, {"_meta": Raw(with_members(kept, changes))}))
-    return replace(call, params=new_params, text=with_members(members(call.text), {"params": new_params}))
 
 
 def authorization(authority: Authority | None, token: VerifiedToken | None = None) -> dict[str, object]:

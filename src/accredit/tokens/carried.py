@@ -56,12 +56,15 @@ class Carried(Struct, frozen=True):
         return next((text for place, text in found.items() if place in sources and text is not None), None)
 
 
-def carried(headers: Iterable[tuple[bytes, bytes]], params: Mapping[str, Raw]) -> Carried:
-    """What a request carries. `headers` may be those of no HTTP request at all: (). Raises `AmbiguousToken`."""
+def carried(headers: Iterable[tuple[bytes, bytes]], params: Mapping[str, Raw | Mapping[str, Raw]]) -> Carried:
+    """What a request carries; members of its params that are opened already may come so. Raises `AmbiguousToken`.
+
+    `headers` may be those of no HTTP request at all: ().
+    """
     return Carried(_in_header(headers), _in_object(params, "arguments", ARGUMENT), _in_object(params, "_meta", META))
 
 
-def without_tokens(params: dict[str, Raw], *, argument_is_the_tools: bool = False) -> dict[str, Raw]:
+def without_tokens(params: Mapping[str, Raw], *, argument_is_the_tools: bool = False) -> Mapping[str, Raw]:
     """The params without what carries a token; the text of all else stays as it was.
 
     The same object comes back where there is nothing to take off.
@@ -70,9 +73,10 @@ def without_tokens(params: dict[str, Raw], *, argument_is_the_tools: bool = Fals
     for holder, name in (("arguments", ARGUMENT), ("_meta", META)):
         if holder == "arguments" and argument_is_the_tools:
             continue
-        members = _members(params.get(holder))
-        if members is not None and members.pop(name, None) is not None:
-            changed[holder] = Raw(msgspec.json.encode(members))
+        members = _holder(params.get(holder), name)
+        if members is not None and name in members:
+            kept = {other: value for other, value in members.items() if other != name}
+            changed[holder] = Raw(msgspec.json.encode(kept))
     return {**params, **changed} if changed else params
 
 
@@ -96,14 +100,22 @@ def _in_header(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     return (bearer[1] or b"").decode("latin-1") if bearer else None
 
 
-def _in_object(params: Mapping[str, Raw], holder: str, name: str) -> str | None:
-    found = _members(params.get(holder))
+def _in_object(params: Mapping[str, Raw | Mapping[str, Raw]], holder: str, name: str) -> str | None:
+    found = _holder(params.get(holder), name)
     if found is None or name not in found:
         return None
     try:
         return msgspec.json.decode(found[name], type=str)
     except NOT_JSON:
         return ""
+
+
+def _holder(value: Raw | Mapping[str, Raw] | None, name: str) -> Mapping[str, Raw] | None:
+    """The members of an object that may have one of this name; else None."""
+    if value is None or isinstance(value, Mapping):
+        return value
+    text = bytes(value)
+    return _members(text) if name.encode("ascii") in text or b"\\" in text else None  # it may be spelled with escapes
 
 
 def _members(text: Raw | bytes | None) -> dict[str, Raw] | None:

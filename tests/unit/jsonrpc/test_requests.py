@@ -5,7 +5,7 @@ import pytest
 from accredit.errors import FrameError, RequestError
 from accredit.jsonrpc.encode import INVALID_REQUEST, PARSE_ERROR
 from accredit.jsonrpc.frames import Notification, Request, Success, decode_frame
-from accredit.jsonrpc.requests import Batch, decode_request, meta_of
+from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.limits import (
     MAX_BATCH_MEMBERS,
     MAX_ID_CHARS,
@@ -189,14 +189,14 @@ def params_of(text: bytes) -> Request:
 
 
 def test_meta_is_read_where_there_is_one() -> None:
-    assert list(meta_of(params_of(in_params(b'"_meta":{"a":1}')).params)) == ["a"]
-    assert meta_of(params_of(in_params(b"")).params) == {}
-    assert meta_of(None) == {}
+    assert list(params_of(in_params(b'"_meta":{"a":1}')).meta) == ["a"]
+    assert params_of(in_params(b"")).meta == {}
+    assert Request(1, "ping", None, b"").meta == {}
 
 
 def test_meta_that_is_no_object_is_said_to_be_none() -> None:
     with pytest.raises(FrameError, match="_meta"):
-        meta_of(params_of(in_params(b'"_meta":[]')).params)
+        _ = params_of(in_params(b'"_meta":[]')).meta
     assert decode_request(in_params(b'"_meta":[]'))  # what to say about it is the upstream's business
 
 

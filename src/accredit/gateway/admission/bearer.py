@@ -11,23 +11,21 @@ A method that a free reader could take for a call is refused: rule 4 could not b
 proof, nor whether both name the same agent (`policy.decide`).
 """
 
-from msgspec import Raw, Struct
-from msgspec.structs import replace
+from msgspec import Struct
 
 from accredit.errors import ConfigurationError, KeysUnavailable, MissingToken, RequestError, TokenError
 from accredit.gateway.admission.token_arguments import TokenArguments
 from accredit.gateway.admission.tool_lists import Ask
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.settings import GatewaySettings, TokenSettings
-from accredit.jsonrpc.encode import INVALID_PARAMS, METHOD_NOT_FOUND, with_members
+from accredit.jsonrpc.encode import INVALID_PARAMS, METHOD_NOT_FOUND
 from accredit.jsonrpc.frames import Frame, Notification, Request
-from accredit.jsonrpc.methods import LISTEN
-from accredit.jsonrpc.objects import may_name, members
-from accredit.jsonrpc.scalars import as_string
+from accredit.jsonrpc.tasks import may_subscribe
 from accredit.policy import GUARDED, LISTS, looks_guarded
 from accredit.ports import KeySets
 from accredit.ratify.needs import clock
 from accredit.tokens import (
+    Carried,
     TokenVerifier,
     VerifiedToken,
     carried,
@@ -36,6 +34,7 @@ from accredit.tokens import (
     check_tool,
     without_tokens,
 )
+from accredit.tokens.carried import META
 
 
 class Caller(Struct, frozen=True):
@@ -79,9 +78,8 @@ class Bearer:
 
         `ask` is how the upstream is asked for its tools, where it can be. Raises `TokenError` and `KeysUnavailable`.
         """
-        params = _params(frame)
-        found = carried((), params)
-        tool = as_string(params.get("name")) if isinstance(frame, Request) and frame.method == _CALL else None
+        found = _carried(frame)
+        tool = frame.target if isinstance(frame, Request) and frame.method == _CALL else None
         if found.argument is not None and tool is not None and ask is not None and isinstance(frame, Request):
             await self._arguments.ask_for(tool, frame, ask)
         token = header
@@ -103,7 +101,7 @@ class Bearer:
             raise RequestError(METHOD_NOT_FOUND, "Method not found", id=id, status=404)
         if frame.method != _CALL:
             return
-        tool = as_string(_params(frame).get("name"))
+        tool = frame.target
         if tool is None:
             raise RequestError(INVALID_PARAMS, 'Invalid params: "name" is not a string', id=frame.id, status=200)
         self.check_tool(tool, token)
@@ -120,8 +118,7 @@ class Bearer:
         """Who sent a message on stdio: calls and lists are asked for it, nothing else. Raises `RequestError`."""
         if not isinstance(frame, Request | Notification):
             return Caller()
-        subscribes = frame.method == LISTEN and may_name(frame.params, b"taskIds")
-        if frame.method not in LISTS and not looks_guarded(frame.method) and not subscribes:
+        if frame.method not in LISTS and not looks_guarded(frame.method) and not may_subscribe(frame):
             return Caller()
         token = None
         try:
@@ -137,15 +134,14 @@ class Bearer:
 
     def without(self, frame: Frame) -> Frame:
         """Rule 5. The same object comes back where there is nothing to take off."""
-        if not isinstance(frame, Request | Notification) or frame.params is None:
+        if not isinstance(frame, Request | Notification):
             return frame
-        params = _params(frame)
-        tool = as_string(params.get("name")) if frame.method == _CALL else None
-        kept = without_tokens(params, argument_is_the_tools=tool is not None and self._arguments.declared(tool))
-        if kept is params:
-            return frame
-        new_params = Raw(with_members(kept, {}))
-        return replace(frame, params=new_params, text=with_members(members(frame.text), {"params": new_params}))
+        tool = frame.target if frame.method == _CALL else None
+        declared = tool is not None and self._arguments.declared(tool)
+        kept = without_tokens(frame.members, argument_is_the_tools=declared)
+        if kept is not frame.members:
+            frame = frame.with_params(kept)
+        return frame.with_meta({}, without=(META,)) if frame.in_meta(META) is not None else frame
 
     async def _verified(self, text: str, session: str) -> VerifiedToken:
         """Rule 3."""
@@ -166,5 +162,7 @@ def bearer_for(settings: GatewaySettings, keys: KeySets | None, environment: str
     return Bearer(settings.tokens, keys, environment)
 
 
-def _params(frame: Frame) -> dict[str, Raw]:
-    return members(frame.params) if isinstance(frame, Request | Notification) and frame.params is not None else {}
+def _carried(frame: Frame) -> Carried:
+    if not isinstance(frame, Request | Notification):
+        return Carried()
+    return carried((), {**frame.members, "_meta": frame.meta if frame.has_meta else {}})

@@ -13,9 +13,7 @@ from accredit.errors import RequestError
 from accredit.gateway.admission.tool_lists import Ask, ToolLists
 from accredit.jsonrpc.era import PARAM_HEADERS, Headers
 from accredit.jsonrpc.frames import Request
-from accredit.jsonrpc.objects import members
 from accredit.jsonrpc.param_headers import DeclaredHeader, check_param_headers, listed_headers
-from accredit.jsonrpc.scalars import as_string
 from accredit.limits import MAX_KNOWN_TOOL_NAME_CHARS, MAX_KNOWN_TOOLS
 
 
@@ -37,8 +35,7 @@ class ParamSchemas:
 
     async def check(self, request: Request, headers: Headers, ask: Ask) -> None:
         """Refuses a `tools/call` whose headers and arguments disagree. Raises `RequestError`."""
-        params = members(request.params) if request.params is not None else {}
-        name = as_string(params.get("name"))
+        name = request.target
         if name is None:
             return
         if name not in self._tools and any(header.startswith(PARAM_HEADERS) for header in headers):

@@ -21,22 +21,20 @@ leg's place in its flow where a certificate is for one very call.
 import hashlib
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import msgspec
 from msgspec import Raw, Struct
-from msgspec.structs import replace
 
 from accredit.errors import FrameError, RequestError, SealError
 from accredit.gateway.log_events import log_event
 from accredit.gateway.settings import RoundsSettings
 from accredit.gateway.trace import traced
-from accredit.jsonrpc.encode import INVALID_PARAMS, with_members
-from accredit.jsonrpc.era import era_of
+from accredit.jsonrpc.encode import INVALID_PARAMS, to_json, with_members
 from accredit.jsonrpc.frames import Notification, Request, Success
-from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, TARGET_MEMBER, TASK_MEMBER, TASK_METHODS, Era
-from accredit.jsonrpc.objects import is_object, may_name, members
+from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, TASK_MEMBER, TASK_METHODS, Era
+from accredit.jsonrpc.objects import is_object, members
 from accredit.jsonrpc.responses import Edit
 from accredit.jsonrpc.result_types import TASK
 from accredit.jsonrpc.scalars import as_string
@@ -86,7 +84,7 @@ class RequestStateSealer:
             flow, round = secrets.token_hex(_FLOW_BYTES), 0
         else:
             return Leg(request)
-        if era_of(request, {}) is not Era.MODERN:
+        if request.era is not Era.MODERN:
             return Leg(request, None, flow, round)
         edit = partial(self._sealed, request=request, principal=principal, flow=flow, round=round + 1)
         return Leg(request, edit, flow, round)
@@ -101,7 +99,7 @@ class RequestStateSealer:
 
     def _open(self, request: Request, principal: Sequence[str]) -> FlowState:
         """Raises `SealError`."""
-        text = as_string(_params(request)[_STATE])
+        text = as_string(request.members[_STATE])
         if text is None:
             raise SealError("no string")
         if request.method not in INPUT_REQUIRED_METHODS | TASK_METHODS:
@@ -154,25 +152,18 @@ def principal_by_id(principal_id: str, agent_id: str, token: tuple[str, str] | N
 
 def brings_state(call: Request | Notification) -> bool:
     """Whether a call that a server could take for a guarded one brings a state, of whatever type."""
-    return may_name(call.params, b"requestState") and _STATE in _params(call) and looks_guarded(call.method)
-
-
-def _params(call: Request | Notification) -> dict[str, Raw]:
-    return members(call.params) if call.params is not None else {}
+    return _STATE in call.members and looks_guarded(call.method)
 
 
 def _with_state(request: Request, state: str | None) -> Request:
-    params = _params(request)
     if state is None:
-        del params[_STATE]
-    new_params = Raw(with_members(params, {} if state is None else {_STATE: state}))
-    return replace(request, params=new_params, text=with_members(members(request.text), {"params": new_params}))
+        return request.with_params({}, without=(_STATE,))
+    return request.with_params({_STATE: Raw(to_json(state))})
 
 
 def _has_legs(request: Request) -> bool:
     """Whether more may come of a call than one answer: rounds, or a task."""
-    era = era_of(request, {})
-    return era is Era.MODERN or may_announce(request, era)
+    return request.era is Era.MODERN or may_announce(request)
 
 
 def _task_binding(principal: Sequence[str], id: str) -> bytes:
@@ -180,14 +171,13 @@ def _task_binding(principal: Sequence[str], id: str) -> bytes:
 
 
 def _binding(request: Request, principal: Sequence[str]) -> bytes:
-    params = _params(request)
-    target = as_string(params.get(TARGET_MEMBER[request.method])) or ""
+    target = request.target or ""
     if request.method in TASK_METHODS:
         return _task_binding(principal, target)
-    return state_binding(principal, request.method, target, _digest(params))
+    return state_binding(principal, request.method, target, _digest(request.members))
 
 
-def _digest(params: dict[str, Raw]) -> bytes:
+def _digest(params: Mapping[str, Raw]) -> bytes:
     bound = {name: value for name, value in params.items() if name not in _NOT_BOUND}
     try:
         return payload_digest({name: msgspec.json.decode(value) for name, value in bound.items()})

@@ -25,7 +25,6 @@ from accredit.gateway.recording.open_calls import OpenCall, ResumedCalls
 from accredit.gateway.recording.recorder import Client
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
-from accredit.jsonrpc.era import era_of
 from accredit.jsonrpc.frames import Notification, Request, Success
 from accredit.jsonrpc.methods import TASK_METHODS, Era
 from accredit.jsonrpc.objects import members
@@ -113,15 +112,14 @@ class Tasks:
         self, call: OpenCall | None, request: Request, maker: Maker, inner: Edit | None
     ) -> tuple[OpenCall | None, Edit | None]:
         """The call that is to be settled, and what becomes of its answer: with a task in it, where there is one."""
-        era = era_of(request, {})
-        asked = may_announce(request, era)
+        asked = may_announce(request)
         if call is None and self.store is None:
             return call, inner
         if call is None and asked:
             call = self.unrecorded.begin(request.id, maker.client.session_id)
 
         def edit(response: Success) -> bytes:
-            found = announced(response.result, era, asked=asked)
+            found = announced(response.result, request.era, asked=asked)
             if found is not None and call is not None:
                 call.on_settled = lambda outcome: self._keep(request.id, found, maker, outcome)
             return inner(response) if inner is not None else response.text

@@ -10,7 +10,7 @@ from accredit.jsonrpc.encode import to_json
 from accredit.jsonrpc.frames import Request, Success, decode_frame
 from accredit.jsonrpc.methods import META_CAPABILITIES, META_CLIENT_INFO, META_VERSION
 from accredit.jsonrpc.objects import members
-from accredit.jsonrpc.requests import decode_request, meta_of
+from accredit.jsonrpc.requests import decode_request
 from accredit.jsonrpc.scalars import as_string
 from accredit.limits import MAX_LIST_PAGES, TOOL_LIST_FRESH_SECONDS
 
@@ -50,8 +50,8 @@ class ToolLists:
 
 
 def _list_request(request: Request, page: int, cursor: Raw | None) -> Request:
-    meta = meta_of(request.params)
-    params: dict[str, object] = {"_meta": {name: meta[name] for name in _CARRIED if name in meta}}
+    carried = {name: value for name in _CARRIED if (value := request.in_meta(name)) is not None}
+    params: dict[str, object] = {"_meta": carried}
     if cursor is not None:
         params["cursor"] = cursor
     call = {"jsonrpc": "2.0", "id": f"accredit-tools-list-{page}", "method": "tools/list", "params": params}

@@ -57,10 +57,9 @@ from accredit.gateway.upstream.stdio.pending_calls import (
     cancellation,
     member_id,
     progress_token,
-    request_meta,
 )
 from accredit.jsonrpc.encode import INVALID_REQUEST, error_frame
-from accredit.jsonrpc.era import era_of, required_version
+from accredit.jsonrpc.era import required_version
 from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success
 from accredit.jsonrpc.lines import LineSplitter, encode_line
 from accredit.jsonrpc.methods import BATCH_REVISION, META_VERSION, Era
@@ -243,7 +242,7 @@ class Wrap:
         """Sends a request of ours to the child; gives the response's text, or None where there is none."""
         call = OwnCall(request)
         try:
-            self._pending.expect(era_of(request, {}))
+            self._pending.expect(request.era)
             self._pending.open(call)
             await self._child.send(request.text, None)
             return await call.answer
@@ -277,10 +276,9 @@ class Wrap:
         calls: list[Call] = []
         try:
             for request in requests:
-                era = era_of(request, {})
-                if era is Era.MODERN:
+                if request.era is Era.MODERN:
                     required_version(request)
-                self._pending.expect(era)
+                self._pending.expect(request.era)
                 call = Call(request, request.id, progress_token(request))
                 call.edit = admission.edits.get(request.id)
                 self._pending.open(call)
@@ -324,7 +322,7 @@ class Wrap:
                 for call in verdict.calls:
                     self._settled(call, outcome_of_end(verdict.error), refusal(verdict.error).frame(call.id))
             case Notified():
-                self._host.send(encode_line(without_state(verdict.notification, verdict.notification.text)))
+                self._host.send(encode_line(without_state(verdict.notification).text))
             case Request() | UnexpectedAnswer():
                 self._host.send(encode_line(verdict.text))
             case Unread():
@@ -378,4 +376,4 @@ def _modern_revision(message: Frame | Batch) -> str | None:
     """The revision that a modern request names."""
     if not isinstance(message, Request):
         return None
-    return as_string(request_meta(message).get(META_VERSION))
+    return as_string(message.in_meta(META_VERSION))

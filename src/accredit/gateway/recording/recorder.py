@@ -51,9 +51,6 @@ from accredit.gateway.settings_digest import settings_digest
 from accredit.gateway.trace import trace_of
 from accredit.jsonrpc.encode import HEADER_MISMATCH, INVALID_PARAMS
 from accredit.jsonrpc.frames import Request
-from accredit.jsonrpc.methods import TARGET_MEMBER
-from accredit.jsonrpc.objects import members
-from accredit.jsonrpc.scalars import as_string
 from accredit.limits import MAX_RECORDED_CHAINS, MAX_RECORDED_TARGET, MAX_RECORDED_TEXT
 from accredit.policy import CONSTRAINT_REFUSALS, Decision, refusals
 from accredit.policy.refusals import CHALLENGE_REQUIRED
@@ -253,9 +250,7 @@ def recorder_of(settings: GatewaySettings, counters: Counters, records: Records 
 
 def target_of(request: Request) -> str:
     """What a guarded request is about, or "" where it does not say so with a string."""
-    found = members(request.params) if request.params is not None else {}
-    member = TARGET_MEMBER.get(request.method)
-    return (as_string(found.get(member)) or "") if member is not None else ""
+    return request.target or ""
 
 
 def _authority(decision: Decision, chain_sha256: str) -> RecordedAuthority | None:

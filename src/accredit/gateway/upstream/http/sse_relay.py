@@ -246,7 +246,7 @@ class EventRelay:
             if not self._reply.hears(frame):
                 self._counters.counts["notifications_dropped"] += 1
                 return b""
-            text = without_state(frame, text)
+            text = without_state(frame).text
         if frame is not None:
             self._learn(frame)
         if text is event.data and (self._expected.era is Era.LEGACY or event.id is None):

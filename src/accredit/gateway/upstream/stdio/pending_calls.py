@@ -20,8 +20,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar, cast
 
-from msgspec import Raw
-
 from accredit.attest import Outcome
 from accredit.errors import AnswerError, FrameError, LineTooLong, MessageId, RequestError
 from accredit.gateway.counters import Counters
@@ -34,7 +32,6 @@ from accredit.jsonrpc.encode import INVALID_REQUEST, UPSTREAM_ERROR, error_frame
 from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success, message_id
 from accredit.jsonrpc.methods import META_PROGRESS, Era
 from accredit.jsonrpc.objects import members, split_batch
-from accredit.jsonrpc.requests import meta_of
 from accredit.jsonrpc.responses import Answers, Edit, Expected
 from accredit.limits import MAX_ENVELOPE_BYTES, MAX_OPEN_REQUESTS, REFUSED_LINES_PER_SECOND
 
@@ -327,17 +324,9 @@ def cancellation(id: MessageId, reason: str) -> bytes:
     )
 
 
-def request_meta(request: Request) -> dict[str, Raw]:
-    """The members of a request's `_meta`; empty where there is none to be read."""
-    try:
-        return meta_of(request.params)
-    except FrameError:
-        return {}
-
-
 def progress_token(request: Request) -> MessageId | None:
     """The token that a request asks to be told its progress by, if it does."""
-    raw = request_meta(request).get(META_PROGRESS)
+    raw = request.in_meta(META_PROGRESS)
     try:
         return message_id(raw) if raw is not None else None
     except FrameError:
@@ -347,7 +336,7 @@ def progress_token(request: Request) -> MessageId | None:
 def member_id(notification: Notification, name: str) -> MessageId | None:
     """The member of a notification's params that names a request, where it has the form of an id."""
     try:
-        raw = members(notification.params).get(name) if notification.params is not None else None
+        raw = notification.members.get(name)
         return message_id(raw) if raw is not None else None
     except FrameError:
         return None

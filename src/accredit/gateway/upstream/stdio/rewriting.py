@@ -8,7 +8,7 @@ Functions raise `FrameError` where a message has not the shape that they need.
 from msgspec import Raw
 
 from accredit.errors import MessageId
-from accredit.jsonrpc.encode import with_members
+from accredit.jsonrpc.encode import to_json, with_members
 from accredit.jsonrpc.frames import Notification, Request
 from accredit.jsonrpc.methods import META_PROGRESS, META_SUBSCRIPTION
 from accredit.jsonrpc.objects import is_object, members
@@ -16,10 +16,8 @@ from accredit.jsonrpc.objects import is_object, members
 
 def numbered(request: Request, number: int, *, token: bool) -> bytes:
     """A client's request under its number; `token` says that it has a progress token."""
-    changes: dict[str, object] = {"id": number}
-    if token and request.params is not None:
-        changes["params"] = _with_meta(request.params, META_PROGRESS, number)
-    return with_members(members(request.text), changes)
+    renamed = request.with_id(number)
+    return (renamed.with_meta({META_PROGRESS: Raw(b"%d" % number)}) if token else renamed).text
 
 
 def answered(text: bytes, id: MessageId, *, subscription: bool) -> bytes:
@@ -33,21 +31,17 @@ def answered(text: bytes, id: MessageId, *, subscription: bool) -> bytes:
 
 def subscription_of(notification: Notification) -> Raw | None:
     """The subscription that a notification belongs to, if it says so."""
-    return _meta(notification.params).get(META_SUBSCRIPTION) if notification.params is not None else None
+    return notification.in_meta(META_SUBSCRIPTION)
 
 
 def subscribed(notification: Notification, id: MessageId) -> bytes:
     """A notification of a subscription, under the client's id of the request that opened it."""
-    assert notification.params is not None  # noqa: S101 - `subscription_of` has read it
-    params = _with_meta(notification.params, META_SUBSCRIPTION, id)
-    return with_members(members(notification.text), {"params": params})
+    return notification.with_meta({META_SUBSCRIPTION: Raw(to_json(id))}).text
 
 
 def with_param(notification: Notification, name: str, value: MessageId) -> bytes:
     """A notification with another value of one member of its params."""
-    assert notification.params is not None  # noqa: S101 - the member was read there
-    params = Raw(with_members(members(notification.params), {name: value}))
-    return with_members(members(notification.text), {"params": params})
+    return notification.with_params({name: Raw(to_json(value))}).text
 
 
 def _meta(holder: Raw) -> dict[str, Raw]:

@@ -36,7 +36,6 @@ from accredit.gateway.upstream.stdio.pending_calls import (
     Verdict,
     member_id,
     progress_token,
-    request_meta,
 )
 from accredit.gateway.upstream.stdio.stream import Stream
 from accredit.jsonrpc.encode import (
@@ -74,7 +73,7 @@ class SharedCall(StreamCall):
         self.stream = Stream(due=1)
         self.listens = request.method == LISTEN
         self.tasks = subscribed_tasks(request) if self.listens else ()
-        self.wants_log = META_LOG_LEVEL in request_meta(request)
+        self.wants_log = request.in_meta(META_LOG_LEVEL) is not None
 
 
 class SharedChild(Conversation[SharedCall]):
@@ -175,7 +174,7 @@ class SharedChild(Conversation[SharedCall]):
             if call is not None and call.client_token is not None:
                 self._send(call, rewriting.with_param(notification, "progressToken", call.client_token))
             elif (call := self._subscriber(notification)) is not None:
-                self._send(call, without_state(notification, rewriting.subscribed(notification, call.request.id)))
+                self._send(call, rewriting.subscribed(without_state(notification), call.request.id))
             elif (call := self._logged(notification)) is not None:
                 self._send(call, notification.text)
             elif (call := self._closed(notification)) is not None:
