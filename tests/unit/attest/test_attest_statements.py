@@ -104,6 +104,7 @@ def change(payload: bytes, path: str, value: object) -> bytes:
     return json.dumps(tree).encode()
 
 
+@pytest.mark.holds("attest/statements", 2, 3)
 @pytest.mark.parametrize(
     ("path", "value"),
     [
@@ -142,6 +143,7 @@ def test_a_statement_that_is_not_one_of_ours_is_refused(path: str, value: object
         decode_statement(change(payloads()[0], path, value))
 
 
+@pytest.mark.holds("attest/statements", 1)
 @pytest.mark.parametrize("payload", [b"", b"{}", b"null", b"\xff", b"[" * 3000])
 def test_what_is_no_statement_is_refused(payload: bytes) -> None:
     with pytest.raises(AttestationError):

@@ -90,6 +90,7 @@ def test_scopes_are_in_scope_or_else_in_scp(found: dict[str, object], scopes: se
     assert verify(KEY.sign(claims(**found))).scopes == scopes
 
 
+@pytest.mark.holds("tokens/verify", 5)
 @pytest.mark.parametrize(
     "changes",
     [
@@ -141,12 +142,14 @@ def test_infinity_is_no_time__such_a_token_would_never_expire() -> None:
     refusal_of(lambda: verify(sign_text(text)))
 
 
+@pytest.mark.holds("tokens/verify", 1)
 @pytest.mark.parametrize("subject", [b"\xff", b"\\ud800"])
 def test_a_text_that_is_none_is_refused(subject: bytes) -> None:
     text = json.dumps(claims(sub="SUB")).encode().replace(b"SUB", subject)
     assert refusal_of(lambda: verify(sign_text(text))).reason in ("the claims are not JSON", "no issuer")
 
 
+@pytest.mark.holds("tokens/verify", 6)
 @pytest.mark.parametrize(
     ("changes", "detail"),
     [
@@ -177,6 +180,7 @@ def test_a_clock_that_is_a_little_off_is_no_reason(changes: dict[str, object]) -
     assert verify(KEY.sign(claims(**changes))).subject == "agent-7"
 
 
+@pytest.mark.holds("tokens/verify", 2)
 def test_another_issuer_is_refused_before_its_keys_are_asked_for() -> None:
     text = KEY.sign(claims("https://evil.example"))
     assert refusal_of(lambda: TokenVerifier([ISSUER]).read(text)).reason == "an issuer that is not configured"
@@ -200,6 +204,7 @@ def public_pem() -> bytes:
     )
 
 
+@pytest.mark.holds("tokens/verify", 3)
 @pytest.mark.parametrize("algorithm", ["none", "None", "NONE", "", "HS256", "HS512", "es256", "ES256K", "A" * 500])
 def test_no_algorithm_but_those_of_the_issuer(algorithm: str) -> None:
     signed = f"{part({'alg': algorithm, 'kid': 'key-1'})}.{part(claims())}"
@@ -238,6 +243,7 @@ def test_an_issuer_is_named_once() -> None:
         TokenVerifier([ISSUER, Issuer(ISSUER.issuer, "other")])
 
 
+@pytest.mark.holds("tokens/verify", 4)
 @pytest.mark.parametrize("at", range(3))
 def test_a_token_that_was_changed_is_refused(at: int) -> None:
     parts = KEY.sign(claims()).split(".")
@@ -280,6 +286,7 @@ def test_a_key_from_a_file_is_good_for_any_key_id() -> None:
     assert verifier.verify(verifier.read(KEY.sign(claims())), read_public_key(public_pem()), NOW).kid == "key-1"
 
 
+@pytest.mark.holds("tokens/verify", 7)
 def test_a_scope_that_the_issuer_requires_is_a_403() -> None:
     issuer = Issuer(ISSUER.issuer, AUDIENCE, required_scopes=("a", "b"))
     assert verify(KEY.sign(claims(scope="c b a")), issuer=issuer).scopes == {"a", "b", "c"}
