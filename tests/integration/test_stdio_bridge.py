@@ -185,6 +185,22 @@ def test_a_request_that_the_client_cancels_is_answered_with_an_error() -> None:
     run(main())
 
 
+def test_a_client_that_ends_its_session_has_cancelled_what_it_waits_for__and_not_met_a_failure() -> None:
+    async def main() -> None:
+        async with Bridge() as bridge, RawClient(bridge.port) as client:
+            session = await bridge.session()
+            (child,) = bridge.children
+            posted = session.posted("mute", id=5)
+            await client.ask("POST", "/mcp", posted.headers, posted.body)
+            await has_read(session, id=5)
+            assert await session.delete() == 204
+            status, message = parsed(await client.answer())
+            assert (status, message["id"], message["error"]["code"]) == (200, 5, -32800)
+            await until(lambda: not alive(child))
+
+    run(main())
+
+
 def test_an_id_that_is_open_is_refused__the_answers_could_not_be_told_apart() -> None:
     async def main() -> None:
         async with Bridge() as bridge, RawClient(bridge.port) as client:

@@ -301,6 +301,14 @@ def test_when_the_host_closes_its_side_what_is_open_is_finished_first(tmp_path: 
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == list(range(100))
 
 
+def test_a_host_that_has_closed_its_side_is_told_nothing_that_its_server_does_not_say(tmp_path: Path) -> None:
+    with wrapped(tmp_path) as wrap:
+        wrap.tool("mute", "given up")
+        wrap.stdin.close()
+        assert wrap.line() == b""
+        assert wrap.wait() == 0
+
+
 def test_files_may_be_its_stdin_and_stdout(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
     with (tmp_path / "in").open("rb") as stdin, (tmp_path / "out").open("wb") as stdout:

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from tests.interop.cells import Cell
 from tests.interop.clients import CLIENTS
-from tests.interop.compare import Verdict, compare, uncalled, unneeded
+from tests.interop.compare import Verdict, Where, compare, joined, uncalled, unneeded
 from tests.interop.differences import DIFFERENCES
 from tests.interop.environments import Environments
 from tests.interop.report import PAGE, write_page
 from tests.interop.servers import SERVERS
-from tests.interop.ways import DATA, WAYS, Place, authorize, baseline, possible
+from tests.interop.ways import DATA, WAYS, Place, authorize, baselines, possible
 
 AT_ONCE = 2
 SHOWN = 1500
@@ -41,17 +41,20 @@ def authorized(run: Path, environments: Environments, server: str) -> None:
 def played(run: Path, environments: Environments, wanted: list[str], cell: Cell) -> list[Verdict]:
     """Plays a cell and compares its ways."""
     ways = [way for way in wanted if possible(way, cell.server)]
-    needed = {base for way in ways if (base := baseline(way, cell.server)) is not None}
+    needed = {base for way in ways for base in baselines(way, cell.server)}
     began = time.monotonic()
-    transcripts = cell.play(run, environments, [*sorted(needed - set(ways)), *ways])
     names = (cell.client.name, cell.server.name)
+    try:
+        transcripts = cell.play(run, environments, [*sorted(needed - set(ways)), *ways])
+    except Exception as error:  # the others are played all the same
+        print(f"{names[0]:18} {names[1]:18} can't be played", flush=True)
+        return [Verdict(Where(*names, "any", "all"), through=f"{type(error).__name__}: {error}")]
     verdicts: list[Verdict] = []
     for base in sorted(needed):
         verdicts += uncalled(*names, base, transcripts[base], cell.server.left_out)
     for way in ways:
-        base = baseline(way, cell.server)
-        if base is not None:
-            verdicts += compare(*names, way, transcripts[base], transcripts[way], DIFFERENCES)
+        if bases := [transcripts[base] for base in baselines(way, cell.server)]:
+            verdicts += compare(*names, way, joined(*bases), transcripts[way], DIFFERENCES)
     failed = sum(verdict.failed for verdict in verdicts)
     took = time.monotonic() - began
     print(f"{names[0]:18} {names[1]:18} {len(verdicts):4} steps, {failed:3} unexplained, {took:5.0f} s", flush=True)

@@ -20,7 +20,7 @@ from tests.interop.steps import Step, restarts
 from tests.interop.ways import DATA, WAYS, Endpoint, Place
 from tests.world.command import environment
 
-CELL_SECONDS = 300.0
+CELL_SECONDS = 600.0
 PLAN, TRANSCRIPT = "plan.json", "transcript.jsonl"
 
 _VOLATILE = [
@@ -38,10 +38,8 @@ _VOLATILE = [
 def plan(server: Server, endpoint: Endpoint, data: Path) -> list[Step]:
     """The steps for this server by this way: what can be restarted is, at the end."""
     steps = server.steps(data)
-    if server.recover is not None:
-        for part in endpoint.parts:
-            steps += restarts(part, **server.recover["with"])
-    return steps
+    works = next(step for step in steps if step["name"] == server.recover)
+    return [*steps, *(step for part in endpoint.parts for step in restarts(part, works))]
 
 
 def play(client: Client, place: Place, way: str) -> None:
@@ -84,7 +82,7 @@ def _run(command: list[str], endpoint: Endpoint, folder: Path) -> list[str]:
             what = _restart_asked(line)
             if what is None:
                 stray = {"step": "a line that is none of the program's", "error": {"line": line}}
-                lines.append(line if line.startswith("{") else json.dumps(stray) + "\n")
+                lines.append(line if line.startswith('{"step"') and line.endswith("}\n") else json.dumps(stray) + "\n")
                 continue
             endpoint.parts[what].restart()
             process.stdin.write("done\n")
@@ -99,7 +97,10 @@ def _run(command: list[str], endpoint: Endpoint, folder: Path) -> list[str]:
 
 
 def _restart_asked(line: str) -> str | None:
-    return json.loads(line).get("restart") if line.startswith("{") else None
+    try:
+        return json.loads(line).get("restart") if line.startswith("{") else None
+    except ValueError:
+        return None
 
 
 def _settled(text: str, data: Path) -> str:

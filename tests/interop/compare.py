@@ -111,6 +111,12 @@ def judge(where: Where, direct: Outcome | None, through: Outcome | None, differe
     return Verdict(where, (), text(direct), text(through))
 
 
+def joined(first: Transcript, *others: Transcript) -> Transcript:
+    """The transcript with what the others have of restarts besides."""
+    restarts = {step: outcome for other in others for step, outcome in other.items() if "restart" in step}
+    return restarts | first
+
+
 def compare(
     client: str, server: str, way: str, direct: Transcript, through: Transcript, differences: Iterable[Difference]
 ) -> list[Verdict]:
@@ -118,7 +124,7 @@ def compare(
     differences = list(differences)
     verdicts: list[Verdict] = []
     for step in {**direct, **through}:
-        counterpart = step if step in direct else step.replace("gateway", "server")
+        counterpart = step.replace("gateway", "server")
         where = Where(client, server, way, step)
         verdicts.append(judge(where, direct.get(counterpart), through.get(step), differences))
     return verdicts
@@ -134,6 +140,24 @@ def uncalled(client: str, server: str, way: str, direct: Transcript, left_out: I
 
 
 def unneeded(verdicts: Iterable[Verdict], differences: Iterable[Difference]) -> list[str]:
-    """Names of differences that did not occur."""
-    occurred = {name for verdict in verdicts for name in verdict.known}
-    return [each.name for each in differences if each.name not in occurred and not each.sometimes]
+    """Names of differences that did not occur, or not where one of their patterns says that they may."""
+    verdicts = list(verdicts)
+    left: list[str] = []
+    for difference in differences:
+        where = [verdict.where for verdict in verdicts if difference.name in verdict.known]
+        if not where and not difference.sometimes:
+            left.append(difference.name)
+        elif not difference.sometimes:
+            left += [f"{difference.name} ({pattern})" for pattern in _unused(difference, where)]
+    return left
+
+
+def _unused(difference: Difference, occurred: Iterable[Where]) -> list[str]:
+    occurred = list(occurred)
+    patterns = (
+        (difference.ways, {where.way for where in occurred}),
+        (difference.clients, {where.client for where in occurred}),
+        (difference.servers, {where.server for where in occurred}),
+        (difference.steps, {where.step for where in occurred}),
+    )
+    return [each for some, values in patterns for each in some if not any(fnmatchcase(value, each) for value in values)]

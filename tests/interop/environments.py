@@ -6,7 +6,9 @@ pinned file lies under its digest: a changed pin is a new environment, and an ol
 
 import fcntl
 import hashlib
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +26,8 @@ REQUIREMENTS = ROOT / "requirements"
 INSTALL_SECONDS = 900
 OWN = "own"
 """This project's environment: the Python SDK 2.x and FastMCP 4, pinned in `requirements/dev.txt`."""
+NODE = "node"
+"""The one of all that is in TypeScript."""
 
 
 def _cache() -> Path:
@@ -70,8 +74,19 @@ def node_modules() -> Path:
         command = [*find_node().npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
         subprocess.run(command, cwd=folder, check=True, timeout=INSTALL_SECONDS, stdout=subprocess.DEVNULL)
 
-    with _once("node", b"".join(file.read_bytes() for file in pinned), install) as folder:
+    with _once(NODE, b"".join(file.read_bytes() for file in pinned), install) as folder:
         return folder / "node_modules"
+
+
+def version(environment: str, package: str) -> str:
+    """The version of a package that is pinned for an environment."""
+    if environment == NODE:
+        lock = json.loads((HERE / "package-lock.json").read_text("utf-8"))
+        return lock["packages"][f"node_modules/{package}"]["version"]
+    pinned = REQUIREMENTS / ("dev.txt" if environment == OWN else f"interop-{environment}.txt")
+    found = re.search(rf"^{re.escape(package)}==(\S+)", pinned.read_text("utf-8"), re.MULTILINE)
+    assert found is not None, f"{package} is not in {pinned}"
+    return found[1]
 
 
 class Environments:

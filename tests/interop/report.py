@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from tests.interop.clients import CLIENTS
 from tests.interop.compare import Difference, Verdict
-from tests.interop.environments import ROOT
+from tests.interop.environments import ROOT, version
+from tests.interop.servers import SERVERS
 from tests.interop.ways import WAYS
 
 PAGE = ROOT / "docs" / "reference" / "interoperability.md"
@@ -15,8 +17,25 @@ def write_page(page: Path, verdicts: Sequence[Verdict], differences: Iterable[Di
     """Writes what was found between the two marks of the page."""
     before, rest = page.read_text("utf-8").split(BEGIN)
     after = rest.split(END)[1]
-    found = "\n\n".join([tables(verdicts), reasons(verdicts, differences)])
+    found = "\n\n".join([summary(verdicts), tables(verdicts), reasons(verdicts, differences), versions(verdicts)])
     page.write_text(f"{before}{BEGIN}\n\n{found}\n\n{END}{after}", "utf-8")
+
+
+def summary(verdicts: Sequence[Verdict]) -> str:
+    """How much there was, in all."""
+    cells = len({(verdict.where.client, verdict.where.server) for verdict in verdicts})
+    return f"{len(verdicts)} steps of {cells} pairs of a client and a server: {_cell(verdicts)}."
+
+
+def versions(verdicts: Sequence[Verdict]) -> str:
+    """What each client and server is made of."""
+    lines = ["### Versions", "", "| | |", "| --- | --- |"]
+    for role, known in (("client", CLIENTS), ("server", SERVERS)):
+        names = {getattr(verdict.where, role) for verdict in verdicts}
+        for part in (known[name] for name in known if name in names):
+            made = ", ".join(f"{package} {version(part.environment, package)}" for package in part.packages)
+            lines.append(f"| {role} {part.name} | {made} |")
+    return "\n".join(lines)
 
 
 def tables(verdicts: Sequence[Verdict]) -> str:

@@ -9,12 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import Struct
-from tests.interop.environments import OWN, ROOT, Environments
+from tests.interop.environments import NODE, OWN, ROOT, Environments
 from tests.interop.steps import LISTS, Step, call, cancel, complete, hearing, loosely, prompt, read, step
 
-PACKAGES = "node_modules/@modelcontextprotocol"
+SCOPE = "@modelcontextprotocol"
 NOTE = "first line\nsecond line\n"
 COMMIT_DATE = "2026-01-01T00:00:00Z"
+LONG_SECONDS = 3600
+"""How long a call takes that is given up: it ends by nothing else."""
 
 Command = Callable[[Environments, Path], list[str]]
 
@@ -22,15 +24,18 @@ Command = Callable[[Environments, Path], list[str]]
 class Server(Struct, frozen=True):
     """A server. `stdio` and `http` give its commands for a folder of its own; the latter listens on `$PORT`.
 
-    `left_out`: tools that no step calls, with the reason.
+    `packages` are those of its environment that it is made of.
+    `recover` is the step that works as long as the server does. `left_out`: tools that no step calls, with the reason.
     """
 
     name: str
     stdio: Command
     steps: Callable[[Path], list[Step]]
-    http: Command | None = None
+    recover: str
+    environment: str
+    packages: tuple[str, ...]
     prepare: Callable[[Path], None] = lambda _: None
-    recover: Step | None = None
+    http: Command | None = None
     left_out: dict[str, str] = {}
 
 
@@ -48,7 +53,7 @@ def _everything(_: Path) -> list[Step]:
         call("get-tiny-image"),
         call("gzip-file-as-resource", name="a.gz", data="data:text/plain,hello", outputType="resource"),
         loosely(hearing(call("trigger-long-running-operation", duration=1, steps=4), progress=3)),
-        cancel("trigger-long-running-operation", duration=20, steps=4),
+        cancel("trigger-long-running-operation", duration=LONG_SECONDS, steps=1),
         hearing(call("trigger-elicitation-request"), elicitation=1),
         hearing(call("trigger-url-elicitation", url="https://example.org/x", elicitationId="e1"), elicitation=1),
         hearing(call("trigger-sampling-request", prompt="capital of France?", maxTokens=5), sampling=1),
@@ -69,9 +74,11 @@ def _everything(_: Path) -> list[Step]:
         complete({"type": "ref/resource", "uri": dynamic + "/{resourceId}"}, "resourceId", "1"),
         step("log_level", level="debug"),
         step("subscribe", uri=f"{dynamic}/1"),
-        hearing(call("toggle-subscriber-updates"), 8, updated=1),
+        hearing(call("toggle-subscriber-updates"), 15, updated=1),
+        call("toggle-subscriber-updates", titled="call toggle-subscriber-updates again"),
         step("unsubscribe", uri=f"{dynamic}/1"),
-        loosely(hearing(call("toggle-simulated-logging"), 8, log=1)),
+        loosely(hearing(call("toggle-simulated-logging"), 15, log=1)),
+        call("toggle-simulated-logging", titled="call toggle-simulated-logging again"),
     ]
 
 
@@ -181,7 +188,7 @@ def _common(_: Path) -> list[Step]:
         call("fail"),
         call("big_image"),
         hearing(call("count", to=3), progress=3),
-        cancel("wait", seconds=20),
+        cancel("wait", seconds=LONG_SECONDS),
         hearing(call("say"), log=1),
         hearing(call("ask_user"), elicitation=1),
         hearing(call("ask_model"), sampling=1),
@@ -232,7 +239,7 @@ def _conformance(_: Path) -> list[Step]:
 
 def _package(name: str, *arguments: str) -> Command:
     return lambda environments, folder: [
-        *environments.node(f"{PACKAGES}/{name}/dist/index.js"),
+        *environments.node(f"node_modules/{SCOPE}/{name}/dist/index.js"),
         *(argument.replace("$FOLDER", str(folder)) for argument in arguments),
     ]
 
@@ -249,24 +256,28 @@ def _suite_server(*arguments: str) -> Command:
 SERVERS = {
     server.name: server
     for server in (
-        Server("everything", _package("server-everything", "stdio"), _everything,
-               http=_package("server-everything", "streamableHttp"), recover=call("get-sum", a=1, b=1)),
-        Server("filesystem", _package("server-filesystem", "$FOLDER"), _filesystem, prepare=_files),
+        Server("everything", _package("server-everything", "stdio"), _everything, "call get-sum",
+               NODE, (f"{SCOPE}/server-everything", f"{SCOPE}/sdk"),
+               http=_package("server-everything", "streamableHttp")),
+        Server("filesystem", _package("server-filesystem", "$FOLDER"), _filesystem, "call list_allowed_directories",
+               NODE, (f"{SCOPE}/server-filesystem", f"{SCOPE}/sdk"), prepare=_files),
         Server("memory", lambda environments, folder: [
             "/usr/bin/env", f"MEMORY_FILE_PATH={folder}/memory.jsonl",
-            *environments.node(f"{PACKAGES}/server-memory/dist/index.js")], _memory),
+            *environments.node(f"node_modules/{SCOPE}/server-memory/dist/index.js")], _memory, "call read_graph",
+               NODE, (f"{SCOPE}/server-memory", f"{SCOPE}/sdk")),
         Server("git", lambda environments, _: environments.script("servers", "mcp-server-git"), _git,
-               prepare=_repository),
+               "call git_branch", "servers", ("mcp-server-git", "mcp"), prepare=_repository),
         Server("time", lambda environments, _: [*environments.script("servers", "mcp-server-time"),
-                                                "--local-timezone", "UTC"], _time),
-        Server("fastmcp", _program(OWN, "fastmcp_4_server.py", "stdio"), _common,
-               http=_program(OWN, "fastmcp_4_server.py", "http"), recover=call("add", a=1, b=1)),
-        Server("python-sdk-1", _program("python-1", "python_1_server.py", "stdio"), _common,
-               http=_program("python-1", "python_1_server.py", "http"), recover=call("add", a=1, b=1)),
-        Server("python-sdk-2", _suite_server("--stdio"), _conformance,
-               http=_suite_server("--port", "$PORT"), recover=call("test_simple_text")),
+                                                "--local-timezone", "UTC"], _time,
+               "call get_current_time", "servers", ("mcp-server-time", "mcp")),
+        Server("fastmcp", _program(OWN, "fastmcp_4_server.py", "stdio"), _common, "call add", OWN, ("fastmcp", "mcp"),
+               http=_program(OWN, "fastmcp_4_server.py", "http")),
+        Server("python-sdk-1", _program("python-1", "python_1_server.py", "stdio"), _common, "call add",
+               "python-1", ("mcp",), http=_program("python-1", "python_1_server.py", "http")),
+        Server("python-sdk-2", _suite_server("--stdio"), _conformance, "call test_simple_text", OWN, ("mcp",),
+               http=_suite_server("--port", "$PORT")),
         Server("typescript-sdk-2", lambda environments, _: [*environments.node("typescript_2_server.mjs"), "stdio"],
-               _common, http=lambda environments, _: [*environments.node("typescript_2_server.mjs"), "http"],
-               recover=call("add", a=1, b=1)),
+               _common, "call add", NODE, (f"{SCOPE}/server",),
+               http=lambda environments, _: [*environments.node("typescript_2_server.mjs"), "http"]),
     )
 }  # fmt: skip

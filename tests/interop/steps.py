@@ -45,7 +45,7 @@ def cancel(tool: str, /, **arguments: Any) -> Step:
 LISTS = [step("server"), step("tools"), step("resources"), step("templates"), step("prompts"), step("ping")]
 
 
-def restarts(what: str, tool: str, **arguments: Any) -> list[Step]:
-    """Something is restarted, and the same client goes on."""
-    recover = step("recover", f"works after a restart of the {what}", tool=tool, arguments=arguments)
-    return [step("restart", f"restart {what}", what=what), recover]
+def restarts(what: str, works: Step) -> list[Step]:
+    """Something is restarted, and the same client goes on: a call works again before long."""
+    again = {**works, "name": f"works after a restart of the {what}", "do": "recover"}
+    return [step("restart", f"restart {what}", what=what), again]

@@ -1,16 +1,18 @@
 """The matrix in short, with what is installed for the tests anyway; and what its comparison promises."""
 
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.interop.__main__ import authorized, played
 from tests.interop.cells import Cell
-from tests.interop.clients import CLIENTS
-from tests.interop.compare import Difference, Where, judge, uncalled, unneeded
-from tests.interop.environments import Environments
+from tests.interop.clients import CLIENTS, Client
+from tests.interop.compare import Difference, Where, compare, joined, judge, uncalled, unneeded
+from tests.interop.environments import OWN, Environments
 from tests.interop.report import BEGIN, END, write_page
 from tests.interop.servers import SERVERS
+from tests.interop.steps import restarts
 
 HERE = Where("a-client", "a-server", "wrap", "call add")
 META = Difference(name="marked", reason="it is signed for", steps=("call *",), members=("scope",))
@@ -48,6 +50,37 @@ def test_a_name_that_nothing_needs_any_more_is_reported() -> None:
     assert unneeded(verdicts, [META, GONE]) == ["gone"]
 
 
+def test_a_place_where_a_named_difference_does_not_occur_any_more_is_reported() -> None:
+    wide = Difference(name="marked", reason="it is signed for", ways=("wrap", "serve *"), members=("scope",))
+    verdicts = [judge(HERE, result(a=1), result(a=1, scope="s"), [wide])]
+    assert unneeded(verdicts, [wide]) == ["marked (serve *)"]
+
+
+def test_a_restart_is_compared_with_one_of_the_server_over_http__also_behind_the_gateway() -> None:
+    works = "works after a restart of the"
+    by_stdio = {"end": result(by="stdio")}
+    by_http = {"call add": result(by="http"), f"{works} server": result(recovered=True), "end": result(by="http")}
+    direct = joined(by_stdio, by_http)
+    assert direct == {f"{works} server": result(recovered=True), "end": result(by="stdio")}
+    through = {f"{works} server": result(recovered=True), f"{works} gateway": result(recovered=False), **by_stdio}
+    verdicts = compare("c", "s", "serve -- COMMAND", direct, through, [])
+    assert [verdict.where.step for verdict in verdicts if verdict.failed] == [f"{works} gateway"]
+
+
+def test_a_restart_is_followed_by_a_call_as_it_was_made_before(tmp_path: Path) -> None:
+    for server in SERVERS.values():
+        before = next(step for step in server.steps(tmp_path) if step["name"] == server.recover)
+        _, after = restarts("server", before)
+        assert (after["do"], after["with"]) == ("recover", before["with"])
+
+
+def test_a_pair_that_can_not_be_played_is_a_failure_and_the_others_go_on(tmp_path: Path) -> None:
+    absent = Client("absent", lambda _: [str(tmp_path / "nothing")], OWN, ())
+    (verdict,) = played(tmp_path, Environments(tmp_path), ["wrap"], Cell(absent, SERVERS["python-sdk-2"]))
+    assert verdict.failed
+    assert "nothing" in verdict.through
+
+
 def test_a_tool_that_no_step_calls_is_a_failure() -> None:
     direct = {"tools": {"result": [{"name": "add"}, {"name": "burn"}]}, "call add": result()}
     assert [verdict.where.step for verdict in uncalled("c", "s", "direct-http", direct, [])] == ["call burn"]
@@ -57,12 +90,15 @@ def test_a_tool_that_no_step_calls_is_a_failure() -> None:
 def test_the_page_says_how_often_and_why(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", "utf-8")
-    write_page(page, [judge(HERE, result(a=1), result(a=1, scope="s"), [META])], [META, GONE])
+    where = Where("fastmcp", "git", "wrap", "call add")
+    write_page(page, [judge(where, result(a=1), result(a=1, scope="s"), [META])], [META, GONE])
     text = page.read_text("utf-8")
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "old" not in text
-    assert "| a-client | 1 named |" in text
+    assert "1 steps of 1 pairs of a client and a server: 1 named." in text
+    assert "| fastmcp | 1 named |" in text
+    assert f"| client fastmcp | fastmcp {metadata.version('fastmcp')}, mcp {metadata.version('mcp')} |" in text
     assert "- **marked** (1 steps; `wrap`): it is signed for" in text
     assert "gone" not in text
 

@@ -23,6 +23,7 @@ from tests.world.ports import reserved_port
 
 COMMAND_SECONDS = 120.0
 DATA = "data"
+HELPER = b"reaper.py"
 AUTHORITY = ("accredit.toml", "gateway.key", "gateway.key.pub", "owner.key.pub", "agent.key", "delegation.json")
 
 
@@ -70,12 +71,31 @@ class Process:
         self.end()
         self.start()
 
+    def children(self) -> list[int]:
+        """The process groups of what it has started, without the gateway's own helper."""
+        assert self._process is not None
+        pid = self._process.pid
+        found = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()
+        return [int(child) for child in found if HELPER not in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+class Children:
+    """The servers that a gateway has started. What is killed of them, the gateway starts again."""
+
+    def __init__(self, gateway: Process) -> None:
+        self._gateway = gateway
+
+    def restart(self) -> None:
+        for child in self._gateway.children():
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.killpg(child, signal.SIGKILL)
+
 
 class Endpoint(Struct):
     """Where the client goes, as `programs/player.py` reads it; and what can be restarted meanwhile."""
 
     target: dict[str, Any]
-    parts: dict[str, Process] = {}
+    parts: dict[str, Process | Children] = {}
 
 
 @contextmanager
@@ -129,8 +149,9 @@ def serve_url(place: Place) -> Generator[Endpoint]:
 @contextmanager
 def serve_command(place: Place) -> Generator[Endpoint]:
     """`accredit serve -- COMMAND`."""
-    with _gateway(place, "--", *place.stdio()) as (url, _):
-        yield Endpoint({"url": url})
+    with _gateway(place, "--", *place.stdio()) as (url, gateway):
+        parts = {"server": Children(gateway), "gateway": gateway} if place.server.http is not None else {}
+        yield Endpoint({"url": url}, parts)
 
 
 @contextmanager
@@ -145,15 +166,16 @@ def connect(place: Place) -> Generator[Endpoint]:
     for name in AUTHORITY:
         shutil.copy(place.authority / name, place.folder)
     with contextlib.ExitStack() as stack:
-        parts: dict[str, Process] = {}
+        server: Process | None = None
         if place.server.http is None:
             upstream = f"command = {_toml(place.stdio())}"
         else:
-            url, parts["server"] = stack.enter_context(_server(place))
+            url, server = stack.enter_context(_server(place))
             upstream = f"url = {_toml(url)}"
         configuration = place.folder / "accredit.toml"
         configuration.write_text(_with_upstream(configuration.read_text("utf-8"), upstream), "utf-8")
-        url, parts["gateway"] = stack.enter_context(_gateway(place, "--config", str(configuration)))
+        url, gateway = stack.enter_context(_gateway(place, "--config", str(configuration)))
+        parts = {"server": server or Children(gateway), "gateway": gateway}
         files = ["--key", str(place.folder / "agent.key"), "--delegation", str(place.folder / "delegation.json")]
         own = ["/usr/bin/env", f"XDG_CONFIG_HOME={place.folder}"]
         yield Endpoint({"command": [*own, *COMMAND, "connect", url, *files]}, parts)
@@ -204,11 +226,17 @@ WAYS: dict[str, Way] = {
 }
 
 
-def baseline(way: str, server: Server) -> str | None:
-    """The direct way that a way is compared with: the one by which the server is reached at its end."""
+def baselines(way: str, server: Server) -> list[str]:
+    """The direct ways that a way is compared with: first the one by which the server is reached at its end.
+
+    The second is for steps that the first has not: only over HTTP can a server be restarted while its client goes on.
+    """
     if way.startswith("direct"):
-        return None
-    return "direct-http" if server.http is not None and way in ("serve URL", "connect") else "direct-stdio"
+        return []
+    over_http, over_stdio = ["direct-http"] if server.http is not None else [], ["direct-stdio"]
+    if way == "wrap":
+        return over_stdio
+    return over_stdio + over_http if way == "serve -- COMMAND" else over_http or over_stdio
 
 
 def possible(way: str, server: Server) -> bool:

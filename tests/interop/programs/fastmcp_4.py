@@ -12,6 +12,7 @@ from player import SAID, Heard, Player, form_answer, plain, play, read_plan, run
 class FastMcp(Player):
     """Its `Client`. A tool's error is an exception there."""
 
+    deaf_to = frozenset({"updated"})
     client: Client[Any]
 
     async def do_server(self) -> Any:

@@ -1,15 +1,18 @@
 """`inspector.py NODE LAUNCHER PLAN`: MCP Inspector's command line as a client; each step is a run of it.
 
-The server is named in a file as hosts have it. I/O: processes.
+A server's command stands on its command line, and it drops the `--` of what it starts. I/O: processes.
 """
 
 import asyncio
 import json
+import os
 import sys
-from pathlib import Path
+import tempfile
 from typing import Any
 
 from player import Heard, Player, play, read_plan, run
+
+COMPILED = f"{tempfile.gettempdir()}/accredit-interop-compiled"
 
 
 class Inspected(Exception):
@@ -19,12 +22,14 @@ class Inspected(Exception):
 class Inspector(Player):
     """Its `--cli`."""
 
+    deaf_to = frozenset({"elicitation", "log", "progress", "sampling", "updated"})
     start: list[str]
 
     async def ask(self, method: str, *options: str) -> Any:
         process = await asyncio.create_subprocess_exec(
             *self.start, "--method", method, *options,
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "NODE_COMPILE_CACHE": COMPILED},
         )  # fmt: skip
         try:
             printed, said = await process.communicate()
@@ -63,13 +68,8 @@ class Inspector(Player):
 async def main() -> None:
     node, launcher = sys.argv.pop(1), sys.argv.pop(1)
     endpoint, steps = read_plan()
-    command = endpoint.get("command")
-    server = {"type": "streamable-http", "url": endpoint["url"]} if command is None else {
-        "type": "stdio", "command": command[0], "args": command[1:]}  # fmt: skip
-    hosts = Path("inspector.json").absolute()
-    hosts.write_text(json.dumps({"mcpServers": {"it": server}}), "utf-8")
     player = Inspector(Heard())
-    player.start = [node, launcher, "--cli", "--config", str(hosts), "--server", "it"]
+    player.start = [node, launcher, "--cli", *(endpoint.get("command") or [endpoint["url"]])]
     await play(player, steps)
 
 

@@ -14,6 +14,7 @@ from player import Heard, Player, form_answer, plain, play, read_plan, run
 class LangChain(Player):
     """A session of its `MultiServerMCPClient`."""
 
+    deaf_to = frozenset({"sampling", "updated"})
     session: Any
     loaded: dict[str, Any]
 

@@ -9,6 +9,7 @@ from player import Heard, Player, play, read_plan, run
 class OpenAiAgents(Player):
     """Its `MCPServer`."""
 
+    deaf_to = frozenset({"elicitation", "log", "progress", "sampling", "updated"})
     server: MCPServerStdio | MCPServerStreamableHttp
 
     async def do_tools(self) -> Any:

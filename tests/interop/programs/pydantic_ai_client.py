@@ -11,6 +11,7 @@ from pydantic_ai.mcp import MCPToolset
 class PydanticAi(Player):
     """Its `MCPToolset`."""
 
+    deaf_to = frozenset({"updated"})
     toolset: MCPToolset[Any]
 
     async def do_server(self) -> Any:
@@ -65,7 +66,8 @@ async def main() -> None:
         log_handler=player.logged,
         progress_handler=player.progressed,
         roots=[endpoint["root"]],
-        read_timeout=30,
+        init_timeout=60,
+        read_timeout=60,
     )
     async with player.toolset:
         await play(player, steps)

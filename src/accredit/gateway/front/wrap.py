@@ -5,8 +5,9 @@
    to requests that the child did not make are dropped.
 2. A line of the child is judged by `PendingCalls.judge`; a bad one becomes the error of the request that it answers, or
    is dropped.
-3. When the host closes its side, so does the child's stdin close, and what is open may finish. When the child ends
-   first, each open request gets an error line, and the exit code is 1.
+3. When the host closes its side, so does the child's stdin close, and what is open may finish: the host still gets what
+   the child says, and no line of ours. When the child ends first, each open request gets an error line, and the exit
+   code is 1.
 
 A call that is recorded gets its answer once its outcome is on record; other lines pass meanwhile.
 
@@ -179,14 +180,24 @@ class Wrap:
                 await asyncio.wait(ends, timeout=GRACE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             died = from_child.done() and not self._closing and not stopping.is_set()
             if from_child.done():
-                error = await self._child.died()
-                for call in list(self._pending.calls.values()):
-                    self._fail(call, error)
+                await self._lost()
             return 1 if died else 0
         finally:
             for task in (from_host, *ends):
                 task.cancel()
             await asyncio.wait({from_host, *ends})
+
+    async def _lost(self) -> None:
+        """The child has ended, and rule 3 says who is told."""
+        error = await self._child.died()
+        for call in list(self._pending.calls.values()):
+            if self._closing and not isinstance(call, OwnCall):
+                self._pending.close(call)
+                self._counters.refused(error, method=call.request.method)
+                if call.record is not None:
+                    call.record.settle_later(outcome_of_end(error))
+            else:
+                self._fail(call, error)
 
     async def _from_host(self) -> None:
         splitter = LineSplitter(self._settings.max_request_bytes)

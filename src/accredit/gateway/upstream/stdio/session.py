@@ -6,7 +6,8 @@
    answered, else to the standing GET stream; while there is none, it waits there, within bounds, for the next.
 
 A client that goes away before its answer was begun cancels its request. Afterwards it may resume, so the request
-goes on. Whatever ends the child ends the session: each open request gets an error.
+goes on. A client that ends the session cancels what is open. Whatever else ends the child ends the session as well:
+each open request gets an error.
 """
 
 import logging
@@ -145,6 +146,11 @@ class Session(Conversation[SessionCall]):
             else:
                 await stand(reply, self._standing, self._standing.sent, priming=self._primed)
 
+    def withdraw(self) -> None:
+        """The client ends the session: what it still waits for, it has cancelled."""
+        for call in list(self._pending.calls.values()):
+            self._withdraw(call)
+
     @property
     def owes(self) -> bool:
         """Whether an answer is still to come: to a client that waits, or that may resume."""
@@ -181,9 +187,12 @@ class Session(Conversation[SessionCall]):
         id = member_id(notification, "requestId")
         call = self._pending.calls.get(id) if id is not None else None
         if call is not None:
-            self._pending.give_up(call)
-            told = error_frame(call.id, _REQUEST_CANCELLED, "Request cancelled")
-            self._settled(call, Outcome(status="cancelled"), lambda: call.stream.answer(told))
+            self._withdraw(call)
+
+    def _withdraw(self, call: SessionCall) -> None:
+        self._pending.give_up(call)
+        told = error_frame(call.id, _REQUEST_CANCELLED, "Request cancelled")
+        self._settled(call, Outcome(status="cancelled"), lambda: call.stream.answer(told))
 
     def _forget_streams(self, answered: Stream) -> None:
         if answered.plain:

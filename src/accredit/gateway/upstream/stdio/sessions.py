@@ -119,7 +119,9 @@ class Sessions:
 
     def end(self, reply: Reply) -> None:
         """Ends the session that a client names. Raises `RequestError` (400, 404)."""
-        self._end(self._find(reply).session)
+        session = self._find(reply).session
+        session.withdraw()
+        self._end(session)
 
     def revision(self, session_id: str | None) -> str | None:
         """The revision that a session negotiated."""
