@@ -46,7 +46,8 @@ _INTEGERS = bytes(ord("0") if byte in b"0123456789" else byte if byte == ord("."
 
 
 def canonical(tree: object, *, wide_integers: bool = False) -> bytes:
-    """The RFC 8785 form of a JSON value, as decoders make them: dicts, lists, texts, finite numbers, booleans, None.
+    """Return the RFC 8785 form of a JSON value, as decoders make them: dicts, lists, texts, finite numbers, booleans,
+    None.
 
     With `wide_integers`, integers beyond 2^53-1 are written as the doubles that they are to most readers. Raises
     `ValueError` for what has no form (such integers otherwise, a lone surrogate), and for more than
@@ -64,13 +65,13 @@ def canonical(tree: object, *, wide_integers: bool = False) -> bytes:
 
 
 def _sorts_otherwise(form: bytes) -> bool:
-    """Whether the order of its names may be another in UTF-16."""
+    """Return whether the order of its names may be another in UTF-16."""
     planes = form.translate(_PLANES)
     return b"\x01" in planes and b"\x02" in planes
 
 
 def has_wide_integer(text: bytes) -> bool:
-    """Whether a JSON text holds an integer beyond 2^53-1. Quick where no digits stand together."""
+    """Return whether a JSON text holds an integer beyond 2^53-1. Quick where no digits stand together."""
     if not _may_be_wide(text):
         return False
     return _any_wide(_long_integers(b'"'.join(text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2])))
@@ -82,7 +83,7 @@ def _may_be_wide(text: bytes) -> bool:
 
 
 def _long_integers(numbers: bytes) -> list[bytes]:
-    """The digits of integers of 16 digits and more."""
+    """Return the digits of integers of 16 digits and more."""
     found = [number.lstrip(b"-") for number in numbers.translate(_NUMBERS).split() if len(number) > 15]
     return [digits for digits in found if len(digits) > 15 and digits.isdigit()]
 
@@ -92,7 +93,7 @@ def _any_wide(integers: list[bytes]) -> bool:
 
 
 def _with_numbers(form: bytes, wide_integers: bool) -> bytes:
-    """The text with its numbers as RFC 8785 has them."""
+    """Return the text with its numbers as RFC 8785 has them."""
     shape = form.translate(_DIGITS)
     if not (_LONG in shape or _WITH_EXPONENT in shape or any(end in form for end in _WHOLE) or form.endswith(b".0")):
         return form

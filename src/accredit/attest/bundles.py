@@ -45,7 +45,7 @@ _NULL = b"null"
 
 
 def encode_call_bundle(bundle: CallBundle) -> bytes:
-    """The bundle's JSON text, on one line without its end."""
+    """Return the bundle's JSON text, on one line without its end."""
     envelopes = tuple(Raw(encode_envelope(envelope)) for envelope in bundle.envelopes)
     checkpoint = _NULL if bundle.checkpoint is None else encode_envelope(bundle.checkpoint)
     certificates = _NULL if bundle.certificates is None else bundle.certificates
@@ -53,7 +53,7 @@ def encode_call_bundle(bundle: CallBundle) -> bytes:
 
 
 def decode_call_bundle(text: bytes) -> CallBundle:
-    """Reads a bundle. Raises `AttestationError`."""
+    """Read a bundle. Raises `AttestationError`."""
     if len(text) > MAX_ATTESTATION_BYTES:
         raise AttestationError(f"a bundle of more than {MAX_ATTESTATION_BYTES} bytes")
     try:

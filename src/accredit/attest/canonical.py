@@ -27,18 +27,18 @@ class RecordedParams(NamedTuple):
 
 
 def sha256_hex(data: bytes) -> str:
-    """The SHA-256 of bytes, 64 lowercase hex characters."""
+    """Return the SHA-256 of bytes, 64 lowercase hex characters."""
     return hashlib.sha256(data).hexdigest()
 
 
 def canonical(text: bytes | Raw) -> bytes:
-    """The RFC 8785 form of a JSON text. Raises `AttestationError` where it has none (a lone surrogate)."""
+    """Return the RFC 8785 form of a JSON text. Raises `AttestationError` where it has none (a lone surrogate)."""
     return _canonical(_parse(text))
 
 
 def recorded_params(params: bytes | Raw | None, *, token_argument: bool, full: bool = False) -> RecordedParams:
-    """What goes into the record of a request's `params` (None where it has none): not `_meta`, nor, where a token
-    travels there, `arguments._token`. Raises `AttestationError` for a text that has no canonical form."""
+    """Return what goes into the record of a request's `params` (None where it has none): not `_meta`, nor, where a
+    token travels there, `arguments._token`. Raises `AttestationError` for a text that has no canonical form."""
     tree = _parse(b"{}" if params is None else params)
     _members(tree).pop("_meta", None)
     if token_argument:
@@ -55,13 +55,13 @@ class RecordedChain(NamedTuple):
 
 
 def recorded_chain(certificates: Iterable[bytes]) -> RecordedChain:
-    """What is recorded of a proof's chain: `certificates` are their JSON texts, leaf first."""
+    """Return what is recorded of a proof's chain: `certificates` are their JSON texts, leaf first."""
     form = canonical(b"[%b]" % b",".join(certificates))
     return RecordedChain(sha256_hex(form), form)
 
 
 def result_digest(result: bytes | Raw) -> dict[str, str]:
-    """What goes into the record of a result: `{"rfc8785-sha256": hex}`, or, where it is over
+    """Return what goes into the record of a result: `{"rfc8785-sha256": hex}`, or, where it is over
     `MAX_CANONICAL_RESULT_BYTES` or has no canonical form, `{"sha256": hex}` of its bytes."""
     data = bytes(result)
     if len(data) <= MAX_CANONICAL_RESULT_BYTES:

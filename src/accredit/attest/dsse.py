@@ -63,12 +63,12 @@ _PREFIX = b"DSSEv1 %d %b " % (len(PAYLOAD_TYPE), PAYLOAD_TYPE.encode("ascii"))
 
 
 def signed_bytes(payload: bytes) -> bytes:
-    """What is signed of a payload of `PAYLOAD_TYPE` (DSSE's PAE)."""
+    """Return what is signed of a payload of `PAYLOAD_TYPE` (DSSE's PAE)."""
     return b"%b%d %b" % (_PREFIX, len(payload), payload)
 
 
 def encode_envelope(envelope: Envelope) -> bytes:
-    """The envelope's JSON text, on one line without its end."""
+    """Return the envelope's JSON text, on one line without its end."""
     return msgspec.json.encode(
         _WireEnvelope(
             _base64(envelope.payload),
@@ -79,7 +79,7 @@ def encode_envelope(envelope: Envelope) -> bytes:
 
 
 def signature_members(members: object) -> bytes:
-    """What a signature holds beside its bytes (a mapping), as `Signature.members`. Raises `AttestationError`."""
+    """Return what a signature holds beside its bytes (a mapping), as `Signature.members`. Raises `AttestationError`."""
     if not members:
         return b""
     try:

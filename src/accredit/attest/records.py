@@ -49,7 +49,7 @@ class CallDecision(Struct, frozen=True, kw_only=True):
 
 
 def decision_payload(decided: CallDecision, place: Place, now_ms: int) -> bytes:
-    """The record of a decision. Raises `AttestationError` for a text that can't be written."""
+    """Return the record of a decision. Raises `AttestationError` for a text that can't be written."""
     call, said = decided.call, decided.decision
     if decided.params.text is not None:
         call = replace(call, params=Raw(decided.params.text))
@@ -69,7 +69,7 @@ def decision_payload(decided: CallDecision, place: Place, now_ms: int) -> bytes:
 
 
 def outcome_payload(decided: CallDecision, outcome: Outcome, place: Place, now_ms: int) -> bytes:
-    """The record of an outcome. Raises `AttestationError` for a text that can't be written."""
+    """Return the record of an outcome. Raises `AttestationError` for a text that can't be written."""
     if outcome.detail is not None:
         outcome = replace(outcome, detail=clipped(outcome.detail))
     record = CallRecord(
@@ -87,8 +87,9 @@ def outcome_payload(decided: CallDecision, outcome: Outcome, place: Place, now_m
 def unknown_payload(
     decision: Statement, record: CallRecord, detail: str, place: Place, now_ms: int, policy_digest: str
 ) -> bytes:
-    """The record that closes a call whose writer has died: `decision` is the statement of its decision. Where that is
-    of version 1, which does not say by which policy it was made, `policy_digest` is that of who closes the call."""
+    """Return the record that closes a call whose writer has died: `decision` is the statement of its decision. Where
+    that is of version 1, which does not say by which policy it was made, `policy_digest` is that of who closes the
+    call."""
     closed = CallRecord(
         gateway=record.gateway,
         phase="outcome",
@@ -102,12 +103,12 @@ def unknown_payload(
 
 
 def checkpoint_payload(writer: str, count: int, head: str, now_ms: int) -> bytes:
-    """A checkpoint: the writer's chain has `count` records, the last of which has the SHA-256 `head`."""
+    """Return a checkpoint: the writer's chain has `count` records, the last of which has the SHA-256 `head`."""
     return encode_statement(Statement(Checkpoint(writer=writer, count=count, time=timestamp(now_ms)), head))
 
 
 def pruning_payload(pruning: Pruning, head: str) -> bytes:
-    """A note of pruning; `head` is the SHA-256 of the last record that it covers."""
+    """Return a note of pruning; `head` is the SHA-256 of the last record that it covers."""
     return encode_statement(Statement(pruning, head))
 
 

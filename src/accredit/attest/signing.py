@@ -46,14 +46,14 @@ class LogSigner(Struct, frozen=True, dict=True):
         return f"<LogSigner {self.id}>"
 
     def record(self, payload: bytes) -> Envelope:
-        """A record's envelope. Raises `StoreUnavailable` where another signer signs, and can't."""
+        """Return a record's envelope. Raises `StoreUnavailable` where another signer signs, and can't."""
         message = signed_bytes(payload)
         if self.records is not None:
             return Envelope(payload, (self.records.sign(message),))
         return Envelope(payload, (Signature(self.id, self._sign(message)),))
 
     def summary(self, payload: bytes) -> Envelope:
-        """A checkpoint's envelope, or that of a note of pruning."""
+        """Return a checkpoint's envelope, or that of a note of pruning."""
         message = signed_bytes(payload)
         second = Signature(self.id + ML_DSA_65_SUFFIX, self._ml_dsa_65.sign(message))
         return Envelope(payload, (Signature(self.id, self._sign(message)), second))
@@ -124,7 +124,7 @@ class RecordKey(Struct, frozen=True):
         self.check(envelope.signatures[0], signed_bytes(envelope.payload))
 
     def check_summary(self, envelope: Envelope) -> None:
-        """Raises `AttestationError`: this key may sign records alone."""
+        """Raise `AttestationError`: this key may sign records alone."""
         raise AttestationError("a checkpoint or note is signed by a key that is for records alone")
 
 

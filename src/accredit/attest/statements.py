@@ -226,12 +226,12 @@ def timestamp(at_ms: int) -> str:
 
 
 def clipped(text: str) -> str:
-    """What a record keeps of a text for people. It can always be written."""
+    """Return what a record keeps of a text for people. It can always be written."""
     return text[:MAX_RECORDED_TEXT].encode("utf-8", "replace").decode("utf-8")
 
 
 def encode_statement(statement: Statement) -> bytes:
-    """The payload. Raises `AttestationError` for a text that can't be written (a lone surrogate)."""
+    """Return the payload. Raises `AttestationError` for a text that can't be written (a lone surrogate)."""
     predicate = statement.predicate
     wire = _Wire(
         STATEMENT_TYPE,
@@ -274,7 +274,7 @@ def _check_phase(record: CallRecord) -> None:
 
 
 def _is_version_1(record: CallRecord) -> bool:
-    """Whether there is nothing of what version 2 brought."""
+    """Return whether there is nothing of what version 2 brought."""
     call, decision, outcome = record.call, record.decision, record.outcome
     brought = (record.policy, call.definition, call.trace, call.server, decision and decision.enforced)
     if any(member is not None for member in brought):
@@ -283,7 +283,7 @@ def _is_version_1(record: CallRecord) -> bool:
 
 
 def _is_version_2(record: CallRecord) -> bool:
-    """Whether there is what a record always has since."""
+    """Return whether there is what a record always has since."""
     return record.policy is not None and (record.decision is None or record.decision.enforced is not None)
 
 

@@ -87,7 +87,7 @@ class LogReport(NamedTuple):
 
 
 def verify_envelope(envelope: bytes | str | Envelope, keys: Iterable[LogKey | RecordKey]) -> Statement:
-    """Reads one envelope and verifies its signatures. Raises `AttestationError`. Its place in a log is not checked."""
+    """Read one envelope and verifies its signatures. Raises `AttestationError`. Its place in a log is not checked."""
     return _verified(_opened(envelope), {key.id: key for key in keys})
 
 
@@ -96,9 +96,9 @@ def verify_log(
     keys: Iterable[LogKey | RecordKey],
     kept: Iterable[Envelope | Head] = (),
 ) -> LogReport:
-    """Verifies a log as it streams by: entries of a store, envelopes, or the lines of an export. `kept` are
-    checkpoints that were put aside before, and heads. It raises nothing that depends on the log; a bad `kept` is a
-    fault as well."""
+    """Verify a log as it streams by: entries of a store, envelopes, or the lines of an export. `kept` are checkpoints
+    that were put aside before, and heads. It raises nothing that depends on the log; a bad `kept` is a fault as
+    well."""
     log = _Log({key.id: key for key in keys})
     try:
         for each in kept:

@@ -1,12 +1,12 @@
 """The Ratify Protocol, version 1: a human authorizes an agent, and anyone can verify it offline.
 
-The rules are in pure code: bytes and facts in, answers out; the only file that is read is the time zone data.
+The rules are pure code: bytes and facts in, answers out. The only file read is the time zone data.
 
 `structures` certificates and proofs · `fast_decode`, `wire`, `strict_json` reading and writing · `canonical`,
 `signable` what is signed · `hybrid` keys and signatures · `scopes`, `constraints` what is granted · `facts` what is
-asked · `contexts` binding to a call · `verify`, `checks`, `needs`, `results` the verifier · `challenges`, `cache` its
-memory · `issue` making delegations and proofs, `revocation` taking them back · `extras` the protocol's other objects,
-which the gateway does without: `sessions`, `rotation`, `witness`, `receipts`, `transactions`, `verdicts`.
+known of a call · `contexts` binding to a call · `verify`, `checks`, `needs`, `results` the verifier · `challenges`,
+`cache` its memory · `issue` making delegations and proofs, `revocation` revoking them · `extras` the protocol's other
+objects, which the gateway does not use: `sessions`, `rotation`, `witness`, `receipts`, `transactions`, `verdicts`.
 """
 
 from accredit.ratify.cache import CertificateCache

@@ -22,7 +22,7 @@ class RecentlyUsed(Generic[Name, Value]):
     __slots__ = ("_entries", "_max_entries")
 
     def __init__(self, max_entries: int) -> None:
-        """Raises `ValueError` for a bound below 1."""
+        """Raise `ValueError` for a bound below 1."""
         if max_entries < 1:
             raise ValueError("max_entries is at least 1")
         self._max_entries = max_entries
@@ -32,14 +32,14 @@ class RecentlyUsed(Generic[Name, Value]):
         return len(self._entries)
 
     def get(self, name: Name) -> Value | None:
-        """What is remembered by this name."""
+        """Return what is remembered by this name."""
         found = self._entries.pop(name, None)
         if found is not None:
             self._entries[name] = found
         return found
 
     def put(self, name: Name, value: Value) -> None:
-        """Remembers a value."""
+        """Remember a value."""
         self._entries.pop(name, None)
         self._entries[name] = value
         while len(self._entries) > self._max_entries:
@@ -55,7 +55,7 @@ class CertificateCache:
     __slots__ = ("_digests",)
 
     def __init__(self, max_entries: int = MAX_CACHED_CERTIFICATES) -> None:
-        """Raises `ValueError` for a bound below 1."""
+        """Raise `ValueError` for a bound below 1."""
         self._digests = RecentlyUsed[bytes, bool](max_entries)
 
     def __len__(self) -> int:
@@ -65,5 +65,5 @@ class CertificateCache:
         return self._digests.get(digest) is not None
 
     def add(self, digest: bytes) -> None:
-        """Remembers a certificate whose signatures were both verified."""
+        """Remember a certificate whose signatures were both verified."""
         self._digests.put(digest, True)

@@ -1,9 +1,9 @@
 """Canonical JSON, the form that is signed (Ratify section 3). No I/O.
 
 1. UTF-8 without whitespace; members sorted by the bytes of their names;
-2. strings escape only what JSON demands, and U+2028 and U+2029;
-3. bytes are padded standard base64; integers are plain decimal in the safe range;
-4. numbers that may have a fraction pass through `number` first, which gives them ECMAScript's form.
+2. strings escape only what JSON requires, and U+2028 and U+2029;
+3. bytes are padded standard base64; integers are plain decimals in the safe range;
+4. numbers that may have a fraction first go through `number`, which gives them ECMAScript's form.
 """
 
 import msgspec
@@ -18,9 +18,9 @@ _PARAGRAPH_SEPARATOR = "\u2029".encode()
 
 
 def canonical(value: object) -> bytes:
-    """The canonical text of structs, mappings, sequences, strings, bytes, integers, booleans and null.
+    """Return the canonical text of structs, mappings, sequences, strings, bytes, integers, booleans and null.
 
-    Floats must be the result of `number`. Raises `WireError` for anything else, and for a lone surrogate.
+    Floats must come from `number`. Raises `WireError` for anything else, and for a lone surrogate.
     """
     try:
         text = _encode(value)
@@ -34,9 +34,9 @@ def canonical(value: object) -> bytes:
 
 
 def number(value: float) -> int | float | Raw:
-    """What to hand to `canonical` for a number: integral values print as integers, others as ECMAScript does.
+    """Return the form of a number to pass to `canonical`: integral values print as integers, others as in ECMAScript.
 
-    Raises `WireError` for NaN, infinities and magnitudes above 2^53-1, which have no form that all agree on.
+    Raises `WireError` for NaN, infinities and magnitudes above 2^53-1, on whose form implementations differ.
     """
     if not abs(value) <= MAX_SAFE_INTEGER:
         raise WireError("", "a number without a canonical form")

@@ -1,7 +1,7 @@
 """Challenges that a verifier issues and accepts once (Ratify section 9). No I/O.
 
-A record is good when it is there, has not expired, and is bound to what the verifier asks it for: the session
-context, or, as the gateway does it, the hash of the request. Time and randomness are arguments.
+A challenge is good while it is stored, has not expired, and is bound to what the verifier looks it up with: the session
+context or, in the gateway, the hash of the request. Time and randomness are arguments.
 """
 
 from collections.abc import Callable
@@ -17,14 +17,14 @@ _UNKNOWN = "challenge was not issued by this verifier or has already been used"
 
 
 class ChallengeStore(Protocol):
-    """What `verify_bundle` asks of a store. `binding` is empty or 32 bytes, `now` in unix seconds."""
+    """The store of challenges that `verify_bundle` asks. `binding` is empty or 32 bytes, `now` in unix seconds."""
 
     def validate(self, challenge: bytes, binding: bytes, now: int) -> str | None:
-        """None when the challenge could be consumed now, otherwise why not. Changes nothing."""
+        """Return None if the challenge could be consumed now, otherwise why not. Changes nothing."""
         ...
 
     def consume(self, challenge: bytes, binding: bytes, now: int) -> str | None:
-        """The same test, and the challenge is gone: of two calls at once exactly one gets None."""
+        """Consume a challenge: return None, or why it can't be. Of two concurrent calls exactly one gets None."""
         ...
 
 
@@ -41,15 +41,15 @@ class _Record(NamedTuple):
 
 
 class MemoryChallengeStore:
-    """A store within one process. Threads may share it.
+    """A store within one process, safe to share between threads.
 
-    `draw` gives so many unpredictable bytes: `secrets.token_bytes` outside of tests.
+    `draw(n)` returns n unpredictable bytes: `secrets.token_bytes`, except in tests.
     """
 
     __slots__ = ("_draw", "_max_size", "_records", "_swept_at")
 
     def __init__(self, draw: Callable[[int], bytes], max_size: int = MAX_PENDING_CHALLENGES) -> None:
-        """Raises `ValueError` for a size below 1."""
+        """Raise `ValueError` for a size below 1."""
         if max_size < 1:
             raise ValueError("max_size is at least 1")
         self._draw = draw
@@ -61,7 +61,7 @@ class MemoryChallengeStore:
         return len(self._records)
 
     def issue(self, binding: bytes, ttl_seconds: int, now: int) -> IssuedChallenge:
-        """A fresh challenge for one use. Raises `ChallengesFull`, or `ValueError` for a wrong binding or time."""
+        """Issue a challenge for one use. Raises `ChallengesFull`, or `ValueError` for a bad binding or lifetime."""
         if len(binding) not in (0, BINDING_BYTES):
             raise ValueError(f"a binding has {BINDING_BYTES} bytes")
         if ttl_seconds <= 0:
@@ -73,19 +73,19 @@ class MemoryChallengeStore:
         return issued
 
     def validate(self, challenge: bytes, binding: bytes, now: int) -> str | None:
-        """None when the challenge could be consumed now, otherwise why not. Changes nothing."""
+        """Return None if the challenge could be consumed now, otherwise why not. Changes nothing."""
         record = self._records.get(challenge)
         return None if record and record.expires_at >= now and record.binding == binding else _UNKNOWN
 
     def consume(self, challenge: bytes, binding: bytes, now: int) -> str | None:
-        """The same test, and the challenge is gone. One that is asked for with another binding stays."""
+        """Consume a challenge: return None, or why it can't be. A challenge presented with another binding stays."""
         refusal = self.validate(challenge, binding, now)
         if refusal is None and self._records.pop(challenge, None) is None:
-            return _UNKNOWN  # another thread was faster
+            return _UNKNOWN  # another thread took it first
         return refusal
 
     def _sweep(self, now: int) -> None:
-        # Once a second at most: whoever fills the store must not make every further request slow.
+        # At most once a second: filling the store must not make every further request scan it.
         if now != self._swept_at:
             self._swept_at = now
             expired = [challenge for challenge, record in list(self._records.items()) if record.expires_at < now]

@@ -1,6 +1,6 @@
-"""What binds a proof to one call: the operation, and the session that it is asked in (Ratify section 4). No I/O.
+"""What binds a proof to one call: the operation, and the session in which it is requested (Ratify section 4). No I/O.
 
-Every member is preceded by its length, so no two calls have the same bytes. Text is UTF-8 and stays as it is.
+Every member is preceded by its length, so that no two calls give the same bytes. Text is UTF-8, taken as it is.
 """
 
 import hashlib
@@ -17,9 +17,9 @@ def operation_context_hash(
     requested_path: str = "",
     payload_digest: bytes = b"",
 ) -> bytes:
-    """The 32-byte request hash of what is asked. What is absent is empty; a payload digest has 32 bytes.
+    """Return the 32-byte request hash of an operation. Absent members are empty; a payload digest has 32 bytes.
 
-    Raises `ValueError` for a digest of another length or a text with a lone surrogate.
+    Raises `ValueError` for a digest of another length, or a text with a lone surrogate.
     """
     if len(payload_digest) not in (0, HASH_BYTES):
         raise ValueError(f"a payload digest has {HASH_BYTES} bytes")
@@ -34,9 +34,9 @@ def build_session_context(
     invocation_id: str = "",
     request_hash: bytes = b"",
 ) -> bytes:
-    """The 32-byte session context of a request, by whom it is asked and of whom.
+    """Return the 32-byte session context of a request: who asks whom for what.
 
-    Raises `ValueError` unless there is a request hash of 32 bytes, or for a text with a lone surrogate.
+    Raises `ValueError` unless the request hash has 32 bytes, and for a text with a lone surrogate.
     """
     if len(request_hash) != HASH_BYTES:
         raise ValueError(f"a request hash has {HASH_BYTES} bytes")

@@ -1,4 +1,4 @@
-"""The facts of a call that constraints are held against (Ratify sections 2 and 7). No I/O."""
+"""The facts of a call that constraints are evaluated against (Ratify sections 2 and 7). No I/O."""
 
 import hashlib
 import math
@@ -12,10 +12,10 @@ from accredit.ratify.canonical import canonical, number
 class CallFacts(Struct, frozen=True, kw_only=True):
     """The call itself, for constraints of extensions that are about certain calls.
 
-    `verifier_id` is the gateway's. `params_digest()` gives the SHA-256 of the RFC 8785 form of the params without
-    `_meta`, tokens and what belongs to one leg of it. `definition` is the pinned digest of the tool's definition, in
-    lower-case hex, where one is pinned. Of a call whose arguments nobody has any more, `argument_digests` are those of
-    their RFC 8785 forms that were remembered, in lower-case hex, by JSON Pointers.
+    `verifier_id` is the gateway's. `params_digest()` returns the SHA-256 of the RFC 8785 form of the params without
+    `_meta`, tokens and the members of a single leg. `definition` is the pinned digest of the tool's definition, in
+    lower-case hex, or None. Once a call's arguments are gone, `argument_digests` holds the digests that were kept of
+    some of them, by JSON Pointer: SHA-256 of their RFC 8785 forms, in lower-case hex.
     """
 
     verifier_id: str
@@ -30,10 +30,10 @@ class CallFacts(Struct, frozen=True, kw_only=True):
 class VerifierContext(Struct, frozen=True, kw_only=True):
     """What the verifier knows of the call; what it does not know is None or "".
 
-    Degrees, metres, metres per second. `invocations_in_window(cert_id, window_s)` counts the uses of a certificate
-    in the last seconds, the present one not included. Whoever fills this in refuses negative amounts and speeds.
-    `has_resource` False says that no resource is asked for, whatever the other members say. Nothing that the protocol
-    defines looks at `call`.
+    Units are degrees, metres, and metres per second. `invocations_in_window(cert_id, window_s)` counts a certificate's
+    uses in the last `window_s` seconds, without the present one. Negative amounts and speeds are the caller's to
+    refuse. `has_resource` False says that no resource is requested, whatever the other members say. No constraint that
+    the protocol defines looks at `call`.
     """
 
     current_lat: float | None = None
@@ -50,7 +50,7 @@ class VerifierContext(Struct, frozen=True, kw_only=True):
 
 
 def finite(fact: float | None) -> float | None:
-    """The fact, or None where it is absent, not a number or not finite: nothing is allowed because of a NaN."""
+    """Return the fact, or None if it is absent, not a number or not finite: a NaN must never allow a call."""
     if type(fact) not in (int, float):
         return None
     try:
@@ -60,9 +60,9 @@ def finite(fact: float | None) -> float | None:
 
 
 def verifier_context_hash(context: VerifierContext) -> bytes:
-    """The 32-byte hash of a context that receipts and verdicts carry (section 4).
+    """Return the 32-byte hash of a context, as receipts and verdicts carry it (Ratify section 4).
 
-    It does not cover the resource that is asked for: a verdict for one resource says nothing about another.
+    It does not cover the requested resource: a verdict for one resource says nothing about another.
     """
     members = {
         "current_alt_m": _fact(context.current_alt_m),

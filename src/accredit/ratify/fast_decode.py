@@ -1,16 +1,16 @@
 """Reading proof bundles quickly. No I/O.
 
-`ProofBundle.decode` says what a bundle is. Here are texts of which it is plain that `msgspec` alone reads them in the
-same way, in half the time. Of what it lets through, none can be in a text of at most the allowed size where
+`ProofBundle.decode` defines what a bundle is. This module recognises texts that `msgspec` alone reads in the same way,
+in half the time. Within the allowed size, a text is one of them if
 
-1. there is no backslash: every string is spelled as it is, so no half of a surrogate pair is;
-2. there are no more colons than members and strings have: no member is there twice;
-3. no integer is 0: none is written "-0", and `Integer` bounds the others;
-4. every "=" comes after a character that canonical base64 can end with;
-5. certificates with constraints were read strictly by themselves.
+1. it has no backslash: every string is spelled literally, so there is no half of a surrogate pair;
+2. it has no more colons than its members and strings account for: no member occurs twice;
+3. no integer in it is 0: none can be written "-0", and `Integer` bounds the others;
+4. every "=" follows a character that canonical base64 can end with;
+5. its certificates with constraints were each read strictly.
 
-Any other text is read strictly, and what is wrong with it is said there. A certificate whose very text was read
-before is not read again; that says nothing of its signatures, which the verifier looks at.
+Any other text is read strictly, which also gives the errors. A certificate whose exact text was read before is not read
+again; that says nothing about its signatures, which the verifier checks.
 """
 
 from typing import NoReturn
@@ -31,16 +31,16 @@ from accredit.ratify.structures import DelegationCert, Presentation, ProofBundle
 from accredit.ratify.wire import base64_is_canonical
 
 _LEVEL_IN_BUNDLE = 3
-"""Nesting of a certificate in a bundle."""
+"""A certificate's level of nesting in a bundle."""
 
 _BUNDLE_MEMBERS = 10
-"""Members of a bundle without session and stream, its certificates left out and its key's and signature's included."""
+"""Members of a bundle without session and stream: its key's and signature's included, its certificates' not."""
 
 _CERT_MEMBERS = 17
 """Members of a certificate without constraints, its keys' and signature's included."""
 
-_NAME_BYTES = 96
-"""How much of a certificate's text it is looked up by: the whole `cert_id`, where it comes first."""
+_LOOKUP_BYTES = 96
+"""How many bytes of a certificate's text it is looked up by: they hold the whole `cert_id` where it comes first."""
 
 
 class _Envelope(Presentation, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class _Envelope(Presentation, frozen=True, kw_only=True):
 
 
 class _Read(Struct, frozen=True):
-    """A certificate, its very text, and how many colons that has."""
+    """A certificate, its exact text, and the number of colons in that."""
 
     text: Raw
     cert: DelegationCert
@@ -61,18 +61,18 @@ def _not_plain(_kind: type, _value: object) -> NoReturn:
 
 _read_envelope = msgspec.json.Decoder(_Envelope).decode
 _read_certificate = msgspec.json.Decoder(DelegationCert, dec_hook=_not_plain).decode
-_glimpsed = RecentlyUsed[bytes, bool](MAX_GLIMPSED_TEXTS)
+_seen_once = RecentlyUsed[bytes, bool](MAX_GLIMPSED_TEXTS)
 _remembered = RecentlyUsed[bytes, _Read](MAX_REMEMBERED_TEXTS)
 
 
 def decode_proof_bundle(data: bytes | str) -> ProofBundle:
-    """Reads a proof bundle's JSON text, at most 131,072 bytes. Raises `WireError`."""
+    """Read a proof bundle's JSON text, at most 131,072 bytes. Raises `WireError`."""
     plain = _plain(data) if isinstance(data, bytes) else None
     return plain or ProofBundle.decode(data)
 
 
 def _plain(data: bytes) -> ProofBundle | None:
-    """What the text says, or None where that is not plain."""
+    """Return the bundle, or None if the text has to be read strictly."""
     if len(data) > MAX_PROOF_BUNDLE_BYTES or b"\\" in data:
         return None
     try:
@@ -99,8 +99,8 @@ def _plain(data: bytes) -> ProofBundle | None:
 
 
 def _certificate(text: Raw) -> _Read:
-    """Reads one certificate. Raises `WireError` or what `msgspec` raises."""
-    known = _remembered.get(_name(text))
+    """Read one certificate. Raises `WireError` or what `msgspec` raises."""
+    known = _remembered.get(_lookup_key(text))
     if known is not None and known.text == text:
         return known
     try:
@@ -116,12 +116,12 @@ def _certificate(text: Raw) -> _Read:
     return _Read(text, cert, colons)
 
 
-def _name(text: Raw) -> bytes:
-    return bytes(memoryview(text)[:_NAME_BYTES])
+def _lookup_key(text: Raw) -> bytes:
+    return bytes(memoryview(text)[:_LOOKUP_BYTES])
 
 
 def _nothing_else(data: bytes, envelope: _Envelope, read: list[_Read]) -> bool:
-    """Rules 2 to 4 for the whole text."""
+    """Check rules 2 to 4 for the whole text."""
     members = _BUNDLE_MEMBERS + bool(envelope.session_context) + 2 * bool(envelope.stream_id)
     colons = members + envelope.agent_id.count(":") + sum([each.colons for each in read])
     return envelope.challenge_at != 0 and _colons(data) == colons and base64_is_canonical(data)
@@ -132,15 +132,15 @@ def _colons(data: bytes) -> int:
 
 
 def _remember(read: _Read) -> None:
-    """Remembers a text that comes for the second time: most come once, and memory for them would be wasted.
+    """Remember a text when it comes for the second time: most come once, and would only fill the memory.
 
-    Parameters could be changed by whoever holds them, so certificates with such are not shared.
+    A certificate with parameters is not shared, as a holder could change them: they are mutable.
     """
-    name = _name(read.text)
+    name = _lookup_key(read.text)
     if _remembered.get(name) is read:
         return
-    if not _glimpsed.get(name):
-        _glimpsed.put(name, True)
+    if not _seen_once.get(name):
+        _seen_once.put(name, True)
     elif len(memoryview(read.text)) <= MAX_REMEMBERED_TEXT_BYTES and not _has_parameters(read.cert):
         _remembered.put(name, _Read(read.text.copy(), read.cert, read.colons))
 

@@ -1,6 +1,6 @@
 """Hybrid keys and signatures: Ed25519 and ML-DSA-65 over the same bytes, both required (Ratify section 5). No I/O.
 
-Signing lets OpenSSL draw the randomness of hedged ML-DSA; nothing else here is random: keys come from seeds.
+OpenSSL draws the randomness of hedged ML-DSA signatures; nothing else here is random, as keys come from seeds.
 """
 
 import hashlib
@@ -18,53 +18,53 @@ ED25519_SIGNATURE_BYTES = 64
 ML_DSA_65_KEY_BYTES = 1952
 ML_DSA_65_SIGNATURE_BYTES = 3309
 SEED_BYTES = 32
-"""Bytes of either private key's seed."""
+"""The length of either private key's seed."""
 
 
 class HybridPublicKey(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
-    """Both public keys of one holder, raw: 32 and 1952 bytes."""
+    """A holder's two public keys, raw: 32 and 1952 bytes."""
 
     ed25519: Annotated[bytes, Meta(min_length=ED25519_KEY_BYTES, max_length=ED25519_KEY_BYTES)]
     ml_dsa_65: Annotated[bytes, Meta(min_length=ML_DSA_65_KEY_BYTES, max_length=ML_DSA_65_KEY_BYTES)]
 
     @Once
     def id(self) -> str:
-        """The id that belongs to the key: 32 lowercase hex characters."""
+        """The id derived from the key: 32 lower-case hex characters."""
         return hashlib.sha256(self.ed25519 + self.ml_dsa_65).hexdigest()[:32]
 
     @Once
     def loaded_ed25519(self) -> Ed25519PublicKey:
-        """The Ed25519 key ready to verify. Raises `ValueError` for bytes that are none."""
+        """The Ed25519 key, ready to verify. Raises `ValueError` if the bytes are not a key."""
         return Ed25519PublicKey.from_public_bytes(self.ed25519)
 
     @Once
     def loaded_ml_dsa_65(self) -> MLDSA65PublicKey:
-        """The ML-DSA-65 key ready to verify. Raises `ValueError` for bytes that are none."""
+        """The ML-DSA-65 key, ready to verify. Raises `ValueError` if the bytes are not a key."""
         return MLDSA65PublicKey.from_public_bytes(self.ml_dsa_65)
 
 
 class HybridSignature(Struct, frozen=True, forbid_unknown_fields=True):
-    """Both signatures over the same bytes, raw: 64 and 3309 bytes."""
+    """Two signatures over the same bytes, raw: 64 and 3309 bytes."""
 
     ed25519: Annotated[bytes, Meta(min_length=ED25519_SIGNATURE_BYTES, max_length=ED25519_SIGNATURE_BYTES)]
     ml_dsa_65: Annotated[bytes, Meta(min_length=ML_DSA_65_SIGNATURE_BYTES, max_length=ML_DSA_65_SIGNATURE_BYTES)]
 
 
 UNSIGNED = HybridSignature(bytes(ED25519_SIGNATURE_BYTES), bytes(ML_DSA_65_SIGNATURE_BYTES))
-"""What an object holds until it is signed: of the right lengths, and good for nothing."""
+"""The signature of an object that is not signed yet: the right lengths, and never valid."""
 
 
 def derive_id(key: HybridPublicKey) -> str:
-    """The id that belongs to a key: 32 lowercase hex characters."""
+    """Return the id derived from a key: 32 lower-case hex characters."""
     return key.id
 
 
 class HybridSigner(Protocol):
-    """Whoever can sign with both keys of a holder: a private key, or a device that keeps one."""
+    """A holder of both keys that signs: a private key, or a device that keeps one."""
 
     @property
     def id(self) -> str:
-        """The id that belongs to the public key."""
+        """The id derived from the public key."""
         ...
 
     @property
@@ -73,17 +73,17 @@ class HybridSigner(Protocol):
         ...
 
     def sign(self, message: bytes) -> HybridSignature:
-        """Both signatures over a message."""
+        """Sign a message with both keys."""
         ...
 
 
 class HybridPrivateKey:
-    """Both private keys of one holder, made from two seeds of 32 bytes. It never shows them."""
+    """A holder's two private keys, made from two seeds of 32 bytes. Nothing here shows them."""
 
     __slots__ = ("_ed25519", "_ml_dsa_65", "id", "public_key")
 
     def __init__(self, ed25519_seed: bytes, ml_dsa_65_seed: bytes) -> None:
-        """Raises `ValueError` for a seed of another length."""
+        """Raise `ValueError` for a seed of another length."""
         if not len(ed25519_seed) == len(ml_dsa_65_seed) == SEED_BYTES:
             raise ValueError(f"a seed has {SEED_BYTES} bytes")
         self._ed25519 = Ed25519PrivateKey.from_private_bytes(ed25519_seed)
@@ -97,12 +97,12 @@ class HybridPrivateKey:
         return f"<HybridPrivateKey {self.id}>"
 
     def sign(self, message: bytes) -> HybridSignature:
-        """Both signatures. Two calls give different ones."""
+        """Sign a message with both keys. Two calls give different signatures."""
         return HybridSignature(self._ed25519.sign(message), self._ml_dsa_65.sign(message))
 
 
 def signature_fault(message: bytes, signature: HybridSignature, key: HybridPublicKey) -> str | None:
-    """Why a signature is not good, or None when both of its parts are: lengths, Ed25519, ML-DSA-65."""
+    """Return why a signature is bad, or None if both parts are good. Checks lengths, Ed25519, then ML-DSA-65."""
     fault = length_fault(signature, key)
     if fault:
         return fault
@@ -118,7 +118,7 @@ def signature_fault(message: bytes, signature: HybridSignature, key: HybridPubli
 
 
 def length_fault(signature: HybridSignature, key: HybridPublicKey) -> str | None:
-    """Which of the four lengths is wrong, or None. Whatever was decoded has the right ones."""
+    """Return which of the four lengths is wrong, or None. Decoded keys and signatures always have the right ones."""
     if len(key.ed25519) != ED25519_KEY_BYTES:
         return f"Ed25519 public key wrong length: {len(key.ed25519)}"
     if len(key.ml_dsa_65) != ML_DSA_65_KEY_BYTES:

@@ -1,12 +1,12 @@
 """Making delegations and proofs; refusing to sign what no verifier should meet (Ratify sections 3, 7, 8). No I/O.
 
-A certificate is signed only when it would verify, and reads the same in every implementation:
+A certificate is signed only if it would verify, and if every implementation reads it in the same way:
 
-1. its scopes are known, its counts and lengths within bounds, it ends after it begins;
-2. its constraints name one resource, with paths that are paths and that nest;
-3. no number is so small, no text so written, that another implementation would print it differently;
-4. with a parent: the issuer is its subject and may delegate, the parent chain is good at this time, and grants every
-   scope that is passed on.
+1. its scopes are known, its counts and lengths are within bounds, and it does not end before it begins;
+2. its constraints name one resource, with valid paths, each of which lies below the other;
+3. no number is so small, and no text so written, that another implementation would print it differently;
+4. with a parent: the issuer is its subject and may delegate, and the parent chain is valid at this time and grants
+   every scope that is passed on.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -31,7 +31,8 @@ _LEVEL_IN_BUNDLE = 3
 
 
 class Grant(Struct, frozen=True, kw_only=True):
-    """What an issuer is about to delegate. Times are unix seconds, both included; `cert_id` is unique to the grant."""
+    """What an issuer is about to delegate. Times are unix seconds, both ends included; each grant needs its own
+    `cert_id`."""
 
     subject: HybridPublicKey
     cert_id: str
@@ -44,9 +45,9 @@ class Grant(Struct, frozen=True, kw_only=True):
 def issue_delegation(
     issuer: HybridSigner, grant: Grant, *, parents: Sequence[DelegationCert] = (), vocabulary: Iterable[str] = ()
 ) -> DelegationCert:
-    """A signed certificate. `parents` is the issuer's own chain, leaf first, where it delegates further.
+    """Return a signed certificate. To delegate further, `parents` is the issuer's own chain, leaf first.
 
-    Raises `IssueError`, and signs nothing, for what the rules above refuse.
+    Raises `IssueError`, and signs nothing, if a rule above refuses it.
     """
     known = frozenset(vocabulary)
     _check_grant(grant, known)
@@ -83,9 +84,9 @@ def present(
     stream_id: bytes = b"",
     stream_seq: int = 0,
 ) -> ProofBundle:
-    """The agent's proof: the chain, leaf first, and its signature over a 32-byte challenge.
+    """Return the agent's proof: the chain, leaf first, and its signature over a 32-byte challenge.
 
-    Raises `IssueError` when the chain does not delegate to this agent.
+    `challenge_at` is in unix seconds. Raises `IssueError` if the chain does not delegate to this agent.
     """
     if not chain or chain[0].subject_pub_key != agent.public_key:
         raise IssueError("the delegation is not for this agent's key")
@@ -131,7 +132,7 @@ def _check_resources(constraints: Sequence[ResourcePath]) -> None:
 
 
 def _check_portable(value: object) -> None:
-    """Refuses what other implementations are known to print differently, so that their verifiers agree."""
+    """Refuse what other implementations are known to print differently: their verifiers would reject the signature."""
     if isinstance(value, str) and not _ESCAPED_BY_OTHERS.isdisjoint(value):
         raise IssueError("a constraint can't hold the characters <, > and &: some verifiers would escape them")
     if isinstance(value, float | Raw) and not (isinstance(value, float) and abs(value) >= MIN_SIGNED_MAGNITUDE):

@@ -1,7 +1,8 @@
-"""What a verification asks of the world while it runs, and who answers (Ratify section 8). No I/O but the clock.
+"""What a verification needs from the world while it runs, and how it is answered (Ratify section 8). No I/O but the
+clock.
 
-A verification is a generator: it yields a need and is sent the answer, so the order of its steps stands in one place
-whether the answers come from memory or from a database. An exception in place of an answer is a refusal.
+A verification is a generator: it yields a need and is sent the answer. So its steps stand in one place, in order,
+whether the answers come from memory or from a database. An exception in place of an answer refuses the bundle.
 """
 
 from collections.abc import Callable, Generator
@@ -37,19 +38,19 @@ Steps = Generator[Need, object, VerifyResult]
 
 
 def settled(steps: Steps) -> Steps:
-    """The steps, with every way in which they can end made a result."""
+    """Run the steps, turning whatever they raise into a result."""
     try:
         return (yield from steps)
     except Refusal as refusal:
         return refusal.result
-    except Exception as error:  # fail closed: an object that no one decoded can hold anything
+    except Exception as error:  # fail closed: an object that was not decoded can hold anything
         return invalid("invalid", f"can't be verified ({type(error).__name__})").result
 
 
 def run(
     steps: Steps, now: int, is_revoked: Callable[[str], bool] | None = None, store: ChallengeStore | None = None
 ) -> VerifyResult:
-    """Runs steps whose needs are answered at once. What a callback raises is handed to the step that asked."""
+    """Run steps whose needs are answered at once. Whatever a callback raises is thrown into the step that asked."""
     try:
         need = next(steps)
         while True:
@@ -76,7 +77,7 @@ def _answer(need: Need, now: int, is_revoked: Callable[[str], bool] | None, stor
 
 
 def ask_revoked(index: int, cert_id: str) -> Generator[Need, object, bool]:
-    """Step 11e: a lookup that fails or has no answer has not said that the certificate is good."""
+    """Step 11e: a lookup that fails or has no answer refuses the certificate."""
     try:
         revoked = yield IsRevoked(cert_id)
     except Exception as error:
@@ -87,7 +88,7 @@ def ask_revoked(index: int, cert_id: str) -> Generator[Need, object, bool]:
 
 
 def ask_store(need: ValidateChallenge | ConsumeChallenge) -> Generator[Need, object, None]:
-    """Steps 6 and 14: every way in which a store can refuse or fail gives the same text."""
+    """Steps 6 and 14. Whichever way a store refuses or fails, the text is the same."""
     try:
         refusal = yield need
     except Exception as error:
@@ -97,5 +98,5 @@ def ask_store(need: ValidateChallenge | ConsumeChallenge) -> Generator[Need, obj
 
 
 def clock() -> int:
-    """This machine's time in unix seconds, for callers who pass none."""
+    """Return this machine's time in unix seconds, for callers who pass none."""
     return int(datetime.now(UTC).timestamp())  # noqa: TID251 - the one place where the core reads a clock

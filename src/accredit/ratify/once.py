@@ -7,9 +7,9 @@ Value = TypeVar("Value")
 
 
 class Once(Generic[Value]):
-    """`functools.cached_property` without the lock that it has before Python 3.12: a race computes a value twice.
+    """`functools.cached_property` without its lock, which Python drops in 3.12: in a race a value is computed twice.
 
-    The object has a `__dict__`, which copies and comparisons leave out.
+    The object needs a `__dict__`; copies and comparisons ignore what is kept there.
     """
 
     __slots__ = ("_compute", "_name")
@@ -19,6 +19,6 @@ class Once(Generic[Value]):
         self._name = compute.__name__
 
     def __get__(self, holder: Any, _owner: type | None = None) -> Value:
-        # Python looks into the object's own dictionary first, so this runs once.
+        # A non-data descriptor: from now on Python finds the value in the object's own dictionary.
         value = holder.__dict__[self._name] = self._compute(holder)
         return value

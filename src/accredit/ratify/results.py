@@ -1,4 +1,4 @@
-"""What a verifier answers (Ratify section 2). No I/O."""
+"""What a verifier returns (Ratify section 2). No I/O."""
 
 from enum import StrEnum
 
@@ -11,7 +11,7 @@ class IdentityStatus(StrEnum):
     AUTHORIZED_AGENT = "authorized_agent"
     VALID = "authorized_agent"
     VERIFIED_HUMAN = "verified_human"
-    """Reserved by the protocol: no verification ends so."""
+    """Reserved by the protocol: no verification returns it."""
     EXPIRED = "expired"
     REVOKED = "revoked"
     SCOPE_DENIED = "scope_denied"
@@ -21,17 +21,17 @@ class IdentityStatus(StrEnum):
     INVALID_SCOPE = "invalid_scope"
     DELEGATION_NOT_AUTHORIZED = "delegation_not_authorized"
     INVALID = "invalid"
-    """Everything structural or cryptographic."""
+    """Every structural or cryptographic fault."""
     UNAUTHORIZED = "unauthorized"
-    """Reserved by the protocol: no verification ends so."""
+    """Reserved by the protocol: no verification returns it."""
 
 
 class VerifyResult(Struct, frozen=True, kw_only=True):
     """The outcome of one verification.
 
-    `granted_scope` is sorted, and empty unless `valid`. `human_id` and `agent_id` are filled when valid, expired or
-    revoked. `root_checked` says that the chain ends in one of the roots that the caller trusts; without it,
-    `human_id` names whoever signed, which proves nothing about who that is.
+    `granted_scope` is sorted, and empty unless `valid`. `human_id` and `agent_id` are set if the proof is valid,
+    expired or revoked. `root_checked` says that the chain was checked to end in a root that the caller trusts; without
+    it, `human_id` is whoever signed, which proves nothing about who that is.
     """
 
     valid: bool
@@ -44,12 +44,12 @@ class VerifyResult(Struct, frozen=True, kw_only=True):
 
     @property
     def principal_id(self) -> str:
-        """The id of the human whose delegation starts the chain."""
+        """The id of the human whose delegation begins the chain."""
         return self.human_id
 
 
 class Refusal(Exception):
-    """A step of a verification said no. It never leaves a verification: `result` is what the caller gets."""
+    """Raised by a step that refuses. It never leaves a verification: the caller gets `result`."""
 
     def __init__(
         self, status: IdentityStatus, reason: str, *, human_id: str = "", agent_id: str = "", root_checked: bool = False
@@ -66,10 +66,10 @@ class Refusal(Exception):
 
 
 def invalid(code: str, text: str) -> Refusal:
-    """A refusal with the status `invalid`, whose reason starts with a code of its own."""
+    """Return a refusal with the status `invalid`, whose reason starts with `code`."""
     return Refusal(IdentityStatus.INVALID, f"{code}: {text}")
 
 
 def refused(status: IdentityStatus, text: str) -> Refusal:
-    """A refusal whose reason starts with its status."""
+    """Return a refusal whose reason starts with its status."""
     return Refusal(status, f"{status}: {text}")

@@ -1,4 +1,4 @@
-"""Signed lists of revoked certificates, and pushed changes to them (Ratify section 2). No I/O."""
+"""Signed lists of revoked certificates, and pushed additions to them (Ratify section 2). No I/O."""
 
 from collections.abc import Iterable
 
@@ -19,7 +19,7 @@ class RevocationList(WireObject, frozen=True):
 
 
 class RevocationPush(WireObject, frozen=True):
-    """The ids that an issuer has revoked since its push before.
+    """The ids that an issuer has revoked since its previous push.
 
     `seq_no` counts from 1 without gaps: after a gap only a full list can be trusted. `pushed_at` is in unix seconds.
     """
@@ -32,14 +32,14 @@ class RevocationPush(WireObject, frozen=True):
 
 
 def revocation_sign_bytes(revoked: RevocationList) -> bytes:
-    """What an issuer signs of a list; the ids in their order."""
+    """Return what an issuer signs of a list, with the ids in their order."""
     return canonical(
         {"issuer_id": revoked.issuer_id, "revoked_certs": revoked.revoked_certs, "updated_at": revoked.updated_at}
     )
 
 
 def revocation_push_sign_bytes(push: RevocationPush) -> bytes:
-    """What an issuer signs of a push; the ids in their order."""
+    """Return what an issuer signs of a push, with the ids in their order."""
     return canonical(
         {
             "entries": push.entries,
@@ -51,26 +51,27 @@ def revocation_push_sign_bytes(push: RevocationPush) -> bytes:
 
 
 def issue_revocation_list(issuer: HybridSigner, revoked_certs: Iterable[str], updated_at: int) -> RevocationList:
-    """A list with its issuer's signature."""
+    """Return a signed list. `updated_at` is in unix seconds."""
     revoked = RevocationList(issuer.id, updated_at, tuple(revoked_certs), UNSIGNED)
     return replace(revoked, signature=issuer.sign(revocation_sign_bytes(revoked)))
 
 
 def issue_revocation_push(issuer: HybridSigner, seq_no: int, entries: Iterable[str], pushed_at: int) -> RevocationPush:
-    """A push with its issuer's signature."""
+    """Return a signed push. `pushed_at` is in unix seconds."""
     push = RevocationPush(issuer.id, seq_no, tuple(entries), pushed_at, UNSIGNED)
     return replace(push, signature=issuer.sign(revocation_push_sign_bytes(push)))
 
 
 def revocation_list_fault(revoked: RevocationList, issuer: HybridPublicKey) -> str | None:
-    """Why a list is not this issuer's, or None."""
+    """Return why a list does not come from this issuer, or None."""
     if derive_id(issuer) != revoked.issuer_id:
         return "issuer_id does not match the key"
     return signature_fault(revocation_sign_bytes(revoked), revoked.signature, issuer)
 
 
 def revocation_push_fault(push: RevocationPush, issuer: HybridPublicKey) -> str | None:
-    """Why a push is not this issuer's, or None. That it follows the one before is the caller's to know."""
+    """Return why a push does not come from this issuer, or None. The caller must check that it follows the previous
+    one."""
     if derive_id(issuer) != push.issuer_id:
         return "issuer_id does not match the key"
     return signature_fault(revocation_push_sign_bytes(push), push.signature, issuer)

@@ -1,15 +1,15 @@
 """The scope vocabulary (Ratify section 6). No I/O.
 
-A scope is one of the canonical strings, one of their wildcards, `custom:` and at least one character, or a string
-that the deployment adds. Wildcards stand for members that are not sensitive; what a deployment adds stands for
-itself. There is no implication between scopes: what is required is looked for literally.
+A scope is a canonical string, a wildcard over some of these, `custom:` and at least one character, or a string that the
+deployment adds. A wildcard stands for its group's members that are not sensitive; a deployment's own string stands for
+itself. No scope implies another: a required scope is compared literally.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 
 CUSTOM_PREFIX = "custom:"
 DELEGATE = "identity:delegate"
-"""Without it a subject may not delegate further."""
+"""The scope without which a subject may not delegate further."""
 
 
 def _members(group: str, plain: str, sensitive: str = "") -> tuple[frozenset[str], frozenset[str]]:
@@ -54,7 +54,7 @@ WILDCARDS: Mapping[str, frozenset[str]] = {
 
 
 def unknown_scope(scopes: Iterable[str], vocabulary: Collection[str] = ()) -> str | None:
-    """The first scope that no vocabulary knows, or None. `vocabulary` is what the deployment adds."""
+    """Return the first scope in no vocabulary, or None. `vocabulary` is what the deployment adds."""
     for scope in scopes:
         known = scope in CANONICAL_SCOPES or scope in WILDCARDS or scope in vocabulary
         if not known and not (scope.startswith(CUSTOM_PREFIX) and len(scope) > len(CUSTOM_PREFIX)):
@@ -63,17 +63,17 @@ def unknown_scope(scopes: Iterable[str], vocabulary: Collection[str] = ()) -> st
 
 
 def is_sensitive(scope: str) -> bool:
-    """Whether the canonical vocabulary calls a scope sensitive."""
+    """Return whether the canonical vocabulary calls a scope sensitive."""
     return scope in SENSITIVE_SCOPES
 
 
 def expand(scopes: Iterable[str]) -> list[str]:
-    """Every scope that is granted, sorted: wildcards become their members, others stay as they are."""
+    """Return every granted scope, sorted: wildcards become their members, others stay as they are."""
     return sorted(_expanded(scopes))
 
 
 def intersect(grants: Iterable[Iterable[str]]) -> list[str]:
-    """What all of the lists grant once they are expanded, sorted."""
+    """Return the scopes that all of the lists grant, expanded and sorted."""
     expanded = [_expanded(scopes) for scopes in grants]
     return sorted(expanded[0].intersection(*expanded[1:])) if expanded else []
 

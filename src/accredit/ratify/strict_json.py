@@ -1,12 +1,12 @@
-"""Text that was received, read strictly (Ratify section 12, steps 1 to 3). No I/O.
+"""Strict reading of received JSON (Ratify section 12, steps 1 to 3). No I/O.
 
 1. at most so many bytes, before anything is parsed;
 2. UTF-8, no byte order mark;
-3. one JSON value; no member twice in an object, no NaN or infinity, no "-0", every integer in the safe range,
-   no lone surrogate.
+3. one JSON value; no member twice in an object, no NaN or infinity, no "-0", every integer in the safe range, no lone
+   surrogate.
 
-What it says is then held against a structure by `wire`; only there is nesting bounded, as nothing but an
-extension's parameters may nest freely.
+`wire` then checks the value against a structure; only there is nesting bounded, as only an extension's parameters may
+nest freely.
 """
 
 import json
@@ -19,14 +19,14 @@ _GONE = object()
 
 
 def quoted(text: str) -> str:
-    """At most `MAX_QUOTED` characters of a peer's text, in quotes and as ASCII."""
+    """Return at most `MAX_QUOTED` characters of a peer's text, quoted and in ASCII."""
     return json.dumps(text[:MAX_QUOTED])
 
 
 def parse(data: bytes, max_bytes: int) -> object:
-    """The value of a JSON text, as dicts, lists, strings, integers, floats, booleans and None.
+    """Return the value of a JSON text, as dicts, lists, strings, integers, floats, booleans and None.
 
-    Raises `WireError`, and nothing else, for any text that breaks a rule above.
+    Raises `WireError`, and nothing else, for a text that breaks a rule above.
     """
     if len(data) > max_bytes:
         raise WireError("", f"more than {max_bytes} bytes")
@@ -56,7 +56,7 @@ def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _integer(text: str) -> int:
-    # Longer texts are outside the range whatever their digits, and cost more to read.
+    # A longer text is out of range whatever its digits; converting all of it would take quadratic time.
     value = int(text[:20])
     if not -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
         raise WireError("", "integer outside the safe-integer range [-(2^53-1), 2^53-1]")

@@ -1,4 +1,4 @@
-"""Delegation certificates and proof bundles, and what is signed of a certificate (Ratify sections 2, 4). No I/O."""
+"""Delegation certificates and proof bundles, and what is signed of a certificate (Ratify sections 2 and 4). No I/O."""
 
 import hashlib
 from typing import Annotated, ClassVar
@@ -25,7 +25,8 @@ PROTOCOL_VERSION = 1
 class DelegationCert(WireObject, frozen=True, dict=True):
     """An issuer's signed statement that a subject may use some scopes, under some constraints, for some time.
 
-    Times are unix seconds, both included. `scope` is signed in its order. The ids are those of the keys beside them.
+    Times are unix seconds, both ends included. `scope` is signed in its order. Each id is derived from the key beside
+    it.
     """
 
     max_bytes: ClassVar[int] = MAX_PROOF_BUNDLE_BYTES
@@ -44,15 +45,15 @@ class DelegationCert(WireObject, frozen=True, dict=True):
 
     @Once
     def digest(self) -> bytes:
-        """The SHA-256 of everything that is signed and of both signatures.
+        """The SHA-256 of everything that is signed, and of both signatures.
 
-        Only where the lengths of keys and signatures are right can no two certificates have the same.
+        No two certificates share a digest, provided that the lengths of their keys and signatures are right.
         """
         signed = delegation_sign_bytes(self)
         return hashlib.sha256(signed + self.signature.ed25519 + self.signature.ml_dsa_65).digest()
 
     def check(self, path: str, level: int) -> None:
-        """Counts, byte lengths and the nesting of parameters. Raises `WireError`."""
+        """Check counts, byte lengths and the nesting of parameters. Raises `WireError`."""
         fault = bounds_fault(self)
         if fault:
             raise WireError(path, fault)
@@ -63,7 +64,7 @@ class DelegationCert(WireObject, frozen=True, dict=True):
 
 
 def delegation_sign_bytes(cert: DelegationCert) -> bytes:
-    """What an issuer signs (section 4). Raises `WireError` where a value has no canonical form."""
+    """Return what an issuer signs (Ratify section 4). Raises `WireError` if a value has no canonical form."""
     return canonical(
         {
             "cert_id": cert.cert_id,
@@ -81,7 +82,7 @@ def delegation_sign_bytes(cert: DelegationCert) -> bytes:
 
 
 def bounds_fault(cert: DelegationCert) -> str | None:
-    """Which bound on counts and lengths a certificate passes (section 8, step 4), or None."""
+    """Return which bound on counts and lengths a certificate exceeds (Ratify section 8, step 4), or None."""
     if len(cert.scope) > MAX_SCOPES_PER_CERT:
         return f"carries {len(cert.scope)} scopes, exceeding MAX_SCOPES_PER_CERT ({MAX_SCOPES_PER_CERT})"
     if len(cert.constraints) > MAX_CONSTRAINTS_PER_CERT:
@@ -116,7 +117,7 @@ class Presentation(WireObject, frozen=True):
     stream_seq: Positive = 0
 
     def check(self, path: str, level: int) -> None:
-        """The members of a stream go together. Raises `WireError`."""
+        """Check that the members of a stream come together. Raises `WireError`."""
         if bool(self.stream_id) != bool(self.stream_seq):
             raise WireError(path, "stream_id and stream_seq go together")
 
@@ -124,36 +125,36 @@ class Presentation(WireObject, frozen=True):
 class ProofBundle(Presentation, frozen=True, kw_only=True):
     """An agent's proof: its chain of certificates, leaf first, and its signature over a challenge.
 
-    `challenge_at` is in unix seconds. What is not bound to a session has an empty `session_context`; what is no turn
-    of a stream has an empty `stream_id` and the `stream_seq` 0.
+    `challenge_at` is in unix seconds. A proof that is not bound to a session has an empty `session_context`; one that
+    is not a turn of a stream has an empty `stream_id` and `stream_seq` 0.
     """
 
     delegations: Annotated[tuple[DelegationCert, ...], Meta(min_length=1)]
 
     def check(self, path: str, level: int) -> None:
-        """Each certificate, and the presentation. Raises `WireError`."""
+        """Check each certificate, and the presentation. Raises `WireError`."""
         for index, cert in enumerate(self.delegations):
             cert.check(f"{path}.delegations[{index}]", level + 2)
         super().check(path, level)
 
 
 class StreamContext(Struct, frozen=True):
-    """What a verifier knows of a stream: its 32-byte id and the number of the last accepted turn (0: none yet)."""
+    """What a verifier knows of a stream: its 32-byte id, and the number of the last accepted turn (0: none yet)."""
 
     stream_id: bytes
     last_seen_seq: int = 0
 
 
 def encode_proof_bundle(bundle: ProofBundle) -> bytes:
-    """A proof bundle's canonical JSON text. Raises `WireError` for what `decode_proof_bundle` would refuse."""
+    """Return a proof bundle's canonical JSON text. Raises `WireError` if `decode_proof_bundle` would refuse it."""
     return bundle.encode()
 
 
 def decode_delegation_cert(data: bytes | str) -> DelegationCert:
-    """Reads a certificate's JSON text, at most 131,072 bytes. Raises `WireError`."""
+    """Read a certificate's JSON text, at most 131,072 bytes. Raises `WireError`."""
     return DelegationCert.decode(data)
 
 
 def encode_delegation_cert(cert: DelegationCert) -> bytes:
-    """A certificate's canonical JSON text. Raises `WireError` for what `decode_delegation_cert` would refuse."""
+    """Return a certificate's canonical JSON text. Raises `WireError` if `decode_delegation_cert` would refuse it."""
     return cert.encode()

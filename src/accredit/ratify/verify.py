@@ -5,19 +5,19 @@ The steps, in the order in which the first failure decides:
  1. there are certificates, 2. at most eight, 3. and a challenge, of 32 bytes;
  4. counts and lengths are within bounds;
  5. the session context is the expected one;
- 6. the challenge is one that the store would accept, where there is a store;
- 7. the turn is the next of its stream;
+ 6. the store, if there is one, would accept the challenge;
+ 7. the turn is the next one of its stream;
  8. the agent's key has the right lengths, 9. and is the subject of the leaf certificate;
-10. every id is the one derived from its key;
+10. every id is derived from its key;
 11. certificate by certificate, leaf first: version, scopes, expiry, start, revocation, signatures, constraints
     (without a store), and that its issuer is the subject of the next, which may delegate;
 12. the challenge is fresh, 13. and signed by the agent;
-14. the store consumes the challenge, and only then constraints are judged;
-15. the required scope is in what all certificates grant;
-16. the chain ends in a trusted root, where roots are given.
+14. the store consumes the challenge, and only then constraints are evaluated;
+15. all certificates grant the required scope;
+16. the chain ends in a trusted root, if roots are given.
 
-Not checked here: that the agent is the one who sent the bundle (that is what bindings are for), that a certificate's
-life lies within its parent's, loops. Without `roots` anyone can be the principal.
+Not checked here: that the agent itself sent the bundle (bindings are for that), that a certificate's lifetime lies
+within its parent's, and loops. Without `roots` anyone can be the principal.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
@@ -67,12 +67,12 @@ from accredit.ratify.structures import (
 
 
 class Terms(Struct, frozen=True, kw_only=True):
-    """What a verification holds a bundle against.
+    """What a verification checks a bundle against.
 
     `now` is in unix seconds. `vocabulary` is what the deployment adds to the canonical scopes. `session_context` is
-    empty or 32 bytes. `check_revocation` and `single_use` say whether there is anyone to ask. `max_age` and `max_ahead`
-    bound the challenge's time, in seconds: the protocol's own bounds where nothing else is said. Without
-    `check_constraints` nothing is about to be done that they could be about.
+    empty or 32 bytes. `check_revocation` and `single_use` say whether anyone answers these needs. `max_age` and
+    `max_ahead` bound the challenge's time, in seconds; the defaults are the protocol's. `check_constraints` is False
+    for a request that does nothing that constraints could be about.
     """
 
     now: int
@@ -106,13 +106,13 @@ def verify_bundle(
     challenge_store: ChallengeStore | None = None,
     cert_cache: CertificateCache | None = None,
 ) -> VerifyResult:
-    """Judges a proof. It never raises on what a bundle holds: whatever is wrong is a result that is not valid.
+    """Verify a proof. Never raises for what a bundle holds: a faulty one gives a result that is not valid.
 
-    `now` is in unix seconds (default: this machine's clock). `vocabulary` is what the deployment adds to the
-    canonical scopes. With `roots`, the chain must start at one of these keys; without, the result's `root_checked`
-    is False, and its `human_id` is whoever signed. `is_revoked(cert_id)` is asked about every certificate.
-    `stream` is not advanced here: the caller does it, after success. See `Evaluator` and `ChallengeStore` for the
-    others. An empty `required_scope` asks for none, which a gateway never should.
+    `now` is in unix seconds (default: this machine's clock). `vocabulary` is what the deployment adds to the canonical
+    scopes. With `roots`, the chain must end in one of these keys; without, the result's `root_checked` is False, and
+    its `human_id` is whoever signed. `is_revoked(cert_id)` is asked about every certificate. `stream` is not advanced
+    here: the caller does that, after success. See `Evaluator` and `ChallengeStore` for the others. An empty
+    `required_scope` requires none, which a gateway never should.
     """
     moment = clock() if now is None else now
     terms = Terms(
@@ -132,7 +132,7 @@ def verify_bundle(
 
 
 def verification(bundle: ProofBundle, terms: Terms) -> Steps:
-    """The steps above, asking for what they need. They raise nothing that depends on the bundle."""
+    """Return the steps above as a generator of needs. They raise nothing that depends on the bundle."""
     return settled(_steps(bundle, terms))
 
 
@@ -170,16 +170,16 @@ def _steps(bundle: ProofBundle, terms: Terms) -> Steps:
 
 
 def verify_chain(chain: Sequence[DelegationCert], *, now: int, vocabulary: Iterable[str] = ()) -> VerifyResult:
-    """Judges certificates without a proof (steps 1, 2, 4, 10 and 11): a grant is about to be built on them.
+    """Verify certificates without a proof (steps 1, 2, 4, 10 and 11), before a grant is built on them. Never raises.
 
-    Not checked: revocation, constraints, the root; and no one has shown to be their subject. Never raises.
+    Not checked: revocation, constraints, the root, and whether anybody holds the subject's key.
     """
     return run(settled(_chain_steps(chain, Terms(now=now, vocabulary=frozenset(vocabulary)))), now)
 
 
 def constraints_fault(chain: Sequence[DelegationCert], terms: Terms) -> VerifyResult | None:
-    """What is wrong with the constraints of a chain that was verified, where these could not be judged along with it:
-    the result of the first that does not hold, or None."""
+    """Return the result of the first constraint that does not hold, or None: for a chain that was verified without
+    them."""
     try:
         for index, cert in enumerate(chain):
             _check_constraints(index, cert, terms)

@@ -1,14 +1,14 @@
-"""What every object on the wire has in common: reading it strictly, and writing its canonical text. No I/O.
+"""What every object on the wire has in common: strict reading, and writing in canonical form. No I/O.
 
-A structure's annotations are its schema: which members there are, their types, the lengths of byte strings. Reading
-goes in this order (Ratify section 12), and any bytes at all give an object or one `WireError`:
+A structure's annotations are its schema: its members, their types, the lengths of byte strings. Reading takes these
+steps in order (Ratify section 12), and any bytes at all give an object or one `WireError`:
 
 1. the text is strict JSON (`strict_json`);
 2. its members are those of the structure, with their types and lengths: nothing unknown, missing or null;
-3. what annotations can't say (`WireObject.check`): byte lengths of text, members that go together, nesting;
+3. what annotations can't express holds (`WireObject.check`): byte lengths of text, members that go together, nesting;
 4. every byte string was written in canonical base64.
 
-Writing refuses what reading refuses: a text is read back before it is handed out.
+Writing refuses what reading refuses: a text is read back before it is returned.
 """
 
 import json
@@ -30,7 +30,7 @@ Positive = Annotated[int, Meta(ge=1, le=MAX_SAFE_INTEGER)]
 Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]
 Name = Annotated[str, Meta(min_length=1)]
 
-# The last characters that a canonical text can have before "=" (two bits are zero) and before "==" (four are).
+# The last characters of a canonical text before "=" (whose two low bits are zero) and before "==" (four are).
 _BEFORE_ONE_PAD = frozenset(b"AEIMQUYcgkosw048")
 _BEFORE_TWO_PADS = frozenset(b"AQgw")
 _PAD = ord("=")
@@ -42,50 +42,51 @@ class WireObject(Struct, frozen=True, forbid_unknown_fields=True):
     """An object of the protocol that travels as JSON. Byte strings are base64; absent optional members are left out."""
 
     max_bytes: ClassVar[int] = MAX_STATEMENT_BYTES
-    """Bytes of the text that are read at most."""
+    """The maximum length of a text that is read."""
 
     @classmethod
     def decode(cls, data: bytes | str) -> Self:
-        """Reads the object's JSON text. Raises `WireError`."""
+        """Read the object's JSON text. Raises `WireError`."""
         data = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
         received = parse(data, cls.max_bytes)
-        found = _convert(received, cls)
-        found.check(cls.__name__, 1)
+        read = _convert(received, cls)
+        read.check(cls.__name__, 1)
         if not base64_is_canonical(data):
-            _compare(received, json.loads(found.text()), cls.__name__)
-        return found
+            _compare(received, json.loads(read.text()), cls.__name__)
+        return read
 
     @classmethod
     def from_dict(cls, value: Mapping[str, object]) -> Self:
-        """Reads the object from what a JSON parser made of it, as strictly as its text. Raises `WireError`."""
+        """Read the object from a JSON parser's result, as strictly as its text. Raises `WireError`."""
         try:
             return cls.decode(json.dumps(value, ensure_ascii=False, allow_nan=False))
         except (TypeError, ValueError, RecursionError):
             raise WireError(cls.__name__, "not a JSON object") from None
 
     def encode(self) -> bytes:
-        """The object's canonical text. Raises `WireError` for what `decode` would refuse."""
+        """Return the object's canonical text. Raises `WireError` if `decode` would refuse it."""
         text = self.text()
         type(self).decode(text)
         return text
 
     def to_dict(self) -> dict[str, object]:
-        """The object as a JSON parser would give it, members in canonical order. Raises `WireError`."""
+        """Return the object as a JSON parser would give it, members in canonical order. Raises `WireError`."""
         return json.loads(self.encode())
 
     def text(self) -> bytes:
-        """The canonical text of whatever the object holds, valid or not."""
+        """Return the canonical text of the object, valid or not."""
         return canonical(tree(self))
 
     def check(self, path: str, level: int) -> None:
-        """Raises `WireError` for what annotations can't say. `level` is the nesting of this object, from 1."""
+        """Check what annotations can't express. `level` is this object's depth of nesting, from 1. Raises
+        `WireError`."""
 
 
 AnyObject = TypeVar("AnyObject", bound=WireObject)
 
 
 def tree(value: object) -> object:
-    """A structure as members ready for `canonical`: constraints in their canonical form, defaults left out."""
+    """Return a structure as members ready for `canonical`: constraints in canonical form, defaults left out."""
     if isinstance(value, Constraint):
         return value.members()
     if isinstance(value, tuple):
@@ -109,19 +110,19 @@ def _convert(value: object, kind: type[AnyObject]) -> AnyObject:
 
 
 def _read_member(_kind: type, value: object) -> Constraint:
-    return read_constraint(value)  # the only members that msgspec does not know are constraints
+    return read_constraint(value)  # constraints are the only members that msgspec can't read by itself
 
 
 def _public(reason: str) -> str:
-    # The only text of a peer that msgspec quotes is an unknown member's name.
+    # msgspec quotes only one text of a peer: an unknown member's name.
     unknown = _UNKNOWN.search(reason)
     return f"unknown field {quoted(unknown[1])}" if unknown else reason
 
 
 def base64_is_canonical(data: bytes) -> bool:
-    """Whether no text in `data` ends like base64 with bits left over, which decoders ignore.
+    """Return whether every "=" in `data` follows a character that canonical base64 can end with: no bits are left over.
 
-    Other texts may end so too: False only means that a closer look is needed.
+    Decoders ignore such bits. Texts other than base64 may also hold "=": False only means that a closer look is needed.
     """
     if b"\\" in data:
         return False
@@ -136,7 +137,7 @@ def base64_is_canonical(data: bytes) -> bool:
 
 
 def _compare(received: object, understood: object, path: str) -> None:
-    # Numbers may be written in several ways and their values are the same; texts may not.
+    # A number may be written in several ways, a base64 text in only one.
     if isinstance(received, str):
         if received != understood:
             raise WireError(path, "non-canonical base64")

@@ -29,12 +29,12 @@ class VerifiedTokens:
         return len(self._known)
 
     def peek(self, sha256: bytes) -> VerifiedToken | None:
-        """What this token said when it was verified, with whatever keys."""
+        """Return what this token said when it was verified, with whatever keys."""
         found = self._known.get(sha256)
         return found.token if found is not None else None
 
     def get(self, sha256: bytes, keys: bytes) -> VerifiedToken | None:
-        """What this token says, if it was verified with the key set of this digest."""
+        """Return what this token says, if it was verified with the key set of this digest."""
         found = self._known.pop(sha256, None)
         if found is None or found.keys != keys:
             return None
@@ -42,7 +42,7 @@ class VerifiedTokens:
         return found.token
 
     def put(self, sha256: bytes, keys: bytes, token: VerifiedToken) -> None:
-        """Remembers a token that was verified."""
+        """Remember a token that was verified."""
         self._known[sha256] = _Known(token, keys)
         while len(self._known) > self._max_entries:
             try:

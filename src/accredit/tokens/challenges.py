@@ -13,7 +13,7 @@ WELL_KNOWN = "/.well-known/oauth-protected-resource"
 
 
 def challenge(error: TokenError, metadata_url: str) -> str:
-    """The value of `WWW-Authenticate`; without a token it says nothing of an error (RFC 6750 section 3.1)."""
+    """Return the value of `WWW-Authenticate`; without a token it says nothing of an error (RFC 6750 section 3.1)."""
     parameters = {"resource_metadata": metadata_url}
     if not isinstance(error, MissingToken):
         parameters |= {"error": error.error, "error_description": error.detail}
@@ -23,19 +23,21 @@ def challenge(error: TokenError, metadata_url: str) -> str:
 
 
 def metadata_url(resource: str) -> str:
-    """Where the metadata of a resource is: the well-known path, and then the resource's own (RFC 9728 section 3.1)."""
+    """Return where the metadata of a resource is: the well-known path, and then the resource's own (RFC 9728 section
+    3.1)."""
     parts = urlsplit(resource)
     return f"{parts.scheme}://{parts.netloc}{metadata_paths(parts.path)[-1]}"
 
 
 def metadata_paths(path: str) -> tuple[str, ...]:
-    """The paths at which an endpoint's metadata is served: at the root, and followed by the endpoint's own path."""
+    """Return the paths at which an endpoint's metadata is served: at the root, and followed by the endpoint's own
+    path."""
     suffix = path.rstrip("/")
     return (WELL_KNOWN, WELL_KNOWN + suffix) if suffix else (WELL_KNOWN,)
 
 
 def metadata(resource: str, issuers: Iterable[Issuer]) -> dict[str, object]:
-    """The document about a resource, `resource` being its URL as clients know it.
+    """Return the document about a resource, `resource` being its URL as clients know it.
 
     Authorization servers are the issuers that are URLs; whoever issues session tokens by hand need not be one. What
     there is none of is left out (RFC 9728 section 3.2).
@@ -52,6 +54,6 @@ def metadata(resource: str, issuers: Iterable[Issuer]) -> dict[str, object]:
 
 
 def _quoted(value: str) -> str:
-    """A quoted-string (RFC 9110 section 5.6.4); what no header can hold is a question mark."""
+    """Return a quoted-string (RFC 9110 section 5.6.4); what no header can hold is a question mark."""
     plain = "".join(char if " " <= char <= "~" else "?" for char in value)
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -76,7 +76,7 @@ _read_issued = msgspec.json.Decoder(_Issued).decode
 
 
 def read_claims(text: bytes) -> Claims:
-    """The claims of a token. Raises `InvalidToken`."""
+    """Return the claims of a token. Raises `InvalidToken`."""
     try:
         return _read_claims(text)
     except msgspec.ValidationError as error:

@@ -50,7 +50,7 @@ class _Claims(Struct, frozen=True):
 
 
 def issue_identity_token(key: EllipticCurvePrivateKey, grant: IdentityGrant) -> str:
-    """Signs it. Raises `ConfigurationError` for a key of another curve, and for more than a token can hold."""
+    """Sign it. Raises `ConfigurationError` for a key of another curve, and for more than a token can hold."""
     claims = _Claims(
         iss=grant.gateway,
         aud=grant.audience,

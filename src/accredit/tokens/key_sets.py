@@ -54,7 +54,7 @@ class KeySet(Struct, frozen=True):
     digest: bytes
 
     def candidates(self, algorithm: str, kid: str | None) -> tuple[VerificationKey, ...]:
-        """The keys that a token may have been signed with: by its `kid`, where both it and the key have one."""
+        """Return the keys that a token may have been signed with: by its `kid`, where both it and the key have one."""
         fitting = [
             key
             for key in self.keys
@@ -63,7 +63,8 @@ class KeySet(Struct, frozen=True):
         return tuple(fitting[:MAX_CANDIDATE_KEYS])
 
     def knows(self, kid: str | None) -> bool:
-        """Whether there is a key that a token with this `kid` may have been signed with; if not, a newer set may."""
+        """Return whether there is a key that a token with this `kid` may have been signed with; if not, a newer set
+        may."""
         return any(kid is None or key.kid is None or key.kid == kid for key in self.keys)
 
 
@@ -90,7 +91,8 @@ _read_jwk = msgspec.json.Decoder(_Jwk).decode
 
 
 def read_key_set(data: bytes) -> KeySet:
-    """A JWK set's JSON text. One without a usable key is one too: its issuer took all back. Raises `KeySetError`."""
+    """Return a JWK set's JSON text. One without a usable key is one too: its issuer took all back. Raises
+    `KeySetError`."""
     if len(data) > MAX_KEY_SET_BYTES:
         raise KeySetError(f"a key set has at most {MAX_KEY_SET_BYTES} bytes")
     try:
@@ -104,7 +106,8 @@ def read_key_set(data: bytes) -> KeySet:
 
 
 def read_public_key(pem: bytes) -> KeySet:
-    """One public key in PEM, as a set: it has no id, and is good whatever a token's `kid` is. Raises `KeySetError`."""
+    """Return one public key in PEM, as a set: it has no id, and is good whatever a token's `kid` is. Raises
+    `KeySetError`."""
     try:
         loaded: Any = load_pem_public_key(pem)
     except (ValueError, UnsupportedAlgorithm):
@@ -119,7 +122,7 @@ def read_public_key(pem: bytes) -> KeySet:
 
 
 def _key_of(raw: Raw) -> VerificationKey | None:
-    """A key that can be used, or None."""
+    """Return a key that can be used, or None."""
     try:
         jwk = _read_jwk(raw)
     except NOT_JSON:

@@ -11,7 +11,7 @@ from accredit.tokens.claims import VerifiedToken
 
 
 def policy_digest(configuration: bytes) -> str:
-    """What a token calls a policy: the SHA-256 of the configuration's bytes, in lowercase hex."""
+    """Return what a token calls a policy: the SHA-256 of the configuration's bytes, in lowercase hex."""
     return hashlib.sha256(configuration).hexdigest()
 
 
@@ -29,7 +29,7 @@ def check_session(token: VerifiedToken, session: str) -> None:
 
 
 def may_use(token: VerifiedToken, tool: str) -> bool:
-    """Whether its `allowed_tools` and `denied_tools` let a token use a tool; what is in both is denied."""
+    """Return whether its `allowed_tools` and `denied_tools` let a token use a tool; what is in both is denied."""
     return tool not in token.denied_tools and (token.allowed_tools is None or tool in token.allowed_tools)
 
 

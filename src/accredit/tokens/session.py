@@ -62,7 +62,7 @@ class _Claims(Struct, frozen=True):
 
 
 def issue_session_token(key: EllipticCurvePrivateKey, grant: SessionGrant) -> str:
-    """Signs a token. Raises `ConfigurationError` for one that nobody could use, or a key of another curve."""
+    """Sign a token. Raises `ConfigurationError` for one that nobody could use, or a key of another curve."""
     if not (grant.issuer and grant.subject and grant.audience and grant.token_id):
         raise ConfigurationError("a session token names its issuer, agent, audience and id", "leave none of them empty")
     if grant.session == "":
@@ -85,7 +85,8 @@ def issue_session_token(key: EllipticCurvePrivateKey, grant: SessionGrant) -> st
 
 
 def sign(key: EllipticCurvePrivateKey, claims: Struct) -> str:
-    """A token with these claims. Raises `ConfigurationError` for a key of another curve, and for too long a token."""
+    """Return a token with these claims. Raises `ConfigurationError` for a key of another curve, and for too long a
+    token."""
     if not isinstance(key.curve, SECP256R1):
         raise ConfigurationError("tokens are signed with a P-256 key", "use a key of that curve")
     header = _Header(ALGORITHM, thumbprint(key.public_key()))
@@ -98,12 +99,12 @@ def sign(key: EllipticCurvePrivateKey, claims: Struct) -> str:
 
 
 def public_jwk(key: EllipticCurvePublicKey) -> dict[str, str]:
-    """The key as a member of a JWK set, with its id."""
+    """Return the key as a member of a JWK set, with its id."""
     return {**_members(key), "use": "sig", "alg": ALGORITHM, "kid": thumbprint(key)}
 
 
 def thumbprint(key: EllipticCurvePublicKey) -> str:
-    """The id of a key: the SHA-256 of its JWK (RFC 7638), in base64url."""
+    """Return the id of a key: the SHA-256 of its JWK (RFC 7638), in base64url."""
     canonical = msgspec.json.encode(_members(key), order="sorted")
     return _base64url(hashlib.sha256(canonical).digest()).decode("ascii")
 

@@ -76,7 +76,7 @@ class TokenVerifier:
     __slots__ = ("_cache", "_issuers")
 
     def __init__(self, issuers: Sequence[Issuer], max_cached: int = MAX_CACHED_TOKENS) -> None:
-        """Raises `ConfigurationError` where two have the same name: `iss` could not tell them apart."""
+        """Raise `ConfigurationError` where two have the same name: `iss` could not tell them apart."""
         self._issuers = {issuer.issuer: issuer for issuer in issuers}
         if len(self._issuers) < len(issuers):
             raise ConfigurationError("tokens.issuers: one issuer is named twice", "give each issuer one table")

@@ -15,7 +15,7 @@ from accredit.ratify.cache import RecentlyUsed
 @pytest.fixture(autouse=True)
 def nothing_read_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """What other tests of this process have read is not remembered here."""
-    monkeypatch.setattr(proofs, "_glimpsed", RecentlyUsed[bytes, bool](MAX_GLIMPSED_TEXTS))
+    monkeypatch.setattr(proofs, "_seen_once", RecentlyUsed[bytes, bool](MAX_GLIMPSED_TEXTS))
     monkeypatch.setattr(proofs, "_remembered", RecentlyUsed[bytes, object](MAX_REMEMBERED_TEXTS))
 
 

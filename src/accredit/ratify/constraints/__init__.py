@@ -1,7 +1,7 @@
 """Constraints: conditions under which a delegation holds (Ratify section 7). No I/O but the time zone data.
 
-`base` says what all kinds have in common; `geo`, `timing`, `quantities`, `resource` and `extension` are the kinds, each
-with its members on the wire, its canonical form and its rule.
+`base` is what all kinds have in common; `geo`, `timing`, `quantities`, `resource` and `extension` are the kinds, each
+with its members on the wire, its canonical form and its rule; `registry` finds the kind of a member on the wire.
 """
 
 from accredit.ratify.constraints.base import Constraint, Outcome

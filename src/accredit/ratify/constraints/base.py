@@ -17,17 +17,18 @@ class Outcome(NamedTuple):
 
 
 def denied(detail: str) -> Outcome:
-    """The constraint forbids the call."""
+    """Return the outcome of a constraint that forbids the call."""
     return Outcome(IdentityStatus.CONSTRAINT_DENIED, detail)
 
 
 def unverifiable(detail: str) -> Outcome:
-    """A fact that the constraint needs is not known, so the call is not allowed."""
+    """Return the outcome of a constraint that needs a fact which is not known: the call is not allowed."""
     return Outcome(IdentityStatus.CONSTRAINT_UNVERIFIABLE, f"constraint_unverifiable: {detail}")
 
 
 class Constraint:
-    """A condition that a certificate puts on every call made with it. By itself, one that nobody can judge."""
+    """A condition that a certificate puts on every call made with it. This base class is a kind that nobody can
+    evaluate."""
 
     __slots__ = ()
 
@@ -37,16 +38,17 @@ class Constraint:
         return ""
 
     def members(self) -> dict[str, object]:
-        """The canonical form (section 3), ready for `canonical`. Raises `WireError` for a number without one."""
+        """Return the canonical form (Ratify section 3), ready for `canonical`. Raises `WireError` for a number without
+        one."""
         return {"type": self.type}
 
     def judge(self, facts: VerifierContext, _cert_id: str, _now: int, /) -> Outcome | None:
-        """None when the call may pass, otherwise why not. The time is in unix seconds."""
+        """Return None if the call may pass, otherwise why not. The time is in unix seconds."""
         return Outcome(IdentityStatus.CONSTRAINT_UNKNOWN, f'constraint_unknown: unknown constraint type "{self.type}"')
 
 
 class BuiltIn(Constraint, Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type"):
-    """A kind that the protocol defines. Its annotations are its schema on the wire, its tag its name there."""
+    """A kind that the protocol defines. Its annotations are its schema on the wire, its tag is its name there."""
 
     @property
     def type(self) -> str:
@@ -54,7 +56,7 @@ class BuiltIn(Constraint, Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return str(self.__struct_config__.tag)
 
     def members(self) -> dict[str, object]:
-        """Exactly the kind's members, zeros included."""
+        """Return all members of the kind, zeros included."""
         members: dict[str, object] = {"type": self.type}
         for name in self.__struct_fields__:
             value = getattr(self, name)

@@ -1,7 +1,7 @@
 """Constraints that a deployment defines (Ratify section 7). No I/O.
 
-Their parameters are null, booleans, strings, safe integers, arrays and objects; never floats or bytes. An evaluator
-that a deployment registers for the type judges them; without one the call is refused.
+Their parameters are null, booleans, strings, safe integers, arrays and objects; never floats or bytes. The evaluator
+registered for the type decides; without one the call is refused.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,8 +15,8 @@ from accredit.ratify.facts import VerifierContext
 
 
 class Extension(Constraint, Struct, frozen=True, forbid_unknown_fields=True, rename={"name": "type"}):
-    """A constraint of a type that the protocol does not define; the name should be a domain that one controls,
-    reversed (`com.example.office-hours`)."""
+    """A constraint of a type that the protocol does not define. Its name should be a domain of one's own, reversed
+    (`com.example.office-hours`)."""
 
     name: str
     params: dict[str, object] | UnsetType = UNSET
@@ -27,35 +27,35 @@ class Extension(Constraint, Struct, frozen=True, forbid_unknown_fields=True, ren
         return self.name
 
     def members(self) -> dict[str, object]:
-        """The parameters only where there are any; an empty object counts."""
+        """Return the canonical form: `params` only if given; an empty object counts as given."""
         return {"type": self.name} if self.params is UNSET else {"type": self.name, "params": self.params}
 
     def params_fault(self, level: int) -> str | None:
-        """Why the parameters are not of the types above, or nest too deep; None when they are fine.
+        """Return why the parameters are not of the types above, or nest too deep; None if they are fine.
 
-        `level` is the nesting of the object that holds this constraint's members, from 1.
+        `level` is the depth of the object that holds this constraint's members, from 1.
         """
         return None if self.params is UNSET else _value_fault(self.params, level + 1)
 
 
 Evaluator = Callable[[Extension, str, VerifierContext, int], object]
-"""Judges one constraint: `evaluate(constraint, cert_id, context, now)`.
+"""Evaluate one constraint: `evaluate(constraint, cert_id, context, now)`.
 
-None or True allows. A text denies, and says why; one that begins with "constraint_unverifiable" says that a fact is
-missing. Anything else denies, and so does an exception.
+None or True allows. A text refuses, and says why; one that begins with "constraint_unverifiable" says that a fact is
+missing. Anything else refuses, and so does an exception.
 """
 
 
 def evaluate(
     constraint: Constraint, facts: VerifierContext, cert_id: str, now: int, evaluators: Mapping[str, Evaluator]
 ) -> Outcome | None:
-    """What the constraint says of the call; evaluators are asked only about types that are not built in."""
+    """Return why the constraint does not let the call pass, or None. Evaluators are asked only about extensions."""
     evaluator = evaluators.get(constraint.type) if isinstance(constraint, Extension) else None
     if evaluator is None or not isinstance(constraint, Extension):
         return constraint.judge(facts, cert_id, now)
     try:
         answer = evaluator(constraint, cert_id, facts, now)
-    except Exception as error:  # a deployment's own code: whatever it raises is a denial
+    except Exception as error:  # a deployment's own code: whatever it raises refuses the call
         return denied(f"evaluator failed: {error}")
     if answer is None or answer is True:
         return None

@@ -1,6 +1,7 @@
 """Constraints on where a call is made: inside a circle, a polygon or a box (Ratify section 7). No I/O.
 
-Degrees and metres. Each looks for the location first. A comparison with a value that is not a number denies.
+Units are degrees and metres. An unknown location comes first among the reasons. Comparing with a value that is not a
+number refuses.
 """
 
 import math
@@ -27,7 +28,7 @@ class GeoCircle(BuiltIn, frozen=True, tag="geo_circle"):
     radius_m: float
 
     def judge(self, facts: VerifierContext, _cert_id: str, _now: int, /) -> Outcome | None:
-        """The distance by the haversine formula, the radius included."""
+        """Compare the haversine distance with the radius, included."""
         here = _location(facts)
         if here is None:
             return _NO_LOCATION
@@ -49,11 +50,11 @@ class GeoPolygon(BuiltIn, frozen=True, tag="geo_polygon"):
     points: tuple[tuple[float, float], ...]
 
     def members(self) -> dict[str, object]:
-        """The points as pairs."""
+        """Return the canonical form, with the points as pairs."""
         return {"type": self.type, "points": [(number(lat), number(lon)) for lat, lon in self.points]}
 
     def judge(self, facts: VerifierContext, _cert_id: str, _now: int, /) -> Outcome | None:
-        """A ray is cast along the latitude: an odd number of edges crossed is inside."""
+        """Cast a ray along the latitude: the point is inside if the ray crosses an odd number of edges."""
         here = _location(facts)
         if here is None:
             return _NO_LOCATION
@@ -77,9 +78,10 @@ def _inside(lat: float, lon: float, points: tuple[tuple[float, float], ...]) -> 
 
 
 class GeoBox(BuiltIn, frozen=True, tag="geo_bbox"):
-    """Inside a box of latitudes and longitudes, bounds included; it wraps where `min_lon` is above `max_lon`.
+    """Inside a box of latitudes and longitudes, bounds included. It crosses the antimeridian if `min_lon` exceeds
+    `max_lon`.
 
-    Altitudes count where one of their bounds is not zero.
+    Altitudes count only if one of their bounds is not zero.
     """
 
     min_lat: float
@@ -90,14 +92,14 @@ class GeoBox(BuiltIn, frozen=True, tag="geo_bbox"):
     max_alt_m: float = 0
 
     def members(self) -> dict[str, object]:
-        """The altitudes only where they count."""
-        found = super().members()
+        """Return the canonical form, with altitudes only if they count."""
+        members = super().members()
         if not (self.min_alt_m or self.max_alt_m):
-            del found["min_alt_m"], found["max_alt_m"]
-        return found
+            del members["min_alt_m"], members["max_alt_m"]
+        return members
 
     def judge(self, facts: VerifierContext, _cert_id: str, _now: int, /) -> Outcome | None:
-        """Latitude, longitude, altitude, in this order."""
+        """Check latitude, longitude and altitude, in this order."""
         here = _location(facts)
         if here is None:
             return _NO_LOCATION

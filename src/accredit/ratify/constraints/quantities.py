@@ -10,7 +10,7 @@ class MaxSpeed(BuiltIn, frozen=True, tag="max_speed_mps"):
     max_mps: float
 
     def judge(self, facts: VerifierContext, _cert_id: str, _now: int, /) -> Outcome | None:
-        """The bound is included."""
+        """Compare the speed with the bound, included."""
         speed = finite(facts.current_speed_mps)
         if speed is None:
             return unverifiable("no current speed in context")
@@ -26,7 +26,7 @@ class MaxAmount(BuiltIn, frozen=True, tag="max_amount"):
     max_amount: float
 
     def judge(self, facts: VerifierContext, _cert_id: str, _now: int, /) -> Outcome | None:
-        """The currency byte for byte, then the amount, the bound included."""
+        """Compare the currency byte for byte, then the amount with the bound, included."""
         amount, currency = finite(facts.requested_amount), facts.requested_currency
         if amount is None or currency is None:
             return unverifiable("no requested amount in context")
@@ -44,14 +44,17 @@ class MaxRate(BuiltIn, frozen=True, tag="max_rate"):
     window_s: int
 
     def judge(self, facts: VerifierContext, cert_id: str, _now: int, /) -> Outcome | None:
-        """Counting and running are the caller's to join: two calls at once may see the same count."""
+        """Compare the uses so far with the limit.
+
+        Two concurrent calls may see the same count: the caller must join counting and running.
+        """
         if facts.invocations_in_window is None:
             return unverifiable("no rate counter in context")
         if self.count <= 0 or self.window_s <= 0:
             return denied("malformed max_rate: count and window_s must be positive")
         try:
             used = finite(facts.invocations_in_window(cert_id, self.window_s))
-        except Exception:  # a counter that fails is one that does not know
+        except Exception:  # a counter that fails does not know
             used = None
         if used is None:
             return unverifiable("the rate counter failed")

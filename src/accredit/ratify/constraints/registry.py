@@ -1,4 +1,4 @@
-"""Which kind of constraint an object on the wire is (Ratify section 7). No I/O."""
+"""Find the kind of a constraint on the wire (Ratify section 7). No I/O."""
 
 from collections.abc import Mapping
 from typing import cast
@@ -30,7 +30,8 @@ BUILT_IN_TYPES = frozenset(_BUILT_IN)
 
 
 def read_constraint(value: object) -> Constraint:
-    """A constraint from its members on the wire. Raises `ValueError` with the reason, for `wire` to place."""
+    """Return a constraint from its members on the wire. Raises `ValueError` with the reason, to which `wire` adds the
+    place."""
     if not isinstance(value, dict):
         raise ValueError("expected a constraint object")
     members = cast("dict[str, object]", value)
@@ -40,11 +41,11 @@ def read_constraint(value: object) -> Constraint:
     if kind == "geo_bbox" and ("min_alt_m" in members) != ("max_alt_m" in members):
         raise ValueError("min_alt_m and max_alt_m go together")
     try:
-        found = msgspec.convert(members, _BUILT_IN.get(kind, Extension))
-        found.members()  # every number in it has a canonical form
+        constraint = msgspec.convert(members, _BUILT_IN.get(kind, Extension))
+        constraint.members()  # raises if a number in it has no canonical form
     except msgspec.ValidationError as error:
         reason, _, member = str(error).rpartition(" - at `$.")
         raise ValueError(f"{member.rstrip('`')}: {reason}" if reason else str(error)) from None
     except WireError as error:
         raise ValueError(error.reason) from None
-    return found
+    return constraint

@@ -1,7 +1,7 @@
-"""The constraint on what: one resource, and a path below it (Ratify section 7). No I/O.
+"""The constraint on what: one resource, and a path in it (Ratify section 7). No I/O.
 
-A path is compared as text, byte for byte: nothing is decoded, folded or resolved, before or after. So whatever
-decodes a path does it before it states the fact, and what is executed is what was stated.
+A path is compared as text, byte for byte: nothing is decoded, folded or resolved. Whoever decodes a path must do so
+before stating it as a fact, so that what is executed is what was compared.
 """
 
 from typing import Annotated
@@ -16,7 +16,7 @@ _DOTS = frozenset({".", ".."})
 
 
 def path_fault(path: str) -> str | None:
-    """Why a text is no path, or None when it is one."""
+    """Return why a text is not a path, or None."""
     if not path:
         return "path is empty"
     if not path.startswith("/"):
@@ -36,26 +36,27 @@ def path_fault(path: str) -> str | None:
 
 
 def path_is_below(path: str, prefix: str) -> bool:
-    """Whether a path is the prefix or lies below it. Neither has a fault; one slash at the end does not count."""
+    """Return whether a path is the prefix or lies below it. Both must be free of faults; a trailing slash does not
+    count."""
     path, prefix = path.removesuffix("/"), prefix.removesuffix("/")
     return path == prefix or path.startswith(prefix + "/")
 
 
 class ResourcePath(BuiltIn, frozen=True, tag="resource_path"):
-    """Exactly one resource, and in it only `path_prefix` and below; without a prefix all of it."""
+    """Exactly one resource, and in it only `path_prefix` and what lies below; without a prefix, all of it."""
 
     resource_id: Annotated[str, Meta(min_length=1)]
     path_prefix: Annotated[str, Meta(min_length=1)] = ""
 
     def members(self) -> dict[str, object]:
-        """The prefix only where there is one."""
-        found = super().members()
+        """Return the canonical form, with the prefix only if there is one."""
+        members = super().members()
         if not self.path_prefix:
-            del found["path_prefix"]
-        return found
+            del members["path_prefix"]
+        return members
 
     def judge(self, facts: VerifierContext, _cert_id: str, _now: int, /) -> Outcome | None:
-        """The resource first, then the path."""
+        """Check the resource, then the path."""
         if not (facts.has_resource and facts.requested_resource_id):
             return unverifiable("no requested resource in context")
         if not self.resource_id:

@@ -1,7 +1,7 @@
 """The constraint on when: a window of local time (Ratify section 7).
 
-Zone names are those of the `tzdata` package, so that no name leads to another file; their rules come from the
-operating system where it has them, otherwise from that package. This is the only file that the core reads.
+Zone names are those of the `tzdata` package, so that no name leads to another file. Their rules come from the operating
+system if it has them, otherwise from that package. The core reads no other file.
 """
 
 import re
@@ -19,9 +19,9 @@ _CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
 
 @cache
 def zone_names() -> frozenset[str]:
-    """The names of all IANA time zones. Raises `ConfigurationError` where the zone data is missing.
+    """Return the names of all IANA time zones. Raises `ConfigurationError` if the zone data is missing.
 
-    To be called once at the start: a verifier without zone data would deny what it should allow.
+    Call it once at the start: a verifier without zone data would refuse what it should allow.
     """
     try:
         names = files("tzdata").joinpath("zones").read_text("utf-8").split()
@@ -31,14 +31,14 @@ def zone_names() -> frozenset[str]:
 
 
 class TimeWindow(BuiltIn, frozen=True, tag="time_window"):
-    """From `start` to `end`, both included, on the clocks of zone `tz`; past midnight where `end` is before `start`."""
+    """From `start` to `end`, both included, on the clocks of zone `tz`; past midnight if `end` is before `start`."""
 
     start: str
     end: str
     tz: str
 
     def judge(self, facts: VerifierContext, _cert_id: str, now: int, /) -> Outcome | None:
-        """Malformed, start, end, zone, then the time, in this order; whole minutes."""
+        """Check the form, start, end and zone, then the time, in whole minutes."""
         if not (self.tz and self.start and self.end):
             return denied("malformed time_window: tz/start/end required")
         start, end = _minutes(self.start), _minutes(self.end)

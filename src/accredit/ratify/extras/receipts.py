@@ -1,4 +1,5 @@
-"""Verification receipts: a verifier's signed record of one verdict, chained to its last (Ratify section 11). No I/O."""
+"""Verification receipts: a verifier's signed record of one verdict, chained to its previous one (Ratify section 11). No
+I/O."""
 
 import hashlib
 from typing import Annotated
@@ -15,13 +16,13 @@ from accredit.ratify.structures import PROTOCOL_VERSION, ProofBundle
 from accredit.ratify.wire import Bytes32, Integer, Name, WireObject
 
 FIRST_PREV_HASH = bytes(32)
-"""What a verifier's first receipt carries."""
+"""The `prev_hash` of a verifier's first receipt."""
 _HASH_BYTES = 32
 _DECISIONS = frozenset(status.value for status in IdentityStatus)
 
 
 class VerificationReceipt(WireObject, frozen=True):
-    """What was decided of the bundle with `bundle_hash`, at `verified_at` (unix seconds), and by whom."""
+    """Who decided what about the bundle with `bundle_hash`, at `verified_at` (unix seconds)."""
 
     version: Integer
     verifier_id: Name
@@ -37,13 +38,13 @@ class VerificationReceipt(WireObject, frozen=True):
     granted_scope: Annotated[tuple[str, ...], Meta(min_length=1)] = ()
 
     def check(self, path: str, level: int) -> None:
-        """The decision is one of the closed set. Raises `WireError`."""
+        """Check that the decision is one of the closed set. Raises `WireError`."""
         if self.decision not in _DECISIONS:
             raise WireError(f"{path}.decision", "unknown decision")
 
 
 def verification_receipt_sign_bytes(receipt: VerificationReceipt) -> bytes:
-    """What a verifier signs; what is empty is left out, the scopes are sorted."""
+    """Return what a verifier signs: empty members are left out, scopes are sorted."""
     members = {name: getattr(receipt, name) for name in receipt.__struct_fields__ if name != "signature"}
     members["granted_scope"] = sorted(receipt.granted_scope)
     for name in ("agent_id", "human_id", "error_reason", "granted_scope"):
@@ -53,7 +54,7 @@ def verification_receipt_sign_bytes(receipt: VerificationReceipt) -> bytes:
 
 
 def receipt_hash(receipt: VerificationReceipt) -> bytes:
-    """The `prev_hash` of the verifier's next receipt."""
+    """Return the `prev_hash` of the verifier's next receipt."""
     return hashlib.sha256(verification_receipt_sign_bytes(receipt)).digest()
 
 
@@ -64,7 +65,7 @@ def issue_verification_receipt(
     verified_at: int,
     prev_hash: bytes = FIRST_PREV_HASH,
 ) -> VerificationReceipt:
-    """A receipt with its verifier's signature."""
+    """Return a receipt signed by the verifier. `verified_at` is in unix seconds."""
     receipt = VerificationReceipt(
         version=PROTOCOL_VERSION,
         verifier_id=verifier.id,
@@ -83,7 +84,7 @@ def issue_verification_receipt(
 
 
 def verification_receipt_fault(receipt: VerificationReceipt) -> str | None:
-    """Why a receipt does not hold, or None. Whether its verifier is trusted is the caller's to know."""
+    """Return why a receipt does not hold, or None. Whether to trust its verifier is for the caller to decide."""
     if receipt.version != PROTOCOL_VERSION:
         return f"version_mismatch: unsupported version {receipt.version}"
     for name, digest in (("bundle_hash", receipt.bundle_hash), ("prev_hash", receipt.prev_hash)):

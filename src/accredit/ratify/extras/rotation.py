@@ -1,4 +1,4 @@
-"""Key rotation: a holder's statement, signed with both keys, that a new key takes the old one's place. No I/O."""
+"""Key rotation: a holder's statement, signed with both keys, that a new key replaces the old one. No I/O."""
 
 from msgspec.structs import replace
 
@@ -11,7 +11,7 @@ ROTATION_REASONS = frozenset({"routine", "compromise_suspected", "device_lost", 
 
 
 class KeyRotationStatement(WireObject, frozen=True):
-    """`rotated_at` is in unix seconds; `reason` is one of `ROTATION_REASONS`."""
+    """The statement. `rotated_at` is in unix seconds; `reason` is one of `ROTATION_REASONS`."""
 
     version: Integer
     old_id: str
@@ -25,7 +25,7 @@ class KeyRotationStatement(WireObject, frozen=True):
 
 
 def key_rotation_sign_bytes(statement: KeyRotationStatement) -> bytes:
-    """What both keys sign."""
+    """Return what both keys sign."""
     return canonical(
         {
             "new_id": statement.new_id,
@@ -40,7 +40,7 @@ def key_rotation_sign_bytes(statement: KeyRotationStatement) -> bytes:
 
 
 def issue_key_rotation(old: HybridSigner, new: HybridSigner, reason: str, rotated_at: int) -> KeyRotationStatement:
-    """A statement with both signatures."""
+    """Return a statement signed with both keys. `rotated_at` is in unix seconds."""
     statement = KeyRotationStatement(
         PROTOCOL_VERSION, old.id, old.public_key, new.id, new.public_key, rotated_at, reason, UNSIGNED, UNSIGNED
     )
@@ -49,7 +49,8 @@ def issue_key_rotation(old: HybridSigner, new: HybridSigner, reason: str, rotate
 
 
 def key_rotation_fault(statement: KeyRotationStatement) -> str | None:
-    """Why a statement does not hold, or None. Whether the old key was trusted is the caller's to know (section 11)."""
+    """Return why a statement does not hold, or None. Whether the old key was trusted is for the caller to know (section
+    11)."""
     if statement.version != PROTOCOL_VERSION:
         return f"version_mismatch: unsupported version {statement.version}"
     if derive_id(statement.old_pub_key) != statement.old_id:

@@ -1,8 +1,8 @@
-"""Session tokens, and the turns of a session that are verified by them (Ratify section 10). No I/O.
+"""Session tokens, and the turns of a session verified by them (Ratify section 10). No I/O.
 
-A token is made once from a verified bundle; each turn then needs one signature of the agent. It is the verifier's
-own, an HMAC under its secret. As a turn never looks at certificates again, a chain with constraints gets no token,
-and a token outlives none of its certificates; withdrawing it after a revocation is the caller's to do.
+A token is made once, from a verified bundle; each turn then needs one signature of the agent. The token is the
+verifier's own, an HMAC under its secret. Turns don't look at certificates again, so a chain with constraints gets no
+token, and a token outlives none of its certificates; after a revocation the caller must withdraw it.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ _HASH_BYTES = 32
 
 
 class SessionToken(WireObject, frozen=True):
-    """Who was verified, for which scopes, and until when (unix seconds, both ends included)."""
+    """Who was verified, for which scopes, and for how long (unix seconds, both ends included)."""
 
     version: Integer
     session_id: str
@@ -48,7 +48,7 @@ class SessionToken(WireObject, frozen=True):
 
 
 class StreamedTurn(Struct, frozen=True, kw_only=True):
-    """One turn: a challenge with the agent's signature, bound like a bundle's."""
+    """One turn: a challenge with the agent's signature, bound as a bundle's is. `challenge_at` is in unix seconds."""
 
     challenge: bytes
     challenge_at: int
@@ -59,7 +59,7 @@ class StreamedTurn(Struct, frozen=True, kw_only=True):
 
 
 def session_token_sign_bytes(token: SessionToken) -> bytes:
-    """What the MAC is over; the scopes sorted."""
+    """Return what the MAC covers, with the scopes sorted."""
     return canonical(
         {
             "agent_id": token.agent_id,
@@ -78,9 +78,9 @@ def session_token_sign_bytes(token: SessionToken) -> bytes:
 def issue_session_token(
     bundle: ProofBundle, result: VerifyResult, session_id: str, issued_at: int, valid_until: int, secret: bytes
 ) -> SessionToken:
-    """A token for the bundle that gave a valid result; it ends with the first of its certificates.
+    """Return a token for a bundle that gave a valid result. It ends no later than the first of its certificates.
 
-    The secret should be 32 random bytes. Raises `IssueError`.
+    Times are unix seconds. The secret should be 32 random bytes. Raises `IssueError`.
     """
     if not result.valid or result.agent_id != bundle.agent_id:
         raise IssueError("a session token needs the valid result of its bundle")
@@ -107,12 +107,12 @@ def issue_session_token(
 
 
 def session_token_mac(token: SessionToken, secret: bytes) -> bytes:
-    """The 32-byte HMAC-SHA-256 of a token."""
+    """Return the 32-byte HMAC-SHA-256 of a token."""
     return hmac.digest(secret, session_token_sign_bytes(token), hashlib.sha256)
 
 
 def session_token_fault(token: SessionToken, secret: bytes, now: int) -> str | None:
-    """Why a token is not good, or None."""
+    """Return why a token is not good, or None. `now` is in unix seconds."""
     if not secret:
         return "session_secret must not be empty"
     if token.version != PROTOCOL_VERSION:
@@ -139,10 +139,10 @@ def verify_streamed_turn(
     stream: StreamContext | None = None,
     challenge_store: ChallengeStore | None = None,
 ) -> VerifyResult:
-    """Judges a turn by its session's token. Like `verify_bundle` it answers, and does not raise.
+    """Verify a turn by its session's token. Like `verify_bundle` it returns a result, and does not raise.
 
-    There are no other options: what a turn can't be held against can't be asked for. `root_checked` is False, since
-    the roots were checked, or were not, when the token was issued.
+    It has no other options of `verify_bundle`, as a turn does not carry what they check. `root_checked` is False: roots
+    were checked, or not, when the token was issued.
     """
     moment = clock() if now is None else now
     terms = _TurnTerms(moment, required_scope, session_context or b"", stream, challenge_store is not None)

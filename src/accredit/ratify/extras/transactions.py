@@ -1,8 +1,7 @@
 """Transaction receipts: parties that each prove their authority sign the same terms (Ratify section 11). No I/O.
 
-A receipt holds when everything in it does; nothing of it is good by itself. Checked in this order: version, the
-terms' members, the parties' ids, which signatures there are; then party by party that the bundle is the party's,
-that it verifies, and that the party signed.
+A receipt holds only as a whole. Checked in this order: version, the terms' members, the parties' ids, whose signatures
+there are; then for each party that the bundle is its own, that it verifies, and that the party signed.
 """
 
 from collections.abc import Iterator
@@ -37,7 +36,7 @@ class PartySignature(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TransactionReceipt(WireObject, frozen=True):
-    """The terms, the parties and their signatures; `created_at` is in unix seconds."""
+    """The terms, the parties and their signatures. `created_at` is in unix seconds."""
 
     version: Integer
     transaction_id: str
@@ -48,13 +47,13 @@ class TransactionReceipt(WireObject, frozen=True):
     party_signatures: tuple[PartySignature, ...]
 
     def check(self, path: str, level: int) -> None:
-        """Every party's bundle. Raises `WireError`."""
+        """Check every party's bundle. Raises `WireError`."""
         for index, party in enumerate(self.parties):
             party.proof_bundle.check(f"{path}.parties[{index}].proof_bundle", level + 3)
 
 
 class ReceiptResult(NamedTuple):
-    """Whether a receipt holds, otherwise why not, and what was found of the parties' bundles until then."""
+    """Whether a receipt holds, otherwise why not, and the results of the parties' bundles that were verified."""
 
     valid: bool
     error_reason: str
@@ -62,7 +61,7 @@ class ReceiptResult(NamedTuple):
 
 
 def transaction_receipt_sign_bytes(receipt: TransactionReceipt) -> bytes:
-    """What every party signs: the parties sorted by id, without their bundles."""
+    """Return what every party signs: the parties without their bundles, sorted by id."""
     parties = sorted(receipt.parties, key=lambda party: party.party_id.encode())
     return canonical(
         {
@@ -85,16 +84,17 @@ def transaction_receipt_sign_bytes(receipt: TransactionReceipt) -> bytes:
 
 
 def sign_transaction_receipt(receipt: TransactionReceipt, party_id: str, agent: HybridSigner) -> PartySignature:
-    """One party's signature, to be put among the receipt's."""
+    """Return one party's signature, to be added to the receipt's."""
     return PartySignature(party_id, agent.sign(transaction_receipt_sign_bytes(receipt)))
 
 
 def verify_transaction_receipt(receipt: TransactionReceipt, *, now: int | None = None) -> ReceiptResult:
-    """Judges a receipt as of `now` (unix seconds, default: this machine's clock). It answers, and does not raise."""
+    """Verify a receipt as of `now` (unix seconds, default: this machine's clock). Returns a result, and does not
+    raise."""
     results: list[VerifyResult] = []
     try:
         fault = next(_faults(receipt, clock() if now is None else now, results), "")
-    except Exception as error:  # fail closed: a receipt that no one decoded can hold anything
+    except Exception as error:  # fail closed: a receipt that was not decoded can hold anything
         fault = f"the receipt can't be verified ({type(error).__name__})"
     return ReceiptResult(not fault, fault, tuple(results))
 

@@ -1,7 +1,7 @@
 """The signable bytes of policy verdicts (Ratify section 4). No I/O.
 
-The verifier here takes no verdicts, since they do not cover the resource that a call asks for; these bytes are for
-those who exchange them with others.
+The verifier here accepts no verdicts, as they don't cover the requested resource; these bytes are for those who
+exchange verdicts with others.
 """
 
 from msgspec import Struct
@@ -11,7 +11,7 @@ from accredit.ratify.wire import Bytes32
 
 
 class PolicyVerdict(Struct, frozen=True, kw_only=True):
-    """A cached answer of a policy engine; the MAC is HMAC-SHA-256 over its signable bytes."""
+    """A cached answer of a policy engine. Its MAC is HMAC-SHA-256 over its signable bytes; times are unix seconds."""
 
     version: int
     verdict_id: str
@@ -24,5 +24,5 @@ class PolicyVerdict(Struct, frozen=True, kw_only=True):
 
 
 def policy_verdict_sign_bytes(verdict: PolicyVerdict) -> bytes:
-    """What the MAC of a verdict is over."""
+    """Return what a verdict's MAC covers."""
     return canonical(verdict)

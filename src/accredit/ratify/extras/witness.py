@@ -1,4 +1,4 @@
-"""Entries of a witness's log: each carries the hash of the one before it (Ratify section 2). No I/O."""
+"""Entries of a witness's log: each carries the hash of the previous one (Ratify section 2). No I/O."""
 
 import hashlib
 
@@ -9,11 +9,11 @@ from accredit.ratify.hybrid import UNSIGNED, HybridPublicKey, HybridSignature, H
 from accredit.ratify.wire import Bytes32, Integer, WireObject
 
 FIRST_PREV_HASH = bytes(32)
-"""What the first entry of a chain carries."""
+"""The `prev_hash` of a log's first entry."""
 
 
 class WitnessEntry(WireObject, frozen=True):
-    """Any bytes, witnessed at `timestamp` (unix seconds) by `witness_id`."""
+    """Arbitrary bytes, witnessed at `timestamp` (unix seconds) by `witness_id`."""
 
     prev_hash: Bytes32
     entry_data: bytes
@@ -23,7 +23,7 @@ class WitnessEntry(WireObject, frozen=True):
 
 
 def witness_entry_sign_bytes(entry: WitnessEntry) -> bytes:
-    """What a witness signs."""
+    """Return what a witness signs."""
     return canonical(
         {
             "entry_data": entry.entry_data,
@@ -35,18 +35,18 @@ def witness_entry_sign_bytes(entry: WitnessEntry) -> bytes:
 
 
 def witness_entry_hash(entry: WitnessEntry) -> bytes:
-    """The `prev_hash` of the entry after this one."""
+    """Return the `prev_hash` of the next entry."""
     return hashlib.sha256(witness_entry_sign_bytes(entry)).digest()
 
 
 def issue_witness_entry(
     witness: HybridSigner, entry_data: bytes, timestamp: int, prev_hash: bytes = FIRST_PREV_HASH
 ) -> WitnessEntry:
-    """An entry with its witness's signature."""
+    """Return an entry signed by the witness. `timestamp` is in unix seconds."""
     entry = WitnessEntry(prev_hash, entry_data, timestamp, witness.id, UNSIGNED)
     return replace(entry, signature=witness.sign(witness_entry_sign_bytes(entry)))
 
 
 def witness_entry_fault(entry: WitnessEntry, witness: HybridPublicKey) -> str | None:
-    """Why an entry is not signed by the key, or None. A `witness_id` need not be the key's id."""
+    """Return why an entry is not signed by this key, or None. A `witness_id` need not be the key's id."""
     return signature_fault(witness_entry_sign_bytes(entry), entry.signature, witness)
