@@ -1,15 +1,15 @@
-"""All that a log holds of one call, in one JSON object, to be shown to somebody else. No I/O.
+"""Everything that a log holds of one call, in one JSON object, to hand to somebody else. No I/O.
 
 `envelopes` are the call's records, the decision first; `certificates` those of its proof's chain, leaf first;
-`checkpoint` is the first of the same writer that counts the decision. It holds when:
+`checkpoint` is the same writer's first checkpoint that counts the decision. A bundle is valid if:
 
 1. each envelope verifies, and is a record of the same call, with the same subject;
-2. the first is the decision, and no more than one outcome follows;
-3. the SHA-256 of the certificates is that in the decision;
+2. the first is the decision, and at most one outcome follows;
+3. the decision holds the SHA-256 of the certificates;
 4. the checkpoint verifies, and counts the decision.
 
-That the checkpoint's chain passes through the records can only be seen in the log itself. What the certificates grant
-is for `ratify` to say.
+Whether the checkpoint's chain passes through the records can only be checked in the log itself. What the certificates
+grant is for `ratify` to say.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ from accredit.limits import MAX_ATTESTATION_BYTES
 
 
 class CallBundle(Struct, frozen=True):
-    """A call's envelopes, its certificates (a JSON array) and its checkpoint, where there are any."""
+    """A call's envelopes, its certificates (a JSON array) and its checkpoint, if there are any."""
 
     envelopes: tuple[Envelope, ...]
     certificates: bytes | None = None
@@ -45,7 +45,7 @@ _NULL = b"null"
 
 
 def encode_call_bundle(bundle: CallBundle) -> bytes:
-    """Return the bundle's JSON text, on one line without its end."""
+    """Return the bundle's JSON text: one line, without a line end."""
     envelopes = tuple(Raw(encode_envelope(envelope)) for envelope in bundle.envelopes)
     checkpoint = _NULL if bundle.checkpoint is None else encode_envelope(bundle.checkpoint)
     certificates = _NULL if bundle.certificates is None else bundle.certificates
@@ -68,7 +68,7 @@ def decode_call_bundle(text: bytes) -> CallBundle:
 
 
 def verify_call_bundle(bundle: CallBundle, keys: Iterable[LogKey | RecordKey]) -> tuple[CallRecord, ...]:
-    """Rules 1 to 4; returns the call's records. Raises `AttestationError`."""
+    """Check rules 1 to 4 and return the call's records. Raises `AttestationError`."""
     keys = tuple(keys)
     statements = [verify_envelope(envelope, keys) for envelope in bundle.envelopes]
     records = _records(statements)

@@ -1,9 +1,8 @@
 """Canonical JSON (RFC 8785) of what is recorded, and its digests. No I/O.
 
-The text is one that `jsonrpc` has accepted. It is decoded (the last of equal members counts, as in most readers), and
-written by `accredit.canonical`.
-
-Texts that differ only in integers beyond 2^53, where doubles can't tell them apart, have the same form.
+The text is one that `jsonrpc` has accepted. It is decoded (of repeated members the last counts, as in most readers) and
+written by `accredit.canonical`. Texts that differ only in integers beyond 2^53 which are equal as doubles have the same
+form.
 """
 
 import hashlib
@@ -19,26 +18,26 @@ from accredit.limits import MAX_CANONICAL_RESULT_BYTES
 
 
 class RecordedParams(NamedTuple):
-    """A request's params as they are recorded: the SHA-256 of their canonical form, without `_meta` and tokens, and,
-    for records with full arguments, that form itself."""
+    """A request's params as they are recorded: the SHA-256 of their canonical form, without `_meta` and tokens, and
+    that form itself if full arguments are recorded."""
 
     sha256: str
     text: bytes | None = None
 
 
 def sha256_hex(data: bytes) -> str:
-    """Return the SHA-256 of bytes, 64 lowercase hex characters."""
+    """Return the SHA-256 of bytes: 64 lower-case hex characters."""
     return hashlib.sha256(data).hexdigest()
 
 
 def canonical(text: bytes | Raw) -> bytes:
-    """Return the RFC 8785 form of a JSON text. Raises `AttestationError` where it has none (a lone surrogate)."""
+    """Return the RFC 8785 form of a JSON text. Raises `AttestationError` if it has none (a lone surrogate)."""
     return _canonical(_parse(text))
 
 
 def recorded_params(params: bytes | Raw | None, *, token_argument: bool, full: bool = False) -> RecordedParams:
-    """Return what goes into the record of a request's `params` (None where it has none): not `_meta`, nor, where a
-    token travels there, `arguments._token`. Raises `AttestationError` for a text that has no canonical form."""
+    """Return what is recorded of a request's `params` (None if it has none): everything but `_meta` and, with
+    `token_argument`, `arguments._token`. Raises `AttestationError` for a text without a canonical form."""
     tree = _parse(b"{}" if params is None else params)
     _members(tree).pop("_meta", None)
     if token_argument:
@@ -48,21 +47,22 @@ def recorded_params(params: bytes | Raw | None, *, token_argument: bool, full: b
 
 
 class RecordedChain(NamedTuple):
-    """The canonical form of a chain's certificates, a JSON array, leaf first, and the SHA-256 of it."""
+    """A proof's chain as it is recorded: the canonical form of its certificates (a JSON array, leaf first) and the
+    form's SHA-256."""
 
     sha256: str
     text: bytes
 
 
 def recorded_chain(certificates: Iterable[bytes]) -> RecordedChain:
-    """Return what is recorded of a proof's chain: `certificates` are their JSON texts, leaf first."""
+    """Return what is recorded of a proof's chain. `certificates` are JSON texts, leaf first."""
     form = canonical(b"[%b]" % b",".join(certificates))
     return RecordedChain(sha256_hex(form), form)
 
 
 def result_digest(result: bytes | Raw) -> dict[str, str]:
-    """Return what goes into the record of a result: `{"rfc8785-sha256": hex}`, or, where it is over
-    `MAX_CANONICAL_RESULT_BYTES` or has no canonical form, `{"sha256": hex}` of its bytes."""
+    """Return what is recorded of a result: `{"rfc8785-sha256": hex}` or, for one over `MAX_CANONICAL_RESULT_BYTES` or
+    without a canonical form, `{"sha256": hex}` of its bytes."""
     data = bytes(result)
     if len(data) <= MAX_CANONICAL_RESULT_BYTES:
         try:

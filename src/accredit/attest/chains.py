@@ -1,14 +1,14 @@
 """The rules of the log's chains. No I/O.
 
-Each writer (a process's life) has one chain. In the order in which its entries come:
+Each writer (the life of one process) has one chain. In the order of its entries:
 
-1. a record's sequence is the one after the last, from 1, and its `previous` is the SHA-256 of the payload before it
-   (zeros for the first);
-2. a checkpoint comes right after the last record that it counts, and its subject is that record's SHA-256;
-3. a note of pruning is the first entry of a chain, or comes after the digests of all records before the last one
-   that it covers, and then it holds the SHA-256 of all of them; digests come before a note only.
+1. a record's sequence is the previous one plus 1, starting at 1, and its `previous` is the SHA-256 of the payload
+   before it (zeros for the first);
+2. a checkpoint directly follows the last record that it counts, and its subject is that record's SHA-256;
+3. a note of pruning is the first entry of a chain, or follows the digests of all records before the last one that it
+   covers; it then holds the SHA-256 of all of them. Digests occur only before a note.
 
-Chains may be interleaved. Signatures are not looked at here.
+Chains may be interleaved. Signatures are not checked here.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from accredit.errors import AttestationError
 
 
 class Chain:
-    """How far one writer's chain has come: `sequence` records, the last of which has the SHA-256 `head`."""
+    """The state of one writer's chain: `sequence` records, the last of which has the SHA-256 `head`."""
 
     __slots__ = ("_pruned", "checkpointed", "head", "pruned", "sequence")
 
@@ -26,9 +26,9 @@ class Chain:
         self.sequence = 0
         self.head = GENESIS
         self.checkpointed = 0
-        """Records that a checkpoint, or a note, covers."""
+        """The number of records that a checkpoint or a note covers."""
         self.pruned = 0
-        """Records that a note stands for."""
+        """The number of records that a note stands for."""
         self._pruned = hashlib.sha256()
 
     @property
@@ -37,7 +37,7 @@ class Chain:
         return self.sequence > 0 and self.head == ""
 
     def record(self, record: CallRecord, digest: str) -> None:
-        """Rule 1; `digest` is the SHA-256 of the payload. Raises `AttestationError`."""
+        """Add a record (rule 1); `digest` is the SHA-256 of its payload. Raises `AttestationError`."""
         self._expect_no_note()
         self._expect(record.log.sequence, self.sequence + 1)
         if record.log.previous != self.head:
@@ -45,7 +45,7 @@ class Chain:
         self.sequence, self.head = record.log.sequence, digest
 
     def checkpoint(self, statement: Statement, checkpoint: Checkpoint) -> None:
-        """Rule 2. Raises `AttestationError`."""
+        """Add a checkpoint (rule 2). Raises `AttestationError`."""
         self._expect_no_note()
         self._expect(checkpoint.count, self.sequence)
         if statement.sha256 != self.head:
@@ -53,7 +53,7 @@ class Chain:
         self.checkpointed = self.sequence
 
     def digest(self, sequence: int, digest: bytes) -> None:
-        """Rule 3: the SHA-256 (32 bytes) of a record that was pruned. Raises `AttestationError`."""
+        """Add the SHA-256 (32 bytes) of a pruned record (rule 3). Raises `AttestationError`."""
         if self.sequence > 0 and not self.awaits_note:
             raise AttestationError("a digest after a record")
         self._expect(sequence, self.sequence + 1)
@@ -61,7 +61,7 @@ class Chain:
         self._pruned.update(digest)
 
     def note(self, statement: Statement, note: Pruning) -> None:
-        """Rule 3. Raises `AttestationError`."""
+        """Add a note of pruning (rule 3). Raises `AttestationError`."""
         if self.awaits_note or note.last == 1:
             self._expect(note.last, self.sequence + 1)
             self._pruned.update(bytes.fromhex(statement.sha256))
@@ -72,9 +72,9 @@ class Chain:
         self.sequence = self.pruned = self.checkpointed = note.last
         self.head = statement.sha256
 
-    def _expect(self, found: int, expected: int) -> None:
-        if found != expected:
-            raise AttestationError(f"its number is {found}, and {expected} is expected")
+    def _expect(self, number: int, expected: int) -> None:
+        if number != expected:
+            raise AttestationError(f"its number is {number}, and {expected} is expected")
 
     def _expect_no_note(self) -> None:
         if self.awaits_note:

@@ -1,15 +1,15 @@
 """Envelopes: DSSE v1 (secure-systems-lab/dsse, `envelope.md` and `protocol.md`), read strictly. No I/O.
 
-What is signed is the pre-authentication encoding: lengths are decimal ASCII without leading zeros, and count bytes.
-An envelope is read only when:
+What is signed is the pre-authentication encoding: lengths are decimal ASCII without leading zeros, and count bytes. An
+envelope is accepted only if:
 
 1. it is one JSON object with `payload`, `payloadType` and `signatures`, and nothing else;
-2. each signature is an object with `keyid` and `sig`; what else it holds is kept, in its canonical form and within
+2. each signature is an object with `keyid` and `sig`; its other members are kept in canonical form, within
    `MAX_SIGNATURE_MEMBERS_BYTES`;
 3. its base64 is standard, padded and canonical, so that no bit of it can change unnoticed;
 4. it has a signature.
 
-Who signed, whether the signatures are good, and whether they may hold more than their bytes, is for `signing` to say.
+Who signed, whether the signatures are valid, and whether they may have other members, is for `signing` to say.
 """
 
 import binascii
@@ -26,9 +26,9 @@ PAYLOAD_TYPE = "application/vnd.in-toto+json"
 
 
 class Signature(NamedTuple):
-    """The raw bytes of a signature, and which key is said to have made it.
+    """A signature's raw bytes, and the id of the key that is said to have made it.
 
-    `members` is what else it holds, such as a bundle of sigstore: a canonical JSON object, or nothing.
+    `members` are its other members, such as a sigstore bundle: a canonical JSON object, or nothing.
     """
 
     key_id: str
@@ -63,12 +63,12 @@ _PREFIX = b"DSSEv1 %d %b " % (len(PAYLOAD_TYPE), PAYLOAD_TYPE.encode("ascii"))
 
 
 def signed_bytes(payload: bytes) -> bytes:
-    """Return what is signed of a payload of `PAYLOAD_TYPE` (DSSE's PAE)."""
+    """Return what is signed for a payload of `PAYLOAD_TYPE` (DSSE's PAE)."""
     return b"%b%d %b" % (_PREFIX, len(payload), payload)
 
 
 def encode_envelope(envelope: Envelope) -> bytes:
-    """Return the envelope's JSON text, on one line without its end."""
+    """Return the envelope's JSON text: one line, without a line end."""
     return msgspec.json.encode(
         _WireEnvelope(
             _base64(envelope.payload),
@@ -79,7 +79,7 @@ def encode_envelope(envelope: Envelope) -> bytes:
 
 
 def signature_members(members: object) -> bytes:
-    """Return what a signature holds beside its bytes (a mapping), as `Signature.members`. Raises `AttestationError`."""
+    """Return a signature's other members (a mapping) as `Signature.members`. Raises `AttestationError`."""
     if not members:
         return b""
     try:
@@ -89,11 +89,11 @@ def signature_members(members: object) -> bytes:
     form = canonical(_bounded(text))
     if not form.startswith(b"{") or _KEPT & _decode_members(form).keys():
         raise AttestationError("what a signature holds beside its bytes is no object of other members")
-    return _bounded(form)  # numbers may have become longer
+    return _bounded(form)  # again: canonical numbers may be longer
 
 
 def decode_envelope(text: bytes) -> Envelope:
-    """Rules 1 to 4. Raises `AttestationError`."""
+    """Read an envelope by rules 1 to 4. Raises `AttestationError`."""
     if len(text) > MAX_ATTESTATION_BYTES:
         raise AttestationError(f"an envelope of more than {MAX_ATTESTATION_BYTES} bytes")
     try:
@@ -124,9 +124,9 @@ def _signature(text: Raw) -> Signature:
 
 
 def _signature_with_members(text: Raw) -> tuple[_WireSignature, bytes]:
-    found = _decode_members(text)
-    wire = msgspec.convert({name: msgspec.json.decode(found.pop(name, b"null")) for name in _KEPT}, _WireSignature)
-    return wire, signature_members(found)
+    members = _decode_members(text)
+    wire = msgspec.convert({name: msgspec.json.decode(members.pop(name, b"null")) for name in _KEPT}, _WireSignature)
+    return wire, signature_members(members)
 
 
 def _bounded(members: bytes) -> bytes:

@@ -1,6 +1,6 @@
-"""What a gateway knows of a call, and the payloads that say it. No I/O: place and time are arguments.
+"""A gateway's knowledge of a call, and the payloads of its records. No I/O: place and time are arguments.
 
-Texts for people are clipped; what was not to be recorded must not be handed in.
+Texts for people are clipped. What must not be recorded must not be passed in.
 """
 
 from msgspec import Raw, Struct
@@ -28,12 +28,11 @@ from accredit.attest.statements import (
 
 
 class CallDecision(Struct, frozen=True, kw_only=True):
-    """A call on which was decided. `call.params` is left empty; `received_ms` is in unix milliseconds.
+    """A call that was decided. `call.params` is left empty; `received_ms` is in unix milliseconds.
 
-    `policy_digest` says by which configuration: the SHA-256 of its effective values (`config.digest`). The decision is
-    `enforced` where what it says is what happens.
-
-    `certificates` is the chain of the proof, a JSON array, leaf first: `authority.chain_sha256` is the SHA-256 of it.
+    `policy_digest` identifies the configuration: the SHA-256 of its effective values (`config.digest`). `enforced` says
+    that the decision took effect. `certificates` is the proof's chain, a JSON array, leaf first, whose SHA-256 is
+    `authority.chain_sha256`.
     """
 
     gateway: str
@@ -49,18 +48,19 @@ class CallDecision(Struct, frozen=True, kw_only=True):
 
 
 def decision_payload(decided: CallDecision, place: Place, now_ms: int) -> bytes:
-    """Return the record of a decision. Raises `AttestationError` for a text that can't be written."""
-    call, said = decided.call, decided.decision
+    """Return the record of a decision; `now_ms` is in unix milliseconds. Raises `AttestationError` for a text that
+    can't be written."""
+    call, decision = decided.call, decided.decision
     if decided.params.text is not None:
         call = replace(call, params=Raw(decided.params.text))
-    reason = None if said.reason is None else clipped(said.reason)
+    reason = None if decision.reason is None else clipped(decision.reason)
     record = CallRecord(
         gateway=decided.gateway,
         phase="decision",
         call=call,
         times=_times(decided.received_ms, now_ms),
         log=place,
-        decision=replace(said, reason=reason, enforced=decided.enforced),
+        decision=replace(decision, reason=reason, enforced=decided.enforced),
         authority=decided.authority,
         token=decided.token,
         policy=PolicyDigest(digest=decided.policy_digest),
@@ -69,7 +69,8 @@ def decision_payload(decided: CallDecision, place: Place, now_ms: int) -> bytes:
 
 
 def outcome_payload(decided: CallDecision, outcome: Outcome, place: Place, now_ms: int) -> bytes:
-    """Return the record of an outcome. Raises `AttestationError` for a text that can't be written."""
+    """Return the record of an outcome; `now_ms` is in unix milliseconds. Raises `AttestationError` for a text that
+    can't be written."""
     if outcome.detail is not None:
         outcome = replace(outcome, detail=clipped(outcome.detail))
     record = CallRecord(
@@ -87,9 +88,11 @@ def outcome_payload(decided: CallDecision, outcome: Outcome, place: Place, now_m
 def unknown_payload(
     decision: Statement, record: CallRecord, detail: str, place: Place, now_ms: int, policy_digest: str
 ) -> bytes:
-    """Return the record that closes a call whose writer has died: `decision` is the statement of its decision. Where
-    that is of version 1, which does not say by which policy it was made, `policy_digest` is that of who closes the
-    call."""
+    """Return the record that closes a call whose writer has died. `decision` is the statement of its decision.
+
+    A decision of version 1 does not say by which policy it was made: `policy_digest`, that of the process closing the
+    call, takes its place.
+    """
     closed = CallRecord(
         gateway=record.gateway,
         phase="outcome",
@@ -108,7 +111,7 @@ def checkpoint_payload(writer: str, count: int, head: str, now_ms: int) -> bytes
 
 
 def pruning_payload(pruning: Pruning, head: str) -> bytes:
-    """Return a note of pruning; `head` is the SHA-256 of the last record that it covers."""
+    """Return a note of pruning. `head` is the SHA-256 of the last record that it covers."""
     return encode_statement(Statement(pruning, head))
 
 

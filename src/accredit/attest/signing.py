@@ -1,8 +1,8 @@
 """Who signs the log, and with which keys it is verified. No I/O.
 
-A record has one signature, Ed25519, with the gateway's id as its key id, or that of another signer, with its own key
-id. Only another signer's may hold more than its bytes, and then it is for its key to verify that. Checkpoints and notes
-of pruning are always signed by the gateway's key, and have a second signature, ML-DSA-65, so that the log as a whole
+A record has one signature: Ed25519 with the gateway's id as its key id, or that of another signer, under its own key
+id. Only another signer's signature may have further members, which its key must verify. Checkpoints and notes of
+pruning are always signed by the gateway's key, and have a second signature, ML-DSA-65, so that the log as a whole
 outlives Ed25519 at no cost to a call.
 """
 
@@ -18,11 +18,11 @@ from accredit.attest.dsse import Envelope, Signature, signed_bytes
 from accredit.errors import AttestationError
 
 ML_DSA_65_SUFFIX = "/ml-dsa-65"
-"""What follows the gateway's id in the key id of the second signature."""
+"""The suffix of the second signature's key id, after the gateway's id."""
 
 
 class RecordSigner(Struct, frozen=True):
-    """Who signs records in place of the gateway's key. `sign` may block, and raises `StoreUnavailable`."""
+    """A signer of records in place of the gateway's key. `sign` may block, and raises `StoreUnavailable`."""
 
     id: str
     sign: Callable[[bytes], Signature]
@@ -32,9 +32,9 @@ class RecordSigner(Struct, frozen=True):
 
 
 class LogSigner(Struct, frozen=True, dict=True):
-    """A gateway's key: its id, and the seeds of its two halves, 32 bytes each. It does not show itself.
+    """A gateway's key: its id, and two seeds of 32 bytes each, which its `repr` does not show.
 
-    `records` signs records, where it is not the gateway's key that does.
+    `records`, if given, signs records in place of this key.
     """
 
     id: str
@@ -46,14 +46,14 @@ class LogSigner(Struct, frozen=True, dict=True):
         return f"<LogSigner {self.id}>"
 
     def record(self, payload: bytes) -> Envelope:
-        """Return a record's envelope. Raises `StoreUnavailable` where another signer signs, and can't."""
+        """Return a record's envelope. Raises `StoreUnavailable` if another signer signs, and can't."""
         message = signed_bytes(payload)
         if self.records is not None:
             return Envelope(payload, (self.records.sign(message),))
         return Envelope(payload, (Signature(self.id, self._sign(message)),))
 
     def summary(self, payload: bytes) -> Envelope:
-        """Return a checkpoint's envelope, or that of a note of pruning."""
+        """Return the envelope of a checkpoint or of a note of pruning."""
         message = signed_bytes(payload)
         second = Signature(self.id + ML_DSA_65_SUFFIX, self._ml_dsa_65.sign(message))
         return Envelope(payload, (Signature(self.id, self._sign(message)), second))
@@ -83,12 +83,12 @@ class LogKey(Struct, frozen=True, dict=True):
         return MLDSA65PublicKey.from_public_bytes(self.ml_dsa_65)
 
     def check_record(self, envelope: Envelope) -> None:
-        """Exactly one signature, and it is this key's. Raises `AttestationError`."""
+        """Check that there is exactly one signature, by this key. Raises `AttestationError`."""
         _check_single(envelope)
         self._check_first(envelope)
 
     def check_summary(self, envelope: Envelope) -> None:
-        """Exactly two signatures, and they are this key's. Raises `AttestationError`."""
+        """Check that there are exactly two signatures, by this key. Raises `AttestationError`."""
         if len(envelope.signatures) != 2:
             raise AttestationError("a checkpoint or note has two signatures")
         self._check_first(envelope)
@@ -112,19 +112,19 @@ class LogKey(Struct, frozen=True, dict=True):
 class RecordKey(Struct, frozen=True):
     """The public key of another signer of records.
 
-    `check` takes a signature, with all that it holds, and the bytes that were signed; it raises `AttestationError`.
+    `check` takes a signature, with all its members, and the signed bytes; it raises `AttestationError`.
     """
 
     id: str
     check: Callable[[Signature, bytes], None]
 
     def check_record(self, envelope: Envelope) -> None:
-        """Exactly one signature, and it is this key's. Raises `AttestationError`."""
+        """Check that there is exactly one signature, by this key. Raises `AttestationError`."""
         _check_single(envelope)
         self.check(envelope.signatures[0], signed_bytes(envelope.payload))
 
     def check_summary(self, envelope: Envelope) -> None:
-        """Raise `AttestationError`: this key may sign records alone."""
+        """Raise `AttestationError`: this key may sign only records."""
         raise AttestationError("a checkpoint or note is signed by a key that is for records alone")
 
 

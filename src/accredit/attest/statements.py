@@ -1,15 +1,16 @@
 """Statements: in-toto v1, with the three predicates of the log. No I/O.
 
-A record of a call (`urn:accredit:tool-call:v2`, `tool-call.v2.schema.json` beside this file), a checkpoint of a
+They are a call's record (`urn:accredit:tool-call:v2`, `tool-call.v2.schema.json` beside this file), a checkpoint of a
 writer's chain (`urn:accredit:log-checkpoint:v1`), and the note that stands for pruned records
-(`urn:accredit:log-pruning:v1`). Records of version 1 are read for ever, and never written. A payload is read only when:
+(`urn:accredit:log-pruning:v1`). Records of version 1 are always read, and no longer written. A payload is accepted only
+if:
 
 1. it is one JSON object with the members that in-toto names, the right `_type`, and one subject with a SHA-256;
 2. its predicate has the members of its type and version, and nothing else;
-3. the members that a phase asks for are there, and the subject is the one that the predicate is about.
+3. the members that its phase requires are there, and the subject is what the predicate is about.
 
-Members that have no value are left out. Times are RFC 3339, UTC, with milliseconds. Signatures and chains are not
-looked at here.
+Members without a value are left out. Times are RFC 3339, UTC, with milliseconds. Signatures and chains are not checked
+here.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -29,7 +30,7 @@ CHECKPOINT_TYPE = "urn:accredit:log-checkpoint:v1"
 PRUNING_TYPE = "urn:accredit:log-pruning:v1"
 
 GENESIS = "0" * 64
-"""`previous` of a writer's first record."""
+"""The `previous` of a writer's first record."""
 
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 WriterId = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
@@ -42,7 +43,7 @@ OutcomeStatus = Literal[
 ]
 
 NO_PARAMS = Raw()
-"""`params` of a call whose arguments are not recorded in full."""
+"""The `params` of a call whose arguments are not recorded in full."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST_MS = 253_402_300_799_999  # the end of the year 9999
@@ -53,13 +54,13 @@ class _Part(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True,
 
 
 class Call(_Part, frozen=True):
-    """Which call a record is about. `id` is the same in both of its records: 32 hex characters of 16 random bytes.
+    """The call that a record is about. `id` is the same in both of its records: 16 random bytes as 32 hex characters.
 
     `target` is the tool's or prompt's name, or the resource's URI. `flow` and `round` (from 1) say which
-    multi-round-trip request the call is part of. `params` are there where arguments are recorded in full.
+    multi-round-trip request the call is part of. `params` is set if arguments are recorded in full.
 
-    Version 2 brought `definition`, the SHA-256 that is pinned for the tool's definition; `trace`, the trace id that the
-    client gave; and `server`, the server's name, where there are several.
+    Version 2 added `definition`, the pinned SHA-256 of the tool's definition; `trace`, the client's trace id; and
+    `server`, the server's name if there are several.
     """
 
     id: WriterId
@@ -78,8 +79,8 @@ class Call(_Part, frozen=True):
 class RecordedDecision(_Part, frozen=True):
     """What was decided. `error` is the word for programs, `reason` is for people.
 
-    Version 2 brought the verdict `challenge`, for a call that was asked for a proof over a challenge, and `enforced`:
-    whether what was decided is what happened.
+    Version 2 added `enforced`, whether the decision took effect, and the verdict `challenge`, for a call whose client
+    was asked for a proof over a challenge.
     """
 
     verdict: Verdict
@@ -89,9 +90,9 @@ class RecordedDecision(_Part, frozen=True):
 
 
 class RecordedAuthority(_Part, frozen=True):
-    """On whose authority: the ids of principal, agent and certificates (leaf first), the SHA-256 of the chain (the
-    RFC 8785 form of the array of certificates), the scope that the call needed, and whether the proof was bound to it.
-    """
+    """On whose authority: the ids of principal, agent and certificates (leaf first), the SHA-256 of the chain (the RFC
+    8785 form of the array of certificates), the scope that the call needed, and whether the proof was bound to the
+    call."""
 
     principal_id: str
     agent_id: str
@@ -103,7 +104,7 @@ class RecordedAuthority(_Part, frozen=True):
 
 
 class RecordedToken(_Part, frozen=True):
-    """Whose token came with the call, and which: never the token itself, but the SHA-256 of its text."""
+    """The token that came with the call, and its subject: never the token itself, but the SHA-256 of its text."""
 
     issuer: str
     subject: str
@@ -113,8 +114,10 @@ class RecordedToken(_Part, frozen=True):
 
 
 class Outcome(_Part, frozen=True):
-    """What came of a call that was forwarded. `result` is what `result_digest` says of the result. Version 2 brought
-    the status `task`: the server has taken it on, and its result comes later."""
+    """What became of a call that was forwarded. `result` comes from `result_digest`.
+
+    Version 2 added the status `task`: the server has accepted the call as a task, whose result comes later.
+    """
 
     status: OutcomeStatus
     detail: str | None = None
@@ -129,7 +132,8 @@ class Times(_Part, frozen=True):
 
 
 class Place(_Part, frozen=True):
-    """Where in the log: the writer, its records from 1 without gaps, and the SHA-256 of its previous payload."""
+    """A record's place in the log: the writer, the sequence of its records from 1, and the SHA-256 of its previous
+    payload."""
 
     writer: WriterId
     sequence: Sequence
@@ -137,13 +141,13 @@ class Place(_Part, frozen=True):
 
 
 class PolicyDigest(_Part, frozen=True):
-    """By which configuration was decided: the SHA-256 of its effective values, in the form of RFC 8785."""
+    """The configuration that decided: the SHA-256 of its effective values, in the form of RFC 8785."""
 
     digest: Sha256
 
 
 class CallRecord(_Part, frozen=True):
-    """The predicate of a record. `gateway` is the verifier's id (`[gateway] id`). Version 2 brought `policy`."""
+    """The predicate of a record. `gateway` is the verifier's id (`[gateway] id`). Version 2 added `policy`."""
 
     gateway: str
     phase: Literal["decision", "outcome"]
@@ -158,7 +162,7 @@ class CallRecord(_Part, frozen=True):
 
 
 class Checkpoint(_Part, frozen=True):
-    """A writer's chain has `count` records; the SHA-256 of the last payload, its head, is the statement's subject."""
+    """A writer's chain has `count` records. The statement's subject is its head, the SHA-256 of the last payload."""
 
     writer: WriterId
     count: Sequence
@@ -166,8 +170,8 @@ class Checkpoint(_Part, frozen=True):
 
 
 class Pruning(_Part, frozen=True):
-    """The records 1 to `last` of a writer were pruned: those from before `before`. The statement's subject is the
-    SHA-256 of the last one's payload; `digests_sha256` that of all their SHA-256 (32 bytes each) in their order."""
+    """Records 1 to `last` of a writer, those from before `before`, were pruned. The statement's subject is the SHA-256
+    of the last one's payload; `digests_sha256` is the SHA-256 of all their digests (32 bytes each), in order."""
 
     writer: WriterId
     last: Sequence
@@ -181,7 +185,7 @@ _Kind = TypeVar("_Kind", CallRecord, Checkpoint, Pruning)
 
 
 class Statement(Struct, frozen=True):
-    """A statement: what its predicate says, and the SHA-256 of its subject."""
+    """A statement: its predicate, and the SHA-256 of its subject."""
 
     predicate: Predicate
     sha256: str
@@ -220,7 +224,7 @@ _DECODERS = {
 
 @lru_cache(maxsize=64)  # the calls of one moment share their times
 def timestamp(at_ms: int) -> str:
-    """Unix milliseconds as RFC 3339. A time that it can't write is the nearest one that it can."""
+    """Return unix milliseconds as RFC 3339: the nearest time that it can write."""
     at = _EPOCH + timedelta(milliseconds=min(max(at_ms, 0), _LATEST_MS))
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -231,7 +235,7 @@ def clipped(text: str) -> str:
 
 
 def encode_statement(statement: Statement) -> bytes:
-    """Return the payload. Raises `AttestationError` for a text that can't be written (a lone surrogate)."""
+    """Return the statement's payload. Raises `AttestationError` for a text that can't be written (a lone surrogate)."""
     predicate = statement.predicate
     wire = _Wire(
         STATEMENT_TYPE,
@@ -246,7 +250,7 @@ def encode_statement(statement: Statement) -> bytes:
 
 
 def decode_statement(payload: bytes) -> Statement:
-    """Rules 1 to 3. Raises `AttestationError`."""
+    """Read a statement by rules 1 to 3. Raises `AttestationError`."""
     try:
         wire = _decode_wire(payload)
         if wire.type != STATEMENT_TYPE:
@@ -274,16 +278,16 @@ def _check_phase(record: CallRecord) -> None:
 
 
 def _is_version_1(record: CallRecord) -> bool:
-    """Return whether there is nothing of what version 2 brought."""
+    """Return whether nothing that version 2 added is there."""
     call, decision, outcome = record.call, record.decision, record.outcome
-    brought = (record.policy, call.definition, call.trace, call.server, decision and decision.enforced)
-    if any(member is not None for member in brought):
+    added = (record.policy, call.definition, call.trace, call.server, decision and decision.enforced)
+    if any(member is not None for member in added):
         return False
     return not (decision and decision.verdict == "challenge") and not (outcome and outcome.status == "task")
 
 
 def _is_version_2(record: CallRecord) -> bool:
-    """Return whether there is what a record always has since."""
+    """Return whether the members that version 2 requires are there."""
     return record.policy is not None and (record.decision is None or record.decision.enforced is not None)
 
 

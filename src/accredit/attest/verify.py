@@ -1,16 +1,16 @@
 """Offline verification of single envelopes and of whole logs. No I/O.
 
-For each entry of a log, in this order; the first that fails ends it:
+Each entry of a log is checked in this order; the first failure ends the verification:
 
 1. its statement is read (`statements`);
-2. its key is one of those that are trusted here, and its signatures are good (`signing`);
+2. its key is one of those trusted here, and its signatures are valid (`signing`);
 3. it is where the store says that it is;
-4. its chain goes on with it (`chains`);
-5. the log passes through every checkpoint that somebody kept, and every head that its store knows of: a chain that
-   has another one there, or ends before, was changed or cut.
+4. its chain continues with it (`chains`);
+5. the log passes through every checkpoint that was kept elsewhere, and every head that its store knows of: a chain that
+   has another record there, or ends before, was changed or cut.
 
-Without a kept checkpoint, records that are missing from the end of a chain can't be noticed. What is not checked:
-whether the keys are the right ones, and whether what the records say is true.
+Without a kept checkpoint, records missing from the end of a chain can't be noticed. Not checked: whether the keys are
+the right ones, and whether what the records say is true.
 """
 
 import hashlib
@@ -28,15 +28,15 @@ _FIRST = "the first entry"
 
 
 class Stored(NamedTuple):
-    """An envelope of a log. `place` is "writer/number" where a store says what it holds: a record's sequence, a
-    checkpoint's count, a note's last record; "" for a file."""
+    """An envelope of a log. `place` is where a store says that it is, "writer/number": a record's sequence, a
+    checkpoint's count, or a note's last record; "" for an entry of a file."""
 
     envelope: Envelope
     place: str = ""
 
 
 class Digest(NamedTuple):
-    """What is left of a pruned record: the SHA-256 of its payload, 32 bytes."""
+    """What remains of a pruned record: the SHA-256 of its payload, 32 bytes."""
 
     writer: str
     sequence: int
@@ -47,8 +47,10 @@ Entry = Stored | Digest
 
 
 class Head(NamedTuple):
-    """What a store knows of a writer's chain: its record `sequence` has this SHA-256. It is not signed, so that whoever
-    cuts the log can cut it as well; a damaged file is found by it."""
+    """What a store knows of a writer's chain: its record `sequence` has this SHA-256.
+
+    It is not signed. It reveals a damaged file, but whoever cuts the log can cut it as well.
+    """
 
     writer: str
     sequence: int
@@ -56,15 +58,15 @@ class Head(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """The first thing that is wrong: "writer/sequence", and why."""
+    """The first fault: "writer/sequence", and the reason."""
 
     place: str
     reason: str
 
 
 class WriterReport(NamedTuple):
-    """What was found of one writer: `records` in all, of which `pruned` are gone, and `checkpointed` are covered by
-    a checkpoint in the log; `head` is the SHA-256 of the last payload."""
+    """The state of one writer's chain: `records` in all, of which `pruned` are gone and `checkpointed` are covered by a
+    checkpoint in the log; `head` is the SHA-256 of the last payload."""
 
     writer: str
     records: int
@@ -74,7 +76,7 @@ class WriterReport(NamedTuple):
 
 
 class LogReport(NamedTuple):
-    """The verdict on a log. It is good when there is no `fault`."""
+    """The verdict on a log: valid if there is no `fault`."""
 
     records: int
     writers: tuple[WriterReport, ...]
@@ -87,7 +89,7 @@ class LogReport(NamedTuple):
 
 
 def verify_envelope(envelope: bytes | str | Envelope, keys: Iterable[LogKey | RecordKey]) -> Statement:
-    """Read one envelope and verifies its signatures. Raises `AttestationError`. Its place in a log is not checked."""
+    """Read one envelope and verify its signatures. Its place in a log is not checked. Raises `AttestationError`."""
     return _verified(_opened(envelope), {key.id: key for key in keys})
 
 
@@ -96,9 +98,11 @@ def verify_log(
     keys: Iterable[LogKey | RecordKey],
     kept: Iterable[Envelope | Head] = (),
 ) -> LogReport:
-    """Verify a log as it streams by: entries of a store, envelopes, or the lines of an export. `kept` are checkpoints
-    that were put aside before, and heads. It raises nothing that depends on the log; a bad `kept` is a fault as
-    well."""
+    """Verify a log as it streams by: a store's entries, envelopes, or the lines of an export.
+
+    `kept` are checkpoints that were put aside before, and heads; a bad one is a fault as well. Raises nothing that
+    depends on the log.
+    """
     log = _Log({key.id: key for key in keys})
     try:
         for each in kept:
@@ -186,8 +190,8 @@ class _Log:
             raise AttestationError("another record was there before")
 
     def _forget(self, writer: str, last: int) -> None:
-        # A note is signed by the gateway: what was kept of records that it covers can't be held against an export,
-        # which has no digests any more.
+        # The gateway signed the note. An export has no digests of the records that it covers, so what was kept of
+        # them can't be compared.
         counts = self._kept.get(writer, {})
         for count in [count for count in counts if count < last]:
             del counts[count]

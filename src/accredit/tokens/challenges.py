@@ -1,6 +1,6 @@
 """What a client is told about tokens: the `WWW-Authenticate` header and the resource's metadata. No I/O.
 
-Source: RFC 6750 section 3, RFC 9728 sections 2, 3 and 5.1; 2025-11-25 and 2026-07-28, basic/authorization.
+Sources: RFC 6750 section 3; RFC 9728 sections 2, 3 and 5.1; 2025-11-25 and 2026-07-28, basic/authorization.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,8 @@ WELL_KNOWN = "/.well-known/oauth-protected-resource"
 
 
 def challenge(error: TokenError, metadata_url: str) -> str:
-    """Return the value of `WWW-Authenticate`; without a token it says nothing of an error (RFC 6750 section 3.1)."""
+    """Return the value of `WWW-Authenticate`. It names no error for a request without a token (RFC 6750 section
+    3.1)."""
     parameters = {"resource_metadata": metadata_url}
     if not isinstance(error, MissingToken):
         parameters |= {"error": error.error, "error_description": error.detail}
@@ -23,24 +24,22 @@ def challenge(error: TokenError, metadata_url: str) -> str:
 
 
 def metadata_url(resource: str) -> str:
-    """Return where the metadata of a resource is: the well-known path, and then the resource's own (RFC 9728 section
-    3.1)."""
+    """Return the URL of a resource's metadata: the well-known path, then the resource's own (RFC 9728 section 3.1)."""
     parts = urlsplit(resource)
     return f"{parts.scheme}://{parts.netloc}{metadata_paths(parts.path)[-1]}"
 
 
 def metadata_paths(path: str) -> tuple[str, ...]:
-    """Return the paths at which an endpoint's metadata is served: at the root, and followed by the endpoint's own
-    path."""
+    """Return the paths of an endpoint's metadata: the well-known path alone, and followed by the endpoint's own."""
     suffix = path.rstrip("/")
     return (WELL_KNOWN, WELL_KNOWN + suffix) if suffix else (WELL_KNOWN,)
 
 
 def metadata(resource: str, issuers: Iterable[Issuer]) -> dict[str, object]:
-    """Return the document about a resource, `resource` being its URL as clients know it.
+    """Return the metadata document of a resource; `resource` is its URL as clients know it.
 
-    Authorization servers are the issuers that are URLs; whoever issues session tokens by hand need not be one. What
-    there is none of is left out (RFC 9728 section 3.2).
+    Its authorization servers are the issuers whose names are URLs: an issuer of session tokens by hand need not be one.
+    Empty members are left out (RFC 9728 section 3.2).
     """
     known = [issuer for issuer in issuers if issuer.issuer.startswith(("https://", "http://"))]
     scopes = dict.fromkeys(scope for issuer in known for scope in issuer.required_scopes)
@@ -54,6 +53,6 @@ def metadata(resource: str, issuers: Iterable[Issuer]) -> dict[str, object]:
 
 
 def _quoted(value: str) -> str:
-    """Return a quoted-string (RFC 9110 section 5.6.4); what no header can hold is a question mark."""
+    """Return a quoted-string (RFC 9110 section 5.6.4), with a question mark for whatever a header can't hold."""
     plain = "".join(char if " " <= char <= "~" else "?" for char in value)
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,6 +1,6 @@
-"""What a token says (RFC 7519 section 4.1, RFC 9068 section 2.2). No I/O.
+"""The claims of a token (RFC 7519 section 4.1, RFC 9068 section 2.2). No I/O.
 
-Members of other names are passed over; one of a known name and a wrong type makes the token invalid.
+Claims of other names are ignored; one of a known name and a wrong type makes the token invalid.
 """
 
 from typing import Annotated
@@ -18,7 +18,7 @@ _Moment = Annotated[float, Meta(ge=0, le=MAX_SAFE_INTEGER)]
 
 
 class Claims(Struct, frozen=True):
-    """The claims that are looked at; the first four have to be there."""
+    """The claims that are used; the first four are required."""
 
     iss: _Text
     sub: _Text
@@ -36,22 +36,21 @@ class Claims(Struct, frozen=True):
 
     @property
     def audiences(self) -> frozenset[str]:
-        """Whom the token is for."""
+        """The audiences that the token is for."""
         return frozenset([self.aud] if isinstance(self.aud, str) else self.aud)
 
     @property
     def scopes(self) -> frozenset[str]:
-        """What it allows: `scope`, else `scp`, each a text with spaces or a list."""
-        found = self.scope if self.scope is not None else self.scp or ""
-        return frozenset(found.split() if isinstance(found, str) else found)
+        """The scopes that it grants: `scope`, else `scp`, either as a string with spaces or as a list."""
+        scope = self.scope if self.scope is not None else self.scp or ""
+        return frozenset(scope.split() if isinstance(scope, str) else scope)
 
 
 class VerifiedToken(Struct, frozen=True):
-    """What a good token says; times in unix seconds. The token itself is not in it.
+    """What a valid token says; times are unix seconds. The token itself is not in it.
 
-    `allowed_tools` is None where it names none: then all are allowed that are not in `denied_tools`. `session` is the
-    one MCP session that it is good in, by the id that its client has; None where it names none. `sha256` is that of the
-    token's text, in hex, for records.
+    `allowed_tools` None allows every tool that is not in `denied_tools`. `session` is the one MCP session that it is
+    valid in, by the id that the client has, or None for any. `sha256` is that of the token's text, in hex, for records.
     """
 
     issuer: str
@@ -86,7 +85,7 @@ def read_claims(text: bytes) -> Claims:
 
 
 def claimed_issuer(text: bytes) -> str:
-    """Who a token says issued it, to find the keys which show whether that is so. Raises `InvalidToken`."""
+    """Return who a token says issued it, so as to find the keys that can confirm it. Raises `InvalidToken`."""
     try:
         return _read_issued(text).iss
     except NOT_JSON:
@@ -94,5 +93,5 @@ def claimed_issuer(text: bytes) -> str:
 
 
 def _place(error: msgspec.ValidationError) -> str:
-    # The parser names types and our own members, and quotes nothing of the text.
+    # The parser names types and our own members, and quotes nothing of the token.
     return str(error)[:MAX_QUOTED]

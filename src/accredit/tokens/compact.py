@@ -1,12 +1,12 @@
 """The compact form of a signed JSON Web Token (RFC 7515 section 7.1). No I/O.
 
-A text is taken apart only when, in this order:
+A token is accepted only if, in this order:
 
-1. it has at most `MAX_TOKEN_BYTES` ASCII characters, before anything is decoded;
-2. it has three parts of base64url without padding, each spelled in the one canonical way;
-3. its header is an object whose `alg` is a text, and `kid` too where there is one;
-4. its header does not name or hold the key itself (`jku`, `x5u`, `jwk`): keys come from the configured issuer only;
-5. its header demands no extension (`crit`): none is understood here, so a token that demands one is not valid.
+1. it has at most `MAX_TOKEN_BYTES` ASCII characters, checked before anything is decoded;
+2. it has three parts of base64url without padding, each in its one canonical spelling;
+3. its header is an object whose `alg` is a string, and `kid` too if there is one;
+4. its header neither names nor holds the key (`jku`, `x5u`, `jwk`): keys come from the configured issuer only;
+5. its header demands no extension (`crit`): none is understood here, so a token that demands one is invalid.
 
 Not checked here: the signature. Nothing that is read here may be relied on.
 """
@@ -39,7 +39,7 @@ _read_header = msgspec.json.Decoder(_Header).decode
 
 
 class Compact(Struct, frozen=True):
-    """A token, taken apart and not verified. `claims` should be JSON text. It never shows itself."""
+    """A token's parts, not verified. `claims` should be JSON text. Its `repr` shows nothing."""
 
     algorithm: str
     kid: str | None
@@ -55,7 +55,7 @@ class Compact(Struct, frozen=True):
 
 
 def take_apart(text: str) -> Compact:
-    """Rules 1 to 5. Raises `InvalidToken`."""
+    """Split a token by rules 1 to 5. Raises `InvalidToken`."""
     if len(text) > MAX_TOKEN_BYTES:
         raise InvalidToken("more characters than a token may have")
     if not text.isascii():
@@ -80,7 +80,7 @@ def _decoded(part: bytes) -> bytes:
         decoded = urlsafe_b64decode(part + b"=" * (-len(part) % 4))
     except ValueError:
         decoded = b""
-    # Characters that the decoder passes over, padding and unused bits come out differently.
+    # Re-encoding reveals ignored characters, padding and unused bits.
     if not part or urlsafe_b64encode(decoded).rstrip(b"=") != part:
         raise InvalidToken("a part is not base64url")
     return decoded

@@ -1,7 +1,8 @@
-"""The gateway's word to the server behind it: on whose authority one request comes (ES256, over a P-256 key). No I/O.
+"""The gateway's statement to the server behind it: on whose authority one request comes (ES256, over a P-256 key). No
+I/O.
 
-It is made for one request and one server, and is good for as long as it says. No gateway takes it for a token of its
-own clients: its issuer is a gateway, and its key signs nothing else.
+It is made for one request and one server, and expires. No gateway accepts it as a token of its own clients: its issuer
+is a gateway, and its key signs nothing else.
 """
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -11,10 +12,11 @@ from accredit.tokens.session import sign
 
 
 class IdentityGrant(Struct, frozen=True, kw_only=True):
-    """What is to be said; times in unix seconds. `subject` is the agent, or with proofs off the client token's subject.
+    """The content of an identity token; times are unix seconds. `subject` is the agent or, with proofs off, the client
+    token's subject.
 
-    `principal` is the id of whoever has granted it to the agent, where proofs say so; `token_issuer` and
-    `token_subject` are those of the client's own token, where there was one.
+    With proofs, `principal` is the id of the principal who granted the agent its scopes. `token_issuer` and
+    `token_subject` are those of the client's own token, if there was one.
     """
 
     gateway: str
@@ -50,7 +52,8 @@ class _Claims(Struct, frozen=True):
 
 
 def issue_identity_token(key: EllipticCurvePrivateKey, grant: IdentityGrant) -> str:
-    """Sign it. Raises `ConfigurationError` for a key of another curve, and for more than a token can hold."""
+    """Return a signed token. Raises `ConfigurationError` for a key of another curve, and if the token would be too
+    long."""
     claims = _Claims(
         iss=grant.gateway,
         aud=grant.audience,
@@ -61,12 +64,12 @@ def issue_identity_token(key: EllipticCurvePrivateKey, grant: IdentityGrant) -> 
         iat=grant.issued_at,
         exp=grant.expires_at,
         jti=grant.token_id,
-        principal=_said(grant.principal),
-        token_issuer=_said(grant.token_issuer),
-        token_subject=_said(grant.token_subject),
+        principal=_or_unset(grant.principal),
+        token_issuer=_or_unset(grant.token_issuer),
+        token_subject=_or_unset(grant.token_subject),
     )
     return sign(key, claims)
 
 
-def _said(text: str | None) -> str | UnsetType:
+def _or_unset(text: str | None) -> str | UnsetType:
     return UNSET if text is None else text

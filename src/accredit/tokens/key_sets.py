@@ -1,13 +1,13 @@
-"""Public keys that tokens are verified with: JWK sets (RFC 7517) and PEM. No I/O.
+"""Public keys that verify tokens: JWK sets (RFC 7517) and PEM. No I/O.
 
-Of a set, these keys are used; the others are passed over, as RFC 7517 section 5 wants it:
+These keys of a set are used; the others are ignored, as RFC 7517 section 5 asks:
 
-1. public keys (one with its private half in it is everybody's);
+1. public keys (a key published with its private half is everybody's);
 2. keys for signatures (`use`, `key_ops`);
-3. RSA of 2,048 to 8,192 bits, the three NIST curves, Ed25519. Symmetric keys never are.
+3. RSA of 2,048 to 8,192 bits, the three NIST curves, and Ed25519; never symmetric keys.
 
-A key is good for the algorithms of its own type alone, and of those for its `alg` alone where it names one: so no
-token's header can have a key used for something else.
+A key is used only for the algorithms of its own type, and if it names an `alg`, only for that: no token's header can
+have a key used for something else.
 """
 
 import hashlib
@@ -32,7 +32,8 @@ PublicKey = EllipticCurvePublicKey | Ed25519PublicKey | RSAPublicKey
 _CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _RSA = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
 ALGORITHMS = frozenset({*_CURVES.values(), *_RSA, "EdDSA"})
-"""What an issuer may be configured to sign with (RFC 7518 section 3.1, RFC 8037): nothing symmetric, and not none."""
+"""The algorithms that an issuer may be configured with (RFC 7518 section 3.1, RFC 8037): nothing symmetric, and never
+none."""
 
 _MAX_MODULUS_CHARS = MAX_RSA_BITS * 4 // 24 + 2
 _MAX_EXPONENT_CHARS = 8
@@ -40,7 +41,7 @@ _LOADERS = {"EC": ECAlgorithm, "OKP": OKPAlgorithm, "RSA": RSAAlgorithm}
 
 
 class VerificationKey(Struct, frozen=True):
-    """A public key, its id where it has one, and the algorithms that it is good for."""
+    """A public key, its id if it has one, and the algorithms that it may be used for."""
 
     kid: str | None
     algorithms: frozenset[str]
@@ -48,13 +49,13 @@ class VerificationKey(Struct, frozen=True):
 
 
 class KeySet(Struct, frozen=True):
-    """The keys of an issuer. `digest` is that of the text which they were read from: another text, another set."""
+    """The keys of an issuer. `digest` is the SHA-256 of the text that they were read from."""
 
     keys: tuple[VerificationKey, ...]
     digest: bytes
 
     def candidates(self, algorithm: str, kid: str | None) -> tuple[VerificationKey, ...]:
-        """Return the keys that a token may have been signed with: by its `kid`, where both it and the key have one."""
+        """Return the keys that may have signed a token, matched by `kid` where both the token and the key have one."""
         fitting = [
             key
             for key in self.keys
@@ -63,8 +64,8 @@ class KeySet(Struct, frozen=True):
         return tuple(fitting[:MAX_CANDIDATE_KEYS])
 
     def knows(self, kid: str | None) -> bool:
-        """Return whether there is a key that a token with this `kid` may have been signed with; if not, a newer set
-        may."""
+        """Return whether a token with this `kid` may have been signed by one of these keys. If not, a newer set may
+        have it."""
         return any(kid is None or key.kid is None or key.kid == kid for key in self.keys)
 
 
@@ -91,23 +92,24 @@ _read_jwk = msgspec.json.Decoder(_Jwk).decode
 
 
 def read_key_set(data: bytes) -> KeySet:
-    """Return a JWK set's JSON text. One without a usable key is one too: its issuer took all back. Raises
-    `KeySetError`."""
+    """Read a JWK set's JSON text. Raises `KeySetError`.
+
+    A set without a usable key is valid: its issuer has withdrawn all keys.
+    """
     if len(data) > MAX_KEY_SET_BYTES:
         raise KeySetError(f"a key set has at most {MAX_KEY_SET_BYTES} bytes")
     try:
-        found = _read_set(data).keys
+        members = _read_set(data).keys
     except NOT_JSON:
         raise KeySetError('not a JWK set: JSON like {"keys": [...]}') from None
-    if len(found) > MAX_KEYS_IN_SET:
+    if len(members) > MAX_KEYS_IN_SET:
         raise KeySetError(f"a key set has at most {MAX_KEYS_IN_SET} keys")
-    keys = [key for raw in found if (key := _key_of(raw)) is not None]
+    keys = [key for raw in members if (key := _key_of(raw)) is not None]
     return KeySet(tuple(keys), hashlib.sha256(data).digest())
 
 
 def read_public_key(pem: bytes) -> KeySet:
-    """Return one public key in PEM, as a set: it has no id, and is good whatever a token's `kid` is. Raises
-    `KeySetError`."""
+    """Return one public key in PEM as a set. It has no id, so it matches any `kid`. Raises `KeySetError`."""
     try:
         loaded: Any = load_pem_public_key(pem)
     except (ValueError, UnsupportedAlgorithm):
@@ -122,7 +124,7 @@ def read_public_key(pem: bytes) -> KeySet:
 
 
 def _key_of(raw: Raw) -> VerificationKey | None:
-    """Return a key that can be used, or None."""
+    """Return a key, or None if it can't be used."""
     try:
         jwk = _read_jwk(raw)
     except NOT_JSON:

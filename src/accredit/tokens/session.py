@@ -1,6 +1,6 @@
 """Session tokens that accredit issues itself: ES256, over a P-256 key. No I/O.
 
-They are verified as any other token is: `Issuer(issuer, audience)` with the key set of the public key.
+They are verified like any other token: `Issuer(issuer, audience)` with a key set of the public key.
 """
 
 import hashlib
@@ -21,13 +21,13 @@ from accredit.limits import MAX_TOKEN_BYTES
 
 ALGORITHM = "ES256"
 ISSUER = "accredit"
-"""Who issues session tokens, where nobody says otherwise."""
+"""The default issuer of session tokens."""
 
 
 class SessionGrant(Struct, frozen=True, kw_only=True):
-    """What a session token is to say; times in unix seconds. `allowed_tools` None: all but the denied ones.
+    """The content of a session token; times are unix seconds. `allowed_tools` None allows all but the denied ones.
 
-    `session` is the one MCP session that it is good in, by the id that its client has.
+    `session` is the one MCP session that it is valid in, by the id that its client has.
     """
 
     issuer: str = ISSUER
@@ -62,7 +62,8 @@ class _Claims(Struct, frozen=True):
 
 
 def issue_session_token(key: EllipticCurvePrivateKey, grant: SessionGrant) -> str:
-    """Sign a token. Raises `ConfigurationError` for one that nobody could use, or a key of another curve."""
+    """Return a signed token. Raises `ConfigurationError` for one that could never be used, or a key of another
+    curve."""
     if not (grant.issuer and grant.subject and grant.audience and grant.token_id):
         raise ConfigurationError("a session token names its issuer, agent, audience and id", "leave none of them empty")
     if grant.session == "":
@@ -85,8 +86,8 @@ def issue_session_token(key: EllipticCurvePrivateKey, grant: SessionGrant) -> st
 
 
 def sign(key: EllipticCurvePrivateKey, claims: Struct) -> str:
-    """Return a token with these claims. Raises `ConfigurationError` for a key of another curve, and for too long a
-    token."""
+    """Return a signed token with these claims. Raises `ConfigurationError` for a key of another curve, and if the token
+    would be too long."""
     if not isinstance(key.curve, SECP256R1):
         raise ConfigurationError("tokens are signed with a P-256 key", "use a key of that curve")
     header = _Header(ALGORITHM, thumbprint(key.public_key()))
@@ -104,7 +105,7 @@ def public_jwk(key: EllipticCurvePublicKey) -> dict[str, str]:
 
 
 def thumbprint(key: EllipticCurvePublicKey) -> str:
-    """Return the id of a key: the SHA-256 of its JWK (RFC 7638), in base64url."""
+    """Return the id of a key: its JWK thumbprint (RFC 7638), SHA-256 in base64url."""
     canonical = msgspec.json.encode(_members(key), order="sorted")
     return _base64url(hashlib.sha256(canonical).digest()).decode("ascii")
 

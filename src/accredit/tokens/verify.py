@@ -1,17 +1,17 @@
-"""Verifies bearer tokens. No I/O: the keys and the time are passed in.
+"""Verification of bearer tokens. No I/O: keys and time are passed in.
 
-In this order; the first that fails decides, and each failure is an `InvalidToken` but the last:
+The steps, in order; the first failure decides, and raises `InvalidToken` except in step 7:
 
 1. the text is a signed token in compact form, within its bounds (`compact`);
-2. its `iss` is a configured issuer; only that issuer's keys, audience and algorithms count from here on;
+2. its `iss` is a configured issuer; from here on only that issuer's keys, audience and algorithms count;
 3. its `alg` is one that this issuer may use: never none, never symmetric;
-4. a key of the issuer, by `kid`, is good for that algorithm, and made the signature;
-5. the claims, read from what was signed: `iss`, `sub`, `aud` and `exp` are there, all types are right (`claims`);
-6. `aud` names this audience; `nbf` and `iat` are not in the future, `exp` not in the past (30 s of leeway);
-7. the scopes that the issuer's tokens must have: `InsufficientScope`.
+4. a key of the issuer, found by `kid`, fits that algorithm and made the signature;
+5. the claims, read from what was signed: `iss`, `sub`, `aud` and `exp` are there, and all types are right (`claims`);
+6. `aud` names this audience; `nbf` and `iat` are not in the future, `exp` is not in the past (30 s of leeway);
+7. the scopes that the issuer's tokens must have are there, else `InsufficientScope`.
 
-`read` does 1 to 3, so that its caller can find the keys; `verify` does the rest. Steps 4 to 6, but for `exp`, are not
-repeated for a text that passed them with the same keys.
+`read` does 1 to 3, so that its caller can find the keys; `verify` does the rest. Steps 4 to 6, except for `exp`, are
+not repeated for a text that passed them with the same keys.
 
 Not checked: whether the token was revoked, its `typ`, and what it may do with a tool (`rules`).
 """
@@ -32,7 +32,7 @@ from accredit.tokens.key_sets import ALGORITHMS, KeySet
 
 
 class Issuer(Struct, frozen=True):
-    """Whose tokens count, and which of them: `[[tokens.issuers]]`. Raises `ConfigurationError`."""
+    """An accepted issuer and the tokens that it may issue: `[[tokens.issuers]]`. Raises `ConfigurationError`."""
 
     issuer: str
     audience: str
@@ -54,9 +54,9 @@ class Issuer(Struct, frozen=True):
 
 
 class Presented(Struct, frozen=True):
-    """A token that was read and not verified: it says which keys to ask for, and nothing else may be relied on.
+    """A token that was read but not verified: it says which keys to ask for, and may be relied on for nothing else.
 
-    It never shows the token.
+    Its `repr` does not show the token.
     """
 
     issuer: Issuer
@@ -71,19 +71,19 @@ class Presented(Struct, frozen=True):
 
 
 class TokenVerifier:
-    """Verifies the tokens of some issuers, and remembers those that were good."""
+    """Verifies the tokens of some issuers, and remembers the valid ones."""
 
     __slots__ = ("_cache", "_issuers")
 
     def __init__(self, issuers: Sequence[Issuer], max_cached: int = MAX_CACHED_TOKENS) -> None:
-        """Raise `ConfigurationError` where two have the same name: `iss` could not tell them apart."""
+        """Raises `ConfigurationError` if two issuers have the same name: `iss` could not tell them apart."""
         self._issuers = {issuer.issuer: issuer for issuer in issuers}
         if len(self._issuers) < len(issuers):
             raise ConfigurationError("tokens.issuers: one issuer is named twice", "give each issuer one table")
         self._cache = VerifiedTokens(max_cached)
 
     def read(self, text: str) -> Presented:
-        """Steps 1 to 3. Raises `InvalidToken`."""
+        """Take steps 1 to 3. Raises `InvalidToken`."""
         known = self._cache.peek(_sha256(text))
         if known is not None:
             return Presented(self._issuers[known.issuer], known.kid, text)
@@ -96,7 +96,8 @@ class TokenVerifier:
         return Presented(issuer, compact.kid, text)
 
     def verify(self, presented: Presented, keys: KeySet, now: int) -> VerifiedToken:
-        """Steps 4 to 7, with the keys of `presented.issuer`. Raises `InvalidToken` or `InsufficientScope`."""
+        """Take steps 4 to 7, with the keys of `presented.issuer`. `now` is in unix seconds. Raises `InvalidToken` or
+        `InsufficientScope`."""
         sha256 = _sha256(presented.text)
         token = self._cache.get(sha256, keys.digest)
         if token is None:
@@ -115,7 +116,7 @@ class TokenVerifier:
 
 
 def _verified(presented: Presented, keys: KeySet, sha256: bytes, now: int) -> VerifiedToken:
-    """Steps 4 to 6."""
+    """Take steps 4 to 6."""
     compact = take_apart(presented.text)
     candidates = keys.candidates(compact.algorithm, compact.kid)
     if not candidates:
@@ -147,7 +148,7 @@ def _signed_by(key: object, compact: Compact) -> bool:
 
 
 def _check_claims(claims: Claims, issuer: Issuer, now: int) -> None:
-    """Step 6, but for `exp`: it is looked at on every use."""
+    """Take step 6, except for `exp`, which is checked on every use."""
     if issuer.audience not in claims.audiences:
         raise InvalidToken("for another audience", "the token is not for this server")
     if max(claims.nbf, claims.iat) > now + TOKEN_LEEWAY_SECONDS:
