@@ -42,7 +42,7 @@ class ProofStore(Protocol):
     refused once it is set back: `spend`, `uses` and `use` raise `ClockSetBack`."""
 
     async def issue(self, request_hash: bytes, *, expires_at: int) -> IssuedChallenge:
-        """A fresh challenge of 32 bytes, good for this request until `expires_at` (inclusive).
+        """Return a fresh challenge of 32 bytes, good for this request until `expires_at` (inclusive).
 
         It is never mistaken for one that a client made, and nobody can guess it. Whoever asks for one takes no room
         from others: anybody may.
@@ -50,14 +50,14 @@ class ProofStore(Protocol):
         ...
 
     async def look(self, challenge: bytes, request_hash: bytes, *, issued: bool, now: int) -> Spending:
-        """What `spend` would say now. Changes nothing."""
+        """Return what `spend` would say now. Changes nothing."""
         ...
 
     async def spend(
         self, challenge: bytes, request_hash: bytes, *, issued: bool, keep_until: int, now: int
     ) -> Spending:
-        """Spends a challenge, atomically, if it is `FIRST`; it is remembered as spent until `keep_until` at least,
-        which is the same each time that a proof is presented.
+        """Spend a challenge, atomically, if it is `FIRST`; it is remembered as spent until `keep_until` at least, which
+        is the same each time that a proof is presented.
 
         With `issued` only a challenge that `issue` gave for this request hash, and that is alive, is good. Without,
         any is that is unknown here; but one that `issue` gave is good for its own request and no other. Raises
@@ -66,19 +66,19 @@ class ProofStore(Protocol):
         ...
 
     async def uses(self, cert_id: str, window_s: int, *, now: int) -> int:
-        """How often a certificate was used in the last `window_s` seconds."""
+        """Return how often a certificate was used in the last `window_s` seconds."""
         ...
 
     async def use(self, limits: Sequence[RateLimit], *, now: int) -> bool:
-        """Notes one use of each certificate in `limits`, atomically, if none exceeds its limit so; else notes none."""
+        """Record one use of each certificate in `limits`, atomically, if none exceeds its limit so; else notes none."""
         ...
 
     async def ready(self) -> bool:
-        """Whether the store answers."""
+        """Return whether the store answers."""
         ...
 
     async def aclose(self) -> None:
-        """Gives everything back."""
+        """Give everything back."""
         ...
 
 
@@ -100,7 +100,7 @@ class TaskStore(Protocol):
     """Memory of tasks, shared by all who serve the same clients. A task's `key` is 32 bytes that stand for its id."""
 
     async def keep(self, key: bytes, task: Task, *, keep_until: int, now: int) -> Task:
-        """Remembers a task until `keep_until`; if one is known under its key, nothing changes, and that one is given.
+        """Remember a task until `keep_until`; if one is known under its key, nothing changes, and that one is given.
 
         Raises `StoreUnavailable` also where there is no room, of all or of the owner's; `ClockSetBack` where the task
         of this key may have been forgotten by a clock that was ahead.
@@ -108,15 +108,15 @@ class TaskStore(Protocol):
         ...
 
     async def find(self, key: bytes, *, now: int) -> Task | None:
-        """The task of this key, if it is remembered."""
+        """Return the task of this key, if it is remembered."""
         ...
 
     async def owned(self, owner: bytes, *, now: int) -> frozenset[bytes]:
-        """The keys of an owner's tasks."""
+        """Return the keys of an owner's tasks."""
         ...
 
     async def aclose(self) -> None:
-        """Gives everything back."""
+        """Give everything back."""
         ...
 
 
@@ -124,11 +124,11 @@ class Revocations(Protocol):
     """Who knows which certificates are revoked."""
 
     async def is_revoked(self, cert_id: str) -> bool:
-        """Whether a certificate is revoked, as far as is known here."""
+        """Return whether a certificate is revoked, as far as is known here."""
         ...
 
     def problem(self) -> str | None:
-        """Why what is known may be out of date (for `/readyz` and people), or None."""
+        """Return why what is known may be out of date (for `/readyz` and people), or None."""
         ...
 
 
@@ -136,18 +136,18 @@ class KeySets(Protocol):
     """Who has the public keys of the issuers of tokens."""
 
     async def keys(self, issuer: str, kid: str | None) -> KeySet:
-        """The keys of a configured issuer, such that they include `kid`, if that can be had.
+        """Return the keys of a configured issuer, such that they include `kid`, if that can be had.
 
         Raises `KeysUnavailable` where nothing is known of them.
         """
         ...
 
     def problem(self) -> str | None:
-        """Why what is known may be out of date (for `/readyz` and people), or None."""
+        """Return why what is known may be out of date (for `/readyz` and people), or None."""
         ...
 
     async def aclose(self) -> None:
-        """Gives everything back."""
+        """Give everything back."""
         ...
 
 
@@ -155,26 +155,26 @@ class Records(Protocol):
     """The log of attestations. Times are its own business; `StoreUnavailable` is `record_unavailable` to a client."""
 
     async def begin(self, decided: CallDecision) -> None:
-        """Records a decision, allowed or denied. Until it returns, nothing is forwarded.
+        """Record a decision, allowed or denied. Until it returns, nothing is forwarded.
 
         Raises `AttestationError` for a text that no record can hold (a lone surrogate): refuse the call as well.
         """
         ...
 
     def finish(self, decided: CallDecision, outcome: Outcome) -> Future[None]:
-        """Records the outcome of a call that `begin` has recorded as allowed. Until that is done, the client sees no
+        """Record the outcome of a call that `begin` has recorded as allowed. Until that is done, the client sees no
         answer. To be called whatever happens to the call; it is recorded also when nobody waits for that, and, where it
         raises `StoreUnavailable`, as soon as it can be."""
         ...
 
     def problem(self) -> str | None:
-        """What keeps records from being written (for `/readyz` and people), or None."""
+        """Return what keeps records from being written (for `/readyz` and people), or None."""
         ...
 
     async def ready(self) -> bool:
-        """Whether a decision could be recorded now."""
+        """Return whether a decision could be recorded now."""
         ...
 
     async def aclose(self) -> None:
-        """Writes what waits, closes what is open, and gives everything back."""
+        """Write what waits, closes what is open, and gives everything back."""
         ...

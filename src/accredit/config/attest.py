@@ -29,7 +29,7 @@ GATEWAY_KEY_FILE = "gateway.key"
 
 
 def build_records(loaded: Loaded) -> RecordSettings | None:
-    """What is recorded, or None where nothing is. Raises `ConfigurationError`."""
+    """Return what is recorded, or None where nothing is. Raises `ConfigurationError`."""
     attest = loaded.config.attest
     if attest.mode == "off":
         if attest.key_file is not None and Path(attest.key_file).exists():
@@ -55,7 +55,7 @@ def build_log_signer(loaded: Loaded) -> LogSigner:
 
 
 def try_record_signer(loaded: Loaded) -> None:
-    """Has the signer of records, where there is one, sign a trial. Forks. Raises `ConfigurationError`."""
+    """Have the signer of records, where there is one, sign a trial. Forks. Raises `ConfigurationError`."""
     named = _named_signer(loaded)
     if named is not None:
         from accredit.keys.record_trial import try_signer  # noqa: PLC0415 - securesystemslib is slow to load
@@ -85,7 +85,7 @@ def _named_signer(loaded: Loaded) -> tuple[str, Path, Path] | None:
 
 
 def log_key_file(loaded: Loaded) -> Path:
-    """The key that signs the log. Raises `ConfigurationError` where none is named, or there."""
+    """Return the key that signs the log. Raises `ConfigurationError` where none is named, or there."""
     name, path = loaded.config.attest.key_file, own_key_file(loaded)
     if path is not None and path.exists():
         return path
@@ -101,8 +101,8 @@ def log_key_file(loaded: Loaded) -> Path:
 
 
 def own_key_file(loaded: Loaded) -> Path | None:
-    """Where the gateway's key is, if it has one: `attest.key_file`, else `gateway.key` beside the file, if there is
-    a file."""
+    """Return where the gateway's key is, if it has one: `attest.key_file`, else `gateway.key` beside the file, if there
+    is a file."""
     named = loaded.config.attest.key_file
     if named is not None:
         return Path(named)

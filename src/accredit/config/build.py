@@ -26,7 +26,7 @@ from accredit.gateway.upstream.stdio.child import find_program
 def build_settings(
     loaded: Loaded, environ: Mapping[str, str], *, workers: int = 1, starting: bool = False
 ) -> GatewaySettings:
-    """The settings of one gateway. Raises `ConfigurationError` for what can't work on this machine.
+    """Return the settings of one gateway. Raises `ConfigurationError` for what can't work on this machine.
 
     `starting` says that it is about to serve: then a key that it keeps is made, where there is none yet.
     """
@@ -67,7 +67,7 @@ def _patience(loaded: Loaded) -> float | None:
 
 
 def build_upstream(loaded: Loaded, environ: Mapping[str, str]) -> HttpUpstream | StdioUpstream:
-    """The server that is stood in front of. Raises `ConfigurationError`."""
+    """Return the server that is stood in front of. Raises `ConfigurationError`."""
     upstream = loaded.config.upstream
     if upstream.url and upstream.command:
         raise ConfigurationError(
@@ -91,8 +91,8 @@ def build_upstream(loaded: Loaded, environ: Mapping[str, str]) -> HttpUpstream |
 
 
 def _folder(loaded: Loaded) -> Path | None:
-    """Where the command runs: `upstream.cwd`, else the file's own folder, where the command comes from the file: the
-    paths in it are relative to that."""
+    """Return where the command runs: `upstream.cwd`, else the file's own folder, where the command comes from the file:
+    the paths in it are relative to that."""
     if loaded.config.upstream.cwd is not None:
         folder = Path(loaded.config.upstream.cwd)
         if not folder.is_dir():

@@ -20,7 +20,7 @@ GROUP = "accredit.constraints"
 
 
 def load_evaluators(names: Iterable[str]) -> dict[str, Evaluator]:
-    """The evaluators of these types, and our own. Raises `ConfigurationError`."""
+    """Return the evaluators of these types, and our own. Raises `ConfigurationError`."""
     try:
         return with_own({name: _loaded(name) for name in names})
     except ConfigurationError as error:

@@ -29,7 +29,7 @@ IDENTITY_KEY_FILE = "identity.key"
 def build_identity(
     loaded: Loaded, upstream: HttpUpstream | StdioUpstream, *, starting: bool
 ) -> IdentitySettings | None:
-    """What the server is told, in a header, of who calls; None where it is not. Raises `ConfigurationError`.
+    """Return what the server is told, in a header, of who calls; None where it is not. Raises `ConfigurationError`.
 
     Unless a gateway is `starting`, no key is written: one that is missing is drawn for these settings alone.
     """

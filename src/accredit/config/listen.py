@@ -18,7 +18,7 @@ OTHERS = 0o077
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach `host`. A name other than localhost is taken for public."""
+    """Return whether only this machine can reach `host`. A name other than localhost is taken for public."""
     if host == "localhost":
         return True
     try:
@@ -28,7 +28,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_exposure(gateway: Gateway) -> None:
-    """Refuses to listen in the clear outside loopback. Raises `ConfigurationError`."""
+    """Refuse to listen in the clear outside loopback. Raises `ConfigurationError`."""
     if not is_loopback(gateway.host) and gateway.tls_cert_file is None:
         raise ConfigurationError(
             one_line(f"gateway.host is {gateway.host}: others could read and change what passes without TLS"),
@@ -37,7 +37,8 @@ def check_exposure(gateway: Gateway) -> None:
 
 
 def tls_context(gateway: Gateway) -> ssl.SSLContext | None:
-    """The server's side of TLS 1.2 and later, or None where it is not configured. Raises `ConfigurationError`."""
+    """Return the server's side of TLS 1.2 and later, or None where it is not configured. Raises
+    `ConfigurationError`."""
     certificate, key = gateway.tls_cert_file, gateway.tls_key_file
     if certificate is None and key is None:
         return None
@@ -68,7 +69,7 @@ def tls_context(gateway: Gateway) -> ssl.SSLContext | None:
 
 
 def _check_readable(name: str, path: str) -> int:
-    """The file's mode."""
+    """Return the file's mode."""
     try:
         with Path(path).open("rb") as file:
             return os.fstat(file.fileno()).st_mode

@@ -55,7 +55,7 @@ class Loaded:
 
 
 def load(file: Path | None, environ: Mapping[str, str], command_line: Values, *, look_here: bool = True) -> Loaded:
-    """Reads and joins the three sources; the file is not looked for in the current folder where `look_here` is false.
+    """Read and joins the three sources; the file is not looked for in the current folder where `look_here` is false.
 
     Raises `ConfigurationError`.
     """
@@ -66,18 +66,18 @@ def load(file: Path | None, environ: Mapping[str, str], command_line: Values, *,
 
 
 def folder_of(loaded: Loaded, key: Key) -> Path:
-    """What the relative paths of a key are relative to: its file's own folder, else the current one."""
+    """Return what the relative paths of a key are relative to: its file's own folder, else the current one."""
     origin = loaded.origins.get(key)
     return loaded.file.parent if loaded.file and origin and origin.kind == "file" else Path.cwd()
 
 
 def names_a_server(command_line: Values) -> bool:
-    """Whether the command line brings a `[upstream]` of its own."""
+    """Return whether the command line brings a `[upstream]` of its own."""
     return any(section == "upstream" for section, _ in command_line)
 
 
 def load_command_line(command_line: Values) -> Loaded:
-    """The same from the command line alone. Raises `ConfigurationError`."""
+    """Return the same from the command line alone. Raises `ConfigurationError`."""
     return _joined(None, {}, {}, command_line)
 
 

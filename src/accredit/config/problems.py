@@ -22,7 +22,7 @@ _Place = tuple[int | str, ...]
 
 
 def problem(error: ValidationError, origin_of: Callable[[str, str], str]) -> ConfigurationError:
-    """The first problem that validation found; `origin_of` says where a section's key came from."""
+    """Return the first problem that validation found; `origin_of` says where a section's key came from."""
     errors = error.errors(include_url=False, include_context=False, include_input=False)
     # A key that is misspelt is missing as well: the former says more.
     found = next((each for each in errors if each["type"] == NO_SUCH_KEY), errors[0])
@@ -42,7 +42,8 @@ def problem(error: ValidationError, origin_of: Callable[[str, str], str]) -> Con
 
 
 def check_environment_name(name: str) -> tuple[str, str]:
-    """The section and key that an environment variable overrides. Raises `ConfigurationError` for a misspelt one."""
+    """Return the section and key that an environment variable overrides. Raises `ConfigurationError` for a misspelt
+    one."""
     section, _, key = name.removeprefix(PREFIX).partition("__")
     known = {_environment_name(dotted): dotted for dotted in _KEYS}
     if name in known:
@@ -59,7 +60,7 @@ def check_environment_name(name: str) -> tuple[str, str]:
 
 
 def one_line(text: str) -> str:
-    """A key's name may hold anything: what is not printable is escaped."""
+    """Return a key's name may hold anything: what is not printable is escaped."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
@@ -82,7 +83,7 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _meaning(place: _Place) -> str:
-    """What the key is that is nearest to a place."""
+    """Return what the key is that is nearest to a place."""
     for end in range(len(place), 1, -1):
         model = _table_around(place[:end])
         field = model.model_fields.get(str(place[end - 1])) if model is not None else None
@@ -93,7 +94,7 @@ def _meaning(place: _Place) -> str:
 
 
 def _table_around(place: _Place) -> type[Section] | None:
-    """The kind of table that the last key of a place is looked for in."""
+    """Return the kind of table that the last key of a place is looked for in."""
     section, *rest = place
     if section not in SECTIONS or not rest:
         return None

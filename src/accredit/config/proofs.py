@@ -29,7 +29,8 @@ from accredit.ratify import CertificateCache, HybridPublicKey, zone_names
 
 
 def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
-    """What calls are decided by, or None where there is nothing to decide or to say. Raises `ConfigurationError`."""
+    """Return what calls are decided by, or None where there is nothing to decide or to say. Raises
+    `ConfigurationError`."""
     proofs = loaded.config.proofs
     catalog = build_catalog(loaded.config)
     required = proofs.mode == "required"
@@ -64,7 +65,7 @@ def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
 
 
 def read_public_key(path: Path, key: str) -> KeyFile:
-    """A public key that a key of the configuration names. Raises `ConfigurationError`."""
+    """Return a public key that a key of the configuration names. Raises `ConfigurationError`."""
     try:
         return load_public_key(path)
     except ConfigurationError as error:
@@ -72,7 +73,7 @@ def read_public_key(path: Path, key: str) -> KeyFile:
 
 
 def build_catalog(config: Config) -> Catalog:
-    """The sections `[tools]`, `[resources]` and `[prompts]`."""
+    """Return the sections `[tools]`, `[resources]` and `[prompts]`."""
     default_scope = config.proofs.default_tool_scope
     return Catalog(
         tools={name: _entry(tool) for name, tool in config.tools.by_name.items()},
@@ -89,7 +90,7 @@ def _entry(found: Resource) -> Entry:
 
 
 def _roots(loaded: Loaded) -> dict[HybridPublicKey, str]:
-    """The names of the roots, by key."""
+    """Return the names of the roots, by key."""
     roots, folder = loaded.config.proofs.roots, folder_of(loaded, ("proofs", "roots"))
     if not roots:
         raise ConfigurationError(

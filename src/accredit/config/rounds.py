@@ -19,7 +19,7 @@ from accredit.rounds import KeyRing, parse_keys
 
 
 def build_rounds(loaded: Loaded) -> RoundsSettings:
-    """How `requestState` is sealed. Raises `ConfigurationError`, which quotes nothing of the file."""
+    """Return how `requestState` is sealed. Raises `ConfigurationError`, which quotes nothing of the file."""
     rounds = loaded.config.rounds
     if rounds.keys_file is None:
         return RoundsSettings(state_seconds=rounds.state_seconds)

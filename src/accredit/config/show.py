@@ -24,7 +24,7 @@ class Shown:
 
 
 def shown(loaded: Loaded) -> list[Shown]:
-    """Every key, in the order of the schema."""
+    """Return every key, in the order of the schema."""
     rows: list[Shown] = []
     for section, table in loaded.config:
         for key, value in table:

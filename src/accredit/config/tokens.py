@@ -30,7 +30,7 @@ _SECRET_BYTES = 32
 
 
 def build_tokens(loaded: Loaded, *, workers: int = 1) -> TokenSettings | None:
-    """Whose tokens count, or None where tokens are off. Raises `ConfigurationError`."""
+    """Return whose tokens count, or None where tokens are off. Raises `ConfigurationError`."""
     tokens, tools = loaded.config.tokens, loaded.config.tools.by_name
     scopes = {name: tool.token_scope for name, tool in tools.items() if tool.token_scope}
     if tokens.mode == "off":
@@ -102,7 +102,7 @@ def _keys(index: int, found: TokenIssuer, folder: Path) -> KeySet | str:
 
 
 def _resource(loaded: Loaded, issuers: tuple[Issuer, ...]) -> str:
-    """The endpoint's URL as clients know it: tokens are made out to it. Else the one that it listens on."""
+    """Return the endpoint's URL as clients know it: tokens are made out to it. Else the one that it listens on."""
     urls = [issuer.audience for issuer in issuers if issuer.audience.startswith(("https://", "http://"))]
     gateway = loaded.config.gateway
     scheme = "https" if gateway.tls_cert_file is not None else "http"
@@ -146,7 +146,7 @@ def _bootstrap(
 
 
 def _is_good(key: EllipticCurvePrivateKey, issuer: Issuer, keys: KeySet) -> bool:
-    """Whether a token that is signed with this key would pass."""
+    """Return whether a token that is signed with this key would pass."""
     now, verifier = clock(), TokenVerifier([issuer])
     grant = SessionGrant(
         issuer=issuer.issuer,

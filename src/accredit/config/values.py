@@ -37,7 +37,7 @@ _OWN_HEADERS = frozenset(
 
 
 def _url(value: str) -> str:
-    """An http(s) URL that names a server and nothing that would be sent where it does not belong."""
+    """Return an http(s) URL that names a server and nothing that would be sent where it does not belong."""
     if not value.isascii() or not value.isprintable() or " " in value:
         raise ValueError("should be printable ASCII without spaces")
     if "@" in value.partition("//")[2].partition("/")[0]:
@@ -99,12 +99,12 @@ class FromEnvironment(BaseModel):
     """The authentication scheme that is put before it, such as `Bearer`."""
 
     def text(self, found: str) -> str:
-        """The header's value, of what the variable holds."""
+        """Return the header's value, of what the variable holds."""
         return f"{self.scheme} {found}" if self.scheme else found
 
 
 def _header_value(value: object) -> str | FromEnvironment:
-    """One error for both forms; it never quotes the value."""
+    """Return one error for both forms; it never quotes the value."""
     if isinstance(value, str):
         return value
     match value:
@@ -140,7 +140,7 @@ def _headers(value: dict[str, str | FromEnvironment]) -> dict[str, str | FromEnv
 
 
 def check_header_text(text: str) -> None:
-    """Refuses what can't be one header value. Raises `ValueError`, without the value: it may be a secret."""
+    """Refuse what can't be one header value. Raises `ValueError`, without the value: it may be a secret."""
     if not text.isascii() or not text.isprintable() or text != text.strip():
         raise ValueError("should be printable ASCII, without line breaks and without spaces around it")
 

@@ -1,7 +1,8 @@
-"""Key files and signers: made, read and written here, and nowhere else.
+"""Key files and signers: the only place where they are made, read and written.
 
-`formats` says what the files hold and does no I/O; `files` reads and writes any file of `accredit`; `load` joins them.
-`token_keys` are those of session tokens and issuers: PEM and JWK sets.
+`formats` defines the files' contents and does no I/O; `files` reads and writes any file of `accredit`; `load` joins
+them. `token_keys` has the keys of session tokens and issuers, in PEM and as JWK sets; `signers`, `record_signers`,
+`record_keys` and `record_trial` have those of the audit log.
 """
 
 from accredit.keys.files import read_file, write_file

@@ -1,7 +1,7 @@
-"""Files of `accredit` are read bounded, and written whole or not at all.
+"""Files of `accredit`: reading is bounded, and a file is written whole or not at all.
 
-A file is written under another name in the same folder, forced to the disk, and then given its name in one step: who
-reads it finds the old one, the new one or none. What is there already stays, unless it is to be replaced.
+A file is written under a temporary name in the same folder, synced to disk, and then given its name in one step: a
+reader finds the old file, the new one or none. An existing file stays, unless it is to be replaced.
 """
 
 import os
@@ -18,21 +18,21 @@ _OTHERS = 0o077
 
 
 class FileContent(NamedTuple):
-    """The bytes of a file, and its permission bits at the time."""
+    """A file's bytes, and its permission bits when it was read."""
 
     data: bytes
     mode: int
 
     @property
     def open_to_others(self) -> bool:
-        """Whether anybody but the file's owner has a right to it."""
+        """Whether anybody but the file's owner has any permission."""
         return bool(self.mode & _OTHERS)
 
 
 def read_file(path: Path, max_bytes: int) -> FileContent:
-    """A regular file's content. Raises `ConfigurationError`, also for more than `max_bytes`."""
+    """Return a regular file's content. Raises `ConfigurationError`, also for more than `max_bytes`."""
     try:
-        # Not blocking: a pipe in the file's place would hold the caller for ever.
+        # Non-blocking: opening a pipe in the file's place would block for ever.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with open(descriptor, "rb") as file:
             mode = os.fstat(descriptor).st_mode
@@ -47,10 +47,10 @@ def read_file(path: Path, max_bytes: int) -> FileContent:
 
 
 def write_file(path: Path, data: bytes, *, private: bool = False, replace: bool = False) -> None:
-    """Writes a file, mode 0600 where it is private, else 0644 (less what the umask takes away).
+    """Write a file with mode 0600 if it is private, else 0644 (less the umask).
 
-    Raises `ConfigurationError`, also where the file exists and is not to be replaced. A symbolic link is followed
-    when it is replaced, as the file that it leads to is meant.
+    Raises `ConfigurationError`, also if the file exists and is not to be replaced. Replacing follows a symbolic link:
+    the file that it leads to is meant.
     """
     path = Path(os.path.realpath(path)) if replace else path
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
@@ -60,7 +60,7 @@ def write_file(path: Path, data: bytes, *, private: bool = False, replace: bool 
             if replace:
                 temporary.replace(path)
             else:
-                path.hardlink_to(temporary)  # other than a rename, this never replaces
+                path.hardlink_to(temporary)  # unlike a rename, this never replaces
         finally:
             temporary.unlink(missing_ok=True)
         _sync_folder(path.parent)
@@ -71,7 +71,7 @@ def write_file(path: Path, data: bytes, *, private: bool = False, replace: bool 
 
 
 def exists_already(path: Path) -> ConfigurationError:
-    """The refusal to write over a file."""
+    """Return the refusal to overwrite a file."""
     return ConfigurationError(f"{path} exists already", "name another file, or say --force to replace it")
 
 
@@ -84,7 +84,7 @@ def _write_new(path: Path, data: bytes, mode: int) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    # Without it a crash could take the name away again, though not the bytes.
+    # Without this a crash could undo the new name, though not the bytes.
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

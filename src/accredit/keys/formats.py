@@ -1,11 +1,11 @@
-"""What key files and delegation files hold (docs/reference/files.md). No I/O.
+"""The contents of key files and delegation files (docs/reference/files.md). No I/O.
 
-They are read as strictly as the protocol's own objects (`ratify.wire`), and a key file is one only when:
+They are read as strictly as the protocol's own objects (`ratify.wire`). A key file is valid only if:
 
 1. its version is known;
-2. its name can be printed, and is no longer than the protocol lets an agent's be;
-3. its id is the one that belongs to its public key;
-4. its seeds, where it has them, are those of its public key.
+2. its name is printable, and no longer than the protocol allows for an agent's;
+3. its id is derived from its public key;
+4. its seeds, if it has them, are those of its public key.
 """
 
 from typing import Annotated, Any, ClassVar, Literal
@@ -23,7 +23,7 @@ KeyKind = Literal["human", "agent", "gateway"]
 
 
 class KeyFile(WireObject, frozen=True):
-    """A public key and whose it is. `created_at` is in unix seconds; `id` is derived from the key."""
+    """A public key and its holder. `created_at` is in unix seconds; `id` is derived from the key."""
 
     max_bytes: ClassVar[int] = MAX_KEY_FILE_BYTES
 
@@ -35,7 +35,7 @@ class KeyFile(WireObject, frozen=True):
     public_key: HybridPublicKey
 
     def check(self, path: str, level: int) -> None:
-        """Rules 1 to 3. Raises `WireError`."""
+        """Check rules 1 to 3. Raises `WireError`."""
         if self.accredit_key != KEY_FILE_VERSION:
             raise WireError(f"{path}.accredit_key", f"version {self.accredit_key} is not known")
         fault = name_fault(self.name)
@@ -46,7 +46,7 @@ class KeyFile(WireObject, frozen=True):
 
 
 class Seeds(Struct, frozen=True, forbid_unknown_fields=True):
-    """What both private keys are made from. It never shows itself."""
+    """The seeds of both private keys. Their `repr` shows nothing."""
 
     ed25519: Bytes32
     ml_dsa_65: Bytes32
@@ -64,17 +64,17 @@ class PrivateKeyFile(KeyFile, frozen=True):
     seed: Seeds
 
     def check(self, path: str, level: int) -> None:
-        """Rules 1 to 4. Raises `WireError`."""
+        """Check rules 1 to 4. Raises `WireError`."""
         super().check(path, level)
         if self.signer().public_key != self.public_key:
             raise WireError(f"{path}.seed", "not the seeds of this public key")
 
     def signer(self) -> HybridPrivateKey:
-        """The private key."""
+        """Return the private key."""
         return HybridPrivateKey(self.seed.ed25519, self.seed.ml_dsa_65)
 
     def public(self) -> KeyFile:
-        """The same without the seeds: what others may have."""
+        """Return the public half: the same without the seeds."""
         return KeyFile(self.accredit_key, self.kind, self.name, self.id, self.created_at, self.public_key)
 
 
@@ -86,13 +86,13 @@ class DelegationFile(WireObject, frozen=True):
     delegations: Annotated[tuple[DelegationCert, ...], Meta(min_length=1)]
 
     def check(self, path: str, level: int) -> None:
-        """Each certificate. Raises `WireError`."""
+        """Check each certificate. Raises `WireError`."""
         for index, cert in enumerate(self.delegations):
             cert.check(f"{path}.delegations[{index}]", level + 2)
 
 
 def name_fault(name: str) -> str | None:
-    """Why a key can't have this name, or None."""
+    """Return why a key can't have this name, or None."""
     if not name or not name.isprintable():
         return "a name is a text that can be printed"
     if len(name.encode()) > MAX_AGENT_NAME_LENGTH_BYTES:

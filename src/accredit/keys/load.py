@@ -1,4 +1,4 @@
-"""Keys are made here, and read from and written to their files. Reads the operating system's randomness.
+"""Making keys, and reading and writing their files. Uses the operating system's randomness.
 
 A private key that others can read counts as lost: it is refused before anything is done with it.
 """
@@ -22,19 +22,19 @@ PUBLIC_SUFFIX = ".pub"
 
 
 class SigningKey(Struct, frozen=True):
-    """Whoever can sign, and who that is."""
+    """A holder that can sign, and its public key file."""
 
     about: KeyFile
     signer: HybridSigner
 
 
 def public_path(path: Path) -> Path:
-    """Where the public half of a private key's file lies."""
+    """Return the path of the public half of a private key's file."""
     return path.with_name(path.name + PUBLIC_SUFFIX)
 
 
 def make_key(kind: KeyKind, name: str, created_at: int) -> PrivateKeyFile:
-    """A new key; `created_at` is in unix seconds. Raises `ConfigurationError` for a name that no key can have."""
+    """Return a new key; `created_at` is in unix seconds. Raises `ConfigurationError` for an invalid name."""
     fault = name_fault(name)
     if fault:
         raise ConfigurationError(f"--name: {fault}", "give a short name, such as --name Owner")
@@ -44,12 +44,13 @@ def make_key(kind: KeyKind, name: str, created_at: int) -> PrivateKeyFile:
 
 
 def write_key(path: Path, key: PrivateKeyFile, *, replace: bool = False) -> None:
-    """Writes `path` (private) and `path.pub`. Raises `ConfigurationError`; where one exists, none is written."""
+    """Write `path` (private) and `path.pub`. Raises `ConfigurationError`; if one of them exists, neither is written."""
     write_pair(path, key.encode() + b"\n", key.public().encode() + b"\n", replace=replace)
 
 
 def write_pair(path: Path, private: bytes, public: bytes, *, replace: bool) -> None:
-    """Writes both halves of a key, whatever its format. Raises `ConfigurationError`; where one exists, neither is."""
+    """Write both halves of a key in any format. Raises `ConfigurationError`; if one of them exists, neither is
+    written."""
     if not replace:
         for each in (path, public_path(path)):
             if os.path.lexists(each):
@@ -64,7 +65,7 @@ def write_pair(path: Path, private: bytes, public: bytes, *, replace: bool) -> N
 
 
 def read_key(path: Path) -> KeyFile | PrivateKeyFile:
-    """A key file of either half. Raises `ConfigurationError`."""
+    """Read a key file, public or private. Raises `ConfigurationError`."""
     content = read_file(path, MAX_KEY_FILE_BYTES)
     try:
         tree = parse(content.data, MAX_KEY_FILE_BYTES)
@@ -81,7 +82,7 @@ def read_key(path: Path) -> KeyFile | PrivateKeyFile:
 
 
 def check_private(path: Path, content: FileContent) -> None:
-    """Refuses a private key that others can read. Raises `ConfigurationError`."""
+    """Refuse a private key that others can read. Raises `ConfigurationError`."""
     if content.open_to_others:
         raise ConfigurationError(
             f"{path} is a private key that others can read (mode {content.mode:04o})",
@@ -90,7 +91,8 @@ def check_private(path: Path, content: FileContent) -> None:
 
 
 def load_public_key(path: Path) -> KeyFile:
-    """A public key file. Raises `ConfigurationError`, also for a private one: it is not to be passed around."""
+    """Read a public key file. Raises `ConfigurationError`, also for a private key, which should not be passed
+    around."""
     key = read_key(path)
     if isinstance(key, PrivateKeyFile):
         raise ConfigurationError(
@@ -106,7 +108,7 @@ def _public_half(path: Path) -> str:
 
 
 def load_signing_key(path: Path) -> SigningKey:
-    """A private key file, ready to sign. Raises `ConfigurationError`."""
+    """Read a private key file, ready to sign. Raises `ConfigurationError`."""
     key = read_key(path)
     if not isinstance(key, PrivateKeyFile):
         raise ConfigurationError(

@@ -1,14 +1,13 @@
-"""Public keys of other signers of records, as securesystemslib knows them. I/O: their files.
+"""Public keys of other signers of records, as securesystemslib defines them. I/O: their files.
 
-It is imported only where such a key is named, as securesystemslib takes a while to load. A key comes in one of two
-forms:
+Imported only if such a key is configured, as securesystemslib takes a while to load. A key has one of two forms:
 
 1. PEM: its key id is securesystemslib's own, so that stock verifiers find it;
-2. JSON of securesystemslib, `Key.to_dict()` with its `keyid`: for keys that have no PEM, as those of sigstore (an
-   identity and its issuer) and of GnuPG, and for schemes that PEM does not tell.
+2. securesystemslib's JSON, `Key.to_dict()` with its `keyid`: for keys that have no PEM, as those of sigstore (an
+   identity and its issuer) and of GnuPG, and for schemes that PEM does not express.
 
-What a signature holds beside its bytes is handed to the key to verify. A key of the usual kinds looks at the bytes
-alone: there nothing else is taken.
+A signature's further members are passed to the key to verify. Keys of the usual kinds look only at the bytes, so that
+for them further members are refused.
 """
 
 from collections.abc import Mapping
@@ -39,20 +38,20 @@ from accredit.ratify.strict_json import parse
 PEM_BEGINS = b"-----BEGIN"
 
 FOREIGN_KEY_ERRORS = (ValueError, TypeError, KeyError, AttributeError, UnsupportedAlgorithm)
-"""What comes of a text that is no key, or of a private one with a password (TypeError)."""
+"""What a text that is not a key raises, or a private key with a password (TypeError)."""
 
 _SIGSTORE = (SigstoreKey.DEFAULT_KEY_TYPE, SigstoreKey.DEFAULT_SCHEME)
-"""securesystemslib knows it only where somebody asks for it, as its format is new."""
+"""securesystemslib does not register it by default, as its format is new."""
 
 
 def load_record_key(path: Path) -> RecordKey:
-    """A signer's public key, to verify records with. Raises `ConfigurationError`."""
+    """Return a signer's public key, to verify records with. Raises `ConfigurationError`."""
     key = load_peer_key(path)
     return RecordKey(key.keyid, partial(check_signature, key))
 
 
 def load_peer_key(path: Path) -> Key:
-    """The same as securesystemslib has it. Raises `ConfigurationError`."""
+    """Return the key as securesystemslib's own type. Raises `ConfigurationError`."""
     data = read_file(path, MAX_PEM_BYTES).data
     try:
         return SSlibKey.from_crypto(load_pem_public_key(data)) if data.startswith(PEM_BEGINS) else _from_json(data)
@@ -64,18 +63,18 @@ def load_peer_key(path: Path) -> Key:
 
 
 def keeps_members(key: Key) -> bool:
-    """Whether a key looks at what a signature holds beside its bytes."""
+    """Return whether a key verifies a signature's further members."""
     return type(key) is not SSlibKey
 
 
 def check_signature(key: Key, signature: Signature, message: bytes) -> None:
-    """Whether a signature is good, with all that it holds. Raises `AttestationError`."""
+    """Check a signature with all its members. Raises `AttestationError`."""
     if signature.members and not keeps_members(key):
         raise AttestationError("the signature holds what its key does not verify")
     try:
         members = msgspec.json.decode(signature.members or b"{}")
         key.verify_signature(PeerSignature(key.keyid, signature.data.hex(), members), message)
-    except Exception as error:  # a key may raise anything: what it was given is not trusted yet
+    except Exception as error:  # a key may raise anything: its input is not trusted yet
         if isinstance(error, UnverifiedSignatureError) and not isinstance(error, VerificationError):
             raise AttestationError("the signature is not good") from None
         cause = error.__cause__ or error
@@ -83,9 +82,9 @@ def check_signature(key: Key, signature: Signature, message: bytes) -> None:
 
 
 def _from_json(data: bytes) -> Key:
-    found = cast("dict[str, Any]", parse(data, MAX_PEM_BYTES))
-    key_id = found.pop("keyid")
+    members = cast("dict[str, Any]", parse(data, MAX_PEM_BYTES))
+    key_id = members.pop("keyid")
     if not isinstance(key_id, str) or not key_id:
         raise ValueError
     kinds = cast("Mapping[object, type[Key]]", {_SIGSTORE: SigstoreKey, **KEY_FOR_TYPE_AND_SCHEME})
-    return kinds[found.get("keytype"), found.get("scheme")].from_dict(key_id, found)
+    return kinds[members.get("keytype"), members.get("scheme")].from_dict(key_id, members)

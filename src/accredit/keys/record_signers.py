@@ -1,14 +1,15 @@
-"""Signers of records through securesystemslib: PEM files, and by their URIs KMS, HSM and the like. I/O: theirs.
+"""Signers of records through securesystemslib: PEM files and, by URI, KMS, HSM and the like. I/O: theirs.
 
-It is imported only where such a signer is named, as securesystemslib takes a while to load. In this order:
+Imported only if such a signer is configured, as securesystemslib takes a while to load. In this order:
 
 1. the public key is read (`record_keys`);
-2. a private key in a file (`file2:PATH`) is read by us: one that others can read is refused, and so is another key's;
-3. any other scheme is securesystemslib's to open, with what it needs installed; a PIN comes from the environment. It is
-   opened where it first signs: neither a connection nor an HSM's module is taken across a fork. Before, a `trial` says
+2. a private key in a file (`file2:PATH`) is read here: one that others can read is refused, and so is one that does not
+   belong to the public key;
+3. any other scheme is opened by securesystemslib, with what it needs installed; a PIN comes from the environment. It is
+   opened when it first signs, as neither a connection nor an HSM's module survives a fork. A trial before that shows
    whether it signs at all (`record_trial`).
 
-Each signature is verified, as it will be kept, before it is used: a signer that was given another key breaks no log.
+Each signature is verified, as it will be stored, before it is used: a signer with the wrong key can't break the log.
 """
 
 import binascii
@@ -41,7 +42,7 @@ SECRET_VARIABLE = "ACCREDIT_SIGNER_SECRET"  # noqa: S105 - its name
 """The environment variable with the PIN or passphrase of a signer that asks for one."""
 
 TRIAL = b"accredit: a trial of the signer of records, which says nothing else"
-"""What is signed to see whether a signer signs. It can't pass for a record: those begin with `DSSEv1`."""
+"""The message of a trial signature. It can't pass for a record: those begin with `DSSEv1`."""
 
 
 class _Opens(Protocol):
@@ -51,16 +52,16 @@ class _Opens(Protocol):
 
 
 def load_record_signer(uri: str, public_key_file: Path, folder: Path) -> RecordSigner:
-    """The signer at a URI; a relative `file2:PATH` is in `folder`. Raises `ConfigurationError`.
+    """Return the signer at a URI; a relative `file2:PATH` is in `folder`. Raises `ConfigurationError`.
 
-    A key file is read now. Any other signer is opened where it first signs.
+    A key file is read now. Any other signer is opened when it first signs.
     """
     key, opened = _signer(uri, public_key_file, folder)
     return RecordSigner(key.keyid, _Signing(key, opened).sign)
 
 
 def sign_trial(uri: str, public_key_file: Path, folder: Path) -> None:
-    """Opens the signer and lets it sign `TRIAL`. Raises `ConfigurationError`, which says why it can't be used."""
+    """Open the signer and let it sign `TRIAL`. Raises `ConfigurationError`, which says why it can't be used."""
     key, opened = _signer(uri, public_key_file, folder)
     scheme, signer = uri.partition(":")[0], opened()
     try:
@@ -78,7 +79,7 @@ def sign_trial(uri: str, public_key_file: Path, folder: Path) -> None:
 
 
 class _Signing:
-    """Signs in one thread at a time. After a failure the signer is opened anew."""
+    """Signs, in one thread at a time. After a failure the signer is opened anew."""
 
     def __init__(self, key: Key, opened: Callable[[], Signer]) -> None:
         self._key = key
@@ -86,7 +87,7 @@ class _Signing:
         self._signer: Signer | None = None
 
     def sign(self, message: bytes) -> Signature:
-        """A signature that verifies. Raises `StoreUnavailable`."""
+        """Return a signature that verifies. Raises `StoreUnavailable`."""
         signer, self._signer = self._signer, None
         try:
             signer = self._opened() if signer is None else signer
@@ -120,7 +121,7 @@ def _signer(uri: str, public_key_file: Path, folder: Path) -> tuple[Key, Callabl
     if scheme == CryptoSigner.SCHEME:
         signer = _open_file(folder / place, key)
         return key, lambda: signer
-    # securesystemslib knows sigstore's signer only where somebody asks for it, as its format is new.
+    # securesystemslib does not register sigstore's signer by default, as its format is new.
     known = cast("Mapping[str, _Opens]", {SigstoreSigner.SCHEME: SigstoreSigner, **SIGNER_FOR_URI_SCHEME})
     if scheme not in known:
         raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""A signer of records is tried before anything depends on it, in a process of its own. Forks; no loop runs yet.
+"""A trial of a signer of records before anything depends on it, in a process of its own. Forks before any loop runs.
 
 What such a signer brings along (connections, threads, an HSM's module) would not survive the fork of workers, and one
 that hangs or crashes must not take the gateway with it. What it prints goes to stderr: stdout may be a conversation.
@@ -17,7 +17,7 @@ _REACHABLE = "see that the service behind it can be reached, and that what it ne
 
 
 def try_signer(uri: str, public_key_file: Path, folder: Path) -> None:
-    """Has the signer sign once, and its public key verify that. Raises `ConfigurationError`, which says why not."""
+    """Have the signer sign once, and its public key verify that. Raises `ConfigurationError`, which says why not."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_try, args=(theirs, uri, public_key_file, folder), daemon=True)
@@ -46,7 +46,7 @@ def _try(answer: Connection, uri: str, public_key_file: Path, folder: Path) -> N
         sign_trial(uri, public_key_file, folder)
     except ConfigurationError as error:
         answer.send((error.what, error.remedy))
-    except BaseException:  # whatever it is, its text is not for the log
+    except BaseException:  # its text could hold anything, so it is not logged
         os._exit(1)
     else:
         answer.send(None)

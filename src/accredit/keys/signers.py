@@ -1,6 +1,6 @@
-"""Signers of the log, from key files. Reads one file.
+"""The log's signers and their public keys, from key files. Reads one file.
 
-A gateway signs each record with the Ed25519 half of its key alone, which `HybridSigner` does not do.
+A gateway signs each record with only the Ed25519 half of its key, which `HybridSigner` does not do.
 """
 
 from pathlib import Path
@@ -12,17 +12,17 @@ from accredit.keys.load import read_key
 
 
 def log_signer(key: PrivateKeyFile) -> LogSigner:
-    """What signs the log with a key."""
+    """Return the signer of the log for a key."""
     return LogSigner(key.id, key.seed.ed25519, key.seed.ml_dsa_65)
 
 
 def log_key(key: KeyFile) -> LogKey:
-    """What verifies the log of a key's holder."""
+    """Return the key that verifies its holder's log."""
     return LogKey(key.id, key.public_key.ed25519, key.public_key.ml_dsa_65)
 
 
 def load_log_signer(path: Path) -> LogSigner:
-    """A gateway's private key file, ready to sign the log. Raises `ConfigurationError`."""
+    """Read a gateway's private key file, ready to sign the log. Raises `ConfigurationError`."""
     key = read_key(path)
     if not isinstance(key, PrivateKeyFile):
         raise ConfigurationError(

@@ -1,7 +1,7 @@
 """Keys of bearer tokens in files: the P-256 key that signs session tokens, and the public keys of issuers.
 
-They are in the formats that the world of JWT uses, so that other tools can make and read them: PEM (PKCS #8 and
-SubjectPublicKeyInfo), and JWK sets. Reads the operating system's randomness.
+They are in formats that JWT tools can make and read: PEM (PKCS #8 and SubjectPublicKeyInfo), and JWK sets. Uses the
+operating system's randomness.
 """
 
 import os
@@ -25,30 +25,30 @@ from accredit.tokens import KeySet, read_key_set, read_public_key
 
 
 def make_token_key() -> EllipticCurvePrivateKey:
-    """A new key to sign session tokens with."""
+    """Return a new key for signing session tokens."""
     return generate_private_key(SECP256R1())
 
 
 def write_token_key(path: Path, key: EllipticCurvePrivateKey, *, replace: bool = False) -> None:
-    """Writes `path` (private) and `path.pub`. Raises `ConfigurationError`; where one exists, none is written."""
+    """Write `path` (private) and `path.pub`. Raises `ConfigurationError`; if one of them exists, neither is written."""
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     write_pair(path, private, public, replace=replace)
 
 
 def kept_token_key(path: Path) -> EllipticCurvePrivateKey:
-    """The key at `path`, which is made where there is none yet. Raises `ConfigurationError`."""
+    """Return the key at `path`, making one if there is none yet. Raises `ConfigurationError`."""
     if not os.path.lexists(path):
         try:
             write_token_key(path, make_token_key())
         except ConfigurationError:
-            if not os.path.lexists(path):  # else another process was faster: its key counts
+            if not os.path.lexists(path):  # otherwise another process made one at the same time: use that
                 raise
     return load_token_key(path)
 
 
 def load_token_key(path: Path) -> EllipticCurvePrivateKey:
-    """A private P-256 key in PEM, without a password. Raises `ConfigurationError`."""
+    """Read a private P-256 key in PEM, without a password. Raises `ConfigurationError`."""
     content = read_file(path, MAX_PEM_BYTES)
     try:
         key = load_pem_private_key(content.data, password=None)
@@ -64,12 +64,12 @@ def load_token_key(path: Path) -> EllipticCurvePrivateKey:
 
 
 def load_key_set(path: Path) -> KeySet:
-    """The public keys of an issuer: one in PEM, or a JWK set. Raises `ConfigurationError`."""
+    """Read the public keys of an issuer: one in PEM, or a JWK set. Raises `ConfigurationError`."""
     data = read_file(path, MAX_KEY_SET_BYTES).data
     try:
-        found = read_key_set(data) if data.lstrip().startswith(b"{") else read_public_key(data)
+        keys = read_key_set(data) if data.lstrip().startswith(b"{") else read_public_key(data)
     except KeySetError as error:
         raise ConfigurationError(f"{path}: {error}", "name a public key in PEM, or a JWK set") from None
-    if not found.keys:
+    if not keys.keys:
         raise ConfigurationError(f"{path}: no key in it can be used", "name a set with public keys for signatures")
-    return found
+    return keys

@@ -1,6 +1,6 @@
-"""Outbound HTTP of the gateway's own, bounded and fenced: the key sets of issuers. I/O: the network.
+"""The gateway's own outbound HTTP, bounded and fenced: the key sets of issuers. I/O: the network.
 
-`fetch` one key set · `key_sets` the keys of all issuers, fetched when they are needed.
+`fetch` one key set · `key_sets` the keys of all issuers, fetched when needed.
 """
 
 from accredit.net.key_sets import IssuerKeys

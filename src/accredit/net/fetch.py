@@ -1,13 +1,13 @@
-"""Fetches a key set over HTTP, bounded. I/O: the network.
+"""Fetching a key set over HTTP, bounded. I/O: the network.
 
-Where it comes from is configured; nothing on the way there may change that, or cost more than is meant:
+The URL is configured; nothing on the way there may change it, or cost more than intended:
 
 1. https, or http to loopback, where nobody listens in;
 2. no proxy, credential or certificate from the environment;
-3. redirects within the same origin only, and few;
+3. redirects only within the same origin, and few;
 4. status 200, no content coding, at most `max_bytes`, all within one time limit.
 
-What it says is its reader's business.
+What the body says is for its reader to check.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-a
 
 
 async def fetch(url: str, *, max_bytes: int, timeout: float) -> bytes:
-    """The body at `url`, which `check_url` has passed; `timeout` is in seconds. Raises `KeySetError`."""
+    """Return the body at `url`, which `check_url` has passed; `timeout` is in seconds. Raises `KeySetError`."""
     try:
         client = httpx2.AsyncClient(verify=_trust(), trust_env=False, follow_redirects=False, headers=_HEADERS)
         async with asyncio.timeout(timeout), client:
@@ -32,12 +32,12 @@ async def fetch(url: str, *, max_bytes: int, timeout: float) -> bytes:
     except TimeoutError:
         raise KeySetError(f"no answer within {timeout:g} s") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError) as error:
-        said = ascii(str(error))[:MAX_QUOTED]  # it may quote the other side
-        raise KeySetError(f"{type(error).__name__}: {said}") from None
+        detail = ascii(str(error))[:MAX_QUOTED]  # it may quote the other side
+        raise KeySetError(f"{type(error).__name__}: {detail}") from None
 
 
 def check_url(key: str, url: str) -> None:
-    """Rule 1, for the URL that the configuration has under `key`. Raises `ConfigurationError`."""
+    """Check rule 1 for the URL that the configuration has under `key`. Raises `ConfigurationError`."""
     try:
         parsed = httpx2.URL(url)
     except httpx2.InvalidURL:
@@ -79,7 +79,7 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
 
 @cache
 def _trust() -> ssl.SSLContext:
-    """The certificates that this machine trusts: reading them takes some 20 ms."""
+    """Return the certificates that this machine trusts. Cached: reading them takes some 20 ms."""
     return httpx2.create_ssl_context(trust_env=False)
 
 

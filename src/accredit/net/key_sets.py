@@ -1,15 +1,15 @@
-"""The public keys of all issuers, fetched when they are needed. I/O: the network.
+"""The public keys of all issuers, fetched when needed. I/O: the network.
 
 For an issuer whose keys are at a URL, in this order:
 
-1. a set that is fresh and has the key that is asked for is given at once;
+1. a fresh set that has the requested key is returned at once;
 2. otherwise a fetch begins, at most once a minute (every few seconds while no set is known), and only one at a time;
-   the fetch that found the first set does not count, so that a key which is new just then is known at once;
-3. a set that has the key, but is no longer fresh, is given at once, up to a day old: nobody waits for its successor;
-4. a set without the key is given when the fetch is over, whatever came of it: the key may be an invented one;
-5. where there is no set, or only one of more than a day, that is `KeysUnavailable`.
+   the fetch that found the first set does not count, so that a key published just after it is found at once;
+3. a set that has the key but is no longer fresh is returned at once, up to a day old: nobody waits for its successor;
+4. a set without the key is returned when the fetch is over, whatever its outcome: the key may be an invented one;
+5. without a set, or with one more than a day old, `KeysUnavailable` is raised.
 
-What can't be fetched or read leaves the last good set in force.
+When a fetch fails, or what it brought can't be read, the last good set stays in force.
 """
 
 import asyncio
@@ -35,14 +35,14 @@ _NEVER = -math.inf
 
 
 class IssuerKeys:
-    """The key sets of all issuers: those that were read from files, and those that are at URLs."""
+    """The key sets of all issuers: those read from files, and those at URLs."""
 
     def __init__(
         self,
         sources: Mapping[str, KeySet | str],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`sources`: by issuer, its keys, or their URL. `clock` gives seconds. Raises `ConfigurationError`."""
+        """`sources` maps each issuer to its keys or their URL. `clock` returns seconds. Raises `ConfigurationError`."""
         urls = {issuer: source for issuer, source in sources.items() if isinstance(source, str)}
         for url in urls.values():
             check_url("tokens.issuers.jwks_url", url)
@@ -50,19 +50,19 @@ class IssuerKeys:
         self._remote = {issuer: _Remote(issuer, url, clock) for issuer, url in urls.items()}
 
     async def keys(self, issuer: str, kid: str | None) -> KeySet:
-        """The keys of a configured issuer (`ports.KeySets`). Raises `KeysUnavailable`."""
+        """Return the keys of a configured issuer (`ports.KeySets`). Raises `KeysUnavailable`."""
         fixed = self._fixed.get(issuer)
         if fixed is not None:
             return fixed
         return await self._remote[issuer].keys(kid)
 
     def problem(self) -> str | None:
-        """Why the keys of some issuer may be out of date, or None."""
+        """Return why the keys of some issuer may be out of date, or None."""
         problems = [f"keys of {issuer}: {remote.fault}" for issuer, remote in self._remote.items() if remote.fault]
         return "; ".join(problems) or None
 
     async def aclose(self) -> None:
-        """Ends what is being fetched."""
+        """Cancel all fetches."""
         for remote in self._remote.values():
             await remote.aclose()
 
@@ -81,7 +81,7 @@ class _Remote:
         self.fault = ""
 
     async def keys(self, kid: str | None) -> KeySet:
-        """Rules 1 to 5."""
+        """Return the keys by rules 1 to 5."""
         known = self._usable()
         if known is None or not known.knows(kid):
             await self._refetched()
@@ -93,7 +93,7 @@ class _Remote:
         return known
 
     async def aclose(self) -> None:
-        """Ends a fetch under way."""
+        """Cancel a fetch under way."""
         if self._fetch is not None:
             self._fetch.cancel()
             await asyncio.wait([self._fetch])
@@ -113,10 +113,12 @@ class _Remote:
     async def _refetched(self) -> None:
         self._begin()
         if self._fetch is not None:
-            await asyncio.wait([self._fetch])  # a caller who goes away takes no one else's fetch along
+            await asyncio.wait(
+                [self._fetch]
+            )  # unlike `await`, no cancelled caller cancels the fetch
 
     def _begin(self) -> None:
-        """Begins a fetch, if none is under way and enough time has passed since the last."""
+        """Begin a fetch, if none is under way and enough time has passed since the last."""
         if self._fetch is None and self._clock() - self._tried_at >= self._pause():
             self._tried_at = self._clock()
             self._fetch = asyncio.create_task(self._load())
@@ -129,7 +131,7 @@ class _Remote:
             self._loaded_at = self._clock()
             self.fault = ""
             if first:
-                self._tried_at = _NEVER  # the next is the first that is a refetch
+                self._tried_at = _NEVER  # the first fetch does not count (rule 2)
         except KeySetError as error:
             self.fault = str(error)
             _log.warning("no keys of %s: %s", self._issuer, error)

@@ -1,8 +1,8 @@
 """Multi-round-trip requests (2026-07-28, basic/patterns/mrtr): a server answers "I need input first". No I/O.
 
-For a server: `requests` what it asks, `forms` what a form can hold, `answers` reading what came back. For a client:
-`results` reading what is asked, and the retry's params · `driver` the loop, as a state machine that says what to do in
-`steps`. For a gateway: `sealing`, which protects the state of servers that do not.
+For a server: `requests` asking for input, `forms` what a form can hold, `answers` reading what came back. For a client:
+`results` reading what is requested, and the retry's params · `driver` the loop, as a state machine that yields `steps`.
+For a gateway: `sealing`, which protects the state of servers that do not protect it themselves.
 """
 
 import importlib
@@ -57,7 +57,7 @@ __all__ = [
     "with_retry_params",
 ]
 
-# The gateway seals, and needs no more: the types of the protocol, which the others are about, take 5 MiB and 80 ms.
+# Imported on first use: the gateway only seals, and the protocol's types, which the others need, take 5 MiB and 80 ms.
 _LATER = {
     "accepted_content": "answers",
     "create_message": "requests",

@@ -1,14 +1,14 @@
-"""What came back: the readers of `inputResponses`, for a server's handler. No I/O.
+"""Readers of `inputResponses`, for a server's handler. No I/O.
 
-All of it is the client's word. The readers take the SDK's types and plain objects alike and never raise on what a
+All of it is the client's word. The readers take the SDK's types and plain objects alike, and never raise for what a
 client sent:
 
-1. an entry is a bare result of one of three kinds, told by the member that only that kind has (`action`, `roots`,
+1. an entry is a bare result of one of three kinds, recognised by the member that only that kind has (`action`, `roots`,
    `role`), and valid as such; anything else counts as missing, so that the server asks again;
-2. content counts only where the person accepted.
+2. content counts only if the person accepted.
 
-Not checked: whether an answer is of the kind that was asked for by that key, or whether anything was asked at all.
-Who must know keeps it in a protected `requestState`.
+Not checked: whether an answer is of the kind that was requested under its key, or whether anything was requested at
+all. A server that must know keeps that in a protected `requestState`.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ _WRAPPING = frozenset({"method", "result"})
 
 
 class Missing(Struct, frozen=True):
-    """There is no answer that can be used."""
+    """There is no usable answer."""
 
     kind: Literal["missing"] = "missing"
 
@@ -67,7 +67,7 @@ class Rooted(Struct, frozen=True):
 
 
 def input_response(responses: Responses, key: str) -> Missing | Elicited | Sampled | Rooted:
-    """The answer to one entry, discriminated by `kind`."""
+    """Return the answer to one entry, discriminated by `kind`."""
     entry = responses.get(key) if _is_object(responses) else None
     try:
         return _view(entry)
@@ -103,7 +103,7 @@ def accepted_content(responses: Responses, key: str) -> Content | None: ...
 @overload
 def accepted_content(responses: Responses, key: str, model: type[Model]) -> Model | None: ...
 def accepted_content(responses: Responses, key: str, model: type[Model] | None = None) -> Content | Model | None:
-    """What a person filled in and accepted, as `model` where one is given; None where there is no such content."""
+    """Return what a person filled in and accepted, as `model` if given; None if there is no such content."""
     view = input_response(responses, key)
     content = view.content if isinstance(view, Elicited) else None
     if content is None or model is None:
@@ -115,9 +115,10 @@ def accepted_content(responses: Responses, key: str, model: type[Model] | None =
 
 
 def partition_input_responses(raw: object) -> tuple[dict[str, InputResponse | Mapping[str, Any]], list[str]]:
-    """Splits `inputResponses` into the bare entries and the keys of the others, so that a handler can ask again.
+    """Split `inputResponses` into its bare entries and the keys of the others, so that a handler can ask again.
 
-    Dropped is what is no object, or holds its result wrapped in `{method, result}`. What is no map has no entries.
+    An entry that is not an object, or wraps its result in `{method, result}`, is dropped. Anything but a map has no
+    entries.
     """
     if not _is_object(raw):
         return {}, []

@@ -1,21 +1,21 @@
-"""How one call with rounds goes on: a state machine. No I/O: it says what to do, and is sent what happened and when.
+"""The loop of one call with rounds, as a state machine. No I/O: it yields steps and is sent their outcomes.
 
-Source: 2026-07-28, basic/patterns/mrtr, "Client Requirements". `drive` yields a step and is sent its outcome; time is
-in seconds on any clock that only goes forward. A round, in this order:
+Source: 2026-07-28, basic/patterns/mrtr, "Client Requirements". Time is in seconds on any monotonic clock. A round, in
+this order:
 
-1. the result is read (`results`); what the protocol does not allow, or does not know, ends the call, in manual mode
+1. the result is read (`results`); one that the protocol does not allow, or does not know, ends the call, in manual mode
    too;
 2. in manual mode the call ends with `InputRequired`;
-3. `max_rounds` retries were made: `RoundsExceeded`;
-4. nothing is left of the whole call's time: `RoundsTimeout`, before anyone is asked for anything;
-5. every entry has a handler here: `InputHandlerMissing` otherwise, before any of them runs;
+3. after `max_rounds` retries it ends with `RoundsExceeded`;
+4. once the whole call's time is used up it ends with `RoundsTimeout`, before anybody is asked for anything;
+5. every entry must have a handler here, or the call ends with `InputHandlerMissing` before any of them runs;
 6. the round is announced, and rule 4 is checked again;
-7. with requests: their handlers run at once, for as long as is left; the first that fails ends the call;
-   without: a wait, longer from round to round, that a round with requests makes short again;
-8. rule 4 is checked again; then the retry is sent, with the original params and this round's answers and state
-   alone, for its own time or for what is left, whichever is less.
+7. with requests: their handlers run concurrently, for the time that is left; the first that fails ends the call;
+   without: a pause, which grows from round to round until a round with requests resets it;
+8. rule 4 is checked again; then the retry is sent, with the original params and only this round's answers and state,
+   for its own time or the time that is left, whichever is less.
 
-Not checked: what is in a state or an answer; whether the answers reach the server that asked.
+Not checked: the content of a state or an answer, and whether the answers reach the server that asked.
 """
 
 import copy
@@ -60,15 +60,15 @@ from accredit.rounds.steps import (
 class RoundsOptions(Struct, frozen=True):
     """How a client deals with `input_required`.
 
-    Without `auto_fulfil` a call that gets one fails, unless it asked to see it; `max_rounds` bounds the retries of one
-    call (0: none).
+    Without `auto_fulfil` a call that gets one fails, unless its caller asked to see it. `max_rounds` bounds the retries
+    of one call (0: none).
     """
 
     auto_fulfil: bool = True
     max_rounds: int = MAX_ROUNDS
 
     def __post_init__(self) -> None:
-        """Raises `ValueError` for a number that is none of rounds."""
+        """Raise `ValueError` for a negative number of rounds."""
         if self.max_rounds < 0:
             raise ValueError("max_rounds is 0 or more")
 
@@ -83,23 +83,23 @@ def drive(
     max_total_timeout: float | None = None,
     now: float,
 ) -> Generator[Step[Params], Outcome, Any]:
-    """Runs one call to its result. `handled` are the methods that have a handler; `now` is when it begins.
+    """Run one call to its result. `handled` are the methods that have a handler; `now` is when the call begins.
 
-    `timeout` bounds each leg (a minute where it is None), `max_total_timeout` the call with all its legs and handlers
-    (None: nothing does), in seconds. Raises `ValueError` for times that are not above zero, and each error under
-    `RoundsError` but `SealError`; `RequestTimeout` for a leg.
+    `timeout` bounds each leg (None: a minute), `max_total_timeout` the call with all its legs and handlers (None:
+    unbounded), in seconds. Raises `ValueError` for times that are not positive, every error under `RoundsError` except
+    `SealError`, and `RequestTimeout` for a leg.
     """
     call = _Call(method, params, timeout, max_total_timeout, now)
     result = yield from call.leg(None, None)
     delay = STATE_ONLY_FIRST_SECONDS
     while is_input_required_result(result):
-        asked = read_input_required(method, result)
+        requested = read_input_required(method, result)
         if not options.auto_fulfil:
-            raise InputRequired(asked)
+            raise InputRequired(requested)
         if call.legs > options.max_rounds:
-            raise RoundsExceeded(asked)
+            raise RoundsExceeded(requested)
         call.check_budget()
-        entries = _entries(asked, handled)
+        entries = _entries(requested, handled)
         yield from call.announce(entries)
         if entries:
             delay = STATE_ONLY_FIRST_SECONDS
@@ -108,12 +108,12 @@ def drive(
             answers = None
             yield from call.pause(delay)
             delay = min(2 * delay, STATE_ONLY_MAX_SECONDS)
-        result = yield from call.leg(answers, asked.request_state)
+        result = yield from call.leg(answers, requested.request_state)
     return result
 
 
-def _entries(asked: InputRequiredResult, handled: Collection[str]) -> tuple[InputContext, ...]:
-    requests = asked.input_requests or {}
+def _entries(requested: InputRequiredResult, handled: Collection[str]) -> tuple[InputContext, ...]:
+    requests = requested.input_requests or {}
     entries = tuple(InputContext(key, request.method, request.params) for key, request in requests.items())
     for entry in entries:
         if entry.method not in handled:
@@ -122,7 +122,7 @@ def _entries(asked: InputRequiredResult, handled: Collection[str]) -> tuple[Inpu
 
 
 class _Call(Generic[Params]):
-    """One call: what was asked for, how often, and what is left of its time."""
+    """The state of one call: its params, its number of legs, and the time that is left."""
 
     def __init__(
         self, method: str, params: Params, timeout: float | None, max_total_timeout: float | None, now: float
@@ -138,13 +138,13 @@ class _Call(Generic[Params]):
         self, answers: Mapping[str, InputResponse] | None, state: str | None
     ) -> Generator[Step[Params], Outcome, Any]:
         self.check_budget()
-        # The first leg is as the caller gave it: it may go on with rounds that were made by hand.
+        # The first leg is sent as it is: the caller may be continuing rounds made by hand.
         params = self._params
         if self.legs:
             params = with_retry_params(params, input_responses=answers, request_state=state)
         left = self._left
         timeout = min(self._timeout, left)
-        # A copy: whoever sends it adds proofs and tokens, which are good for this leg alone.
+        # A copy: the sender adds proofs and tokens to it that are valid for this leg only.
         leg = SendLeg(copy.deepcopy(params), LegOptions(self.legs, timeout))
         self.legs += 1
         outcome = yield from self._do(leg)

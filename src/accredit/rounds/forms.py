@@ -1,14 +1,14 @@
 """The restricted JSON Schema of a form (2026-07-28, client/elicitation, "Requested Schema"). No I/O.
 
-In this order; the first fault raises `ValueError`, with the field's name where it is one field's:
+Checked in this order; the first fault raises `ValueError`, with the field's name if it is about one field:
 
-1. the schema is one object without nesting: `type`, `properties`, `required`, and words for people;
-2. each field has one of the types below, and no keyword that its type does not have;
+1. the schema is one object without nesting: `type`, `properties`, `required`, and texts for people;
+2. each field has one of the types below, and only keywords of that type;
 3. each keyword has a value of its kind;
 4. a default is a value that the field may have (`minimum`, lengths and formats are not checked against it).
 
-A field is a string (also with a format, or with a choice of values), a number, an integer, a boolean, or a choice of
-several values from a list.
+A field is a string (possibly with a format, or with a choice of values), a number, an integer, a boolean, or a choice
+of several values from a list.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,8 +24,8 @@ _TEXTS = frozenset({"$schema", "title", "description"})
 
 
 class _Generator(GenerateJsonSchema):
-    # What JSON Schema can't express becomes a field without a type, which is refused by its name; a default that it
-    # can't express is left to the model.
+    # A field that JSON Schema can't express gets no type, so that `check_form` refuses it by its name; a default that
+    # it can't express is left to the model.
 
     def handle_invalid_for_json_schema(self, schema: object, error_info: str) -> JsonSchemaValue:
         return {}
@@ -35,7 +35,7 @@ class _Generator(GenerateJsonSchema):
 
 
 def form_of(model: type[BaseModel]) -> dict[str, Any]:
-    """The form of a model: its fields by their aliases, `X | None` as X. Raises `ValueError`."""
+    """Return the form of a model: its fields by their aliases, `X | None` as X. Raises `ValueError`."""
     schema = model.model_json_schema(schema_generator=_Generator)
     definitions = schema.get("$defs", {})
     fields = _resolved(schema, definitions).get("properties", {})
@@ -47,7 +47,7 @@ def form_of(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def check_form(schema: Mapping[str, Any]) -> None:
-    """Rules 1 to 4. Raises `ValueError`."""
+    """Check rules 1 to 4. Raises `ValueError`."""
     surplus = schema.keys() - _FORM_KEYWORDS - {"additionalProperties"}
     if surplus:
         raise ValueError(f"a form has no {min(surplus)!r}")
@@ -138,7 +138,7 @@ def _is_texts(value: object) -> TypeGuard[Sequence[str]]:
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
-    # Not infinite, nor no number at all: JSON has neither.
+    # The difference is not 0 for an infinity or a NaN, which JSON does not have.
     return isinstance(value, int | float) and not isinstance(value, bool) and value - value == 0
 
 
@@ -182,7 +182,7 @@ _CHOICES: dict[str, Check] = {"items": _is_items, "minItems": _is_count, "maxIte
 
 
 def _resolved(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    # What refers to a definition may add to it (a default, a description); the definition's title is its class's name.
+    # A reference may add members to its definition (a default, a description). The definition's title is a class name.
     resolved = dict(schema)
     reference = resolved.pop("$ref", None)
     if reference is None:
@@ -193,7 +193,7 @@ def _resolved(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict
 
 
 def _plain(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    # A field as pydantic describes it, in the words that a form has for the same thing.
+    # Rewrites a field as pydantic describes it with the keywords that a form allows.
     field = _resolved(schema, definitions)
     options = [option for option in field.get("anyOf", []) if option != {"type": "null"}]
     if len(options) == 1:
@@ -206,5 +206,5 @@ def _plain(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[st
     if "items" in field:
         items = _plain(field["items"], definitions)
         field["items"] = {keyword: value for keyword, value in items.items() if keyword not in _TEXTS}
-        field.pop("uniqueItems", None)  # of a choice from a list that goes without saying
+        field.pop("uniqueItems", None)  # a choice from a list has no duplicates anyway
     return field

@@ -1,7 +1,7 @@
-"""What a server's author says: "I need input first". No I/O.
+"""Builders of `input_required` results, for a server's author. No I/O.
 
-The builders give the types of `mcp_types`; a result or request that is built by hand is as good as one of these.
-What can't be asked raises `ValueError` here, where it is written, and not at the client.
+They return the types of `mcp_types`; a result or request built by hand is just as valid. Whatever can't be requested
+raises `ValueError` here, where it is written, and not at the client.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,10 +28,11 @@ _URL = TypeAdapter(AnyUrl)
 def input_required(
     *, input_requests: Mapping[str, InputRequest] | None = None, request_state: str | None = None
 ) -> InputRequiredResult:
-    """The result that asks for input, by keys of the server's choice, and that gives the client a state to bring back.
+    """Return the result that asks for input, under keys of the server's choice, and gives the client a state to bring
+    back.
 
-    Raises `ValueError` where there is neither; an empty map does not count. A state is seen, and can be changed, by
-    everyone on its way: protect it, or have a gateway that seals it.
+    Raises `ValueError` if there is neither; an empty map does not count. Everyone on its way can see and change a
+    state: protect it, or use a gateway that seals it.
     """
     if not input_requests and request_state is None:
         raise ValueError("input_required needs input_requests, or a request_state, or both")
@@ -41,9 +42,9 @@ def input_required(
 
 
 def elicit(message: str, schema: Mapping[str, Any] | type[BaseModel]) -> ElicitRequest:
-    """Asks a person to fill in a form: a restricted JSON Schema, or a model of pydantic whose fields map to one.
+    """Ask a person to fill in a form: a restricted JSON Schema, or a pydantic model whose fields map to one.
 
-    Raises `ValueError`, with the field's name, for what a form can't hold (`forms` says what it can).
+    Raises `ValueError`, with the field's name, for what a form can't hold (see `forms`).
     """
     if isinstance(schema, Mapping):
         check_form(schema)
@@ -54,18 +55,18 @@ def elicit(message: str, schema: Mapping[str, Any] | type[BaseModel]) -> ElicitR
 
 
 def elicit_url(message: str, url: str) -> ElicitRequest:
-    """Asks a person to visit a page, for what must not pass through the client (a password, a payment).
+    """Ask a person to visit a page, for what must not pass through the client (a password, a payment).
 
-    Raises `ValueError` where `url` is not an absolute URL. It is sent as it was given.
+    The URL is sent as given. Raises `ValueError` if it is not absolute.
     """
     _URL.validate_python(url)
     return ElicitRequest(params=ElicitRequestURLParams(message=message, url=url))
 
 
 def create_message(messages: Sequence[SamplingMessage], max_tokens: int, **params: Any) -> CreateMessageRequest:
-    """Asks the client's language model for a message. `params` are further fields of `CreateMessageRequestParams`.
+    """Ask the client's language model for a message. `params` are further fields of `CreateMessageRequestParams`.
 
-    Raises `TypeError` for a field that it does not have, and `ValueError` for a value that does not fit.
+    Raises `TypeError` for an unknown field, and `ValueError` for a value that does not fit.
     """
     unknown = params.keys() - CreateMessageRequestParams.model_fields.keys()
     if unknown:
@@ -76,5 +77,5 @@ def create_message(messages: Sequence[SamplingMessage], max_tokens: int, **param
 
 
 def list_roots() -> ListRootsRequest:
-    """Asks for the folders and files that the client lets the server work on."""
+    """Ask for the folders and files that the client lets the server work on."""
     return ListRootsRequest()

@@ -1,17 +1,18 @@
-"""A result's kind, an `input_required` result, as a client must check them; and the params of the retry. No I/O.
+"""Reading a result as a client must: its kind, and what an `input_required` result requests; and the retry's params. No
+I/O.
 
-A result is `complete`, or `input_required`, or of no kind that is known here (`check_result_type`). One that asks for
-input is read in this order, raising at the first fault:
+A result is `complete`, `input_required`, or of an unknown kind (`check_result_type`). One that asks for input is read
+in this order, raising at the first fault:
 
-1. only `tools/call`, `prompts/get` and `resources/read` may be answered so;
+1. only `tools/call`, `prompts/get` and `resources/read` may be answered with one;
 2. it has `inputRequests`, or `requestState` (a string), or both; an empty map counts as absent;
-3. every entry is an object with one of the three methods that may be embedded (`UnknownInputRequest` otherwise);
+3. every entry is an object with one of the three methods that may be embedded (else `UnknownInputRequest`);
 4. its params are what that method takes; an elicitation without a mode is a form, whatever else it holds.
 
-`with_input_required` makes a schema that reads so, for programs that send requests by themselves.
+`with_input_required` makes a schema that reads in this way, for programs that send requests by themselves.
 
-Not checked: whether the client declared what it is asked for (`driver`: there is a handler, or there is none), and
-whether a form's schema is one that can be shown.
+Not checked: whether the client declared the capability (in `driver` there is a handler, or there is none), and whether
+a form's schema is one that can be shown.
 """
 
 from collections.abc import Mapping
@@ -44,7 +45,7 @@ Params = TypeVar("Params", bound=InputResponseRequestParams | dict[str, Any])
 Complete = TypeVar("Complete", bound=BaseModel)
 
 Responses = Mapping[str, InputResponse | Mapping[str, Any]] | None
-"""`inputResponses` by their keys: typed, or plain; None where there are none."""
+"""`inputResponses` by their keys, typed or plain; None if there are none."""
 
 _KINDS = frozenset({"complete", "input_required"})
 _RETRY_FIELDS = frozenset({"inputResponses", "requestState"})
@@ -53,39 +54,40 @@ _MODES = {"form": ElicitRequestFormParams, "url": ElicitRequestURLParams}
 
 
 def is_input_required_result(result: object) -> TypeGuard[InputRequiredResult | Mapping[str, Any]]:
-    """Whether a result, typed or plain, asks for input. One without `resultType` is complete."""
+    """Return whether a result, typed or plain, asks for input. One without `resultType` is complete."""
     if isinstance(result, InputRequiredResult):
         return True
     return _is_object(result) and result.get("resultType") == "input_required"
 
 
 def check_result_type(result: object) -> None:
-    """Refuses a result, typed or plain, of a kind that the revision does not define. Raises `UnsupportedResultType`.
+    """Refuse a result, typed or plain, of a kind that the revision does not define. Raises `UnsupportedResultType`.
 
-    One without `resultType` is complete, and so is what is no result of the protocol.
+    A result without `resultType` is complete, and so is a value that is not a result of the protocol.
     """
     if isinstance(result, Result):
-        found: object = getattr(result, "result_type", None) or "complete"
+        kind: object = getattr(result, "result_type", None) or "complete"
     else:
-        found = result.get("resultType", "complete") if _is_object(result) else "complete"
-    if not isinstance(found, str) or found not in _KINDS:
-        raise UnsupportedResultType(found, result)
+        kind = result.get("resultType", "complete") if _is_object(result) else "complete"
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise UnsupportedResultType(kind, result)
 
 
 def read_input_required(method: str, result: InputRequiredResult | Mapping[str, Any]) -> InputRequiredResult:
-    """What the answer to a `method` asks for. Raises `InvalidInputRequired` or `UnknownInputRequest`."""
+    """Return what the answer to a `method` requests. Raises `InvalidInputRequired` or `UnknownInputRequest`."""
     if method not in INPUT_REQUIRED_METHODS:
         raise InvalidInputRequired(f"in answer to {method!a:.40}")
     return _read(result)
 
 
 def with_input_required(result: type[Complete]) -> TypeAdapter[Complete | InputRequiredResult]:
-    """The schema of a result that may ask for input in its place: for `session.send_request`, or to read what came.
+    """Return the schema of a result that may ask for input instead: for `session.send_request`, or to read an answer.
 
-    Where `resultType` is `input_required`, `InputRequiredResult` comes out, else `result`. It raises what
-    `read_input_required` does, `UnsupportedResultType`, and `ValidationError` for what does not fit `result`. Raises
-    `ValueError` for a model of the SDK's that answers a method which may not ask. Of a model of your own nobody here
-    knows the method: it is yours to know that it may.
+    If `resultType` is `input_required` it gives an `InputRequiredResult`, otherwise `result`. Reading raises what
+    `read_input_required` raises, `UnsupportedResultType`, and `ValidationError` if the answer does not fit `result`.
+
+    Raises `ValueError` for an SDK model that answers a method which may not ask for input. The method of any other
+    model is not known here, so its caller must make sure of that.
     """
     answered = [method for method, row in MONOLITH_RESULTS.items() if issubclass(result, get_args(row) or row)]
     if answered and INPUT_REQUIRED_METHODS.isdisjoint(answered):
@@ -159,10 +161,11 @@ def with_retry_params(
     input_responses: Responses = None,
     request_state: str | None = None,
 ) -> Params:
-    """The params of a retry: the original ones without what an earlier round put in, and this round's.
+    """Return the params of a retry: the original ones without an earlier round's answers and state, and with this
+    round's.
 
-    An object gets plain answers under the names of the wire, a model its own fields. `params` is left as it is.
-    Raises `ValueError` for an answer that is none.
+    An object gets plain answers under their names on the wire, a model its own fields. `params` is not changed. Raises
+    `ValueError` for an answer that is invalid.
     """
     if isinstance(params, InputResponseRequestParams):
         return cast("Params", _typed_retry(params, input_responses, request_state))
@@ -180,7 +183,7 @@ def _typed_retry(
     typed = None if responses is None else _RESPONSES.validate_python(responses)
     fields = {"input_responses": typed, "request_state": state}
     retry = params.model_copy(update=fields)
-    # What is absent was never set, whichever way the model is written out.
+    # An absent field counts as never set, so that no way of serialising the model writes it.
     retry.model_fields_set.difference_update(name for name, value in fields.items() if value is None)
     return retry
 

@@ -1,20 +1,20 @@
 """`requestState`, sealed on its way out and opened on its way back. No I/O: time and randomness are arguments.
 
 What a client brings back is the client's word (2026-07-28, basic/patterns/mrtr, "Server Requirements"). A sealed state
-can be neither read nor changed, and opens only for who it was given to, for the request it was given for, in time:
+can be neither read nor changed, and opens only for the principal and the request that it was made for, in time:
 
     "s1." base64url( key id (8 bytes) | nonce (12) | AES-256-GCM ciphertext and tag )
 
-Associated data: the version, the key's id, and the binding. To open one:
+The associated data are the version, the key's id, and the binding. To open one:
 
-1. its length is that of a state that may be sealed;
-2. its version is known, and its base64 is the one spelling of these bytes;
+1. its length is at most that of the longest state that may be sealed;
+2. its version is known, and its base64 is the one spelling of its bytes;
 3. a key of the ring has that id;
-4. the tag is good, for this binding;
+4. the tag is valid for this binding;
 5. it has not expired.
 
-All end in one public text; the reason is for the log. Not checked: whether it was brought back before. A leg may be
-repeated, and each is authorized anew.
+Every failure has the same public text; the reason is for the log. Not checked: whether it was brought back before. A
+leg may be repeated, and each is authorized anew.
 """
 
 import base64
@@ -37,12 +37,12 @@ BINDING_BYTES = 32
 
 _VERSION = "s1."
 _KEY_ID_BYTES = 8
-_OVERHEAD_BYTES = 256  # at most: the key's id, nonce, tag, a flow's name, two integers
+_OVERHEAD_BYTES = 256  # at most: the key's id, nonce and tag, a flow's name, two integers
 _MAX_TEXT = len(_VERSION) + (MAX_STATE_BYTES + _OVERHEAD_BYTES) * 4 // 3
 
 
 class FlowState(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What is sealed: the upstream's own `state` (None where it gave none), and where in which flow it gave it.
+    """What is sealed: the upstream's own `state` (None if it gave none), and the flow and round in which it gave it.
 
     `round` counts the flow's `input_required` results, from 1: the leg that brings this back is that round's retry.
     `expires_at` is the last unix second at which it opens.
@@ -60,12 +60,12 @@ class _Key(NamedTuple):
 
 
 class KeyRing:
-    """Keys of 32 bytes: the first seals, all open. It never shows them."""
+    """Keys of 32 bytes: the first seals, all open. Nothing here shows them."""
 
     __slots__ = ("_keys",)
 
     def __init__(self, keys: Sequence[bytes]) -> None:
-        """Raises `ValueError` for none, too many, or one of another length."""
+        """Raise `ValueError` for no keys, too many, or one of another length."""
         if not 0 < len(keys) <= MAX_STATE_KEYS:
             raise ValueError(f"a key ring has 1 to {MAX_STATE_KEYS} keys")
         if any(len(key) != KEY_BYTES for key in keys):
@@ -73,11 +73,11 @@ class KeyRing:
         self._keys = [_Key(_key_id(key), AESGCM(key)) for key in keys]
 
     def seal(self, sealed: FlowState, binding: bytes, nonce: bytes) -> str:
-        """The text that a client gets in place of the state.
+        """Return the text that a client gets in place of the state.
 
-        `binding` is that of the request that was answered (`state_binding`); `nonce` are 12 bytes that were never used
-        before: random ones, for at most 2**32 states a key. Raises `SealError` for a state that is too long, or is no
-        text in UTF-8, and `ValueError` for wrong lengths.
+        `binding` is that of the request that was answered (`state_binding`). `nonce` is 12 bytes that were never used
+        before: random ones, for at most 2**32 states per key. Raises `SealError` for a state that is too long or not
+        UTF-8, and `ValueError` for wrong lengths.
         """
         if len(nonce) != NONCE_BYTES:
             raise ValueError(f"a nonce has {NONCE_BYTES} bytes")
@@ -87,7 +87,7 @@ class KeyRing:
         return _VERSION + _encode(key.id + nonce + text)
 
     def open(self, text: str, binding: bytes, now: int) -> FlowState:
-        """What was sealed, for the request with this binding. `now` in unix seconds. Raises `SealError`."""
+        """Return what was sealed for the request with this binding. `now` is in unix seconds. Raises `SealError`."""
         id, nonce, sealed = _parts(text)
         key = next((key for key in self._keys if key.id == id), None)
         if key is None:
@@ -103,10 +103,10 @@ class KeyRing:
 
 
 def state_binding(principal: Sequence[str], method: str, target: str, params_digest: bytes) -> bytes:
-    """What ties a state to one request of one principal: 32 bytes.
+    """Return the 32 bytes that tie a state to one request of one principal.
 
-    `principal` names it in as many parts as it has, the first of which says what kind it is ("token", an issuer and a
-    subject; "proof", a principal and an agent); none: nobody. `params_digest` is the SHA-256 of the RFC 8785 form of
+    `principal` has as many parts as needed, the first of which names its kind ("token", an issuer and a subject;
+    "proof", a principal and an agent); it is empty for nobody. `params_digest` is the SHA-256 of the RFC 8785 form of
     the params without `_meta`, `inputResponses` and `requestState`.
     """
     digest = hashlib.sha256(b"accredit requestState binding 1")
@@ -117,7 +117,7 @@ def state_binding(principal: Sequence[str], method: str, target: str, params_dig
 
 
 def parse_keys(text: str) -> KeyRing:
-    """Reads a key file: one base64 key a line, the one that seals first. Raises `ConfigurationError`, quoting none."""
+    """Read a key file: one base64 key per line, the sealing key first. Raises `ConfigurationError`, quoting no key."""
     keys: list[bytes] = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():

@@ -1,4 +1,4 @@
-"""What the driver says is to be done, and what it is told of it. Plain values; no I/O."""
+"""The steps that the driver yields, and their outcomes. Plain values; no I/O."""
 
 from typing import Any, Generic, NoReturn
 
@@ -20,7 +20,7 @@ from accredit.errors import NoBackChannel
 from accredit.rounds.results import Params
 
 InputParams = ElicitRequestFormParams | ElicitRequestURLParams | CreateMessageRequestParams | RequestParams | None
-"""What an embedded request is about: a form, a page to visit, a message to sample, or nothing (roots)."""
+"""The params of an embedded request: a form, a page to visit, a message to sample, or nothing (roots)."""
 
 _ANSWERS: dict[str, TypeAdapter[Any]] = {
     "elicitation/create": TypeAdapter(ElicitResult),
@@ -30,9 +30,9 @@ _ANSWERS: dict[str, TypeAdapter[Any]] = {
 
 
 class InputContext(Struct, frozen=True):
-    """What a handler is told of the entry that it fulfils. `key` is the server's word: for correlation only.
+    """What a handler learns of the entry that it fulfils. `key` is the server's word: for correlation only.
 
-    There is no way back to the server but the handler's result.
+    The handler's result is the only way back to the server.
     """
 
     key: str
@@ -40,7 +40,7 @@ class InputContext(Struct, frozen=True):
     params: InputParams
 
     def answer(self, returned: object) -> InputResponse:
-        """What the handler returned, as the answer to this entry. Raises `ValueError` where it is none."""
+        """Return the handler's result as the answer to this entry. Raises `ValueError` if it is not one."""
         return _ANSWERS[self.method].validate_python(returned)
 
     @property
@@ -49,30 +49,30 @@ class InputContext(Struct, frozen=True):
         raise NoBackChannel
 
     async def send_request(self, *_: object, **__: object) -> NoReturn:
-        """Raises `NoBackChannel`."""
+        """Raise `NoBackChannel`."""
         raise NoBackChannel
 
     async def send_notification(self, *_: object, **__: object) -> NoReturn:
-        """Raises `NoBackChannel`."""
+        """Raise `NoBackChannel`."""
         raise NoBackChannel
 
 
 class LegOptions(Struct, frozen=True):
-    """What one leg may know besides its params: that it is the `number`th (from 0), and its `timeout` in seconds."""
+    """Options of one leg: it is the `number`th (from 0), and has `timeout` seconds."""
 
     number: int
     timeout: float
 
 
 class SendLeg(Struct, Generic[Params], frozen=True):
-    """Send the request, with a new id, and cancel it after `options.timeout`. The params are the sender's to change."""
+    """Send the request, with a new id, and cancel it after `options.timeout`. The sender may change the params."""
 
     params: Params
     options: LegOptions
 
 
 class Announce(Struct, frozen=True):
-    """Tell the caller of a round, within `timeout` seconds."""
+    """Tell the caller about a round, within `timeout` seconds."""
 
     number: int
     message: str
@@ -80,33 +80,33 @@ class Announce(Struct, frozen=True):
 
 
 class Dispatch(Struct, frozen=True):
-    """Run a handler for each entry, all at once; after `timeout` seconds, or when one fails, cancel all."""
+    """Run a handler for each entry, concurrently; cancel all after `timeout` seconds, or when one fails."""
 
     entries: tuple[InputContext, ...]
     timeout: float
 
 
 class Pause(Struct, frozen=True):
-    """Wait so many seconds."""
+    """Wait for so many seconds."""
 
     seconds: float
 
 
 class Done(Struct, frozen=True):
-    """The step was done at `now`. `value` is a leg's result, a dispatch's answers by key, or nothing."""
+    """The step was done at `now`. `value` is a leg's result, a dispatch's answers by key, or None."""
 
     now: float
     value: Any = None
 
 
 class TimedOut(Struct, frozen=True):
-    """The step's time was over before it was done; what it had begun was cancelled."""
+    """The step's time ran out at `now`; what it had begun was cancelled."""
 
     now: float
 
 
 class Failed(Struct, frozen=True):
-    """A handler raised `error`, or was cancelled by itself (None); the others were cancelled."""
+    """A handler raised `error`, or cancelled itself (None); the others were cancelled."""
 
     now: float
     entry: InputContext
