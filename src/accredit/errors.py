@@ -3,16 +3,16 @@
     AccreditError
     ├── ConfigurationError        what is wrong, and what to do about it
     ├── FrameError                bytes that are not one valid JSON-RPC message
-    │   ├── JsonError             ... nor JSON at all
-    │   ├── LineTooLong           ... nor read to its end
-    │   ├── RequestError          ... from a client, with the JSON-RPC error it is owed
+    │   ├── JsonError             ... nor strict JSON
+    │   ├── LineTooLong           ... but a line past its bound
+    │   ├── RequestError          ... from a client, with the JSON-RPC error to answer
     │   └── AnswerError           ... from an upstream: the client gets a clean error instead
-    ├── UpstreamError             no frame to judge
+    ├── UpstreamError             the upstream gave no answer to judge
     │   ├── UpstreamUnavailable   unreachable or cut off
     │   └── UpstreamTimeout       too late
     ├── ClientGone                nobody is left to answer
-    ├── StoreUnavailable          the store can't answer: what depends on it is denied
-    │   └── ClockSetBack          ... as it has forgotten by a clock that was ahead what may count again
+    ├── StoreUnavailable          the store can't answer: what depends on it is refused
+    │   └── ClockSetBack          ... because a clock that was ahead made it forget what counts again
     ├── AttestationError          an envelope, a statement or a record that can't be read, or does not verify
     ├── ProofRefused              a call that was not authorized
     ├── TokenError                a bearer token that does not let its request pass
@@ -20,23 +20,24 @@
     │   ├── MissingToken          ... none
     │   ├── InvalidToken          ... one that is not good
     │   └── InsufficientScope     ... a good one that may not do this
-    ├── KeySetError               no public keys to verify tokens with could be fetched or read
+    ├── KeySetError               public keys for verifying tokens could not be fetched or read
     ├── KeysUnavailable           an issuer's keys can't be had for now
-    ├── RequestTimeout            one request of ours that was not answered in time
+    ├── RequestTimeout            a request of ours that was not answered in time
     ├── RoundsError               a multi-round-trip request that can't go on
-    │   ├── RoundsExceeded        ... asked for more input than is given in one call
-    │   ├── RoundsTimeout         ... took longer than the whole call may
-    │   ├── InputRequestError     ... asks for one thing that it does not get
-    │   │   ├── InputHandlerMissing   nobody here can give it
-    │   │   ├── UnknownInputRequest   the protocol does not know it
-    │   │   └── InputHandlerFailed    who was asked did not give it
-    │   ├── InputRequired         ... where input is not given automatically
-    │   ├── InvalidInputRequired  ... in a way that the protocol does not allow
-    │   └── SealError             ... with a state that is not what was sealed for it
+    │   ├── RoundsExceeded        ... since the server asked once more than a call may be repeated
+    │   ├── RoundsTimeout         ... since the whole call's time is used up
+    │   ├── InputRequestError     ... since one of its input requests is not fulfilled
+    │   │   ├── InputHandlerMissing   there is no handler for it
+    │   │   ├── UnknownInputRequest   the protocol does not know its method
+    │   │   └── InputHandlerFailed    its handler failed
+    │   ├── InputRequired         ... since input is not given automatically
+    │   ├── InvalidInputRequired  ... since its result is not allowed by the protocol
+    │   ├── UnsupportedResultType ... since its result is of an unknown kind
+    │   └── SealError             ... since its state can't be sealed, or does not open
     ├── NoBackChannel             a handler tried to send to the server that asks
     └── RatifyError               the delegation protocol
-        ├── WireError             bytes or values that are no object of the protocol
-        ├── IssueError            what may not be signed, and why
+        ├── WireError             bytes or values that are not an object of the protocol
+        ├── IssueError            an object that may not be signed
         └── ChallengesFull        no room for one more pending challenge
 
 Nothing from a parser, a socket or an operating system leaves this package unwrapped: each boundary is
@@ -47,11 +48,11 @@ otherwise; it never quotes a secret, nor more than 100 ASCII characters of what 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-if TYPE_CHECKING:  # the type of what an error carries; this module loads no library
+if TYPE_CHECKING:  # only for a type: this module loads no library
     from mcp_types import InputRequiredResult
 
 MessageId = int | str
-"""The id of a JSON-RPC request: an integer or a string, and 7 is not "7"."""
+"""The id of a JSON-RPC request: an integer or a string. 7 is not "7"."""
 
 
 class AccreditError(Exception):
@@ -61,7 +62,7 @@ class AccreditError(Exception):
 class ConfigurationError(AccreditError):
     """The configuration, or the command line, can't be used.
 
-    `what` says in one line what is wrong and names the key; `remedy` says in one line what to do.
+    `what` says in one line what is wrong, and names the key; `remedy` says in one line what to do.
     """
 
     def __init__(self, what: str, remedy: str) -> None:
@@ -73,7 +74,7 @@ class ConfigurationError(AccreditError):
 class FrameError(AccreditError):
     """Bytes that are not one valid message. `detail` is public and short.
 
-    `bound` says that a limit was passed: such a frame is refused in observe mode too.
+    `bound` says that a limit was exceeded: such a frame is refused in observe mode, too.
     """
 
     def __init__(self, detail: str, *, bound: bool = False) -> None:
@@ -87,8 +88,8 @@ class JsonError(FrameError):
 
 
 class LineTooLong(FrameError):
-    """A line past its bound. What its two ends say: the message's `id`, its `kind` ("call": a request or a
-    notification; "response"; "": neither is known), and whether it begins as a message at all."""
+    """A line past its bound. What could be read at its two ends: the message's `id`, its `kind` ("call" for a request
+    or a notification, "response", or "" if unknown), and whether it begins as a message at all."""
 
     def __init__(self, detail: str, *, id: MessageId | None = None, kind: str = "", is_message: bool = False) -> None:
         super().__init__(detail, bound=True)
@@ -100,9 +101,9 @@ class LineTooLong(FrameError):
 class RequestError(FrameError):
     """A client's message that is refused.
 
-    `code` and `detail` become the JSON-RPC error, `id` is the request's where it could be read, and
-    `status` is the HTTP status that goes with it. `word` is what a record calls it, where its code says too little.
-    `retry_after` is in seconds: after them, asking again may help.
+    `code` and `detail` become the JSON-RPC error, `id` is the request's if it could be read, and `status` is the HTTP
+    status. `word` is the error in records, for a code that says too little. After `retry_after` seconds, asking again
+    may help (0: it won't).
     """
 
     def __init__(
@@ -130,7 +131,7 @@ class AnswerError(FrameError):
 
 
 class UpstreamError(AccreditError):
-    """The upstream gave nothing to judge. `detail` is public and short."""
+    """The upstream gave no answer to judge. `detail` is public and short."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
@@ -138,7 +139,7 @@ class UpstreamError(AccreditError):
 
 
 class UpstreamUnavailable(UpstreamError):
-    """The upstream can't be reached, or was cut off before its answer was whole."""
+    """The upstream can't be reached, or was cut off before its answer was complete."""
 
 
 class UpstreamTimeout(UpstreamError):
@@ -146,15 +147,15 @@ class UpstreamTimeout(UpstreamError):
 
 
 class ClientGone(AccreditError):
-    """The client closed its connection, or does not read any more; there is nobody to answer."""
+    """The client closed its connection, or stopped reading; there is nobody to answer."""
 
 
 class StoreUnavailable(AccreditError):
-    """A store can't be reached, or has not answered in time. The text is for the log: it may name a file."""
+    """A store can't be reached, or did not answer in time. The text is for the log: it may name a file."""
 
 
 class ClockSetBack(StoreUnavailable):
-    """The clock is behind what the store has forgotten: whether something was used before, nobody can say. `until` is
+    """The clock is behind what the store has forgotten, so it is unknown whether something was used before. `until` is
     in unix seconds."""
 
     def __init__(self, until: int) -> None:
@@ -165,7 +166,7 @@ class ClockSetBack(StoreUnavailable):
 class AttestationError(AccreditError):
     """An envelope, a statement or a record can't be read or written, or does not verify. The text says why.
 
-    `place` is the record's in its log, "writer/sequence", where only whoever reads it knows it.
+    `place` is the record's place in its log, "writer/sequence", if only the reader of the log knows it.
     """
 
     def __init__(self, text: str, place: str = "") -> None:
@@ -174,10 +175,10 @@ class AttestationError(AccreditError):
 
 
 class ProofRefused(AccreditError):
-    """A call was refused by the decision: at the gateway or in a server, and so what a client gets to see.
+    """A call that was refused by the decision, at the gateway or in a server; also what a client gets to see.
 
-    `code`, `message` and `data` are the JSON-RPC error's; `data["error"]` is the word for
-    programs, such as "ratify_scope_denied".
+    `code`, `message` and `data` are the JSON-RPC error's; `data["error"]` is the word for programs, such as
+    "ratify_scope_denied".
     """
 
     def __init__(self, data: Mapping[str, object], message: str = "", code: int = -31003) -> None:
@@ -195,8 +196,8 @@ class ProofRefused(AccreditError):
 class TokenError(AccreditError):
     """A request that its bearer token does not let pass.
 
-    The text is public; `reason` is for the log only, and never holds the token. `status` is the HTTP status, `code`
-    the JSON-RPC error's, and `error` the word for programs.
+    The text is public; `reason` is for the log only, and never holds the token. `status` is the HTTP status, `code` the
+    JSON-RPC error's, and `error` the word for programs.
     """
 
     status: ClassVar[int] = 401
@@ -210,7 +211,7 @@ class TokenError(AccreditError):
 
 
 class AmbiguousToken(TokenError):
-    """More than one Authorization header: readers take different ones."""
+    """More than one Authorization header: readers would take different ones."""
 
     status = 400
     error = "invalid_request"
@@ -224,11 +225,11 @@ class MissingToken(TokenError):
 
 
 class InvalidToken(TokenError):
-    """A token that was not issued as it says, or not for this, or whose time is over."""
+    """A token that was not issued as it says, or not for this server, or that is not valid now."""
 
 
 class InsufficientScope(TokenError):
-    """A good token that may not do this. `scopes` are those that it would need, where a scope is what it lacks."""
+    """A valid token that may not do this. `scopes` are those that it would need, if a scope is what it lacks."""
 
     status = 403
     error = "insufficient_scope"
@@ -239,13 +240,13 @@ class InsufficientScope(TokenError):
 
 
 class KeySetError(AccreditError):
-    """No set of public keys could be fetched or read. The text is for the log and for whoever configured it."""
+    """A set of public keys could not be fetched or read. The text is for the log and for whoever configured it."""
 
 
 class KeysUnavailable(AccreditError):
-    """No keys of an issuer can be had: its tokens can't be judged. The text is for the log: it may name a URL.
+    """No keys of an issuer can be had, so its tokens can't be judged. The text is for the log: it may name a URL.
 
-    `retry_after` is in seconds: before, asking again is no use.
+    `retry_after` is in seconds: asking again before that is no use.
     """
 
     def __init__(self, reason: str, retry_after: int) -> None:
@@ -254,7 +255,7 @@ class KeysUnavailable(AccreditError):
 
 
 class RequestTimeout(AccreditError):
-    """A request was not answered within its own time, `timeout` in seconds."""
+    """A request was not answered within its own time: `timeout`, in seconds."""
 
     def __init__(self, timeout: float) -> None:
         super().__init__(f"no answer within {timeout:g} s")
@@ -266,7 +267,7 @@ class RoundsError(AccreditError):
 
 
 class RoundsExceeded(RoundsError):
-    """The server asked once more than a call may be repeated. `last_result` is what it asked last."""
+    """The server asked once more than a call may be repeated. `last_result` is its last request for input."""
 
     def __init__(self, last_result: "InputRequiredResult") -> None:
         super().__init__("the server keeps asking for input: this call was repeated as often as it may be")
@@ -274,7 +275,7 @@ class RoundsExceeded(RoundsError):
 
 
 class RoundsTimeout(RoundsError):
-    """The whole call, with all its rounds, took too long. Both times in seconds, from when it was first sent."""
+    """The whole call, with all its rounds, took too long. Both times are in seconds since it was first sent."""
 
     def __init__(self, max_total_timeout: float, elapsed: float) -> None:
         super().__init__(f"the call was not done within {max_total_timeout:g} s")
@@ -283,7 +284,7 @@ class RoundsTimeout(RoundsError):
 
 
 class InputRequestError(RoundsError):
-    """One entry of `inputRequests` that can't be fulfilled: its `key` and its `method`, both the server's words."""
+    """One entry of `inputRequests` that can't be fulfilled. Its `key` and its `method` are the server's words."""
 
     def __init__(self, key: str, method: str, fault: str) -> None:
         super().__init__(f"input request {key!a:.40} ({method!a:.40}) {fault}")
@@ -299,14 +300,14 @@ class InputHandlerMissing(InputRequestError):
 
 
 class UnknownInputRequest(InputRequestError):
-    """The server asks with a method that is none of the three that may be embedded."""
+    """The server asks with a method that is not one of the three that may be embedded."""
 
     def __init__(self, key: str, method: str) -> None:
         super().__init__(key, method, "is of a kind that does not exist")
 
 
 class InputHandlerFailed(InputRequestError):
-    """A handler raised (that is the cause), or returned what is no answer to what it was asked."""
+    """A handler raised (which is the cause), or returned something that does not answer its request."""
 
     def __init__(self, key: str, method: str) -> None:
         super().__init__(key, method, "was not fulfilled: its handler failed")
@@ -329,8 +330,8 @@ class InvalidInputRequired(RoundsError):
 
 
 class UnsupportedResultType(RoundsError):
-    """A result of a kind that neither the revision nor an extension that was negotiated defines: what it means, nobody
-    here knows. `result_type` is what it says that it is, `result` all of it."""
+    """A result of a kind that neither the revision nor a negotiated extension defines, so that its meaning is unknown.
+    `result_type` is the kind that it claims, `result` all of it."""
 
     def __init__(self, result_type: object, result: object) -> None:
         super().__init__(f"the result is of a kind that is not known here: resultType {result_type!a:.40}")
@@ -339,7 +340,7 @@ class UnsupportedResultType(RoundsError):
 
 
 class SealError(RoundsError):
-    """A `requestState` that can't be sealed or does not open. The text is public, and one for every cause (2026-07-28,
+    """A `requestState` that can't be sealed or does not open. The public text is the same for every cause (2026-07-28,
     basic/patterns/mrtr); `reason` is for the log alone."""
 
     def __init__(self, reason: str) -> None:
@@ -348,7 +349,7 @@ class SealError(RoundsError):
 
 
 class NoBackChannel(AccreditError):
-    """An input handler tried to send to the server. What it has to say to it is what it returns."""
+    """An input handler tried to send to the server. It can only answer, by what it returns."""
 
     def __init__(self) -> None:
         super().__init__("the server is not listening while it waits for input: return the answer instead")
@@ -359,10 +360,10 @@ class RatifyError(AccreditError):
 
 
 class WireError(RatifyError):
-    """What was read or is to be written is no object of the protocol.
+    """A text or value that is not an object of the protocol.
 
-    `path` names the place, such as `ProofBundle.delegations[0].scope` ("" for the whole text), and `reason` says
-    what is wrong there.
+    `path` is the place, such as `ProofBundle.delegations[0].scope` ("" for the whole text), and `reason` says what is
+    wrong there.
     """
 
     def __init__(self, path: str, reason: str) -> None:
@@ -372,7 +373,7 @@ class WireError(RatifyError):
 
 
 class IssueError(RatifyError):
-    """What was asked to be signed may not be: nothing was signed. The text says why."""
+    """An object that may not be signed, and was not. The text says why."""
 
 
 class ChallengesFull(RatifyError):

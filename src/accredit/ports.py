@@ -1,6 +1,6 @@
 """What a decision needs from outside, as protocols. No I/O here: adapters implement them, shells receive them.
 
-Each method may raise `StoreUnavailable`; whoever asks takes that for a no. Times are unix seconds and are passed in.
+Any method may raise `StoreUnavailable`, which its caller takes for a refusal. Times are unix seconds and are passed in.
 """
 
 from asyncio import Future
@@ -16,18 +16,19 @@ from accredit.tokens import KeySet
 
 
 class Spending(Enum):
-    """What became, or would become, of a challenge that is presented."""
+    """What presenting a challenge does, or would do."""
 
     FIRST = "first"
-    """It is good, and nobody has presented it before."""
+    """The challenge is good, and was never presented before."""
     SPENT = "spent"
-    """It was presented before."""
+    """The challenge was presented before."""
     NOT_ISSUED = "not_issued"
-    """It was to be one that was issued for this very request, and still alive, and it is not."""
+    """The challenge had to be one issued for this very request, and still alive, and it is not."""
 
 
 class RateLimit(Struct, frozen=True):
-    """A certificate may be used `count` times in any `window_s` seconds. `cert_id` stands for it and for no other."""
+    """A certificate may be used `count` times in any `window_s` seconds. `cert_id` stands for this certificate
+    alone."""
 
     cert_id: str
     window_s: int
@@ -35,33 +36,35 @@ class RateLimit(Struct, frozen=True):
 
 
 class ProofStore(Protocol):
-    """Memory of challenges and of uses, shared by all who accept the same proofs. Concurrency is its business:
-    of two calls that spend one challenge at once, in whatever process, exactly one is told `FIRST`.
+    """Memory of challenges and of uses, shared by all who accept the same proofs.
 
-    What has ended is forgotten in time. If that was done by a clock that was ahead, what may have been forgotten is
-    refused once it is set back: `spend`, `uses` and `use` raise `ClockSetBack`."""
+    Implementations handle concurrency: if several calls spend one challenge at once, in whatever processes, exactly one
+    gets `FIRST`.
+
+    What has expired is forgotten in time. If that was done by a clock that was ahead, and is then set back, whatever
+    may have been forgotten is refused: `spend`, `uses` and `use` raise `ClockSetBack`.
+    """
 
     async def issue(self, request_hash: bytes, *, expires_at: int) -> IssuedChallenge:
-        """Return a fresh challenge of 32 bytes, good for this request until `expires_at` (inclusive).
+        """Issue a fresh challenge of 32 bytes, good for this request until `expires_at` (inclusive).
 
-        It is never mistaken for one that a client made, and nobody can guess it. Whoever asks for one takes no room
-        from others: anybody may.
+        It can't be guessed, nor mistaken for one that a client made. Issuing must not use up room that others need:
+        anybody may ask.
         """
         ...
 
     async def look(self, challenge: bytes, request_hash: bytes, *, issued: bool, now: int) -> Spending:
-        """Return what `spend` would say now. Changes nothing."""
+        """Return what `spend` would return now. Changes nothing."""
         ...
 
     async def spend(
         self, challenge: bytes, request_hash: bytes, *, issued: bool, keep_until: int, now: int
     ) -> Spending:
-        """Spend a challenge, atomically, if it is `FIRST`; it is remembered as spent until `keep_until` at least, which
-        is the same each time that a proof is presented.
+        """Spend a challenge, atomically, if it is `FIRST`, and remember it as spent until `keep_until` at least.
 
-        With `issued` only a challenge that `issue` gave for this request hash, and that is alive, is good. Without,
-        any is that is unknown here; but one that `issue` gave is good for its own request and no other. Raises
-        `ChallengesFull` where there is no room to remember one more.
+        `keep_until` must be the same whenever a proof is presented. With `issued` only a challenge is good that `issue`
+        gave for this request hash, and that is alive. Without, any unknown challenge is good, except that one from
+        `issue` is good for its own request alone. Raises `ChallengesFull` if there is no room to remember one more.
         """
         ...
 
@@ -70,7 +73,8 @@ class ProofStore(Protocol):
         ...
 
     async def use(self, limits: Sequence[RateLimit], *, now: int) -> bool:
-        """Record one use of each certificate in `limits`, atomically, if none exceeds its limit so; else notes none."""
+        """Record one use of each certificate in `limits`, atomically, unless that would exceed a limit: then record
+        none."""
         ...
 
     async def ready(self) -> bool:
@@ -78,15 +82,15 @@ class ProofStore(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Give everything back."""
+        """Release all resources."""
         ...
 
 
 class Task(Struct, frozen=True):
-    """A task of the server's, and the call that made it.
+    """A server's task, and the call that created it.
 
-    `owner` stands for who made it (32 bytes), `method` and `target` are the call's, `facts` is what constraints
-    are held against (`policy.tasks.MadeBy`) as JSON, and `flow` names the call in records.
+    `owner` (32 bytes) identifies who created it; `method` and `target` are the call's; `facts` is what constraints are
+    evaluated against (`policy.tasks.MadeBy`), as JSON; `flow` names the call in records.
     """
 
     owner: bytes
@@ -97,18 +101,19 @@ class Task(Struct, frozen=True):
 
 
 class TaskStore(Protocol):
-    """Memory of tasks, shared by all who serve the same clients. A task's `key` is 32 bytes that stand for its id."""
+    """Memory of tasks, shared by all who serve the same clients. A task's `key` is 32 bytes derived from its id."""
 
     async def keep(self, key: bytes, task: Task, *, keep_until: int, now: int) -> Task:
-        """Remember a task until `keep_until`; if one is known under its key, nothing changes, and that one is given.
+        """Remember a task until `keep_until`, and return it. If its key is known, change nothing and return the task
+        known by it.
 
-        Raises `StoreUnavailable` also where there is no room, of all or of the owner's; `ClockSetBack` where the task
-        of this key may have been forgotten by a clock that was ahead.
+        Raises `StoreUnavailable` also if there is no room, in all or for this owner, and `ClockSetBack` if the task of
+        this key may have been forgotten by a clock that was ahead.
         """
         ...
 
     async def find(self, key: bytes, *, now: int) -> Task | None:
-        """Return the task of this key, if it is remembered."""
+        """Return the task of this key, or None."""
         ...
 
     async def owned(self, owner: bytes, *, now: int) -> frozenset[bytes]:
@@ -116,55 +121,59 @@ class TaskStore(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Give everything back."""
+        """Release all resources."""
         ...
 
 
 class Revocations(Protocol):
-    """Who knows which certificates are revoked."""
+    """Knowledge of which certificates are revoked."""
 
     async def is_revoked(self, cert_id: str) -> bool:
         """Return whether a certificate is revoked, as far as is known here."""
         ...
 
     def problem(self) -> str | None:
-        """Return why what is known may be out of date (for `/readyz` and people), or None."""
+        """Return why the knowledge may be out of date (for `/readyz` and people), or None."""
         ...
 
 
 class KeySets(Protocol):
-    """Who has the public keys of the issuers of tokens."""
+    """The public keys of the issuers of tokens."""
 
     async def keys(self, issuer: str, kid: str | None) -> KeySet:
-        """Return the keys of a configured issuer, such that they include `kid`, if that can be had.
+        """Return the keys of a configured issuer, including `kid` if that can be had.
 
-        Raises `KeysUnavailable` where nothing is known of them.
+        Raises `KeysUnavailable` if none of its keys are known.
         """
         ...
 
     def problem(self) -> str | None:
-        """Return why what is known may be out of date (for `/readyz` and people), or None."""
+        """Return why the keys may be out of date (for `/readyz` and people), or None."""
         ...
 
     async def aclose(self) -> None:
-        """Give everything back."""
+        """Release all resources."""
         ...
 
 
 class Records(Protocol):
-    """The log of attestations. Times are its own business; `StoreUnavailable` is `record_unavailable` to a client."""
+    """The audit log. It reads its own clock. To a client its `StoreUnavailable` is `record_unavailable`."""
 
     async def begin(self, decided: CallDecision) -> None:
-        """Record a decision, allowed or denied. Until it returns, nothing is forwarded.
+        """Record a decision, allowed or refused. Nothing may be forwarded before this returns.
 
-        Raises `AttestationError` for a text that no record can hold (a lone surrogate): refuse the call as well.
+        Raises `AttestationError` for a text that no record can hold (a lone surrogate): the call has to be refused
+        then, too.
         """
         ...
 
     def finish(self, decided: CallDecision, outcome: Outcome) -> Future[None]:
-        """Record the outcome of a call that `begin` has recorded as allowed. Until that is done, the client sees no
-        answer. To be called whatever happens to the call; it is recorded also when nobody waits for that, and, where it
-        raises `StoreUnavailable`, as soon as it can be."""
+        """Record the outcome of a call that `begin` has recorded as allowed. The client may see no answer before the
+        result is done.
+
+        Call it whatever happens to the call. The outcome is recorded even if nobody awaits the result, and after a
+        `StoreUnavailable` as soon as that is possible.
+        """
         ...
 
     def problem(self) -> str | None:
@@ -176,5 +185,5 @@ class Records(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Write what waits, closes what is open, and gives everything back."""
+        """Write what is waiting, close what is open, and release all resources."""
         ...

@@ -113,9 +113,7 @@ class _Remote:
     async def _refetched(self) -> None:
         self._begin()
         if self._fetch is not None:
-            await asyncio.wait(
-                [self._fetch]
-            )  # unlike `await`, no cancelled caller cancels the fetch
+            await asyncio.wait([self._fetch])  # unlike `await`, no cancelled caller cancels the fetch
 
     def _begin(self) -> None:
         """Begin a fetch, if none is under way and enough time has passed since the last."""

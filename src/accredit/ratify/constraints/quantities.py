@@ -44,8 +44,7 @@ class MaxRate(BuiltIn, frozen=True, tag="max_rate"):
     window_s: int
 
     def judge(self, facts: VerifierContext, cert_id: str, _now: int, /) -> Outcome | None:
-        """Compare the uses with the limit. Joining counting and running is the caller's: two calls may see one
-        count."""
+        """Compare the uses with the limit. The caller joins counting and running: two calls may see one count."""
         if facts.invocations_in_window is None:
             return unverifiable("no rate counter in context")
         if self.count <= 0 or self.window_s <= 0:
