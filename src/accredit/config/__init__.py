@@ -1,10 +1,10 @@
 """The configuration: `accredit.toml`, the environment and the command line, parsed once into frozen values.
 
-`load` finds and validates; `build_settings` checks what it says against this machine, and `build_upstream`,
-`build_catalog`, `build_proofs`, `build_records`, `build_rounds`, `build_tokens` and `build_key_sources` parts of it;
-`tls_context` the certificate; `try_record_signer` has the signer of records sign once; `shown` prints it, and
-`policy_digest` is what records name it by. Every failure is an `accredit.errors.ConfigurationError`: one line what is
-wrong, one line what to do.
+`load` finds and validates; `build_settings` checks the result against this machine, and `build_upstream`,
+`build_catalog`, `build_proofs`, `build_records`, `build_rounds`, `build_tokens` and `build_key_sources` do so for parts
+of it; `tls_context` loads the certificate; `try_record_signer` has the signer of records sign once; `shown` prints the
+configuration, and `policy_digest` is what records name it by. Every failure is an `accredit.errors.ConfigurationError`:
+one line for what is wrong, one for what to do.
 """
 
 from accredit.config.attest import build_log_signer, build_records, gateway_id, own_key_file, try_record_signer

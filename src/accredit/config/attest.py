@@ -1,14 +1,15 @@
-"""From `[attest]` to what is recorded, and who the gateway is. Reads the keys.
+"""From `[attest]` to what is recorded, and to the gateway's identity. Reads the keys.
 
 In this order; each failure is a `ConfigurationError` that names its key:
 
-1. a key that signs, of a gateway: where calls are recorded, there is one (rule 4 says where); where they are not, one
-   that `attest.key_file` names all the same must not be open to others;
-2. where `attest.signer` is given, the signer of records and its public key, with an id of its own;
-3. a store that is a file: a log in memory would show nothing later;
-4. the gateway's id: `[gateway] id`, else that of its key, which is `attest.key_file` or `gateway.key` beside the file.
+1. where calls are recorded, there is a gateway's private key (rule 4 says where); where they are not, a key that
+   `attest.key_file` names must still not be open to others;
+2. where `attest.signer` is set, the signer of records and its public key, with an id of its own;
+3. the store is a file: a log in memory would have nothing to show later;
+4. the gateway's id: `[gateway] id`, else that of its key, which is `attest.key_file` or `gateway.key` beside the
+   configuration file.
 
-Without a file there is nothing beside it: a key that merely lies in the current folder is nobody's.
+Without a configuration file there is no key beside it: a key that happens to lie in the current folder is not used.
 """
 
 import shlex
@@ -29,11 +30,11 @@ GATEWAY_KEY_FILE = "gateway.key"
 
 
 def build_records(loaded: Loaded) -> RecordSettings | None:
-    """Return what is recorded, or None where nothing is. Raises `ConfigurationError`."""
+    """Return what is recorded, or None if nothing is. Raises `ConfigurationError`."""
     attest = loaded.config.attest
     if attest.mode == "off":
         if attest.key_file is not None and Path(attest.key_file).exists():
-            read_key(Path(attest.key_file))  # a key that others can read is no secret any more, used or not
+            read_key(Path(attest.key_file))  # refuses a key that others can read, used or not
         return None
     build_log_signer(loaded)
     if loaded.config.store.url == "memory:":
@@ -45,7 +46,7 @@ def build_records(loaded: Loaded) -> RecordSettings | None:
 
 
 def build_log_signer(loaded: Loaded) -> LogSigner:
-    """Rules 1 and 2. What it gives may be taken across a fork. Raises `ConfigurationError`."""
+    """Return the log's signer by rules 1 and 2. It may be taken across a fork. Raises `ConfigurationError`."""
     signer, records = load_log_signer(log_key_file(loaded)), _record_signer(loaded)
     if records is not None and records.id == signer.id:
         raise ConfigurationError(
@@ -55,7 +56,7 @@ def build_log_signer(loaded: Loaded) -> LogSigner:
 
 
 def try_record_signer(loaded: Loaded) -> None:
-    """Have the signer of records, where there is one, sign a trial. Forks. Raises `ConfigurationError`."""
+    """Have the signer of records, if there is one, sign a trial. Forks. Raises `ConfigurationError`."""
     named = _named_signer(loaded)
     if named is not None:
         from accredit.keys.record_trial import try_signer  # noqa: PLC0415 - securesystemslib is slow to load
@@ -85,7 +86,8 @@ def _named_signer(loaded: Loaded) -> tuple[str, Path, Path] | None:
 
 
 def log_key_file(loaded: Loaded) -> Path:
-    """Return the key that signs the log. Raises `ConfigurationError` where none is named, or there."""
+    """Return the path of the key that signs the log. Raises `ConfigurationError` if none is configured, or it is
+    missing."""
     name, path = loaded.config.attest.key_file, own_key_file(loaded)
     if path is not None and path.exists():
         return path
@@ -101,8 +103,8 @@ def log_key_file(loaded: Loaded) -> Path:
 
 
 def own_key_file(loaded: Loaded) -> Path | None:
-    """Return where the gateway's key is, if it has one: `attest.key_file`, else `gateway.key` beside the file, if there
-    is a file."""
+    """Return the path of the gateway's key, if it may have one: `attest.key_file`, else `gateway.key` beside the
+    configuration file."""
     named = loaded.config.attest.key_file
     if named is not None:
         return Path(named)
@@ -110,7 +112,7 @@ def own_key_file(loaded: Loaded) -> Path | None:
 
 
 def gateway_id(loaded: Loaded) -> str:
-    """Rule 4. Raises `ConfigurationError`."""
+    """Return the gateway's id by rule 4. Raises `ConfigurationError`."""
     if loaded.config.gateway.id is not None:
         return loaded.config.gateway.id
     path = own_key_file(loaded)

@@ -1,6 +1,6 @@
-"""From a configuration that is valid by itself to what the data plane is told. Reads the PATH for programs.
+"""From a configuration that is valid by itself to the settings of the data plane. Reads the PATH for programs.
 
-In this order: exactly one of `url` and `command`; nothing that belongs to the other one; then the headers' values
+In this order: exactly one of `url` and `command`, with nothing that belongs to the other one; then the headers' values
 are taken from the environment, or the program is looked for; then what `identity`, `proofs`, `tokens`, `rounds` and
 `attest` build. Every failure is a `ConfigurationError`.
 """
@@ -28,7 +28,7 @@ def build_settings(
 ) -> GatewaySettings:
     """Return the settings of one gateway. Raises `ConfigurationError` for what can't work on this machine.
 
-    `starting` says that it is about to serve: then a key that it keeps is made, where there is none yet.
+    `starting` says that it is about to serve: a key of its own that is missing is then made.
     """
     gateway = loaded.config.gateway
     upstream = build_upstream(loaded, environ)
@@ -61,13 +61,13 @@ def build_settings(
 
 
 def _patience(loaded: Loaded) -> float | None:
-    """None where nobody has said it: what a server is given then depends on how it is reached."""
-    said = ("gateway", "upstream_timeout_seconds") in loaded.origins
-    return loaded.config.gateway.upstream_timeout_seconds if said else None
+    """Return the configured timeout, or None: the default depends on how the server is reached."""
+    configured = ("gateway", "upstream_timeout_seconds") in loaded.origins
+    return loaded.config.gateway.upstream_timeout_seconds if configured else None
 
 
 def build_upstream(loaded: Loaded, environ: Mapping[str, str]) -> HttpUpstream | StdioUpstream:
-    """Return the server that is stood in front of. Raises `ConfigurationError`."""
+    """Return the server behind the gateway. Raises `ConfigurationError`."""
     upstream = loaded.config.upstream
     if upstream.url and upstream.command:
         raise ConfigurationError(
@@ -91,8 +91,8 @@ def build_upstream(loaded: Loaded, environ: Mapping[str, str]) -> HttpUpstream |
 
 
 def _folder(loaded: Loaded) -> Path | None:
-    """Return where the command runs: `upstream.cwd`, else the file's own folder, where the command comes from the file:
-    the paths in it are relative to that."""
+    """Return where the command runs: `upstream.cwd`, else for a command from the file the file's folder, which the
+    paths in the command are relative to."""
     if loaded.config.upstream.cwd is not None:
         folder = Path(loaded.config.upstream.cwd)
         if not folder.is_dir():

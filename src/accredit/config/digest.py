@@ -1,14 +1,15 @@
-"""Which configuration this is: the digest that records name it by (`policy.digest`). Reads the public keys' files.
+"""The digest that identifies a configuration in records (`policy.digest`). Reads the public keys' files.
 
 It is the SHA-256 of the RFC 8785 form of `{"SECTION": {"KEY": value}}`: the effective values, as `accredit config show`
-prints them, wherever they came from, without `gateway.host` and `gateway.port`. In them:
+prints them, whatever their origin, without `gateway.host` and `gateway.port`. In them:
 
-1. a file of public keys stands by its content, `{"sha256": hex}`, or `null` where it can't be read;
-2. a secret stands by the name that it comes from (a file, a variable of the environment); one that is written into the
-   configuration itself, or may be (the query of a URL), is masked;
-3. a file of the configuration's own folder has its name there, so that a copy elsewhere has the same digest.
+1. a file of public keys is represented by its content, `{"sha256": hex}`, or `null` if it can't be read;
+2. a secret is represented by the name that it comes from (a file, an environment variable); one that is, or may be (the
+   query of a URL), written into the configuration itself is masked;
+3. a file in the configuration's own folder is represented by its relative name, so that a copy elsewhere has the same
+   digest.
 
-It is not the `policy_digest` of session tokens, which is over the file's bytes.
+It is not the `policy_digest` of session tokens, which covers the file's bytes.
 """
 
 import json
@@ -31,11 +32,12 @@ PUBLIC_KEYS = {
     ("tokens", "issuers"): ("public_key_file", "jwks_file"),
     ("attest", "signer_public_key_file"): (),
 }
-"""The keys that name files of public keys, and the members of their tables that do so."""
+"""The keys that name files of public keys, each with the members of its tables that do so."""
 
 
 def policy_digest(loaded: Loaded) -> str:
-    """64 lowercase hex characters. Raises `ConfigurationError` for a value that has no RFC 8785 form."""
+    """Return the digest, 64 lower-case hex characters. Raises `ConfigurationError` for a value without an RFC 8785
+    form."""
     tree: dict[str, dict[str, object]] = {section: {} for section, _ in loaded.config}
     for section, key, value in _values(loaded):
         tree[section][key] = value
@@ -58,7 +60,7 @@ def _values(loaded: Loaded) -> Iterator[tuple[str, str, object]]:
 
 
 def _with_contents(value: object, members: tuple[str, ...], folder: Path) -> object:
-    """Rule 1 for a file, a table whose `members` name files, or a list of these."""
+    """Apply rule 1 to a file, a table whose `members` name files, or a list of these."""
     if isinstance(value, list):
         return [_with_contents(each, members, folder) for each in cast("list[object]", value)]
     if isinstance(value, dict):
@@ -70,12 +72,12 @@ def _with_contents(value: object, members: tuple[str, ...], folder: Path) -> obj
 def _content(path: Path) -> dict[str, str] | None:
     try:
         return {"sha256": sha256_hex(read_file(path, MAX_KEY_SET_BYTES).data)}
-    except ConfigurationError:  # who needs it says so
+    except ConfigurationError:  # reported where the file is needed
         return None
 
 
 def _named(value: object, loaded: Loaded) -> object:
-    """Rule 3."""
+    """Apply rule 3."""
     if isinstance(value, str) and loaded.file is not None and Path(value).is_relative_to(loaded.file.parent):
         return str(Path(value).relative_to(loaded.file.parent))
     return value

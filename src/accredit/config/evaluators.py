@@ -1,10 +1,11 @@
-"""The evaluators of constraints that `[proofs] evaluators` names. Loads the code of other packages, at the start.
+"""The evaluators of constraints that `[proofs] evaluators` names. Loads code of other packages, at the start.
 
-1. Each is the name of one entry point of the group `accredit.constraints`, and the type of constraints that it judges.
-2. It can be loaded, and called.
-3. It judges nothing that is judged already: no kind of the protocol's, and not our own.
+1. Each name is that of exactly one entry point of the group `accredit.constraints`, and the type of constraints that it
+   evaluates.
+2. The entry point can be loaded, and called.
+3. Its type is not evaluated already: it is neither a kind of the protocol's nor our own.
 
-What is installed and not named is not loaded.
+Installed evaluators that are not named are not loaded.
 """
 
 from collections.abc import Iterable
@@ -38,11 +39,11 @@ def _loaded(name: str) -> Evaluator:
 
 
 def _point(name: str) -> EntryPoint:
-    found = list(entry_points(group=GROUP, name=name))
-    if len({point.value for point in found}) == 1:
-        return found[0]
-    if found:
-        packages = ", ".join(sorted(point.dist.name for point in found if point.dist is not None))
+    points = list(entry_points(group=GROUP, name=name))
+    if len({point.value for point in points}) == 1:
+        return points[0]
+    if points:
+        packages = ", ".join(sorted(point.dist.name for point in points if point.dist is not None))
         raise ConfigurationError(f"{name!a} is in several packages: {packages}", "keep one of them installed")
     installed = ", ".join(sorted({point.name for point in entry_points(group=GROUP)})) or "none"
     raise ConfigurationError(

@@ -2,11 +2,12 @@
 
 In this order; each failure is a `ConfigurationError` that names its key:
 
-1. `identity_header` only with "jwt", and no header that something else sets;
+1. `identity_header` is set only with "jwt", and names no header that something else sets;
 2. the server is behind a URL: a command reads no headers;
-3. there is a file, beside which `identity.key` is: a key that ended with the process would be another one tomorrow;
+3. there is a configuration file, with `identity.key` beside it: a key that lives only as long as the process would
+   change with every start;
 4. the gateway has an id, which the tokens name;
-5. the key: P-256 in PEM, for its owner alone. Where there is none yet, a gateway that starts makes it.
+5. the key is P-256 in PEM, for its owner alone. If there is none yet, a gateway that starts makes it.
 """
 
 import os
@@ -29,21 +30,21 @@ IDENTITY_KEY_FILE = "identity.key"
 def build_identity(
     loaded: Loaded, upstream: HttpUpstream | StdioUpstream, *, starting: bool
 ) -> IdentitySettings | None:
-    """Return what the server is told, in a header, of who calls; None where it is not. Raises `ConfigurationError`.
+    """Return how the server is told in a header who calls, or None if it is not. Raises `ConfigurationError`.
 
-    Unless a gateway is `starting`, no key is written: one that is missing is drawn for these settings alone.
+    Unless a gateway is `starting`, no key is written: for a missing one a temporary key is made.
     """
-    named = loaded.config.upstream
-    if named.identity != "jwt":
+    table = loaded.config.upstream
+    if table.identity != "jwt":
         if ("upstream", "identity_header") in loaded.origins:
             raise ConfigurationError(
-                f'upstream.identity_header is set and upstream.identity is "{named.identity}": nothing would be in it',
+                f'upstream.identity_header is set and upstream.identity is "{table.identity}": nothing would be in it',
                 'set upstream.identity = "jwt", or remove upstream.identity_header',
             )
         return None
-    header = named.identity_header
+    header = table.identity_header
     for key, names in (
-        ("upstream.headers", named.headers),
+        ("upstream.headers", table.headers),
         ("gateway.forward_headers", loaded.config.gateway.forward_headers),
     ):
         if any(same_name(name, header) for name in names):

@@ -1,7 +1,7 @@
 """Where the gateway may listen, and with which certificate. Reads the certificate and its key.
 
-Outside loopback a token or a proof in the clear belongs to whoever reads the network: so TLS, or a word of the
-operator that something else does it (`--insecure`).
+Outside loopback, a token or a proof in the clear belongs to whoever reads the network. So TLS is required, or the
+operator's word (`--insecure`) that something else provides it.
 """
 
 import ipaddress
@@ -18,7 +18,7 @@ OTHERS = 0o077
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach `host`. A name other than localhost is taken for public."""
+    """Return whether only this machine can reach `host`. A name other than localhost is assumed to be public."""
     if host == "localhost":
         return True
     try:
@@ -37,8 +37,7 @@ def check_exposure(gateway: Gateway) -> None:
 
 
 def tls_context(gateway: Gateway) -> ssl.SSLContext | None:
-    """Return the server's side of TLS 1.2 and later, or None where it is not configured. Raises
-    `ConfigurationError`."""
+    """Return the server's side of TLS 1.2 and later, or None if not configured. Raises `ConfigurationError`."""
     certificate, key = gateway.tls_cert_file, gateway.tls_key_file
     if certificate is None and key is None:
         return None

@@ -1,14 +1,13 @@
-"""Finds the configuration and validates it. Reads one file; the environment and the command line are arguments.
+"""Finding the configuration and validating it. Reads one file; the environment and the command line are arguments.
 
-In this order; what comes later overrides:
+In this order, each overriding the ones before:
 
-1. the file: `--config`, else `$ACCREDIT_CONFIG`, else `./accredit.toml` where it exists. That last one is not looked
-   for where the command line names a server: who says which server to run, or to stand in front of, may be in a folder
-   that somebody else has filled. The file is validated by itself and strictly: a broken file stops the start, even
-   where something else would override that part;
+1. the file: `--config`, else `$ACCREDIT_CONFIG`, else `./accredit.toml` if it exists. The last is not looked for if the
+   command line names a server: the current folder may be one that somebody else has filled. The file is validated by
+   itself and strictly: a broken file stops the start, even if something else overrides the broken part;
 2. the environment, `ACCREDIT_<SECTION>__<KEY>`: text, or JSON where a key holds several values;
-3. the command line. A URL or a command given there replaces the whole of `[upstream]`: headers with a secret
-   that are meant for one server must not reach another.
+3. the command line. A URL or a command given there replaces the whole of `[upstream]`: headers with a secret that are
+   meant for one server must not reach another.
 """
 
 import json
@@ -28,7 +27,7 @@ from accredit.errors import ConfigurationError
 DEFAULT_FILE = "accredit.toml"
 
 Key = tuple[str, str]
-"""A section, and a key of it."""
+"""A section, and a key in it."""
 
 
 class Origin(NamedTuple):
@@ -43,7 +42,7 @@ Values = Mapping[Key, tuple[Origin, object]]
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A configuration that is valid by itself, and where it came from. A key without an origin has its default.
+    """A configuration that is valid by itself, and its origins. A key without an origin has its default.
 
     `content` is the file's bytes, as they were read.
     """
@@ -55,9 +54,9 @@ class Loaded:
 
 
 def load(file: Path | None, environ: Mapping[str, str], command_line: Values, *, look_here: bool = True) -> Loaded:
-    """Read and joins the three sources; the file is not looked for in the current folder where `look_here` is false.
+    """Read and merge the three sources. Raises `ConfigurationError`.
 
-    Raises `ConfigurationError`.
+    With `look_here` False the current folder is not searched for a file.
     """
     file = _find(file, environ, look_here=look_here and not names_a_server(command_line))
     content = _content(file) if file else b""
@@ -66,18 +65,19 @@ def load(file: Path | None, environ: Mapping[str, str], command_line: Values, *,
 
 
 def folder_of(loaded: Loaded, key: Key) -> Path:
-    """Return what the relative paths of a key are relative to: its file's own folder, else the current one."""
+    """Return the folder that a key's relative paths start from: that of the file which sets it, else the current
+    one."""
     origin = loaded.origins.get(key)
     return loaded.file.parent if loaded.file and origin and origin.kind == "file" else Path.cwd()
 
 
 def names_a_server(command_line: Values) -> bool:
-    """Return whether the command line brings a `[upstream]` of its own."""
+    """Return whether the command line has an `[upstream]` of its own."""
     return any(section == "upstream" for section, _ in command_line)
 
 
 def load_command_line(command_line: Values) -> Loaded:
-    """Return the same from the command line alone. Raises `ConfigurationError`."""
+    """Return the configuration that the command line alone gives. Raises `ConfigurationError`."""
     return _joined(None, {}, {}, command_line)
 
 
@@ -134,14 +134,15 @@ def _read(file: Path, content: bytes) -> Values:
 
 
 def _anchored(key: Key, value: object, folder: Path) -> object:
-    """Relative paths in a file are relative to the file's own folder."""
+    """Make a relative path in a file relative to that file's folder."""
     if key in FILES:
         return str(folder / str(value))
     return value
 
 
 def _from_environment(environ: Mapping[str, str]) -> Values:
-    """Variables without a double underscore are not ours to judge: Kubernetes, for one, makes up such names."""
+    """Read our variables. A name without a double underscore may be somebody else's (Kubernetes makes up such
+    names)."""
     return {
         check_environment_name(name): (Origin("environment", name), _several(text))
         for name, text in environ.items()
@@ -155,4 +156,4 @@ def _several(text: str) -> object:
     try:
         return json.loads(text)
     except ValueError:
-        return text  # an IPv6 address in brackets; where a list is wanted, the schema says so
+        return text  # such as an IPv6 address in brackets; if a list is required, the schema refuses this

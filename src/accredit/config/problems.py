@@ -1,4 +1,4 @@
-"""Says what is wrong with a configuration: one line what, with the key's name, and one line what to do. No I/O.
+"""Texts for what is wrong with a configuration: one line for what, with the key's name, and one for what to do. No I/O.
 
 A value is never quoted: it may be a secret that was put into the wrong key.
 """
@@ -22,27 +22,27 @@ _Place = tuple[int | str, ...]
 
 
 def problem(error: ValidationError, origin_of: Callable[[str, str], str]) -> ConfigurationError:
-    """Return the first problem that validation found; `origin_of` says where a section's key came from."""
+    """Return the first problem that validation found. `origin_of` returns the source of a section's key."""
     errors = error.errors(include_url=False, include_context=False, include_input=False)
-    # A key that is misspelt is missing as well: the former says more.
-    found = next((each for each in errors if each["type"] == NO_SUCH_KEY), errors[0])
-    place = found["loc"]
+    # A misspelt key is reported as missing, too: the misspelling says more.
+    fault = next((each for each in errors if each["type"] == NO_SUCH_KEY), errors[0])
+    place = fault["loc"]
     section, key = str(place[0]), str(place[1]) if len(place) > 1 else ""
     name = _dotted(place)
     where = f"{name} ({origin_of(section, key)})"
-    if found["type"] == NO_SUCH_KEY:
+    if fault["type"] == NO_SUCH_KEY:
         return ConfigurationError(one_line(f"{where}: no such key"), _did_you_mean(place))
-    if found["type"] in _NOT_A_TABLE:
+    if fault["type"] in _NOT_A_TABLE:
         message = "should be a table"
-    elif found["type"] == _MISSING:
+    elif fault["type"] == _MISSING:
         message = "should be given"
     else:
-        message = found["msg"].removeprefix("Value error, ").removeprefix("Input ").removeprefix("String ")
+        message = fault["msg"].removeprefix("Value error, ").removeprefix("Input ").removeprefix("String ")
     return ConfigurationError(one_line(f"{where}: {message}"), one_line(_meaning(place)))
 
 
 def check_environment_name(name: str) -> tuple[str, str]:
-    """Return the section and key that an environment variable overrides. Raises `ConfigurationError` for a misspelt
+    """Return the section and key that an environment variable overrides. Raises `ConfigurationError` for an unknown
     one."""
     section, _, key = name.removeprefix(PREFIX).partition("__")
     known = {_environment_name(dotted): dotted for dotted in _KEYS}
@@ -60,7 +60,7 @@ def check_environment_name(name: str) -> tuple[str, str]:
 
 
 def one_line(text: str) -> str:
-    """Return a key's name may hold anything: what is not printable is escaped."""
+    """Return a text with all unprintable characters escaped: a key's name may hold anything."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
@@ -83,7 +83,7 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _meaning(place: _Place) -> str:
-    """Return what the key is that is nearest to a place."""
+    """Return the description of the key nearest to a place."""
     for end in range(len(place), 1, -1):
         model = _table_around(place[:end])
         field = model.model_fields.get(str(place[end - 1])) if model is not None else None
@@ -94,7 +94,7 @@ def _meaning(place: _Place) -> str:
 
 
 def _table_around(place: _Place) -> type[Section] | None:
-    """Return the kind of table that the last key of a place is looked for in."""
+    """Return the kind of table that the last key of a place belongs to."""
     section, *rest = place
     if section not in SECTIONS or not rest:
         return None

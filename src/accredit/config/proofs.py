@@ -1,16 +1,16 @@
-"""From `[proofs]` and the catalog's sections to what calls are decided by. Reads key files.
+"""From `[proofs]` and the catalog's sections to the policy that decides calls. Reads key files.
 
 In this order; each failure is a `ConfigurationError` that names its key:
 
-1. the catalog, which counts with proofs off too: lists then say which scopes there are;
-2. roots without a mode: nobody should take a gateway for one that asks for proofs; then, with proofs required, the
-   data of time zones, which constraints need;
+1. the catalog, which counts with proofs off, too: lists then say which scopes there are;
+2. no roots without a mode: nobody should take the gateway for one that requires proofs. With proofs required, the time
+   zone data, which constraints need;
 3. the roots: at least one, each a human's public key, none twice;
 4. the gateway's id: `[gateway] id`, else that of its key (`attest`);
 5. the evaluators of constraints, where proofs count (`evaluators`);
 6. a store that all workers share, if there is more than one.
 
-Not checked: whether a tool of that name exists (`accredit check`), nor whether anybody can grant a scope.
+Not checked: whether a tool of that name exists (`accredit check`), and whether anybody can grant a scope.
 """
 
 import shlex
@@ -29,8 +29,7 @@ from accredit.ratify import CertificateCache, HybridPublicKey, zone_names
 
 
 def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
-    """Return what calls are decided by, or None where there is nothing to decide or to say. Raises
-    `ConfigurationError`."""
+    """Return how calls are decided, or None if there is nothing to decide or to list. Raises `ConfigurationError`."""
     proofs = loaded.config.proofs
     catalog = build_catalog(loaded.config)
     required = proofs.mode == "required"
@@ -65,7 +64,7 @@ def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
 
 
 def read_public_key(path: Path, key: str) -> KeyFile:
-    """Return a public key that a key of the configuration names. Raises `ConfigurationError`."""
+    """Return the public key in the file that the configuration's `key` names. Raises `ConfigurationError`."""
     try:
         return load_public_key(path)
     except ConfigurationError as error:
@@ -73,7 +72,7 @@ def read_public_key(path: Path, key: str) -> KeyFile:
 
 
 def build_catalog(config: Config) -> Catalog:
-    """Return the sections `[tools]`, `[resources]` and `[prompts]`."""
+    """Return the catalog of `[tools]`, `[resources]` and `[prompts]`."""
     default_scope = config.proofs.default_tool_scope
     return Catalog(
         tools={name: _entry(tool) for name, tool in config.tools.by_name.items()},
@@ -84,20 +83,20 @@ def build_catalog(config: Config) -> Catalog:
     )
 
 
-def _entry(found: Resource) -> Entry:
-    facts = Facts(found.facts) if isinstance(found, Tool) else Facts()
-    return Entry(scope=found.scope, accepts=tuple(found.accepts), marked_sensitive=found.sensitive, facts=facts)
+def _entry(table: Resource) -> Entry:
+    facts = Facts(table.facts) if isinstance(table, Tool) else Facts()
+    return Entry(scope=table.scope, accepts=tuple(table.accepts), marked_sensitive=table.sensitive, facts=facts)
 
 
 def _roots(loaded: Loaded) -> dict[HybridPublicKey, str]:
-    """Return the names of the roots, by key."""
+    """Return the roots' names by key."""
     roots, folder = loaded.config.proofs.roots, folder_of(loaded, ("proofs", "roots"))
     if not roots:
         raise ConfigurationError(
             'proofs.mode is "required" and there is no root: nobody\'s delegations would count',
             "name the owner's public key: [[proofs.roots]] name = ..., public_key_file = ...",
         )
-    found: dict[HybridPublicKey, str] = {}
+    names: dict[HybridPublicKey, str] = {}
     for index, root in enumerate(roots):
         name = f"proofs.roots[{index}].public_key_file"
         path = folder / root.public_key_file
@@ -112,9 +111,9 @@ def _roots(loaded: Loaded) -> dict[HybridPublicKey, str]:
                 one_line(f"{name}: {path} is the key of {key.name}, which is of kind {key.kind}"),
                 "a chain of delegations begins with a human: make a key with `accredit keys new --kind human`",
             )
-        if key.public_key in found:
+        if key.public_key in names:
             raise ConfigurationError(
                 one_line(f"{name}: {key.name} ({key.id}) is a root already"), "keep one [[proofs.roots]] for each key"
             )
-        found[key.public_key] = root.name
-    return found
+        names[key.public_key] = root.name
+    return names

@@ -1,9 +1,9 @@
-"""From `[rounds]` to what `requestState` is sealed with. Reads the file of keys, once, at the start.
+"""From `[rounds]` to the keys that seal `requestState`. Reads the file of keys, once, at the start.
 
-1. It is a file that nobody but its owner has a right to.
-2. It holds keys (`accredit.rounds.sealing.parse_keys`).
+1. Nobody but the file's owner has any permission on it.
+2. It holds valid keys (`accredit.rounds.sealing.parse_keys`).
 
-Without one, a key is drawn that lives as long as this process and those that it forks.
+Without a file, a key is made that lives as long as this process and its forks.
 """
 
 import shlex

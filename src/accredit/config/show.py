@@ -14,7 +14,7 @@ MASK = "***"
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One key: its value as JSON data, and the kind and the name of the source that set it."""
+    """One key: its value as JSON data, and the kind and name of the source that set it."""
 
     section: str
     key: str
@@ -24,7 +24,7 @@ class Shown:
 
 
 def shown(loaded: Loaded) -> list[Shown]:
-    """Return every key, in the order of the schema."""
+    """Return every key, in the schema's order."""
     rows: list[Shown] = []
     for section, table in loaded.config:
         for key, value in table:
@@ -38,7 +38,7 @@ def _masked(section: str, key: str, value: object) -> object:
         table = cast("dict[str, object]", value)
         return {name: _named(text) if isinstance(text, FromEnvironment) else MASK for name, text in table.items()}
     if (section, key) == ("upstream", "url") and isinstance(value, str) and "?" in value:
-        return f"{value.partition('?')[0]}?{MASK}"  # some servers take their key there
+        return f"{value.partition('?')[0]}?{MASK}"  # some servers expect their key there
     return _plain(value)
 
 

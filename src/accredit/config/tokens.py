@@ -1,14 +1,14 @@
-"""From `[tokens]` to whose tokens count. Reads key files; fetches nothing.
+"""From `[tokens]` to the issuers whose tokens count. Reads key files; fetches nothing.
 
 In this order; each failure is a `ConfigurationError` that names its key:
 
-1. issuers without a mode: nobody should take a gateway for one that asks for tokens; nor what depends on tokens
-   (`bind_agent`, a tool's `token_scope`);
+1. no issuers without a mode, nor what depends on tokens (`bind_agent`, a tool's `token_scope`): nobody should take the
+   gateway for one that requires tokens;
 2. the issuers: at least one, none twice, each with its keys from one place;
 3. `bind_agent` needs a token and a proof with each call;
-4. the bootstrap: one process, a key that the issuer's public keys know, and an issuer that is configured.
+4. the bootstrap: one process, a key that the issuer's public keys include, and a configured issuer.
 
-Not checked: whether an issuer can be reached, nor whether a tool of that name exists.
+Not checked: whether an issuer can be reached, and whether a tool of that name exists.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ _SECRET_BYTES = 32
 
 
 def build_tokens(loaded: Loaded, *, workers: int = 1) -> TokenSettings | None:
-    """Return whose tokens count, or None where tokens are off. Raises `ConfigurationError`."""
+    """Return whose tokens count, or None if tokens are off. Raises `ConfigurationError`."""
     tokens, tools = loaded.config.tokens, loaded.config.tools.by_name
     scopes = {name: tool.token_scope for name, tool in tools.items() if tool.token_scope}
     if tokens.mode == "off":
@@ -47,7 +47,7 @@ def build_tokens(loaded: Loaded, *, workers: int = 1) -> TokenSettings | None:
             'set tokens.mode and proofs.mode to "required", or remove tokens.bind_agent',
         )
     issuers = tuple(_issuer(index, issuer) for index, issuer in enumerate(tokens.issuers))
-    TokenVerifier(issuers)  # says whether one is named twice
+    TokenVerifier(issuers)  # raises if one is named twice
     digest = policy_digest(loaded.content)
     return TokenSettings(
         issuers=issuers,
@@ -61,13 +61,13 @@ def build_tokens(loaded: Loaded, *, workers: int = 1) -> TokenSettings | None:
 
 
 def build_key_sources(loaded: Loaded) -> dict[str, KeySet | str]:
-    """By issuer, its keys, or the URL where they are. Raises `ConfigurationError`."""
+    """Return each issuer's keys, or the URL of its key set. Raises `ConfigurationError`."""
     folder = folder_of(loaded, ("tokens", "issuers"))
     return {each.issuer: _keys(index, each, folder) for index, each in enumerate(loaded.config.tokens.issuers)}
 
 
 def _check_meant(loaded: Loaded, scopes: dict[str, str]) -> None:
-    """Rule 1."""
+    """Check rule 1."""
     tokens = loaded.config.tokens
     if ("tokens", "mode") in loaded.origins:
         return
@@ -80,29 +80,29 @@ def _check_meant(loaded: Loaded, scopes: dict[str, str]) -> None:
         )
 
 
-def _issuer(index: int, found: TokenIssuer) -> Issuer:
-    named = [name for name in ("jwks_url", "jwks_file", "public_key_file") if getattr(found, name) is not None]
+def _issuer(index: int, table: TokenIssuer) -> Issuer:
+    named = [name for name in ("jwks_url", "jwks_file", "public_key_file") if getattr(table, name) is not None]
     if len(named) != 1:
         what = f"{named[0]} and {named[1]} exclude each other" if named else "no keys are named"
         raise ConfigurationError(
             f"tokens.issuers[{index}]: {what}", "name its keys with one of jwks_url, jwks_file and public_key_file"
         )
-    return Issuer(found.issuer, found.audience, tuple(found.algorithms), tuple(found.required_scopes))
+    return Issuer(table.issuer, table.audience, tuple(table.algorithms), tuple(table.required_scopes))
 
 
-def _keys(index: int, found: TokenIssuer, folder: Path) -> KeySet | str:
-    if found.jwks_url is not None:
-        return found.jwks_url
-    name = "jwks_file" if found.jwks_file is not None else "public_key_file"
+def _keys(index: int, table: TokenIssuer, folder: Path) -> KeySet | str:
+    if table.jwks_url is not None:
+        return table.jwks_url
+    name = "jwks_file" if table.jwks_file is not None else "public_key_file"
     try:
-        return load_key_set(folder / (found.jwks_file or found.public_key_file or ""))
+        return load_key_set(folder / (table.jwks_file or table.public_key_file or ""))
     except ConfigurationError as error:
         what = f"tokens.issuers[{index}].{name}: {error.what}"
         raise ConfigurationError(one_line(what), one_line(error.remedy)) from None
 
 
 def _resource(loaded: Loaded, issuers: tuple[Issuer, ...]) -> str:
-    """Return the endpoint's URL as clients know it: tokens are made out to it. Else the one that it listens on."""
+    """Return the endpoint's URL as clients know it, which tokens are issued for; else the one that it listens on."""
     urls = [issuer.audience for issuer in issuers if issuer.audience.startswith(("https://", "http://"))]
     gateway = loaded.config.gateway
     scheme = "https" if gateway.tls_cert_file is not None else "http"
@@ -110,24 +110,24 @@ def _resource(loaded: Loaded, issuers: tuple[Issuer, ...]) -> str:
 
 
 def _bootstrap(
-    loaded: Loaded, found: Bootstrap, issuers: tuple[Issuer, ...], digest: str, workers: int
+    loaded: Loaded, table: Bootstrap, issuers: tuple[Issuer, ...], digest: str, workers: int
 ) -> BootstrapSettings:
-    """Rule 4."""
+    """Check rule 4 and return the settings."""
     if workers > 1:
         raise ConfigurationError(
             f"tokens.bootstrap gives one token, and {workers} workers would give {workers}",
             "leave out --workers, or remove tokens.bootstrap",
         )
     folder = folder_of(loaded, ("tokens", "bootstrap"))
-    key = load_token_key(folder / found.key_file)
-    issuer = next((each for each in issuers if each.issuer == found.issuer), None)
-    keys = build_key_sources(loaded).get(found.issuer)
+    key = load_token_key(folder / table.key_file)
+    issuer = next((each for each in issuers if each.issuer == table.issuer), None)
+    keys = build_key_sources(loaded).get(table.issuer)
     if issuer is None or not isinstance(keys, KeySet) or not _is_good(key, issuer, keys):
         raise ConfigurationError(
-            one_line(f"tokens.bootstrap: its tokens would not be good here: {found.issuer} is no issuer with its key"),
-            one_line(f'add [[tokens.issuers]] issuer = "{found.issuer}", public_key_file = "{found.key_file}.pub"'),
+            one_line(f"tokens.bootstrap: its tokens would not be good here: {table.issuer} is no issuer with its key"),
+            one_line(f'add [[tokens.issuers]] issuer = "{table.issuer}", public_key_file = "{table.key_file}.pub"'),
         )
-    path = folder / found.secret_file
+    path = folder / table.secret_file
 
     def used() -> None:
         with contextlib.suppress(OSError):
@@ -139,14 +139,14 @@ def _bootstrap(
         key=key,
         issuer=issuer.issuer,
         audience=issuer.audience,
-        ttl_seconds=found.ttl_seconds,
+        ttl_seconds=table.ttl_seconds,
         policy_digest=digest,
         used=used,
     )
 
 
 def _is_good(key: EllipticCurvePrivateKey, issuer: Issuer, keys: KeySet) -> bool:
-    """Return whether a token that is signed with this key would pass."""
+    """Return whether a token signed with this key would be accepted."""
     now, verifier = clock(), TokenVerifier([issuer])
     grant = SessionGrant(
         issuer=issuer.issuer,

@@ -1,4 +1,4 @@
-"""The types of single values in `accredit.toml`, and what makes one of them wrong. No I/O.
+"""The types of single values in `accredit.toml`, and what makes a value wrong. No I/O.
 
 Errors finish the sentence "KEY ..." and never quote a value, which may be a secret in the wrong place.
 """
@@ -14,10 +14,10 @@ from accredit.gateway.forwarding import can_be_added, can_name_caller
 from accredit.policy import facts_fault, may_guard, scope_fault
 
 NO_SUCH_KEY = "extra_forbidden"
-"""pydantic's word for a key that a table does not have."""
+"""pydantic's error type for a key that a table does not have."""
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-"""A header's name (RFC 9110, section 5.6.2)."""
+"""A header's name (RFC 9110 section 5.6.2)."""
 
 _OWN_HEADERS = frozenset(
     {
@@ -33,11 +33,11 @@ _OWN_HEADERS = frozenset(
         "upgrade",
     }
 )
-"""Headers that say how a message is framed or routed: the gateway's own, or two parties could disagree."""
+"""Headers that frame or route a message. The gateway sets them itself, or two parties could disagree."""
 
 
 def _url(value: str) -> str:
-    """Return an http(s) URL that names a server and nothing that would be sent where it does not belong."""
+    """Check an http(s) URL: it names a server, and holds nothing that must not be sent there."""
     if not value.isascii() or not value.isprintable() or " " in value:
         raise ValueError("should be printable ASCII without spaces")
     if "@" in value.partition("//")[2].partition("/")[0]:
@@ -98,13 +98,13 @@ class FromEnvironment(BaseModel):
     scheme: str = ""
     """The authentication scheme that is put before it, such as `Bearer`."""
 
-    def text(self, found: str) -> str:
-        """Return the header's value, of what the variable holds."""
-        return f"{self.scheme} {found}" if self.scheme else found
+    def text(self, value: str) -> str:
+        """Return the header's value for a variable's value."""
+        return f"{self.scheme} {value}" if self.scheme else value
 
 
 def _header_value(value: object) -> str | FromEnvironment:
-    """Return one error for both forms; it never quotes the value."""
+    """Check a header's value, with one error for both forms, which never quotes the value."""
     if isinstance(value, str):
         return value
     match value:
@@ -140,7 +140,7 @@ def _headers(value: dict[str, str | FromEnvironment]) -> dict[str, str | FromEnv
 
 
 def check_header_text(text: str) -> None:
-    """Refuse what can't be one header value. Raises `ValueError`, without the value: it may be a secret."""
+    """Refuse a text that is not a header value. Raises `ValueError`, without the value: it may be a secret."""
     if not text.isascii() or not text.isprintable() or text != text.strip():
         raise ValueError("should be printable ASCII, without line breaks and without spaces around it")
 
