@@ -1,8 +1,8 @@
-"""What is remembered between calls: challenges, uses and revocations (`ports.ProofStore`, `ports.Revocations`).
+"""What is remembered between calls: challenges, uses, tasks, revocations, and the records of calls.
 
-`rules` holds what both stores decide alike; `memory` is one store, `sqlite` the other. `revocation` reads signed lists,
-from files and from an SQLite file. `tasks` remembers tasks (`ports.TaskStore`). `audit_log` holds the records of calls
-(`ports.Records`).
+`rules` is what both kinds of store decide alike; `memory` and `sqlite` are the two kinds (`ports.ProofStore`), `tasks`
+the memory of tasks in both (`ports.TaskStore`), `opening` finds the one that a URL names. `minted` makes challenges;
+`revocation` reads signed lists (`ports.Revocations`); `audit_log` is the log of records (`ports.Records`).
 """
 
 from accredit.stores.memory import MemoryStore

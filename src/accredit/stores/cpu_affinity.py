@@ -1,15 +1,14 @@
-"""A thread that runs on the core of the machine that another one runs on. Elsewhere than on Linux the system alone says
-where a thread runs."""
+"""Keeping a thread on the CPU core that another thread runs on. Does nothing except on Linux."""
 
 import contextlib
 import os
 
-_PROCESSOR = 36  # of the fields after the name in /proc/PID/stat, see proc(5): number 39 of all
+_PROCESSOR = 36  # index among the fields after the name in /proc/PID/stat; proc(5) numbers it 39
 
 
 class Follower:
-    """Moves the thread that calls `follow` to the core of the thread with the native id `leader`. Where that can't be
-    done nothing happens."""
+    """Moves the thread that calls `follow` to the core of the thread with the native id `leader`. Does nothing if it
+    can't."""
 
     def __init__(self, leader: int) -> None:
         self._core: int | None = None
@@ -18,7 +17,7 @@ class Follower:
             self._stat = os.open(f"/proc/self/task/{leader}/stat", os.O_RDONLY | os.O_CLOEXEC)
 
     def follow(self) -> None:
-        """Moves this thread to where the leader runs now, and nowhere else."""
+        """Move this thread to the leader's present core, and pin it there."""
         if self._stat is None:
             return
         with contextlib.suppress(OSError, ValueError, IndexError, AttributeError):
@@ -28,7 +27,7 @@ class Follower:
                 self._core = core
 
     def close(self) -> None:
-        """Follows no more."""
+        """Stop following."""
         stat, self._stat = self._stat, None
         if stat is not None:
             os.close(stat)

@@ -1,8 +1,8 @@
 """A store in the memory of one process. No I/O; threads may share it.
 
-What has expired is removed little by little, by whoever writes next, so that no request pays for a flood. Of challenges
-that were issued nothing is remembered (`minted`): who asks for many takes no room. What is remembered longer than it
-must be still counts.
+Expired entries are removed a few at a time, by whoever writes next, so that no request pays for a flood. Issued
+challenges are not remembered (`minted`), so that asking for many takes no room. An entry that is kept longer than
+necessary still counts.
 """
 
 import heapq
@@ -23,7 +23,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 class MemoryStore:
-    """A `ProofStore` for one process. `draw` gives so many unpredictable bytes."""
+    """A `ProofStore` for one process. `draw(n)` returns n unpredictable bytes."""
 
     def __init__(self, draw: Callable[[int], bytes] = secrets.token_bytes) -> None:
         self._draw = draw
@@ -35,11 +35,11 @@ class MemoryStore:
         self._use_ends = _Ends[Series]()
 
     async def issue(self, request_hash: bytes, *, expires_at: int) -> IssuedChallenge:
-        """A fresh challenge for one request."""
+        """Issue a fresh challenge for one request."""
         return IssuedChallenge(minted(self._key, self._draw(RANDOM_BYTES), request_hash, expires_at), expires_at)
 
     async def look(self, challenge: bytes, request_hash: bytes, *, issued: bool, now: int) -> Spending:
-        """What `spend` would say now. Changes nothing."""
+        """Return what `spend` would return now. Changes nothing."""
         ours = read(self._key, challenge, request_hash)
         with self._lock:
             return self._judge(challenge, ours, issued=issued, now=now)
@@ -47,7 +47,7 @@ class MemoryStore:
     async def spend(
         self, challenge: bytes, request_hash: bytes, *, issued: bool, keep_until: int, now: int
     ) -> Spending:
-        """Spends a challenge if it is good. Raises `ChallengesFull`."""
+        """Spend a challenge if it is good. Raises `ChallengesFull`."""
         ours = read(self._key, challenge, request_hash)
         with self._lock:
             verdict = self._judge(challenge, ours, issued=issued, now=now)
@@ -63,12 +63,12 @@ class MemoryStore:
         return verdict
 
     async def uses(self, cert_id: str, window_s: int, *, now: int) -> int:
-        """How often `use` noted a certificate for a limit of this window, in the last `window_s` seconds."""
+        """Return how many uses `use` recorded for a limit of this window, in the last `window_s` seconds."""
         with self._lock:
             return self._count(Series(cert_id, window_s), now)
 
     async def use(self, limits: Sequence[RateLimit], *, now: int) -> bool:
-        """Notes a use for each limit, if none is exceeded so. Raises `StoreUnavailable` where there is no room."""
+        """Record a use for each limit, unless that exceeds one. Raises `StoreUnavailable` if there is no room."""
         counts = strictest(limits)
         with self._lock:
             for series in self._use_ends.passed(now - CLOCK_BACK_SECONDS):
@@ -85,11 +85,11 @@ class MemoryStore:
         return True
 
     async def ready(self) -> bool:
-        """Whether the store answers: always."""
+        """Return True: this store always answers."""
         return True
 
     async def aclose(self) -> None:
-        """Gives everything back."""
+        """Do nothing: there is nothing to release."""
 
     def _judge(self, challenge: bytes, ours: Issued | None, *, issued: bool, now: int) -> Spending:
         return judge(spent=challenge in self._spent, ours=ours, issued=issued, now=now)
@@ -101,12 +101,12 @@ class MemoryStore:
 
 
 class _Ends(Generic[_Key]):
-    """When what is remembered may be forgotten."""
+    """Keys by the time at which each may be forgotten."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, _Key]] = []
         self.forgotten = NEVER
-        """The latest end of what is no longer here."""
+        """The latest end among the keys that were removed."""
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -115,17 +115,17 @@ class _Ends(Generic[_Key]):
         heapq.heappush(self._heap, (keep_until, key))
 
     def passed(self, now: int) -> list[_Key]:
-        """Some of what may be forgotten, and no longer is here then."""
-        found: list[_Key] = []
-        while self._heap and self._heap[0][0] < now and len(found) < STORE_SWEEP_ENTRIES:
+        """Remove some of the keys that may be forgotten, and return them."""
+        keys: list[_Key] = []
+        while self._heap and self._heap[0][0] < now and len(keys) < STORE_SWEEP_ENTRIES:
             ended, key = heapq.heappop(self._heap)
             self.forgotten = max(self.forgotten, ended)
-            found.append(key)
-        return found
+            keys.append(key)
+        return keys
 
 
 class _Uses:
-    """The uses of one series: the second of each mark, in order, and how many uses came before it."""
+    """The uses of one series: its marks (in seconds) in order, and how many uses came before each."""
 
     def __init__(self) -> None:
         self._marks: list[int] = []
@@ -133,12 +133,12 @@ class _Uses:
         self._total = 0
 
     def after(self, second: int) -> int:
-        """How many uses are noted under later marks than this second."""
+        """Return how many uses have marks later than this second."""
         first = bisect_right(self._marks, second)
         return self._total - self._before[first] if first < len(self._marks) else 0
 
     def note(self, at: int) -> int | None:
-        """One use more. Returns its mark if that is a new one. A clock that went back adds to the latest mark."""
+        """Add a use; return its mark if that is new. If the clock went back, the use is added to the latest mark."""
         is_new = not self._marks or self._marks[-1] < at
         if is_new:
             self._marks.append(at)
@@ -147,6 +147,6 @@ class _Uses:
         return at if is_new else None
 
     def forget_first(self) -> bool:
-        """Removes the first mark; returns whether it was the last one."""
+        """Remove the first mark; return whether it was the last one left."""
         del self._marks[0], self._before[0]
         return not self._marks

@@ -1,18 +1,19 @@
-"""Challenges that say themselves what is to be known of them, so that nobody has to remember them. No I/O.
+"""Challenges that carry all that has to be known about them, so that none has to be stored. No I/O.
 
-Anybody may ask for a challenge, before they have proved anything; what is remembered of each could be filled up by
-strangers. So nothing is. The 32 bytes of a challenge of ours are
+Anybody may ask for a challenge before proving anything, so strangers could fill a store of issued challenges. There is
+none. The 32 bytes of a challenge issued here are
 
 | bytes | |
 |---|---|
 | 0 to 7 | random |
-| 8 to 12 | when it ends: unix seconds, big-endian, inclusive |
-| 13 to 20 | the mark: the beginning of an HMAC-SHA256 over what stands before it |
-| 21 to 31 | the seal: the beginning of another over all that, and the hash of the request that it is good for |
+| 8 to 12 | its last second: unix time, big-endian |
+| 13 to 20 | the mark: the first bytes of an HMAC-SHA256 over what precedes it |
+| 21 to 31 | the seal: the first bytes of an HMAC-SHA256 over what precedes it and the hash of the request that it is
+  good for |
 
-under a key that those share who accept the same proofs. Who knows the key can tell a challenge of ours from one that a
-client made (of those, one in 2^64 has a good mark), for ever; and whether it is good for a request, until it ends.
-Only that it was spent has to be remembered, and that costs somebody a good proof.
+under a key shared by all who accept the same proofs. The key's holders can always tell a challenge issued here from one
+that a client made (one in 2^64 of those has a valid mark) and, until it expires, whether it is good for a request. Only
+its spending has to be stored, and that costs somebody a valid proof.
 """
 
 import hmac
@@ -28,21 +29,21 @@ _MARK, _SEAL = b"accredit/challenge/mark/v1\0", b"accredit/challenge/seal/v1\0"
 
 
 class Issued(NamedTuple):
-    """What a challenge of ours says: whether it is good for the request at hand, and until when (inclusive)."""
+    """What a challenge issued here says: whether it is good for this request, and until when (inclusive)."""
 
     fits: bool
     expires_at: int
 
 
 def minted(key: bytes, random: bytes, request_hash: bytes, expires_at: int) -> bytes:
-    """A challenge for a request. `random` has `RANDOM_BYTES`."""
+    """Return a challenge for a request. `random` has `RANDOM_BYTES` bytes."""
     plain = random + expires_at.to_bytes(_ENDS - RANDOM_BYTES, "big")
     marked = plain + _code(key, _MARK + plain)[: _MARKED - _ENDS]
     return marked + _code(key, _SEAL + marked + request_hash)[: CHALLENGE_BYTES - _MARKED]
 
 
 def read(key: bytes, challenge: bytes, request_hash: bytes) -> Issued | None:
-    """What a challenge says of itself, or None for one that is not ours."""
+    """Return what a challenge says, or None if it was not issued here."""
     plain, mark, marked, seal = challenge[:_ENDS], challenge[_ENDS:_MARKED], challenge[:_MARKED], challenge[_MARKED:]
     if not hmac.compare_digest(mark, _code(key, _MARK + plain)[: _MARKED - _ENDS]):
         return None

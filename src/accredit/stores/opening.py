@@ -1,4 +1,5 @@
-"""From a store's URL to a store. Opens nothing yet: a store does on first use, after processes have forked."""
+"""From a store's URL to a store. Opens nothing yet: a store opens its file on first use, after processes have
+forked."""
 
 from pathlib import Path
 
@@ -14,19 +15,19 @@ _REMEDY = "write memory: for one process, or sqlite:///FILE for all processes of
 
 
 def open_store(url: str, folder: Path) -> ProofStore:
-    """The store that a URL names; a file's path is relative to `folder`. Raises `ConfigurationError`."""
+    """Return the store that a URL names; a file's path is relative to `folder`. Raises `ConfigurationError`."""
     path = store_file(url, folder)
     return MemoryStore() if path is None else SqliteStore(path)
 
 
 def open_tasks(url: str, folder: Path) -> TaskStore:
-    """The memory of tasks in the store that a URL names. Raises `ConfigurationError`."""
+    """Return the task store in the store that a URL names. Raises `ConfigurationError`."""
     path = store_file(url, folder)
     return MemoryTasks() if path is None else SqliteTasks(path)
 
 
 def store_file(url: str, folder: Path) -> Path | None:
-    """The file of an SQLite store, or None for the store in memory. Raises `ConfigurationError`."""
+    """Return the file of an SQLite store, or None for a store in memory. Raises `ConfigurationError`."""
     if url == _MEMORY:
         return None
     name = url.removeprefix(_SQLITE)

@@ -1,16 +1,16 @@
-"""Which certificates are revoked, from signed lists in files and in an SQLite store. Reads both, in threads.
+"""Which certificates are revoked, by signed lists in files and in an SQLite store. Reads both, in threads.
 
-A list counts when, in this order:
+A list is in force if, in this order:
 
 1. it can be read and decodes strictly;
 2. its issuer's public key is among those that were given;
 3. that key signed it;
-4. it is not older than the one in force, and one of the same second has all the ids of the one in force.
+4. it is not older than the one in force; if it is of the same second, it has all ids of the one in force.
 
-At the start, a list that does not count is an error. Later it leaves the last good one of its issuer in force, and so
-does a list that is gone; `problem` says so. Where this process has no file descriptors left to look with, there is no
-answer: else whoever can take them could keep a revocation from being seen. An id counts for all certificates, whoever
-listed it: not checked is whether the issuer of the list has issued that certificate.
+At the start, a list that is not valid is an error. Later, the last good list of its issuer stays in force, and so it
+does if the list disappears; `problem` says so. If this process has no file descriptors left to look with, there is no
+answer: otherwise whoever can use them up could hide a revocation. An id counts for all certificates, whoever listed it.
+Not checked: whether the list's issuer has issued that certificate.
 """
 
 import asyncio
@@ -36,9 +36,9 @@ _LATE = "the revocation lists can't be read in time"
 
 
 class RevocationLists:
-    """`ports.Revocations` over files of one list each and, where one is given, an SQLite store.
+    """`ports.Revocations` over files of one list each and, if given, an SQLite store.
 
-    `keys` are the issuers' public keys by id; `on_problem` is told of each new problem, in a line for the log.
+    `keys` are the issuers' public keys by id. `on_problem` is called with each new problem, in a line for the log.
     """
 
     def __init__(
@@ -56,29 +56,30 @@ class RevocationLists:
             self._watched.append(_Watched(_Stored(store)))
         self._told: str | None = None
         self._unseen: str | None = None
-        """Why they could not even be looked at, as of the last attempt."""
+        """Why the last attempt could not even look at the lists, or None."""
         self._looked_at = float("-inf")
         self._looking: asyncio.Task[None] | None = None
 
     def load(self) -> None:
-        """Reads all lists for the first time. Raises `ConfigurationError` for one that does not count."""
+        """Read all lists for the first time. Raises `ConfigurationError` for one that is not valid."""
         for each in self._watched:
             each.look(self._keys)
             if each.problem is not None:
                 raise ConfigurationError(f"proofs.revocation: {each.problem.what}", each.problem.remedy)
 
     async def is_revoked(self, cert_id: str) -> bool:
-        """Whether a list in force has this id. Raises `StoreUnavailable` when the lists have not been seen of late."""
+        """Return whether a list in force has this id. Raises `StoreUnavailable` if the lists could not be looked at
+        lately."""
         await self.check()
         return any(cert_id in each.revoked for each in self._watched)
 
     def problem(self) -> str | None:
-        """Why a list may be out of date, as of the last look, or None."""
+        """Return why a list may be out of date, as of the last look, or None."""
         problems = [each.problem.what for each in self._watched if each.problem is not None]
         return "; ".join(([self._unseen] if self._unseen else []) + problems) or None
 
     async def check(self) -> None:
-        """Looks at the lists, if nobody has in the last half second. Raises `StoreUnavailable`."""
+        """Look at the lists, unless that was done in the last half second. Raises `StoreUnavailable`."""
         if not self._watched or time.monotonic() - self._looked_at < REVOCATION_CHECK_SECONDS:
             return
         if self._looking is None:
@@ -93,9 +94,9 @@ class RevocationLists:
             raise StoreUnavailable(self._unseen)
 
     async def watch(self) -> None:
-        """Checks for as long as it runs, so that `problem` is known without calls too."""
+        """Check until cancelled, so that `problem` is known without calls, too."""
         while True:
-            with contextlib.suppress(StoreUnavailable):  # told already
+            with contextlib.suppress(StoreUnavailable):  # `check` has reported it
                 await self.check()
             await asyncio.sleep(REVOCATION_CHECK_SECONDS)
 
@@ -126,24 +127,24 @@ class _Problem(NamedTuple):
 
 
 class _Source(Protocol):
-    """A place with lists. Both methods raise `StoreUnavailable`."""
+    """A place of lists. Both methods raise `StoreUnavailable`."""
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The place, for people."""
         ...
 
     def stamp(self) -> object:
-        """What changes when the lists do; quickly got."""
+        """Return a value that changes when the lists do, and is fast to get."""
         ...
 
     def read(self) -> Sequence[bytes]:
-        """The lists as they are now."""
+        """Return the present lists."""
         ...
 
 
 class _Watched:
-    """A source and what is in force of it. Blocking."""
+    """A source, and which of its lists are in force. Blocking."""
 
     def __init__(self, source: _Source) -> None:
         self.revoked: frozenset[str] = frozenset()
@@ -153,14 +154,14 @@ class _Watched:
         self._in_force: dict[str, RevocationList] = {}
 
     def look(self, keys: Mapping[str, HybridPublicKey]) -> None:
-        """Takes what is new. What does not count changes nothing but `problem`. Raises `StoreUnavailable`."""
+        """Read what is new. A list that is not valid changes only `problem`. Raises `StoreUnavailable`."""
         try:
             stamp = self._source.stamp()
             if stamp == self._stamp:
                 return
             texts = self._source.read()
         except StoreUnavailable as error:
-            self._stamp = None  # to be read again, whatever it was before
+            self._stamp = None  # so that the next look reads again
             self.problem = _Problem(str(error), "see to it that it can be read")
             _check_descriptors()
             return
@@ -177,29 +178,29 @@ class _Watched:
         self.revoked = frozenset(cert_id for each in self._in_force.values() for cert_id in each.revoked_certs)
 
     def _admit(self, text: bytes, keys: Mapping[str, HybridPublicKey]) -> tuple[str, _Problem | None]:
-        """Whose list a text is, and why it does not count, or None: then it is in force."""
+        """Return a list's issuer, and why it is not valid, or None: then it is in force."""
         try:
-            found = RevocationList.decode(text)
+            revoked = RevocationList.decode(text)
         except WireError as error:
             return "", self._fault(f"not a revocation list: {str(error).removeprefix('wire: ')}")
-        key = keys.get(found.issuer_id)
+        key = keys.get(revoked.issuer_id)
         if key is None:
-            return found.issuer_id, self._fault(
-                f"its issuer {excerpt(found.issuer_id)} is not known here",
+            return revoked.issuer_id, self._fault(
+                f"its issuer {excerpt(revoked.issuer_id)} is not known here",
                 "name the issuer's public key in the configuration, or take the list out",
             )
-        fault = revocation_list_fault(found, key) or _rollback(self._in_force.get(found.issuer_id), found)
+        fault = revocation_list_fault(revoked, key) or _rollback(self._in_force.get(revoked.issuer_id), revoked)
         if fault:
-            return found.issuer_id, self._fault(f"the list of {found.issuer_id} does not count: {fault}")
-        self._in_force[found.issuer_id] = found
-        return found.issuer_id, None
+            return revoked.issuer_id, self._fault(f"the list of {revoked.issuer_id} does not count: {fault}")
+        self._in_force[revoked.issuer_id] = revoked
+        return revoked.issuer_id, None
 
     def _fault(self, what: str, remedy: str = _REMEDY) -> _Problem:
         return _Problem(f"{self._source.name}: {what}", remedy)
 
 
 def _check_descriptors() -> None:
-    """Raises `StoreUnavailable` where this process can't open as many files as a look takes."""
+    """Raise `StoreUnavailable` if this process can't open as many files as a look needs."""
     opened: list[int] = []
     try:
         for _ in range(2):
@@ -216,7 +217,7 @@ def _rollback(old: RevocationList | None, new: RevocationList) -> str | None:
         return None
     if new.updated_at < old.updated_at:
         return "it is older than the one in force"
-    # Times are in seconds, and a list may grow twice in one.
+    # Times are in seconds, and a list may be extended twice in one second.
     return None if set(old.revoked_certs) <= set(new.revoked_certs) else "it leaves out what one of the same second has"
 
 
@@ -228,20 +229,20 @@ class _File:
         self.name = str(path)
 
     def stamp(self) -> object:
-        """Its inode, size and time of change."""
+        """Return its device, inode, size and time of change."""
         try:
-            found = self._path.stat()
+            status = self._path.stat()
         except OSError as error:
             raise self._unreadable(error) from None
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
     def read(self) -> Sequence[bytes]:
-        """The one list."""
+        """Return the one list."""
         try:
-            # Not blocking: a pipe in the file's place would hold the reader for ever.
+            # Non-blocking: opening a pipe in the file's place would block for ever.
             descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             with open(descriptor, "rb") as file:
-                # One byte more than can be decoded: a longer list is refused as too long.
+                # One byte more than may be decoded, so that a longer list is refused as too long.
                 return [file.read(MAX_STATEMENT_BYTES + 1)]
         except OSError as error:
             raise self._unreadable(error) from None
@@ -251,14 +252,14 @@ class _File:
 
 
 class _Stored:
-    """An SQLite store that holds a list for each issuer that has one. It need not exist yet."""
+    """An SQLite store with one list per issuer. It need not exist yet."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.name = str(path)
 
     def stamp(self) -> object:
-        """The file's inode, and the lists' versions."""
+        """Return the file's inode, and the lists' versions."""
         try:
             inode = self._path.stat().st_ino
         except FileNotFoundError:
@@ -268,5 +269,5 @@ class _Stored:
         return inode, list_versions(self._path)
 
     def read(self) -> Sequence[bytes]:
-        """All lists."""
+        """Return all lists."""
         return read_lists(self._path) if self._path.exists() else ()

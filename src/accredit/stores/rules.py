@@ -1,11 +1,12 @@
-"""What both stores decide alike. No I/O.
+"""What both kinds of store decide alike. No I/O.
 
 A challenge is judged in this order: one that was presented before is spent, whatever it is presented for now; one that
-was issued is good for its own request while it is alive, and for nothing else; one that nobody here knows is good
-where it need not have been issued.
+was issued here is good for its own request while it is alive, and for nothing else; any other is good unless it has to
+be issued here.
 
-What has ended is forgotten, by the clock. Of each kind the store remembers the latest end of what it forgot: where the
-clock was ahead then, and was set back, what ends no later may count again and be gone, and is refused (`certain`).
+Expired entries are forgotten, by the clock. For each kind of entry the store remembers the latest end of those that it
+forgot. If the clock was ahead then and has been set back, an entry ending no later may be missing although it counts
+again: it is refused (`certain`).
 """
 
 from collections.abc import Iterable
@@ -17,7 +18,7 @@ from accredit.ports import RateLimit, Spending
 from accredit.stores.minted import Issued
 
 NEVER = -1
-"""The latest end of what was forgotten, where nothing was."""
+"""The latest end of forgotten entries, while there are none."""
 
 
 class Series(NamedTuple):
@@ -28,7 +29,7 @@ class Series(NamedTuple):
 
 
 def judge(*, spent: bool, ours: Issued | None, issued: bool, now: int) -> Spending:
-    """What becomes of a challenge; `ours` is what it says, if it is, and `issued` says that it must be."""
+    """Return the verdict on a challenge. `ours` is what it says if it was issued here, and `issued` that it must be."""
     if spent:
         return Spending.SPENT
     if ours is None:
@@ -38,14 +39,14 @@ def judge(*, spent: bool, ours: Issued | None, issued: bool, now: int) -> Spendi
 
 
 def certain(ends: int, forgotten: int) -> None:
-    """Raises `ClockSetBack` unless what ends then, or later, is remembered still. `forgotten` is the latest end of what
-    was forgotten."""
+    """Raise `ClockSetBack` if what ends at `ends` may be among the forgotten; the latest of those ended at
+    `forgotten`."""
     if ends <= forgotten:
         raise ClockSetBack(forgotten)
 
 
 def strictest(limits: Iterable[RateLimit]) -> dict[Series, int]:
-    """The count of each series; the smaller where a certificate has two limits for one window."""
+    """Return the limit of each series: the smaller one if a certificate has two limits for one window."""
     counts: dict[Series, int] = {}
     for limit in limits:
         series = Series(limit.cert_id, limit.window_s)
@@ -54,7 +55,6 @@ def strictest(limits: Iterable[RateLimit]) -> dict[Series, int]:
 
 
 def mark(window_s: int, now: int) -> int:
-    """The second under which a use at `now` is noted: the end of its part of the window, so that it is never counted
-    for less than `window_s` seconds."""
+    """Return the second under which a use at `now` is recorded: the end of its part, so that it counts long enough."""
     step = max(1, window_s // USE_MARKS)
     return -(-now // step) * step

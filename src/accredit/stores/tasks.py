@@ -1,8 +1,8 @@
-"""Memory of tasks: whose each is. In this process, or in an SQLite file, with I/O in a thread of its own.
+"""Memory of tasks and their owners: in this process, or in an SQLite file, with I/O in a thread of its own.
 
-A task that has expired is not there; its row goes when a later one is remembered. Bounds are counted as tasks are
-remembered: processes that share a file see each other's. Where the clock was set back behind what was forgotten, no
-task is remembered: under its id there may have been another one, which is alive again.
+A task that has expired can't be found any more; its row is deleted when a later task is remembered. Bounds are checked
+when a task is remembered, so that processes sharing a file see each other's tasks. If the clock was set back behind
+what was forgotten, no task is remembered: a forgotten one may have had the same id, and be alive again.
 """
 
 import sqlite3
@@ -37,7 +37,7 @@ class MemoryTasks:
         self._forgotten = NEVER
 
     async def keep(self, key: bytes, task: Task, *, keep_until: int, now: int) -> Task:
-        """Remembers a task, or gives the one that is known. Raises `StoreUnavailable`."""
+        """Remember a task and return it, or return the known one. Raises `StoreUnavailable`."""
         with self._lock:
             known = self._alive(key, now)
             if known is not None:
@@ -56,17 +56,17 @@ class MemoryTasks:
         return task
 
     async def find(self, key: bytes, *, now: int) -> Task | None:
-        """The task of this key."""
+        """Return the task of this key, or None."""
         with self._lock:
             return self._alive(key, now)
 
     async def owned(self, owner: bytes, *, now: int) -> frozenset[bytes]:
-        """The keys of an owner's tasks."""
+        """Return the keys of an owner's tasks."""
         with self._lock:
             return frozenset(key for key in self._owned.get(owner, ()) if self._tasks[key].keep_until >= now)
 
     async def aclose(self) -> None:
-        """Gives everything back."""
+        """Do nothing: there is nothing to release."""
 
     def _alive(self, key: bytes, now: int) -> Task | None:
         kept = self._tasks.get(key)
@@ -89,22 +89,22 @@ class SqliteTasks:
         self._worker = Worker(path)
 
     async def keep(self, key: bytes, task: Task, *, keep_until: int, now: int) -> Task:
-        """Remembers a task, or gives the one that is known. Raises `StoreUnavailable`."""
+        """Remember a task and return it, or return the known one. Raises `StoreUnavailable`."""
         kept = await self._worker.run(partial(_keep, key=key, task=task, keep_until=keep_until, now=now))
         if kept is None:
             raise StoreUnavailable(_FULL)
         return kept
 
     async def find(self, key: bytes, *, now: int) -> Task | None:
-        """The task of this key."""
+        """Return the task of this key, or None."""
         return await self._worker.run(partial(_find, key=key, now=now), writes=False)
 
     async def owned(self, owner: bytes, *, now: int) -> frozenset[bytes]:
-        """The keys of an owner's tasks."""
+        """Return the keys of an owner's tasks."""
         return await self._worker.run(partial(_owned, owner=owner, now=now), writes=False)
 
     async def aclose(self) -> None:
-        """Ends the thread and closes the file."""
+        """End the thread and close the file."""
         await self._worker.aclose()
 
 
@@ -140,7 +140,7 @@ def _owned(connection: sqlite3.Connection, *, owner: bytes, now: int) -> frozens
 
 
 def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")  # a name may hold what is no valid text
+    return text.encode("utf-8", "surrogatepass")  # a name may hold lone surrogates
 
 
 def _text(stored: bytes) -> str:

@@ -38,7 +38,7 @@ class Tail:
         self._rows: list[tuple[object, ...]] = []
 
     def append(self, payload_of: Callable[[Place], bytes], now_ms: int) -> int:
-        """One more record; returns its entry's number. Raises `AttestationError` before anything has changed."""
+        """Return one more record; returns its entry's number. Raises `AttestationError` before anything has changed."""
         place = Place(writer=self._name, sequence=self._records + 1, previous=self._head)
         payload = payload_of(place)
         entry = self._add(place.sequence, self._signer.record(payload))
@@ -55,7 +55,7 @@ class Tail:
             self._checkpointed = self._records
 
     def write(self) -> None:
-        """Puts all of it into the tables."""
+        """Put all of it into the tables."""
         insert(self._connection, _INSERT, self._rows)
         self._connection.execute(
             _MOVE_ON, (self._records, self._head, self._checkpointed, self.turn, self.writer)
@@ -73,7 +73,7 @@ class Tail:
 
 
 def insert(connection: sqlite3.Connection, into: str, rows: Sequence[tuple[object, ...]]) -> None:
-    """Inserts rows, with as few statements as can be."""
+    """Insert rows, with as few statements as can be."""
     for first in range(0, len(rows), ROWS_A_STATEMENT):
         some = rows[first : first + ROWS_A_STATEMENT]
         row = f"({', '.join('?' * len(some[0]))})"
@@ -81,7 +81,7 @@ def insert(connection: sqlite3.Connection, into: str, rows: Sequence[tuple[objec
 
 
 def key_number(connection: sqlite3.Connection, key_id: str) -> int:
-    """The number that stands for a key id in `log_entries`."""
+    """Return the number that stands for a key id in `log_entries`."""
     row = connection.execute("SELECT key FROM log_keys WHERE id = ?", (key_id,)).fetchone()
     if row is None:
         connection.execute("INSERT INTO log_keys (id) VALUES (?)", (key_id,))
@@ -90,7 +90,7 @@ def key_number(connection: sqlite3.Connection, key_id: str) -> int:
 
 
 def add_writer(connection: sqlite3.Connection, name: str) -> None:
-    """Adds a writer, unless it is there."""
+    """Add a writer, unless it is there."""
     connection.execute(
         "INSERT INTO log_writers (name, records, head, checkpointed, turn, over) VALUES (?, 0, ?, 0, 0, 0)"
         " ON CONFLICT DO NOTHING",

@@ -50,7 +50,7 @@ class CallRow(NamedTuple):
 
 
 def joined_newest_first(records: Iterable[CallRecord]) -> Iterator[CallRow]:
-    """Calls from records in the opposite order, by their decision. What was pruned is passed over."""
+    """Call from records in the opposite order, by their decision. What was pruned is passed over."""
     outcomes: dict[str, CallRecord] = {}
     for record in records:
         if record.phase == "outcome":
@@ -60,7 +60,7 @@ def joined_newest_first(records: Iterable[CallRecord]) -> Iterator[CallRow]:
 
 
 def joined_as_they_end(records: Iterable[CallRecord], open_calls: dict[str, CallRecord]) -> Iterator[CallRow]:
-    """Calls from records in their order, as they end. `open_calls`, by id, are those that have not yet."""
+    """Call from records in their order, as they end. `open_calls`, by id, are those that have not yet."""
     for record in records:
         if record.phase == "outcome":
             decision = open_calls.pop(record.call.id, None)

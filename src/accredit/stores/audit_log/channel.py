@@ -40,35 +40,35 @@ class Opening(Struct, frozen=True):
 
 
 def framed(body: bytes) -> bytes:
-    """A frame."""
+    """Return a frame."""
     return LENGTH.pack(len(body)) + body
 
 
 def encode_opening(opening: Opening) -> bytes:
-    """The first frame."""
+    """Return the first frame."""
     return framed(_encode(opening))
 
 
 def decode_opening(body: bytes) -> Opening:
-    """What is in it."""
+    """Return what is in it."""
     return msgspec.msgpack.decode(body, type=Opening)
 
 
 def encode_request(request: Request[Any], deadline: float) -> bytes:
-    """The frame of a request."""
+    """Return the frame of a request."""
     return framed(_DEADLINE.pack(deadline) + _encode(request))
 
 
 def decode_request(body: bytes) -> tuple[AnyRequest, float]:
-    """The request, and its deadline."""
+    """Return the request, and its deadline."""
     return _decode_request(memoryview(body)[_DEADLINE.size :]), *_DEADLINE.unpack_from(body)
 
 
 def encode_answer(answer: object) -> bytes:
-    """The frame of an answer."""
+    """Return the frame of an answer."""
     return framed(OK + _encode(answer))
 
 
 def encode_failure(text: str) -> bytes:
-    """The frame of an answer that is none."""
+    """Return the frame of an answer that is none."""
     return framed(NOT_OK + text.encode("utf-8", "replace"))

@@ -23,7 +23,7 @@ class KeptOutcomes:
         return len(self._events)
 
     def add(self, event: Raw) -> bool:
-        """Keeps one more; False where there is no room for it."""
+        """Keep one more; False where there is no room for it."""
         if len(self._events) >= MAX_KEPT_OUTCOMES or self._bytes + len(event) > MAX_KEPT_OUTCOME_BYTES:
             return False
         self._events.append(event)
@@ -31,7 +31,7 @@ class KeptOutcomes:
         return True
 
     def first(self, number: int) -> list[Raw]:
-        """The first ones, which stay: so many at most."""
+        """Return the first ones, which stay: so many at most."""
         return list(islice(self._events, number))
 
     def drop(self, number: int) -> None:

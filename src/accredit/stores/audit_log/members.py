@@ -12,12 +12,12 @@ _DIGEST_BYTES = 32
 
 
 def kept(signature: Signature) -> bytes | None:
-    """What the entry holds of a signature beside its bytes."""
+    """Return what the entry holds of a signature beside its bytes."""
     return _digest(signature) + signature.members if signature.members else None
 
 
 def restored(signature: Signature, members: object) -> Signature | None:
-    """The signature with what its entry holds beside its bytes, or None where one of them is damaged."""
+    """Return the signature with what its entry holds beside its bytes, or None where one of them is damaged."""
     if members is None:
         return signature
     if not isinstance(members, bytes):

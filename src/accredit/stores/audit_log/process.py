@@ -65,7 +65,7 @@ class LogProcess:
         self._closed = False
 
     async def run(self, request: Request[T]) -> T:
-        """A request's answer. Raises `StoreUnavailable`, after `STORE_WAIT_SECONDS` as well."""
+        """Return a request's answer. Raises `StoreUnavailable`, after `STORE_WAIT_SECONDS` as well."""
         link = self._link
         if link is None or link.ended:
             link = await self._start()
@@ -73,7 +73,7 @@ class LogProcess:
         return await self._answered(link.ask(frame, request.ANSWER), STORE_WAIT_SECONDS)
 
     async def aclose(self) -> None:
-        """Lets the process do what it was asked for, and end; one that hangs is killed."""
+        """Let the process do what it was asked for, and end; one that hangs is killed."""
         self._closed = True
         async with self._starting:
             if self._link is not None:
@@ -155,7 +155,7 @@ class _Link(asyncio.Protocol):
         self._received = bytearray()
 
     def ask(self, frame: bytes, type: Any) -> "asyncio.Future[Any]":
-        """The answer, of that type. Raises `StoreUnavailable`."""
+        """Return the answer, of that type. Raises `StoreUnavailable`."""
         if self.ended or self._transport is None:
             raise StoreUnavailable(f"{self._path}: the process that writes it has ended")
         if len(self._asked) >= MAX_STORE_JOBS:
@@ -166,7 +166,7 @@ class _Link(asyncio.Protocol):
         return answer
 
     async def end(self) -> int | None:
-        """Closes the socket, after which the process ends; one that hangs is killed. Returns its exit code."""
+        """Close the socket, after which the process ends; one that hangs is killed. Returns its exit code."""
         self.ended = True
         if self._transport is not None:
             self._transport.close()
@@ -187,7 +187,7 @@ class _Link(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Answers, or parts of them."""
+        """Answer, or parts of them."""
         self._received += data
         while len(self._received) >= LENGTH.size:
             (size,) = LENGTH.unpack_from(self._received)

@@ -64,7 +64,7 @@ class _Old(NamedTuple):
 def prune(
     path: Path, signer: LogSigner, *, before_ms: int, now_ms: int, on_progress: Callable[[int], None]
 ) -> PruneReport:
-    """Prunes what was recorded before `before_ms` (unix milliseconds).
+    """Prune what was recorded before `before_ms` (unix milliseconds).
 
     `on_progress` is told the number so far. Raises `StoreUnavailable`, or `AttestationError` for a log that is
     damaged before that time: verify it first.
@@ -81,7 +81,7 @@ def prune(
 
 
 def _emptied(path: Path) -> bool:
-    """Empties the write-ahead log; False where others don't let go of it."""
+    """Emptie the write-ahead log; False where others don't let go of it."""
     deadline = time.monotonic() + EMPTY_LOG_SECONDS
     try:
         # Each attempt fails at once: SQLite's own waiting would hold up all who write.
@@ -109,7 +109,7 @@ class _Pruner:
         self.done = False
 
     def step(self, connection: sqlite3.Connection) -> "_Pruner":
-        """Looks at the next entries; returns where it has come. It may be undone and repeated."""
+        """Look at the next entries; returns where it has come. It may be undone and repeated."""
         connection.execute("PRAGMA secure_delete = ON")
         following = _Pruner(self._signer, self._before, self._now)
         following._pruned, following._ended = dict(self._pruned), self._ended

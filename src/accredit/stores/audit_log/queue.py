@@ -116,7 +116,7 @@ class SqliteRecords:
         self._closed = False
 
     async def start(self) -> None:
-        """Begins this writer's life, and closes the calls of dead ones. Raises `StoreUnavailable`."""
+        """Begin this writer's life, and closes the calls of dead ones. Raises `StoreUnavailable`."""
         async with self._starting:
             if self.writer is not None:
                 return
@@ -127,7 +127,7 @@ class SqliteRecords:
                 raise
 
     async def begin(self, decided: CallDecision) -> None:
-        """Records a decision. Raises `StoreUnavailable`, or `AttestationError` for texts that no record can hold: then
+        """Record a decision. Raises `StoreUnavailable`, or `AttestationError` for texts that no record can hold: then
         the call is not to be forwarded."""
         if self._is_full():
             raise StoreUnavailable(f"{len(self._queue)} records wait to be written")
@@ -136,18 +136,18 @@ class SqliteRecords:
         await self._add(Event(decided, self._clock()))
 
     def finish(self, decided: CallDecision, outcome: Outcome) -> asyncio.Future[None]:
-        """Records the outcome of a call that `begin` has recorded as allowed, whether or not somebody waits for it.
+        """Record the outcome of a call that `begin` has recorded as allowed, whether or not somebody waits for it.
         Raises `StoreUnavailable`: then it is not on record, and is to be once it can be. Raises `AttestationError` for
         a text that no record can hold."""
         return self._add(Event(in_short(decided), self._clock(), outcome))
 
     def problem(self) -> str | None:
-        """What keeps records from being written, or None."""
+        """Return what keeps records from being written, or None."""
         return self._problem
 
     async def ready(self) -> bool:
-        """Whether a decision could be recorded now. For `UNREADY_SECONDS` after one could not, only another record that
-        can be says so."""
+        """Return whether a decision could be recorded now. For `UNREADY_SECONDS` after one could not, only another
+        record that can be says so."""
         try:
             await self._run(Touch(await self._begun()))
         except StoreUnavailable:
@@ -158,7 +158,7 @@ class SqliteRecords:
         return not self._is_full()
 
     async def aclose(self) -> None:
-        """Ends this writer's life: what waits is written, open calls are closed, a checkpoint covers all of it."""
+        """End this writer's life: what waits is written, open calls are closed, a checkpoint covers all of it."""
         self._closed = True
         self._come.set()
         if self._timer is not None:
@@ -207,7 +207,7 @@ class SqliteRecords:
         return len(self._queue) >= MAX_QUEUED_RECORDS or self._queued_bytes >= MAX_QUEUED_RECORD_BYTES
 
     def _add(self, event: Event) -> asyncio.Future[None]:
-        """Queues what is to be recorded. The answer is there when it is written, or, if not `durable`, at once."""
+        """Queue what is to be recorded. The answer is there when it is written, or, if not `durable`, at once."""
         written = asyncio.get_running_loop().create_future()
         try:
             if self._closed:
@@ -226,7 +226,7 @@ class SqliteRecords:
         return written
 
     async def _write(self) -> None:
-        """Writes what waits, in its order, until nothing does."""
+        """Write what waits, in its order, until nothing does."""
         try:
             while self._queue or self._kept or self._refused:
                 if await self._take_turn():
@@ -242,7 +242,7 @@ class SqliteRecords:
                 self._tell_waiting([StoreUnavailable("the record could not be written")] * len(self._queue))
 
     async def _take_turn(self) -> bool:
-        """Whether what comes next was written; else who waits has been told, and what is known is kept."""
+        """Return whether what comes next was written; else who waits has been told, and what is known is kept."""
         self._turn += 1
         refused = [encoded(Event(decided, self._clock(), NOT_FORWARDED)) for decided in self._refused]
         room = self._executor.turn_records - len(refused)
@@ -268,7 +268,7 @@ class SqliteRecords:
             self._on_problem(f"{lost} outcomes were lost: {len(self._kept)} wait for the store already")
 
     async def _append(self, events: list[Raw]) -> list[AttestationError | None]:
-        """Appends records. Raises `StoreUnavailable` if the log is durable; else tries again and again."""
+        """Append records. Raises `StoreUnavailable` if the log is durable; else tries again and again."""
         while True:
             try:
                 texts = await self._run(Turn(self.writer or await self._begun(), self._turn, events))
@@ -282,7 +282,7 @@ class SqliteRecords:
                 return [None if text is None else AttestationError(text) for text in texts]
 
     def _tell_waiting(self, errors: Sequence[AccreditError | None]) -> None:
-        """Takes the first ones out of the queue, and tells who waits for them."""
+        """Take the first ones out of the queue, and tells who waits for them."""
         for error in errors:
             waiting = self._queue.popleft()
             self._queued_bytes -= len(waiting.event)
@@ -309,7 +309,7 @@ class SqliteRecords:
             self._checkpoint_later()
 
     async def _sign(self, writer: str, chain: str) -> None:
-        """Sees to it that a checkpoint covers a chain, and tells of it. Raises `StoreUnavailable`."""
+        """See to it that a checkpoint covers a chain, and tells of it. Raises `StoreUnavailable`."""
         head = await self._run(Sign(writer, chain, self._clock()))
         if head is not None and head != self._told:
             self._told = head
@@ -328,7 +328,7 @@ class SqliteRecords:
             raise
 
     async def _bury(self, other: str, writer: str) -> None:
-        """Closes the calls of another writer, if it is dead. Raises `StoreUnavailable`."""
+        """Close the calls of another writer, if it is dead. Raises `StoreUnavailable`."""
         life = await self._hold(other)
         if life is not None:
             with contextlib.closing(life):
@@ -336,7 +336,7 @@ class SqliteRecords:
                 life.end()
 
     async def _close_calls(self, dead: str, writer: str) -> None:
-        """Ends a chain. What writes for the dead one may have been at one more record: then it begins again."""
+        """End a chain. What writes for the dead one may have been at one more record: then it begins again."""
         ended = False
         while not ended:
             while not await self._run(CloseCalls(writer, dead, self._clock(), self._policy_digest)):

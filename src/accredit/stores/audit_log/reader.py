@@ -53,11 +53,11 @@ class Numbered(NamedTuple):
     entry: Entry
 
     def statement(self) -> Statement | None:
-        """What it says, unverified; None for what was pruned. Raises `AttestationError`."""
+        """Return what it says, unverified; None for what was pruned. Raises `AttestationError`."""
         return decode_statement(self.entry.envelope.payload) if isinstance(self.entry, Stored) else None
 
     def record(self) -> CallRecord | None:
-        """The same, for records only."""
+        """Return the same, for records only."""
         statement = self.statement()
         return statement.predicate if statement and isinstance(statement.predicate, CallRecord) else None
 
@@ -103,7 +103,7 @@ class LogFile:
         kept: Sequence[Envelope | Head] = (),
         watch: Callable[[Iterator[Numbered]], Iterable[Numbered]] = iter,
     ) -> LogReport:
-        """The verdict on all of it. `watch` is passed the entries and hands them on, to show how far it is."""
+        """Return the verdict on all of it. `watch` is passed the entries and hands them on, to show how far it is."""
         try:
             heads = self.heads()
         except AttestationError as error:
@@ -117,7 +117,7 @@ class LogFile:
         return 0
 
     def heads(self) -> list[Head]:
-        """How far each writer's chain goes, as the store knows it. Raises `AttestationError`.
+        """Return how far each writer's chain goes, as the store knows it. Raises `AttestationError`.
 
         To be read before the entries: chains grow meanwhile.
         """
@@ -130,7 +130,7 @@ class LogFile:
             yield _numbered(row)
 
     def newest_first(self) -> Iterator[Numbered]:
-        """All entries, in the opposite order. Raises `AttestationError`."""
+        """Yield all entries, in the opposite order. Raises `AttestationError`."""
         for row in self._rows(f"{self._read} ORDER BY entry DESC"):
             yield _numbered(row)
 
@@ -145,18 +145,18 @@ class LogFile:
             yield _numbered(row)
 
     def summaries(self) -> Iterator[Numbered]:
-        """Checkpoints and notes of pruning, in their order. Raises `AttestationError`."""
+        """Checkpoint and notes of pruning, in their order. Raises `AttestationError`."""
         for row in self._rows(f"{self._read} WHERE ml_dsa_65 IS NOT NULL ORDER BY entry"):
             yield _numbered(row)
 
     def chains(self) -> Iterator[bytes]:
-        """All chains of certificates that calls came with, JSON arrays. Raises `AttestationError`."""
+        """Yield all chains of certificates that calls came with, JSON arrays. Raises `AttestationError`."""
         for (text,) in self._rows("SELECT certificates FROM log_delegations"):
             if isinstance(text, bytes):
                 yield text
 
     def certificates(self, sha256: str) -> bytes | None:
-        """The chain of certificates with this SHA-256, a JSON array, or None. Raises `AttestationError`."""
+        """Return the chain of certificates with this SHA-256, a JSON array, or None. Raises `AttestationError`."""
         for (text,) in self._rows("SELECT certificates FROM log_delegations WHERE sha256 = ?", sha256):
             if not isinstance(text, bytes):
                 raise AttestationError("a chain of certificates is damaged")

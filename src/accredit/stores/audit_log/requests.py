@@ -37,7 +37,7 @@ class Request(Protocol[T_co]):
     ANSWER: ClassVar[Any]
 
     def run(self, connection: sqlite3.Connection, signer: LogSigner) -> T_co:
-        """Does it. Raises `StoreUnavailable` and `AttestationError`."""
+        """Do it. Raises `StoreUnavailable` and `AttestationError`."""
         ...
 
 
@@ -49,11 +49,12 @@ class LogExecutor(Protocol):
     """How many records are written in one request at most."""
 
     async def run(self, request: Request[T]) -> T:
-        """A request's answer, once it is committed. Raises `StoreUnavailable`, also for what may be done later."""
+        """Return a request's answer, once it is committed. Raises `StoreUnavailable`, also for what may be done
+        later."""
         ...
 
     async def aclose(self) -> None:
-        """Gives everything back, after what was asked for."""
+        """Give everything back, after what was asked for."""
         ...
 
 
@@ -67,7 +68,7 @@ class Begin(_Asked, frozen=True):
     ANSWER: ClassVar[Any] = list[str]
 
     def run(self, connection: sqlite3.Connection, signer: LogSigner) -> list[str]:
-        """Their names."""
+        """Return their names."""
         return add_and_list_writers(connection, self.writer)
 
 
@@ -77,7 +78,7 @@ class Touch(_Asked, frozen=True):
     ANSWER: ClassVar[Any] = None
 
     def run(self, connection: sqlite3.Connection, signer: LogSigner) -> None:
-        """Writes what is there already."""
+        """Write what is there already."""
         touch_writer(connection, self.writer)
 
 
@@ -105,7 +106,7 @@ class CloseCalls(_Asked, frozen=True):
     policy_digest: str
 
     def run(self, connection: sqlite3.Connection, signer: LogSigner) -> bool:
-        """Whether none is left."""
+        """Return whether none is left."""
         return Chain(self.writer, signer).close_calls(connection, self.dead, self.now_ms, self.policy_digest)
 
 
@@ -118,7 +119,7 @@ class Sign(_Asked, frozen=True):
     now_ms: int
 
     def run(self, connection: sqlite3.Connection, signer: LogSigner) -> Head | None:
-        """Its head, where there is a record."""
+        """Return its head, where there is a record."""
         Chain(self.writer, signer).checkpoint(connection, self.chain, self.now_ms)
         return signed_head(connection, self.chain)
 
@@ -129,7 +130,7 @@ class End(_Asked, frozen=True):
     ANSWER: ClassVar[Any] = bool
 
     def run(self, connection: sqlite3.Connection, signer: LogSigner) -> bool:
-        """Whether it has."""
+        """Return whether it has."""
         return end_writer(connection, self.writer)
 
 
@@ -137,7 +138,7 @@ AnyRequest = Begin | Touch | Turn | CloseCalls | Sign | End
 
 
 def encoded(event: Event) -> Raw:
-    """An event for `Turn`. Raises `AttestationError` for texts that no record can hold (a lone surrogate)."""
+    """Return an event for `Turn`. Raises `AttestationError` for texts that no record can hold (a lone surrogate)."""
     try:
         return Raw(_encode_event(event))
     except UnicodeEncodeError:
@@ -149,7 +150,7 @@ def encoded(event: Event) -> Raw:
 
 
 def in_short(decided: CallDecision) -> CallDecision:
-    """What the record of an outcome needs of a call: arguments may be long."""
+    """Return what the record of an outcome needs of a call: arguments may be long."""
     return replace(decided, params=RecordedParams(decided.params.sha256), certificates=None)
 
 

@@ -23,7 +23,7 @@ class LogThread:
         self._worker = Worker(path, synchronous, awaited=synchronous == "FULL")
 
     async def run(self, request: Request[T]) -> T:
-        """A request's answer. Raises `StoreUnavailable` after `STORE_WAIT_SECONDS` as well."""
+        """Return a request's answer. Raises `StoreUnavailable` after `STORE_WAIT_SECONDS` as well."""
 
         def job(connection: sqlite3.Connection) -> T:
             return request.run(connection, self._signer)
@@ -31,5 +31,5 @@ class LogThread:
         return await self._worker.run(job)
 
     async def aclose(self) -> None:
-        """Ends the thread after what it was asked for, or leaves it behind if it hangs."""
+        """End the thread after what it was asked for, or leaves it behind if it hangs."""
         await self._worker.aclose()

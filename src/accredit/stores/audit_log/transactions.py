@@ -33,7 +33,7 @@ _CLOSE = "DELETE FROM log_open WHERE call IN (SELECT value FROM json_each(?))"
 
 
 def records_a_turn(signer: LogSigner) -> int:
-    """How many records are written at once."""
+    """Return how many records are written at once."""
     return RECORDS_A_TURN if signer.records is None else RECORDS_A_TURN_ELSEWHERE
 
 
@@ -52,7 +52,7 @@ class Chain(NamedTuple):
     signer: LogSigner
 
     def turn(self, connection: sqlite3.Connection, number: int, events: Sequence[Event]) -> list[str | None]:
-        """Appends what has happened; says of each what kept it from being recorded. Turns are numbered from 1.
+        """Append what has happened; says of each what kept it from being recorded. Turns are numbered from 1.
 
         Nothing happens if this turn, or a later one, was written before: a store that did not answer in time may have
         written it all the same.
@@ -69,8 +69,8 @@ class Chain(NamedTuple):
         return errors
 
     def close_calls(self, connection: sqlite3.Connection, name: str, now_ms: int, policy_digest: str) -> bool:
-        """Closes calls that a writer left open as `unknown`, one turn's at most; True when none is left.
-        `policy_digest` is for those that do not say by which policy they were decided."""
+        """Close calls that a writer left open as `unknown`, one turn's at most; True when none is left. `policy_digest`
+        is for those that do not say by which policy they were decided."""
         most = records_a_turn(self.signer)
         rows = connection.execute(
             "SELECT call, payload FROM log_open JOIN log_writers USING (writer) LEFT JOIN log_entries USING (entry)"
@@ -85,7 +85,7 @@ class Chain(NamedTuple):
         return len(rows) < most
 
     def checkpoint(self, connection: sqlite3.Connection, name: str, now_ms: int) -> None:
-        """Appends a checkpoint of a writer's chain, its own or another's, unless there is one of its head."""
+        """Append a checkpoint of a writer's chain, its own or another's, unless there is one of its head."""
         tail = Tail(connection, self.signer, name)
         tail.checkpoint(now_ms)
         tail.write()
@@ -102,7 +102,7 @@ class _Turn:
         self._closed = closed
 
     def append(self, event: Event) -> str | None:
-        """The record of what has happened, or why there is none."""
+        """Return the record of what has happened, or why there is none."""
         decided, now_ms, outcome = event
         call = decided.call.id
         try:
@@ -120,20 +120,20 @@ class _Turn:
 
 
 def add_and_list_writers(connection: sqlite3.Connection, name: str) -> list[str]:
-    """Adds a writer; returns the names of the others that have not ended in order."""
+    """Add a writer; returns the names of the others that have not ended in order."""
     add_writer(connection, name)
     rows = connection.execute("SELECT name FROM log_writers WHERE over = 0 AND name <> ?", (name,))
     return [other for (other,) in rows]
 
 
 def touch_writer(connection: sqlite3.Connection, name: str) -> None:
-    """Writes what is there already: whether it can be is what one wants to know."""
+    """Write what is there already: whether it can be is what one wants to know."""
     connection.execute("UPDATE log_writers SET over = over WHERE name = ?", (name,))
 
 
 def end_writer(connection: sqlite3.Connection, name: str) -> bool:
-    """Whether a writer, none of whose calls is open, has ended now: nobody needs to look after it any more. One without
-    records is forgotten."""
+    """Return whether a writer, none of whose calls is open, has ended now: nobody needs to look after it any more. One
+    without records is forgotten."""
     connection.execute(
         "UPDATE log_writers SET over = 1 WHERE name = ? AND writer NOT IN (SELECT writer FROM log_open)", (name,)
     )
@@ -142,7 +142,7 @@ def end_writer(connection: sqlite3.Connection, name: str) -> bool:
 
 
 def signed_head(connection: sqlite3.Connection, name: str) -> Head | None:
-    """A writer's head, where a checkpoint has signed it."""
+    """Return a writer's head, where a checkpoint has signed it."""
     row = connection.execute(
         "SELECT records, head FROM log_writers WHERE name = ? AND records = checkpointed AND records > 0", (name,)
     ).fetchone()
@@ -150,7 +150,7 @@ def signed_head(connection: sqlite3.Connection, name: str) -> Head | None:
 
 
 def _closed(connection: sqlite3.Connection, calls: list[str]) -> set[str]:
-    """Takes calls out of those that are open; returns those that were."""
+    """Take calls out of those that are open; returns those that were."""
     if not calls:
         return set()
     listed = (msgspec.json.encode(calls).decode(),)

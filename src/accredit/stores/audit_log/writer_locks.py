@@ -20,7 +20,7 @@ class Life:
         self._descriptor = descriptor
 
     def close(self) -> None:
-        """Gives the lock up."""
+        """Give the lock up."""
         os.close(self._descriptor)
 
     def end(self) -> None:
@@ -30,7 +30,7 @@ class Life:
 
 
 def hold(log_file: Path, writer: str) -> Life | None:
-    """Takes the lock of a writer, or returns None where it is alive. Raises `StoreUnavailable`."""
+    """Take the lock of a writer, or returns None where it is alive. Raises `StoreUnavailable`."""
     folder = log_file.with_name(f"{log_file.name}-writers")
     path = folder / writer
     try:

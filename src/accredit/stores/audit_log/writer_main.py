@@ -29,7 +29,7 @@ from accredit.stores.sqlite.database import Database
 
 
 def main(descriptor: int) -> None:
-    """Serves the gateway at the other end of a socket until it closes it."""
+    """Serve the gateway at the other end of a socket until it closes it."""
     with socket.socket(fileno=descriptor) as channel, channel.makefile("rb") as frames:
         opening = _next(frames)
         if opening is None:
@@ -64,7 +64,7 @@ def _answer(body: bytes, database: Database, signer: LogSigner) -> bytes:
 
 
 def _next(frames: BufferedReader) -> bytes | None:
-    """The next frame's body; None at the end, also where it comes within a frame."""
+    """Return the next frame's body; None at the end, also where it comes within a frame."""
     length = frames.read(LENGTH.size)
     if len(length) < LENGTH.size:
         return None

@@ -1,14 +1,14 @@
 """One SQLite file, opened on first use and again after a failure. Blocking I/O; one thread uses an object.
 
-In this order, each time that it is opened:
+Each time it is opened, in this order:
 
-1. a file that is not there is made, private to its owner;
-2. WAL, so that reading and writing do not wait for each other, and the level of synchronization that was asked for;
-3. its schema's version: an older one is brought up, a newer one is refused.
+1. a missing file is created, private to its owner;
+2. WAL, so that readers and writers do not wait for each other, and the requested level of synchronization;
+3. its schema's version: an older one is upgraded, a newer one is refused.
 
-Whether the file in use is still the one under its name is looked at once a second, and each time that it is opened
-again. Another one, or none, is refused: what was spent is not known there, and all of it would be good again. Not
-checked: who else can read a file that was there already.
+Once a second, and whenever it is opened again, the file in use is compared with the one under its name. A different
+file, or none, is refused: it does not know what was spent, so that all of it would be good again. Not checked: who else
+can read an existing file.
 """
 
 import contextlib
@@ -27,11 +27,11 @@ from accredit.stores.sqlite.schema import SCHEMA
 
 T = TypeVar("T")
 Job = Callable[[sqlite3.Connection], T]
-"""What is done in a transaction. It may be undone and run again, so it keeps nothing but in the database."""
+"""The work done in a transaction. It may be rolled back and run again, so it keeps its results only in the database."""
 
 Synchronous = Literal["NORMAL", "FULL"]
-"""FULL: what was committed survives a crash of the machine. NORMAL: it survives one of the process; a crash of the
-machine takes at most the last seconds away, never the file's integrity."""
+"""FULL: committed data survives a crash of the machine. NORMAL: it survives a crash of the process; one of the machine
+can lose the last seconds, never the file's integrity."""
 
 _PRIVATE = 0o600
 _PRIMARY = 0xFF  # the low byte of SQLite's extended error codes
@@ -39,11 +39,11 @@ _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 class DatabaseLocked(StoreUnavailable):
-    """Another process holds the lock: worth another attempt."""
+    """Another process holds the lock: worth retrying."""
 
 
 class Database:
-    """A connection that is there when it is needed."""
+    """A connection that is opened when it is needed."""
 
     def __init__(self, path: Path, synchronous: Synchronous = "NORMAL") -> None:
         self._path = path.absolute()
@@ -53,9 +53,9 @@ class Database:
         self._checked_at = 0.0
 
     def transact(self, jobs: Sequence[Job[T]], *, writes: bool) -> list[T]:
-        """Runs jobs in one transaction and returns their answers: all are committed, or none.
+        """Run jobs in one transaction and return their answers: all are committed, or none.
 
-        Raises `StoreUnavailable`, its `DatabaseLocked` at once, or whatever a job raises of our own.
+        Raises `StoreUnavailable`, its subclass `DatabaseLocked` without waiting, and our own errors from a job.
         """
         try:
             connection = self._current()
@@ -63,7 +63,7 @@ class Database:
             answers = [job(connection) for job in jobs]
             connection.execute("COMMIT")
         except sqlite3.Error as error:
-            # Only what SQLite itself says has a code; the module's own complaints have none.
+            # Errors from SQLite itself have a code; those of Python's module have none.
             if getattr(error, "sqlite_errorcode", 0) & _PRIMARY in _LOCKED:
                 self._undo()
                 raise DatabaseLocked(f"{self._path} is locked by another process") from None
@@ -81,8 +81,8 @@ class Database:
         return answers
 
     def transact_waiting(self, job: Job[T], *, writes: bool, deadline: float | None = None) -> T:
-        """Runs one job, and waits for a lock if it must, for `STORE_LOCK_SECONDS` or up to a monotonic time. Raises
-        like `transact`."""
+        """Run one job, waiting for a lock for `STORE_LOCK_SECONDS` or until `deadline` (monotonic). Raises like
+        `transact`."""
         deadline = time.monotonic() + STORE_LOCK_SECONDS if deadline is None else deadline
         while True:
             try:
@@ -93,7 +93,7 @@ class Database:
                 time.sleep(STORE_RETRY_SECONDS)
 
     def close(self) -> None:
-        """Closes the connection; a transaction that is open is undone."""
+        """Close the connection; an open transaction is rolled back."""
         connection, self._connection = self._connection, None
         if connection is not None:
             with contextlib.suppress(sqlite3.Error):
@@ -138,7 +138,7 @@ class Database:
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         if _version(connection) < len(SCHEMA):
             connection.execute("BEGIN IMMEDIATE")
-            for step in SCHEMA[_version(connection) :]:  # read again: another process may have been faster
+            for step in SCHEMA[_version(connection) :]:  # read again: another process may have upgraded it meanwhile
                 for statement in step:
                     connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {len(SCHEMA)}")
@@ -154,18 +154,17 @@ def _version(connection: sqlite3.Connection) -> int:
 
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _make(path: Path) -> None:
-    """Makes an empty file of mode 0600 where there is none."""
+    """Create an empty file of mode 0600 if there is none."""
     if path.exists():
         return
-    # Under another name first: to close a descriptor of a file that SQLite has open elsewhere in this process would
-    # give up its locks.
+    # Under a temporary name first: POSIX drops SQLite's locks on a file when this process closes any descriptor of it.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _PRIVATE))
     try:

@@ -1,4 +1,4 @@
-"""How rows that have ended are deleted from a table, and what is remembered of that. Blocking, within a transaction."""
+"""Deleting expired rows of a table, and remembering how far that went. Blocking, within a transaction."""
 
 import sqlite3
 from typing import Literal
@@ -18,7 +18,8 @@ _NOTE = "INSERT INTO forgotten VALUES (?, ?) ON CONFLICT (kind) DO UPDATE SET un
 
 
 def sweep(connection: sqlite3.Connection, table: Table, before: int, most: int) -> None:
-    """Deletes at most so many rows that ended before a second, the earliest first, and notes the latest end of them."""
+    """Delete at most `most` rows that ended before a second, the earliest first, and remember the latest end among
+    them."""
     (latest,) = connection.execute(_LATEST[table], (before, most)).fetchone()
     if latest is not None:
         connection.execute(_NOTE, (table, latest))
@@ -26,6 +27,6 @@ def sweep(connection: sqlite3.Connection, table: Table, before: int, most: int) 
 
 
 def forgotten(connection: sqlite3.Connection, table: Table) -> int:
-    """The latest end of what was ever deleted from a table so."""
-    found = connection.execute("SELECT until FROM forgotten WHERE kind = ?", (table,)).fetchone()
-    return found[0] if found else NEVER
+    """Return the latest end of the rows that were ever deleted from a table by `sweep`."""
+    row = connection.execute("SELECT until FROM forgotten WHERE kind = ?", (table,)).fetchone()
+    return row[0] if row else NEVER

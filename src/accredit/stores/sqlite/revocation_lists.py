@@ -1,4 +1,4 @@
-"""Signed revocation lists in an SQLite file: one for each issuer, as on the wire. Blocking I/O; nothing is verified."""
+"""Signed revocation lists in an SQLite file, one per issuer, as on the wire. Blocking I/O; nothing is verified."""
 
 import contextlib
 import sqlite3
@@ -10,26 +10,26 @@ from accredit.stores.sqlite.database import Database, Job, T
 
 
 def list_versions(path: Path) -> list[tuple[str, int]]:
-    """The issuers that have a list, each with a number that changes with it. Raises `StoreUnavailable`."""
+    """Return the issuers that have a list, each with a number that changes with the list. Raises `StoreUnavailable`."""
     return _once(path, _versions, writes=False)
 
 
 def read_lists(path: Path) -> list[bytes]:
-    """All lists. Raises `StoreUnavailable`."""
+    """Return all lists. Raises `StoreUnavailable`."""
     return _once(path, _lists, writes=False)
 
 
 class Change(NamedTuple):
-    """A list before (None where there was none) and after."""
+    """A list before (None if there was none) and after."""
 
     before: bytes | None
     after: bytes
 
 
 def change_list(path: Path, issuer_id: str, change: Callable[[bytes | None], bytes]) -> Change:
-    """Replaces an issuer's list by what `change` makes of it.
+    """Replace an issuer's list by what `change` returns for it.
 
-    Two processes that change a list wait for each other. Raises `StoreUnavailable` and what `change` raises of our own.
+    Two processes that change a list wait for each other. Raises `StoreUnavailable`, and our own errors from `change`.
     """
 
     def job(connection: sqlite3.Connection) -> Change:

@@ -1,6 +1,6 @@
 """The tables of a store's SQLite file. No I/O.
 
-`SCHEMA` has a step for each version: a file of version n has had the first n. Steps are only ever added.
+`SCHEMA` has one step per version: a file of version n has had the first n. Steps are only ever appended.
 """
 
 from accredit.stores.audit_log.schema import LOG_MEMBERS, LOG_TABLES
@@ -12,7 +12,7 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX issued_ends ON issued (keep_until)",
         "CREATE TABLE spent (challenge BLOB PRIMARY KEY, keep_until INTEGER NOT NULL) WITHOUT ROWID",
         "CREATE INDEX spent_ends ON spent (keep_until)",
-        # `mark` and `before` are what `stores.rules.mark` and `MemoryStore` say; `uses` are those under this mark.
+        # `mark` as in `stores.rules.mark`; `uses` counts the uses under this mark, `before` those under earlier marks.
         "CREATE TABLE uses (cert_id BLOB, window_s INTEGER, mark INTEGER, before INTEGER NOT NULL,"
         " uses INTEGER NOT NULL, keep_until INTEGER NOT NULL, PRIMARY KEY (cert_id, window_s, mark)) WITHOUT ROWID",
         "CREATE INDEX use_ends ON uses (keep_until)",
@@ -23,7 +23,7 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
     LOG_TABLES,
     LOG_MEMBERS,
     (
-        # The key of challenges that were issued (`stores.minted`), of which nothing is remembered any more. One row.
+        # The key of issued challenges (`stores.minted`), which are not stored any more. One row.
         "CREATE TABLE challenge_key (id INTEGER PRIMARY KEY CHECK (id = 1), key BLOB NOT NULL)",
         "DROP TABLE issued",
     ),
@@ -33,6 +33,6 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX task_ends ON tasks (keep_until)",
         "CREATE INDEX task_owners ON tasks (owner)",
     ),
-    # For each table of what ends, the latest end of what was deleted from it (`stores.forgetting`).
+    # For each table whose rows end, the latest end of those deleted from it (`stores.sqlite.forgetting`).
     ("CREATE TABLE forgotten (kind TEXT PRIMARY KEY, until INTEGER NOT NULL) WITHOUT ROWID",),
 )

@@ -1,10 +1,10 @@
-"""A store in one SQLite file, shared by all processes of a machine that have it open. I/O in a thread of its own.
+"""A store in one SQLite file, shared by all processes of a machine that open it. I/O in a thread of its own.
 
-The file survives the processes: what one spent, the next one knows. A crash of the machine itself may take away what
-was committed in the seconds before it, as synchronous is NORMAL: FULL would make each call wait for the disk. A
-proof that was spent in those seconds is good again if the machine is back while it is fresh. Whoever records calls
-durably in the same file does not have that gap: the record, which the call waits for, takes everything before it to
-the disk, as both are in one write-ahead log.
+The file outlives the processes: the next one knows what one spent. A crash of the machine itself can lose what was
+committed in the seconds before it, as synchronous is NORMAL: FULL would make each call wait for the disk. A proof spent
+in those seconds is good again if the machine is back while the proof is fresh. A deployment that records calls durably
+in the same file does not have that gap: the call waits for its record, and the record takes everything before it to the
+disk, as both are in one write-ahead log.
 """
 
 import secrets
@@ -22,7 +22,7 @@ from accredit.stores.sqlite.worker import Worker
 
 
 class SqliteStore:
-    """A `ProofStore` in the file at `path`. `draw` gives so many unpredictable bytes."""
+    """A `ProofStore` in the file at `path`. `draw(n)` returns n unpredictable bytes."""
 
     def __init__(self, path: Path, draw: Callable[[int], bytes] = secrets.token_bytes) -> None:
         self.path = path
@@ -31,21 +31,21 @@ class SqliteStore:
         self._worker = Worker(path)
 
     async def issue(self, request_hash: bytes, *, expires_at: int) -> IssuedChallenge:
-        """A fresh challenge for one request. The file is asked for its key each time: no store, no challenge."""
+        """Issue a fresh challenge for one request. Reads the key from the file each time: no store, no challenge."""
         key = await self._worker.run(self._tables.key, writes=False)
         if key is None:
             key = await self._worker.run(partial(self._tables.first_key, drawn=self._draw(KEY_BYTES)))
         return IssuedChallenge(minted(key, self._draw(RANDOM_BYTES), request_hash, expires_at), expires_at)
 
     async def look(self, challenge: bytes, request_hash: bytes, *, issued: bool, now: int) -> Spending:
-        """What `spend` would say now. Changes nothing."""
+        """Return what `spend` would return now. Changes nothing."""
         job = partial(self._tables.look, challenge=challenge, request_hash=request_hash, issued=issued, now=now)
         return await self._worker.run(job, writes=False)
 
     async def spend(
         self, challenge: bytes, request_hash: bytes, *, issued: bool, keep_until: int, now: int
     ) -> Spending:
-        """Spends a challenge if it is good. Raises `ChallengesFull`."""
+        """Spend a challenge if it is good. Raises `ChallengesFull`."""
         verdict = await self._worker.run(
             partial(
                 self._tables.spend,
@@ -61,19 +61,19 @@ class SqliteStore:
         return verdict
 
     async def uses(self, cert_id: str, window_s: int, *, now: int) -> int:
-        """How often `use` noted a certificate for a limit of this window, in the last `window_s` seconds."""
+        """Return how many uses `use` recorded for a limit of this window, in the last `window_s` seconds."""
         job = partial(self._tables.count, series=Series(cert_id, window_s), now=now)
         return await self._worker.run(job, writes=False)
 
     async def use(self, limits: Sequence[RateLimit], *, now: int) -> bool:
-        """Notes a use for each limit, if none is exceeded so. Raises `StoreUnavailable` where there is no room."""
-        noted = await self._worker.run(partial(self._tables.use, limits=limits, now=now))
-        if noted is None:
+        """Record a use for each limit, unless that exceeds one. Raises `StoreUnavailable` if there is no room."""
+        recorded = await self._worker.run(partial(self._tables.use, limits=limits, now=now))
+        if recorded is None:
             raise StoreUnavailable("no room to note one more use of a certificate")
-        return noted
+        return recorded
 
     async def ready(self) -> bool:
-        """Whether the file can be locked for writing."""
+        """Return whether the file can be locked for writing."""
         try:
             await self._worker.run(bool)
         except StoreUnavailable:
@@ -81,5 +81,5 @@ class SqliteStore:
         return True
 
     async def aclose(self) -> None:
-        """Ends the thread and closes the file."""
+        """End the thread and close the file."""
         await self._worker.aclose()

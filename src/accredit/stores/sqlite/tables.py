@@ -1,7 +1,7 @@
-"""What is done in the tables of spent challenges and uses, as jobs for one SQLite file. Blocking; used by one thread.
+"""Jobs on the tables of spent challenges and uses, for one SQLite file. Blocking; used by one thread.
 
-What has expired is deleted once a second, so many rows at most; the tables are counted then. Between two counts only
-what this process adds is known, so other processes can go past a bound by what they add in a second.
+Once a second, a bounded number of expired rows is deleted and the tables are counted. Between two counts only this
+process's own additions are known, so other processes can exceed a bound by what they add in a second.
 """
 
 import sqlite3
@@ -18,26 +18,26 @@ _COUNTS = {table: f"SELECT count(*) FROM {table}" for table in _KEPT_LONGER}  # 
 
 
 class Tables:
-    """Jobs take the connection first and answer None where there is no room."""
+    """Jobs take the connection first, and return None if there is no room."""
 
     def __init__(self) -> None:
         self._swept_at: int | None = None
         self._rows = dict.fromkeys(_KEPT_LONGER, 0)
 
     def key(self, connection: sqlite3.Connection) -> bytes | None:
-        """The key of the challenges that are issued here, if any was."""
-        found = connection.execute("SELECT key FROM challenge_key").fetchone()
-        return found[0] if found else None
+        """Return the key of challenges issued here, or None."""
+        row = connection.execute("SELECT key FROM challenge_key").fetchone()
+        return row[0] if row else None
 
     def first_key(self, connection: sqlite3.Connection, drawn: bytes) -> bytes:
-        """The same; `drawn`, if there was none: all who have the file share the first one."""
+        """Return the key, storing `drawn` if there was none: all who share the file use the first one."""
         connection.execute("INSERT OR IGNORE INTO challenge_key VALUES (1, ?)", (drawn,))
         return self.key(connection) or drawn
 
     def look(
         self, connection: sqlite3.Connection, challenge: bytes, request_hash: bytes, *, issued: bool, now: int
     ) -> Spending:
-        """What would become of a challenge."""
+        """Return what `spend` would return."""
         spent, ours = self._known(connection, challenge, request_hash)
         return judge(spent=spent, ours=ours, issued=issued, now=now)
 
@@ -51,7 +51,7 @@ class Tables:
         keep_until: int,
         now: int,
     ) -> Spending | None:
-        """What becomes of a challenge, which is spent then."""
+        """Spend a challenge if it is good, and return the verdict."""
         spent, ours = self._known(connection, challenge, request_hash)
         verdict = judge(spent=spent, ours=ours, issued=issued, now=now)
         if verdict is not Spending.FIRST:
@@ -65,7 +65,7 @@ class Tables:
         return verdict
 
     def count(self, connection: sqlite3.Connection, series: Series, now: int) -> int:
-        """The uses in a series' window."""
+        """Return the number of uses in a series' window."""
         certain(now + 1, forgotten(connection, "uses"))
         first = connection.execute(
             "SELECT before FROM uses WHERE cert_id = ? AND window_s = ? AND mark > ? ORDER BY mark LIMIT 1",
@@ -74,7 +74,7 @@ class Tables:
         return _last(connection, series)[1] - first[0] if first else 0
 
     def use(self, connection: sqlite3.Connection, limits: Sequence[RateLimit], now: int) -> bool | None:
-        """Notes a use for each limit, if none is exceeded so."""
+        """Record a use for each limit, unless that exceeds one."""
         counts = strictest(limits)
         if any(self.count(connection, series, now) >= count for series, count in counts.items()):
             return False
@@ -108,14 +108,14 @@ class Tables:
 
 
 def _key(series: Series) -> tuple[bytes, int]:
-    # As bytes: an id may hold what is no valid text.
+    # As bytes: an id may hold lone surrogates.
     return series.cert_id.encode("utf-8", "surrogatepass"), series.window_s
 
 
 def _last(connection: sqlite3.Connection, series: Series) -> tuple[int, int]:
-    """A series' latest mark, and all its uses up to it."""
-    found = connection.execute(
+    """Return a series' latest mark, and the number of its uses up to it."""
+    row = connection.execute(
         "SELECT mark, before + uses FROM uses WHERE cert_id = ? AND window_s = ? ORDER BY mark DESC LIMIT 1",
         _key(series),
     ).fetchone()
-    return found or (-1, 0)
+    return row or (-1, 0)

@@ -1,13 +1,13 @@
 """A thread that runs jobs on one SQLite file, so that an event loop never waits for a disk.
 
-Jobs that wait are run in one transaction and answered after its commit, all of a loop's in one wake-up. A batch in
-which a job fails is undone and run again one by one, so that none spoils another. Nothing is opened before the first
-job: a process may fork until then.
+Waiting jobs run in one transaction and are answered after its commit, all jobs of a loop in one wake-up. If a job of a
+batch fails, the batch is rolled back and its jobs are run one by one, so that none spoils another. Nothing is opened
+before the first job: a process may fork until then.
 
-Where callers wait for the thread, it runs on the core that the event loop runs on: they take turns with the interpreter
-anyway, and where other processes keep the cores busy, to hand it from core to core costs a third of the throughput.
+If callers wait for the thread, it runs on the event loop's core: the two take turns with the interpreter anyway, and
+where other processes keep the cores busy, moving it between cores costs a third of the throughput.
 
-A job that was given up may still be run later, and be committed: whoever gave up has been told no.
+A job whose caller has given up may still run later, and be committed: the caller has been refused.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class Worker:
     """Runs jobs on the file at `path`, one after the other, in a thread of its own."""
 
     def __init__(self, path: Path, synchronous: Synchronous = "NORMAL", *, awaited: bool = True) -> None:
-        """`awaited` says that calls wait for the answers; else the thread may as well run beside the event loop."""
+        """`awaited` says that calls wait for the answers; otherwise the thread may run beside the event loop."""
         self._path = path
         self._awaited = awaited
         self._database = Database(path, synchronous)
@@ -54,9 +54,9 @@ class Worker:
         self._closed = False
 
     async def run(self, job: Job[T], *, writes: bool = True) -> T:
-        """A job's answer, once it is committed. Without `writes` the job does not wait for the lock of others.
+        """Return a job's answer once it is committed. Without `writes` the job does not wait for others' locks.
 
-        Raises what the job raises of our own, and `StoreUnavailable` for all else and after `STORE_WAIT_SECONDS`.
+        Raises our own errors from the job, and `StoreUnavailable` for anything else and after `STORE_WAIT_SECONDS`.
         """
         if self._closed:
             raise StoreUnavailable(f"{self._path} was closed")
@@ -73,7 +73,7 @@ class Worker:
             raise StoreUnavailable(f"{self._path} has not answered in {STORE_WAIT_SECONDS} s") from None
 
     async def aclose(self) -> None:
-        """Ends the thread after the jobs that wait, or leaves it behind if it hangs."""
+        """End the thread after the waiting jobs, or abandon it if it hangs."""
         self._closed = True
         thread, self._thread = self._thread, None
         if thread is not None:
@@ -85,7 +85,7 @@ class Worker:
             if self._thread is None:
                 leader = get_native_id() if self._awaited else None
                 name = f"accredit-store-{self._path.name}"
-                # A daemon: a disk that hangs must not keep the process from ending.
+                # A daemon: a hanging disk must not keep the process from ending.
                 thread = Thread(target=self._work, args=(leader,), name=name, daemon=True)
                 try:
                     thread.start()
@@ -133,7 +133,7 @@ class Worker:
                 return
 
     def _in_time(self, batch: list[_Waiting]) -> list[_Waiting]:
-        """Those of a batch that may still be run. The others are told so."""
+        """Return the jobs of a batch that may still run, and refuse the others."""
         now = time.monotonic()
         late = [each for each in batch if each.deadline <= now]
         if not late:
@@ -144,11 +144,11 @@ class Worker:
 
 
 def _answer(answered: Sequence[tuple[_Waiting, Any]]) -> None:
-    """Hands answers, or the errors in their place, to the loops that wait for them."""
+    """Hand answers, or the errors in their place, to the loops that wait for them."""
     loops = {each.answer.get_loop() for each, _ in answered}
     for loop in loops:
         mine = [(each.answer, answer) for each, answer in answered if each.answer.get_loop() is loop]
-        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody is waiting
             loop.call_soon_threadsafe(_settle, mine)
 
 
