@@ -1,8 +1,8 @@
-"""The end of a writer's chain while records are appended to it. Blocking I/O, on the connection that is passed in.
+"""The end of a writer's chain while records are appended to it. Blocking I/O, on the given connection.
 
-What goes on from one record to the next is read from the tables at the beginning, and nothing is in them before
-`Tail.write`. There is one statement for all records of a transaction: with each one the interpreter is let go, and it
-is a while until it comes back.
+The state that one record passes to the next is read from the tables once, and nothing is written before `Tail.write`.
+All records of a transaction go into one statement: each statement releases the interpreter, and getting it back takes a
+while.
 """
 
 import itertools
@@ -22,23 +22,23 @@ _MOVE_ON = "UPDATE log_writers SET records = ?, head = ?, checkpointed = ?, turn
 
 
 class Tail:
-    """Where the chain of the writer `name` ends. `writer` is its number, `turn` the last one that was written of a
-    queue. Raises `StoreUnavailable` for a writer that has ended."""
+    """The end of the chain of the writer `name`. `writer` is its number, `turn` the last turn of the queue that was
+    written. Raises `StoreUnavailable` for a writer that has ended."""
 
     def __init__(self, connection: sqlite3.Connection, signer: LogSigner, name: str) -> None:
-        add_writer(connection, name)  # the file may have been put in place of another one while it was open
+        add_writer(connection, name)  # the file may have replaced another one while that was open
         self._connection, self._signer, self._name = connection, signer, name
         self.writer, self._records, self._head, self._checkpointed, self.turn, over = connection.execute(
             _HEAD, (name,)
         ).fetchone()
-        if over:  # its calls are closed: no other one may become open
+        if over:  # its calls are closed, so no call of it may be opened
             raise StoreUnavailable(f"another process took writer {name} for dead, and has ended it: restart")
         (self._entry,) = connection.execute(_LAST_ENTRY).fetchone()
         self._keys: dict[str, int] = {}
         self._rows: list[tuple[object, ...]] = []
 
     def append(self, payload_of: Callable[[Place], bytes], now_ms: int) -> int:
-        """Return one more record; returns its entry's number. Raises `AttestationError` before anything has changed."""
+        """Add one more record and return its entry's number. Raises `AttestationError` before anything has changed."""
         place = Place(writer=self._name, sequence=self._records + 1, previous=self._head)
         payload = payload_of(place)
         entry = self._add(place.sequence, self._signer.record(payload))
@@ -48,14 +48,14 @@ class Tail:
         return entry
 
     def checkpoint(self, now_ms: int) -> None:
-        """A checkpoint of all records so far, unless there is one."""
+        """Add a checkpoint of all records so far, unless there is one."""
         if self._records > self._checkpointed:
             payload = checkpoint_payload(self._name, self._records, self._head, now_ms)
             self._add(self._records, self._signer.summary(payload))
             self._checkpointed = self._records
 
     def write(self) -> None:
-        """Put all of it into the tables."""
+        """Write everything into the tables."""
         insert(self._connection, _INSERT, self._rows)
         self._connection.execute(
             _MOVE_ON, (self._records, self._head, self._checkpointed, self.turn, self.writer)
@@ -73,7 +73,7 @@ class Tail:
 
 
 def insert(connection: sqlite3.Connection, into: str, rows: Sequence[tuple[object, ...]]) -> None:
-    """Insert rows, with as few statements as can be."""
+    """Insert rows, with as few statements as possible."""
     for first in range(0, len(rows), ROWS_A_STATEMENT):
         some = rows[first : first + ROWS_A_STATEMENT]
         row = f"({', '.join('?' * len(some[0]))})"
@@ -90,7 +90,7 @@ def key_number(connection: sqlite3.Connection, key_id: str) -> int:
 
 
 def add_writer(connection: sqlite3.Connection, name: str) -> None:
-    """Add a writer, unless it is there."""
+    """Add a writer, unless it exists."""
     connection.execute(
         "INSERT INTO log_writers (name, records, head, checkpointed, turn, over) VALUES (?, 0, ?, 0, 0, 0)"
         " ON CONFLICT DO NOTHING",

@@ -1,4 +1,4 @@
-"""Calls as the log tells of them: the record of a decision, and that of its outcome, joined. No I/O."""
+"""Calls as the log has them: the record of a decision joined with that of its outcome. No I/O."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, get_args
@@ -6,29 +6,29 @@ from typing import NamedTuple, get_args
 from accredit.attest import CallRecord, OutcomeStatus
 
 STATUSES: tuple[str, ...] = (*get_args(OutcomeStatus), "open")
-"""How a call that was allowed can stand."""
+"""The possible states of a call that was allowed."""
 
 
 class CallRow(NamedTuple):
-    """One call. `outcome` is None while there is none."""
+    """One call. `outcome` is None until there is one."""
 
     decision: CallRecord
     outcome: CallRecord | None
 
     @property
     def status(self) -> str:
-        """How it ended: a status of its outcome, "open", or "" for one that was not allowed."""
+        """How the call ended: its outcome's status, "open", or "" for a call that was not allowed."""
         if self.outcome is not None and self.outcome.outcome is not None:
             return self.outcome.outcome.status
         return "open" if self.verdict == "allow" else ""
 
     @property
     def verdict(self) -> str:
-        """What was decided."""
+        """The verdict of its decision."""
         return self.decision.decision.verdict if self.decision.decision else ""
 
     def members(self, names: Mapping[str, str]) -> dict[str, object]:
-        """For programs. `names` are those that are known, by id."""
+        """Return the call as members for programs. `names` are the known names, by id."""
         decision, authority = self.decision.decision, self.decision.authority
         outcome = self.outcome.outcome if self.outcome else None
         return {
@@ -50,7 +50,8 @@ class CallRow(NamedTuple):
 
 
 def joined_newest_first(records: Iterable[CallRecord]) -> Iterator[CallRow]:
-    """Call from records in the opposite order, by their decision. What was pruned is passed over."""
+    """Yield the calls of records that come in reverse order, each at its decision. Outcomes of pruned decisions are
+    skipped."""
     outcomes: dict[str, CallRecord] = {}
     for record in records:
         if record.phase == "outcome":
@@ -60,7 +61,8 @@ def joined_newest_first(records: Iterable[CallRecord]) -> Iterator[CallRow]:
 
 
 def joined_as_they_end(records: Iterable[CallRecord], open_calls: dict[str, CallRecord]) -> Iterator[CallRow]:
-    """Call from records in their order, as they end. `open_calls`, by id, are those that have not yet."""
+    """Yield the calls of records that come in order, as they end. `open_calls`, by id, are those that have not ended
+    yet."""
     for record in records:
         if record.phase == "outcome":
             decision = open_calls.pop(record.call.id, None)

@@ -1,9 +1,10 @@
-"""What goes to and fro between a gateway and the process that writes its log (`process`, `writer_main`). No I/O.
+"""The protocol between a gateway and the process that writes its log (`process`, `writer_main`). No I/O.
 
-Both are this program, on one machine, and nobody else has an end of the socket between them. A frame is its length (4
-bytes, little-endian) and so many bytes. The first one to the process is `Opening`; each other is the time after which
-nobody waits for its answer any more (8 bytes, a double: seconds of this machine's monotonic clock) and a request in
-MessagePack. Each is answered in its order: OK and the answer in MessagePack, or NOT_OK and a text for people.
+Both are this program, on one machine, and nobody else has an end of the socket between them. A frame is a length (4
+bytes, little-endian) and as many bytes. The first frame to the process is `Opening`; each later one is a request's
+deadline (8 bytes, a double: seconds of this machine's monotonic clock), after which nobody waits for its answer, and
+the request in MessagePack. Answers come in the order of requests: OK and the answer in MessagePack, or NOT_OK and a
+text for people.
 """
 
 import struct
@@ -24,9 +25,9 @@ _decode_request = msgspec.msgpack.Decoder(AnyRequest).decode
 
 
 class Opening(Struct, frozen=True):
-    """What the process must know: the file (a path as the system has it), how it is written, and with which key.
+    """What the process must know: the file (a path in the system's encoding), how to write it, and with which key.
 
-    It is secret, and does not show itself.
+    It holds secrets, which its `repr` does not show.
     """
 
     path: bytes
@@ -50,7 +51,7 @@ def encode_opening(opening: Opening) -> bytes:
 
 
 def decode_opening(body: bytes) -> Opening:
-    """Return what is in it."""
+    """Read the body of the first frame."""
     return msgspec.msgpack.decode(body, type=Opening)
 
 
@@ -60,7 +61,7 @@ def encode_request(request: Request[Any], deadline: float) -> bytes:
 
 
 def decode_request(body: bytes) -> tuple[AnyRequest, float]:
-    """Return the request, and its deadline."""
+    """Return the request in a frame's body, and its deadline."""
     return _decode_request(memoryview(body)[_DEADLINE.size :]), *_DEADLINE.unpack_from(body)
 
 
@@ -70,5 +71,5 @@ def encode_answer(answer: object) -> bytes:
 
 
 def encode_failure(text: str) -> bytes:
-    """Return the frame of an answer that is none."""
+    """Return the frame of a failure."""
     return framed(NOT_OK + text.encode("utf-8", "replace"))

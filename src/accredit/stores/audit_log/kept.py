@@ -1,7 +1,7 @@
 """Outcomes that are known while the log can't be written: they wait here until it can. No I/O.
 
-Each is one of a call that was open when the log failed, as no other can begin meanwhile. Past `MAX_KEPT_OUTCOMES`, or
-`MAX_KEPT_OUTCOME_BYTES`, one that comes is not kept: its call stays open, and is closed as `unknown` when the log is.
+Each belongs to a call that was open when the log failed, as no other can begin meanwhile. Past `MAX_KEPT_OUTCOMES` or
+`MAX_KEPT_OUTCOME_BYTES` an outcome is not kept: its call stays open, and is closed as `unknown` when the log is closed.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ from accredit.limits import MAX_KEPT_OUTCOME_BYTES, MAX_KEPT_OUTCOMES
 
 
 class KeptOutcomes:
-    """They are written in the order in which they came."""
+    """Outcomes in the order in which they came, and in which they are written."""
 
     def __init__(self) -> None:
         self._events: deque[Raw] = deque()
@@ -23,7 +23,7 @@ class KeptOutcomes:
         return len(self._events)
 
     def add(self, event: Raw) -> bool:
-        """Keep one more; False where there is no room for it."""
+        """Keep one more; return False if there is no room for it."""
         if len(self._events) >= MAX_KEPT_OUTCOMES or self._bytes + len(event) > MAX_KEPT_OUTCOME_BYTES:
             return False
         self._events.append(event)
@@ -31,10 +31,10 @@ class KeptOutcomes:
         return True
 
     def first(self, number: int) -> list[Raw]:
-        """Return the first ones, which stay: so many at most."""
+        """Return the first outcomes, at most `number`, without removing them."""
         return list(islice(self._events, number))
 
     def drop(self, number: int) -> None:
-        """The first ones were written."""
+        """Remove the first `number` outcomes: they were written."""
         for _ in range(number):
             self._bytes -= len(self._events.popleft())

@@ -1,7 +1,7 @@
 """How a signature's members are kept in a log's entry. No I/O.
 
-They are no part of what is signed, and their key may not look at each bit of them, nor of the signature's bytes beside
-them. So they are kept with the SHA-256 of both: it is not signed either, and finds damage.
+They are not part of what is signed, and the key may not verify every bit of them, or of the signature's bytes beside
+them. So they are kept with the SHA-256 of both, which is not signed either, and reveals damage.
 """
 
 import hashlib
@@ -12,12 +12,12 @@ _DIGEST_BYTES = 32
 
 
 def kept(signature: Signature) -> bytes | None:
-    """Return what the entry holds of a signature beside its bytes."""
+    """Return what an entry holds of a signature beside its bytes."""
     return _digest(signature) + signature.members if signature.members else None
 
 
 def restored(signature: Signature, members: object) -> Signature | None:
-    """Return the signature with what its entry holds beside its bytes, or None where one of them is damaged."""
+    """Return the signature with what its entry holds beside its bytes, or None if either is damaged."""
     if members is None:
         return signature
     if not isinstance(members, bytes):

@@ -1,8 +1,8 @@
 """A process beside the gateway that signs and writes its log (`writer_main`), on a core of its own. I/O: a process.
 
-One interpreter does one thing at a time: a thread would take its time from the calls. It ends with the gateway. If it
-ends alone (it was killed), all who wait are refused, and the next one goes on where it was; it is started once in
-`RESTART_SECONDS` at most.
+One interpreter does one thing at a time: a thread would take its time from the calls. The process ends with the
+gateway. If it ends by itself (it was killed), everyone who waits is refused, and its successor continues where it was;
+it is started at most once per `RESTART_SECONDS`.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ T = TypeVar("T")
 class LogProcess:
     """A `LogExecutor`. Nothing is started before the first request: processes may fork until then.
 
-    `on_replaced` is told the exit code of a process that has ended alone, negative for a signal.
+    `on_replaced` is called with the exit code of a process that ended by itself; it is negative for a signal.
     """
 
     turn_records = RECORDS_A_TURN
@@ -52,8 +52,8 @@ class LogProcess:
         *,
         on_replaced: Callable[[int | None], None] = lambda _: None,
     ) -> None:
-        """`signer` is the gateway's key, which the process is told. Another one stays where it was opened: a
-        `ValueError`."""
+        """`signer` is the gateway's key, which is passed to the process. Raises `ValueError` if another signer signs
+        records: that one stays where it was opened."""
         if signer.records is not None:
             raise ValueError("another signer of records can't be handed to a process")
         self.path = path
@@ -65,7 +65,7 @@ class LogProcess:
         self._closed = False
 
     async def run(self, request: Request[T]) -> T:
-        """Return a request's answer. Raises `StoreUnavailable`, after `STORE_WAIT_SECONDS` as well."""
+        """Return a request's answer. Raises `StoreUnavailable`, also after `STORE_WAIT_SECONDS`."""
         link = self._link
         if link is None or link.ended:
             link = await self._start()
@@ -73,7 +73,7 @@ class LogProcess:
         return await self._answered(link.ask(frame, request.ANSWER), STORE_WAIT_SECONDS)
 
     async def aclose(self) -> None:
-        """Let the process do what it was asked for, and end; one that hangs is killed."""
+        """Let the process finish its requests and end; one that hangs is killed."""
         self._closed = True
         async with self._starting:
             if self._link is not None:
@@ -119,16 +119,16 @@ class LogProcess:
 
 
 def _popen() -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
-    """Our end of the socket, and the process at the other one. Raises `OSError`."""
+    """Return our end of the socket, and the process at the other end. Raises `OSError`."""
     ours, theirs = socket.socketpair()
-    # From its first moment it hears no signal, such as those to a whole process group: they are its gateway's.
+    # It starts with all signals blocked: those sent to the whole process group are for the gateway to handle.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         with theirs:
             return ours, subprocess.Popen(  # noqa: S603 - this program
                 [sys.executable, "-P", "-m", "accredit.stores.audit_log.writer_main", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,  # where the gateway's own may be a conversation
+                stdout=subprocess.DEVNULL,  # the gateway's own may carry a conversation
                 pass_fds=[theirs.fileno()],
             )
     except BaseException:
@@ -138,41 +138,41 @@ def _popen() -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-class _Asked(NamedTuple):
+class _Pending(NamedTuple):
     type: Any
     answer: asyncio.Future[Any]
 
 
 class _Link(asyncio.Protocol):
-    """The socket to the process, which answers in the order in which it was asked."""
+    """The socket to the process, which answers requests in order."""
 
     def __init__(self, path: Path, process: "subprocess.Popen[bytes]") -> None:
         self.ended = False
         self._path = path
         self._process = process
         self._transport: asyncio.Transport | None = None
-        self._asked: deque[_Asked] = deque()
+        self._pending: deque[_Pending] = deque()
         self._received = bytearray()
 
     def ask(self, frame: bytes, type: Any) -> "asyncio.Future[Any]":
-        """Return the answer, of that type. Raises `StoreUnavailable`."""
+        """Send a request; the returned future gets the answer, of this type. Raises `StoreUnavailable`."""
         if self.ended or self._transport is None:
             raise StoreUnavailable(f"{self._path}: the process that writes it has ended")
-        if len(self._asked) >= MAX_STORE_JOBS:
+        if len(self._pending) >= MAX_STORE_JOBS:
             raise StoreUnavailable(f"{self._path}: {MAX_STORE_JOBS} jobs are waiting")
         answer = asyncio.get_running_loop().create_future()
-        self._asked.append(_Asked(type, answer))
+        self._pending.append(_Pending(type, answer))
         self._transport.write(frame)
         return answer
 
     async def end(self) -> int | None:
-        """Close the socket, after which the process ends; one that hangs is killed. Returns its exit code."""
+        """Close the socket, which ends the process, or kill one that hangs. Return its exit code."""
         self.ended = True
         if self._transport is not None:
             self._transport.close()
         if not await self._gone():
             self._process.kill()
-            await self._gone()  # or it hangs in the system: then nobody waits for it
+            await self._gone()  # if it hangs in the kernel, nobody waits for it any longer
         return self._process.returncode
 
     async def _gone(self) -> bool:
@@ -183,11 +183,11 @@ class _Link(asyncio.Protocol):
         return True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio's callback, as those below."""
+        """Implement `asyncio.Protocol`, as do the two below."""
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Answer, or parts of them."""
+        """Settle the answers that are complete."""
         self._received += data
         while len(self._received) >= LENGTH.size:
             (size,) = LENGTH.unpack_from(self._received)
@@ -198,16 +198,16 @@ class _Link(asyncio.Protocol):
             del self._received[:end]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The process has ended, or is to."""
+        """Refuse all requests: the process has ended, or is about to."""
         self.ended = True
-        for _, answer in self._asked:
+        for _, answer in self._pending:
             if not answer.done():
                 answer.set_exception(StoreUnavailable(f"{self._path}: the process that writes it has ended"))
-        self._asked.clear()
+        self._pending.clear()
 
     def _settle(self, body: bytes) -> None:
-        type, answer = self._asked.popleft()
-        if answer.done():  # nobody waited any longer
+        type, answer = self._pending.popleft()
+        if answer.done():  # its caller has given up
             return
         if body[:1] == NOT_OK:
             answer.set_exception(StoreUnavailable(body[1:].decode()))

@@ -1,16 +1,16 @@
-"""Old records of the log are replaced by their digests and a signed note. Blocking I/O: the log's file.
+"""Replacing old records of the log by their digests and a signed note. Blocking I/O: the log's file.
 
 For each writer, in the order of its chain:
 
-1. a record from before the given time goes, unless its call is open still; the first that stays ends it;
-2. in its place stays its SHA-256, or, for the last, a note that is signed for all of them;
-3. checkpoints that the note covers go as well, but for the log's newest entry: its number would be used again, and who
-   follows the log would miss that one.
+1. records from before the given time are removed, up to the first that is newer or whose call is still open;
+2. each is replaced by its SHA-256, and the last one by a note signed for all of them;
+3. checkpoints that the note covers are removed as well, except for the log's newest entry: its number would be used
+   again, and whoever follows the log would miss the entry that got it.
 
-It is done in steps, each one transaction and whole by itself, so that a gateway at work waits for milliseconds only.
-What was deleted is overwritten in the file (`secure_delete`); the write-ahead log, which has it too, goes into the file
-and is cut to nothing. While somebody reads an older state of the log that can't be done, which is told. Not guaranteed:
-what a file system, a disk (SSD) or a backup keeps of bytes that were overwritten.
+This is done in steps, each one complete transaction, so that a gateway at work waits for only milliseconds. Deleted
+bytes are overwritten in the file (`secure_delete`); the write-ahead log, which holds them too, is checkpointed and
+truncated. That can't be done while somebody reads an older state of the log, and is reported. Not guaranteed: what a
+file system, a disk (SSD) or a backup keeps of overwritten bytes.
 """
 
 import contextlib
@@ -39,15 +39,15 @@ _TAKE_OUT = "DELETE FROM log_entries WHERE entry = ? AND entry < (SELECT max(ent
 
 
 class PruneReport(NamedTuple):
-    """How many records went, and whether their bytes are gone from the log's files as well."""
+    """How many records were removed, and whether their bytes are gone from the log's files, too."""
 
     records: int
     overwritten: bool
 
 
 class _Pruned(NamedTuple):
-    """What was pruned of a writer: a SHA-256 that has taken the digests of all but the last, that one's own, and the
-    note's entry."""
+    """What was pruned of a writer: a SHA-256 fed with the digests of all records but the last, the last one's number
+    and digest, and the note's entry."""
 
     digests: Any
     last: int
@@ -66,8 +66,8 @@ def prune(
 ) -> PruneReport:
     """Prune what was recorded before `before_ms` (unix milliseconds).
 
-    `on_progress` is told the number so far. Raises `StoreUnavailable`, or `AttestationError` for a log that is
-    damaged before that time: verify it first.
+    `on_progress` is called with the number of records so far. Raises `StoreUnavailable`, or `AttestationError` if the
+    log is damaged before that time: verify it first.
     """
     database = Database(path, "FULL")
     pruner = _Pruner(signer, timestamp(before_ms), timestamp(now_ms))
@@ -81,13 +81,13 @@ def prune(
 
 
 def _emptied(path: Path) -> bool:
-    """Emptie the write-ahead log; False where others don't let go of it."""
+    """Truncate the write-ahead log; return False if others are still reading it."""
     deadline = time.monotonic() + EMPTY_LOG_SECONDS
     try:
-        # Each attempt fails at once: SQLite's own waiting would hold up all who write.
+        # Each attempt fails at once: SQLite's own waiting would block all writers.
         with contextlib.closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection:
             while time.monotonic() < deadline:
-                with contextlib.suppress(sqlite3.OperationalError):  # locked: as good as busy
+                with contextlib.suppress(sqlite3.OperationalError):  # locked counts as busy
                     busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
                     if not busy:
                         return True
@@ -109,7 +109,7 @@ class _Pruner:
         self.done = False
 
     def step(self, connection: sqlite3.Connection) -> "_Pruner":
-        """Look at the next entries; returns where it has come. It may be undone and repeated."""
+        """Handle the next entries and return the state after them. May be rolled back and repeated."""
         connection.execute("PRAGMA secure_delete = ON")
         following = _Pruner(self._signer, self._before, self._now)
         following._pruned, following._ended = dict(self._pruned), self._ended
@@ -193,5 +193,5 @@ def _earlier(connection: sqlite3.Connection, writer: int, entry: int, statement:
 
 
 def _is_open(connection: sqlite3.Connection, record: CallRecord) -> bool:
-    found = connection.execute("SELECT 1 FROM log_open WHERE call = ?", (record.call.id,)).fetchone()
-    return found is not None
+    row = connection.execute("SELECT 1 FROM log_open WHERE call = ?", (record.call.id,)).fetchone()
+    return row is not None

@@ -1,17 +1,17 @@
 """The audit log as one writer fills it: `ports.Records`. I/O: the file, through a `LogExecutor`, and `writer_locks`.
 
-A log is one writer: its chain begins with the first call, or with the calls that dead writers left open, which are
-closed as `unknown`. In this order:
+An object is one writer, whose chain begins with the first call, or with the calls that dead writers left open, which
+are closed as `unknown`. In this order:
 
-1. `begin` puts a decision into the log; only then is a call forwarded;
-2. `finish` puts its outcome into the log; only then does the client see the answer;
+1. `begin` records a decision; only then may a call be forwarded;
+2. `finish` records its outcome; only then may the client see the answer;
 3. a checkpoint follows after `CHECKPOINT_RECORDS` records or `CHECKPOINT_SECONDS`, and at the end.
 
 Records queue, and are written in turns; when the queue is full, `begin` refuses. A `durable` log answers when a record
-is on the disk; when a turn can't be written, all who wait are told. What is known of their calls is kept all the same
-(`kept`), and is written as soon as the log takes it: outcomes, and of decisions that it was too slow to write, and
-that may be on record, that the call was not forwarded. Another log answers at once, and tries again. Nothing is dropped
-but what still waits `CLOSE_RECORDS_SECONDS` after the log was to close, and then it is told how much.
+is on disk; if a turn can't be written, all who wait are refused. What is known of their calls is still kept (`kept`)
+and written as soon as the log accepts it: outcomes, and, for decisions that were written too late and so may be on
+record, that the call was not forwarded. A log that is not durable answers at once, and retries. Records are dropped
+only if they still wait `CLOSE_RECORDS_SECONDS` after the log was closed; their number is then reported.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 class _Waiting(NamedTuple):
     event: Raw
-    decided: CallDecision | None  # of a decision
+    decided: CallDecision | None  # None for an outcome
     written: asyncio.Future[None]
 
 
@@ -72,11 +72,10 @@ def clock_ms() -> int:
 class SqliteRecords:
     """One writer of a log. Nothing is opened before the first call: processes may fork until then.
 
-    `durable` says that the executor answers when a record is on the disk, and that calls are to wait for that.
-    `policy_digest` is that of the configuration, for calls of dead writers that do not say by which they were decided.
-
-    `on_problem` is told, once for each change, what keeps records from being written, in words for the log, and
-    `on_checkpoint` each head that was signed, but for those of a busy chain in between.
+    `durable` says that the executor answers when a record is on disk, and that calls wait for that. `policy_digest` is
+    the configuration's, for calls of dead writers whose records don't name one. `on_problem` is called, once per
+    change, with what keeps records from being written, in words for the log; `on_checkpoint` with each signed head,
+    except intermediate ones of a busy chain.
     """
 
     def __init__(
@@ -103,10 +102,10 @@ class SqliteRecords:
         self._queue: deque[_Waiting] = deque()
         self._queued_bytes = 0
         self._refused: deque[CallDecision] = deque(maxlen=executor.turn_records)
-        """Decisions of late whose callers were told that they are not on record, which they may be all the same."""
+        """Recent decisions whose callers were refused, although they may be on record."""
         self._kept = KeptOutcomes()
-        self._come = asyncio.Event()
-        """Whether a record was queued, or the log is to close, since the last turn that could not be written."""
+        self._wake = asyncio.Event()
+        """Set when a record is queued, or the log is closing; cleared after a turn that could not be written."""
         self._turn = 0
         self._writing: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -116,7 +115,7 @@ class SqliteRecords:
         self._closed = False
 
     async def start(self) -> None:
-        """Begin this writer's life, and closes the calls of dead ones. Raises `StoreUnavailable`."""
+        """Begin this writer's life, and close the calls of dead writers. Raises `StoreUnavailable`."""
         async with self._starting:
             if self.writer is not None:
                 return
@@ -127,8 +126,8 @@ class SqliteRecords:
                 raise
 
     async def begin(self, decided: CallDecision) -> None:
-        """Record a decision. Raises `StoreUnavailable`, or `AttestationError` for texts that no record can hold: then
-        the call is not to be forwarded."""
+        """Record a decision. The call must not be forwarded if this raises `StoreUnavailable`, or `AttestationError`
+        for a text that no record can hold."""
         if self._is_full():
             raise StoreUnavailable(f"{len(self._queue)} records wait to be written")
         if not self._durable:
@@ -136,9 +135,11 @@ class SqliteRecords:
         await self._add(Event(decided, self._clock()))
 
     def finish(self, decided: CallDecision, outcome: Outcome) -> asyncio.Future[None]:
-        """Record the outcome of a call that `begin` has recorded as allowed, whether or not somebody waits for it.
-        Raises `StoreUnavailable`: then it is not on record, and is to be once it can be. Raises `AttestationError` for
-        a text that no record can hold."""
+        """Record the outcome of a call that `begin` has recorded as allowed, whether or not the result is awaited.
+
+        The result raises `StoreUnavailable` if the outcome is not on record, and will be once it can be, and
+        `AttestationError` for a text that no record can hold.
+        """
         return self._add(Event(in_short(decided), self._clock(), outcome))
 
     def problem(self) -> str | None:
@@ -146,21 +147,21 @@ class SqliteRecords:
         return self._problem
 
     async def ready(self) -> bool:
-        """Return whether a decision could be recorded now. For `UNREADY_SECONDS` after one could not, only another
-        record that can be says so."""
+        """Return whether a decision could be recorded now. For `UNREADY_SECONDS` after a failed one, only a record that
+        was written since makes this True."""
         try:
             await self._run(Touch(await self._begun()))
         except StoreUnavailable:
             return False
-        if time.monotonic() < self._unready_until:  # where a record does not fit any more, a touch may still do
+        if time.monotonic() < self._unready_until:  # a touch may succeed on a disk on which no record fits
             return False
         self._problem = None
         return not self._is_full()
 
     async def aclose(self) -> None:
-        """End this writer's life: what waits is written, open calls are closed, a checkpoint covers all of it."""
+        """End this writer's life: write what waits, close open calls, and sign a checkpoint of everything."""
         self._closed = True
-        self._come.set()
+        self._wake.set()
         if self._timer is not None:
             self._timer.cancel()
         if self._checkpointing is not None:
@@ -172,7 +173,7 @@ class SqliteRecords:
             self._writing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._writing
-        async with self._starting:  # a life that is about to begin must end as well
+        async with self._starting:  # a `start` under way must end as well
             if self._life is not None and self.writer is not None:
                 with contextlib.suppress(StoreUnavailable):
                     await self._close_calls(self.writer, self.writer)
@@ -182,14 +183,14 @@ class SqliteRecords:
             await self._executor.aclose()
 
     async def _start(self) -> None:
-        # Drawn only now: processes that were forked from the one that made this object are writers of their own.
+        # Made only now: each process forked from the one that made this object is a writer of its own.
         writer = secrets.token_hex(16)
         life = await self._hold(writer)
         if life is None:
             raise StoreUnavailable(f"another process has locked writer {writer}")
         try:
             for other in await self._run(Begin(writer)):
-                await self._bury(other, writer)
+                await self._close_if_dead(other, writer)
         except BaseException:
             life.end()
             life.close()
@@ -207,7 +208,7 @@ class SqliteRecords:
         return len(self._queue) >= MAX_QUEUED_RECORDS or self._queued_bytes >= MAX_QUEUED_RECORD_BYTES
 
     def _add(self, event: Event) -> asyncio.Future[None]:
-        """Queue what is to be recorded. The answer is there when it is written, or, if not `durable`, at once."""
+        """Queue an event. The result is done when it is written or, if not `durable`, at once."""
         written = asyncio.get_running_loop().create_future()
         try:
             if self._closed:
@@ -220,40 +221,41 @@ class SqliteRecords:
             written.set_result(None)
         self._queue.append(_Waiting(record, event.decided if event.outcome is None else None, written))
         self._queued_bytes += len(record)
-        self._come.set()
+        self._wake.set()
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write())
         return written
 
     async def _write(self) -> None:
-        """Write what waits, in its order, until nothing does."""
+        """Write what waits, in order, until nothing does."""
         try:
             while self._queue or self._kept or self._refused:
                 if await self._take_turn():
                     continue
                 if self._closed and not self._kept:
                     return
-                self._come.clear()
+                self._wake.clear()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(RECORD_RETRY_SECONDS):
-                        await self._come.wait()
+                        await self._wake.wait()
         finally:
-            if self._durable:  # who waits must be told, whatever has happened
+            if self._durable:  # whoever waits must get an answer, whatever happened
                 self._tell_waiting([StoreUnavailable("the record could not be written")] * len(self._queue))
 
     async def _take_turn(self) -> bool:
-        """Return whether what comes next was written; else who waits has been told, and what is known is kept."""
+        """Write the next turn and return True; if that fails, refuse all who wait, keep what is known, and return
+        False."""
         self._turn += 1
         refused = [encoded(Event(decided, self._clock(), NOT_FORWARDED)) for decided in self._refused]
         room = self._executor.turn_records - len(refused)
-        kept = self._kept.first(room // 2)  # the other half is for calls that wait now
+        kept = self._kept.first(room // 2)  # the other half is for calls that are waiting now
         turn = list(islice(self._queue, room - len(kept)))
         try:
             answers = await self._append([*refused, *kept, *(each.event for each in turn)])
         except StoreUnavailable as error:
             self._refused += [in_short(each.decided) for each in turn if each.decided is not None]
             self._keep_outcomes()
-            self._tell_waiting([error] * len(self._queue))  # the others have waited as well
+            self._tell_waiting([error] * len(self._queue))  # those beyond this turn have waited as well
             return False
         self._refused.clear()
         self._kept.drop(len(kept))
@@ -268,7 +270,8 @@ class SqliteRecords:
             self._on_problem(f"{lost} outcomes were lost: {len(self._kept)} wait for the store already")
 
     async def _append(self, events: list[Raw]) -> list[AttestationError | None]:
-        """Append records. Raises `StoreUnavailable` if the log is durable; else tries again and again."""
+        """Append records. If that fails, raise `StoreUnavailable` for a durable log; otherwise retry until it
+        succeeds."""
         while True:
             try:
                 texts = await self._run(Turn(self.writer or await self._begun(), self._turn, events))
@@ -282,11 +285,11 @@ class SqliteRecords:
                 return [None if text is None else AttestationError(text) for text in texts]
 
     def _tell_waiting(self, errors: Sequence[AccreditError | None]) -> None:
-        """Take the first ones out of the queue, and tells who waits for them."""
+        """Take the first records out of the queue, one for each error, and answer those who wait for them."""
         for error in errors:
             waiting = self._queue.popleft()
             self._queued_bytes -= len(waiting.event)
-            if waiting.written.done():  # cancelled, or told at once
+            if waiting.written.done():  # cancelled, or answered at once
                 continue
             if error is None:
                 waiting.written.set_result(None)
@@ -309,14 +312,15 @@ class SqliteRecords:
             self._checkpoint_later()
 
     async def _sign(self, writer: str, chain: str) -> None:
-        """See to it that a checkpoint covers a chain, and tells of it. Raises `StoreUnavailable`."""
+        """Make sure that a checkpoint covers a chain, and report its head. Raises `StoreUnavailable`."""
         head = await self._run(Sign(writer, chain, self._clock()))
         if head is not None and head != self._told:
             self._told = head
             self._on_checkpoint(head)
 
     async def _hold(self, writer: str) -> Life | None:
-        """`hold`, in a thread. A lock that nobody waits for any more is given up. Raises `StoreUnavailable`."""
+        """Call `hold` in a thread. A lock that comes after the caller gave up is released. Raises
+        `StoreUnavailable`."""
         holding = asyncio.ensure_future(asyncio.to_thread(hold, self._executor.path, writer))
         try:
             async with asyncio.timeout(STORE_WAIT_SECONDS):
@@ -327,7 +331,7 @@ class SqliteRecords:
                 raise StoreUnavailable(f"no lock beside {self._executor.path} in {STORE_WAIT_SECONDS} s") from None
             raise
 
-    async def _bury(self, other: str, writer: str) -> None:
+    async def _close_if_dead(self, other: str, writer: str) -> None:
         """Close the calls of another writer, if it is dead. Raises `StoreUnavailable`."""
         life = await self._hold(other)
         if life is not None:
@@ -336,7 +340,7 @@ class SqliteRecords:
                 life.end()
 
     async def _close_calls(self, dead: str, writer: str) -> None:
-        """End a chain. What writes for the dead one may have been at one more record: then it begins again."""
+        """End a chain. A late record of the dead writer may still be written meanwhile: then start over."""
         ended = False
         while not ended:
             while not await self._run(CloseCalls(writer, dead, self._clock(), self._policy_digest)):

@@ -1,10 +1,10 @@
-"""The log in an SQLite file. Blocking I/O; nothing is written.
+"""Reading the log in an SQLite file. Blocking I/O; nothing is written.
 
-Whoever opens it reads all of it as it was at the first look, until it is closed; to see what came since, it is opened
-again. Nothing that was left half-read keeps the file as it was once it is closed.
+An open log shows its state at the first read until it is closed; to see later entries, open it again. Closing it ends
+all its cursors, so that none keeps the file in an old state.
 
-What is read is handed on as it is: `attest.verify_log` judges it. What can't even be an entry, or be read, raises
-`AttestationError`: the file is damaged.
+Entries are returned as they are: `attest.verify_log` judges them. Something that can't even be an entry, or be read,
+raises `AttestationError`: the file is damaged.
 """
 
 import sqlite3
@@ -41,29 +41,30 @@ _READ = (
 )
 _IS_OPEN = "WHERE entry IN (SELECT entry FROM log_open)"
 _COLUMNS = "SELECT name FROM pragma_table_info('log_entries')"
-_BEFORE_ALL = -(1 << 63)  # also an entry that was moved before the first one, which has 1, is read
+_BEFORE_ALL = -(1 << 63)  # so that an entry that was moved before the first one (number 1) is read, too
 _NO_SUCH_TABLE = "no such table"
 _DAMAGED = (sqlite3.Error, UnicodeDecodeError)  # an error's own text may quote what is damaged
 
 
 class Numbered(NamedTuple):
-    """An entry of the log, and its number in the file: later ones have greater numbers."""
+    """An entry of the log, and its number in the file: numbers grow."""
 
     number: int
     entry: Entry
 
     def statement(self) -> Statement | None:
-        """Return what it says, unverified; None for what was pruned. Raises `AttestationError`."""
+        """Return the entry's statement, unverified, or None for a pruned record. Raises `AttestationError`."""
         return decode_statement(self.entry.envelope.payload) if isinstance(self.entry, Stored) else None
 
     def record(self) -> CallRecord | None:
-        """Return the same, for records only."""
+        """Return the entry's record, unverified, or None for any other entry. Raises `AttestationError`."""
         statement = self.statement()
         return statement.predicate if statement and isinstance(statement.predicate, CallRecord) else None
 
 
 class LogFile:
-    """`with LogFile(path) as log`. Raises `StoreUnavailable` for a file that can't be opened or has no log."""
+    """A log to read: `with LogFile(path) as log`. Raises `StoreUnavailable` for a file that can't be opened or has no
+    log."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -82,13 +83,13 @@ class LogFile:
         try:
             self._connection.execute("BEGIN")
             self._connection.execute("SELECT 1 FROM log_entries LIMIT 1").fetchone()
-            # A file of an older accredit has no such column before a gateway writes to it.
-            found = ("members",) in self._connection.execute(_COLUMNS).fetchall()
+            # A file of an older accredit lacks this column until a gateway writes to it.
+            has_members = ("members",) in self._connection.execute(_COLUMNS).fetchall()
         except _DAMAGED as error:
             self._connection.close()
             why = "it holds no log" if _NO_SUCH_TABLE in str(error) else str(error)
             raise StoreUnavailable(f"can't read {self._path}: {why}") from None
-        self._read = _READ.format(members="members" if found else "NULL")
+        self._read = _READ.format(members="members" if has_members else "NULL")
         return self
 
     def __exit__(
@@ -103,7 +104,7 @@ class LogFile:
         kept: Sequence[Envelope | Head] = (),
         watch: Callable[[Iterator[Numbered]], Iterable[Numbered]] = iter,
     ) -> LogReport:
-        """Return the verdict on all of it. `watch` is passed the entries and hands them on, to show how far it is."""
+        """Verify the whole log. `watch` is given the entries and yields them on, to show progress."""
         try:
             heads = self.heads()
         except AttestationError as error:
@@ -111,52 +112,52 @@ class LogFile:
         return verify_log((each.entry for each in watch(self.entries())), keys, [*kept, *heads])
 
     def count(self) -> int:
-        """Entries in the log. Raises `AttestationError`."""
+        """Return the number of entries. Raises `AttestationError`."""
         for (count,) in self._rows("SELECT count(*) FROM log_entries"):
             return count
         return 0
 
     def heads(self) -> list[Head]:
-        """Return how far each writer's chain goes, as the store knows it. Raises `AttestationError`.
+        """Return the head of each writer's chain, as the store knows it. Raises `AttestationError`.
 
-        To be read before the entries: chains grow meanwhile.
+        Read them before the entries: chains grow meanwhile.
         """
         rows = self._rows("SELECT name, records, head FROM log_writers WHERE records <> 0")
         return [_head(*row) for row in rows]
 
     def entries(self, after: int = _BEFORE_ALL) -> Iterator[Numbered]:
-        """Entries in their order, from the one after number `after` on. Raises `AttestationError`."""
+        """Yield the entries after number `after`, in order. Raises `AttestationError`."""
         for row in self._rows(f"{self._read} WHERE entry > ? ORDER BY entry", after):
             yield _numbered(row)
 
     def newest_first(self) -> Iterator[Numbered]:
-        """Yield all entries, in the opposite order. Raises `AttestationError`."""
+        """Yield all entries in reverse order. Raises `AttestationError`."""
         for row in self._rows(f"{self._read} ORDER BY entry DESC"):
             yield _numbered(row)
 
     def open_calls(self) -> Iterator[Numbered]:
-        """Decisions on calls that have no outcome yet, in their order. Raises `AttestationError`."""
+        """Yield the decisions on calls that have no outcome yet, in order. Raises `AttestationError`."""
         for row in self._rows(f"{self._read} {_IS_OPEN} ORDER BY entry"):
             yield _numbered(row)
 
     def holding(self, text: str) -> Iterator[Numbered]:
-        """Entries that hold a text, such as a part of a call's id, in their order. Raises `AttestationError`."""
+        """Yield the entries that hold a text, such as a part of a call's id, in order. Raises `AttestationError`."""
         for row in self._rows(f"{self._read} WHERE instr(payload, CAST(? AS BLOB)) ORDER BY entry", text):
             yield _numbered(row)
 
     def summaries(self) -> Iterator[Numbered]:
-        """Checkpoint and notes of pruning, in their order. Raises `AttestationError`."""
+        """Yield checkpoints and notes of pruning, in order. Raises `AttestationError`."""
         for row in self._rows(f"{self._read} WHERE ml_dsa_65 IS NOT NULL ORDER BY entry"):
             yield _numbered(row)
 
     def chains(self) -> Iterator[bytes]:
-        """Yield all chains of certificates that calls came with, JSON arrays. Raises `AttestationError`."""
+        """Yield the chains of certificates that calls came with, as JSON arrays. Raises `AttestationError`."""
         for (text,) in self._rows("SELECT certificates FROM log_delegations"):
             if isinstance(text, bytes):
                 yield text
 
     def certificates(self, sha256: str) -> bytes | None:
-        """Return the chain of certificates with this SHA-256, a JSON array, or None. Raises `AttestationError`."""
+        """Return the chain of certificates with this SHA-256, as a JSON array, or None. Raises `AttestationError`."""
         for (text,) in self._rows("SELECT certificates FROM log_delegations WHERE sha256 = ?", sha256):
             if not isinstance(text, bytes):
                 raise AttestationError("a chain of certificates is damaged")
@@ -166,9 +167,9 @@ class LogFile:
     def _rows(self, query: str, *values: object) -> Iterator[Any]:
         try:
             cursor = self._connection.execute(query, values)
-            # A cursor that is left half-read, and is still alive, would keep a closed connection reading.
+            # A half-read cursor that is still alive would keep a closed connection reading.
             self._reading.callback(cursor.close)
-            # Not `yield from`, which would close the cursor of a generator that is left behind, after its connection.
+            # Not `yield from`: it would close the cursor of an abandoned generator, possibly after its connection.
             for row in cursor:  # noqa: UP028
                 yield row
         except _DAMAGED as error:

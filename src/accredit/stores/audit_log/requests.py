@@ -1,7 +1,7 @@
-"""What a log asks of the one that writes its file: each request is one transaction (`transactions`). No I/O of its own.
+"""The requests of a log to whoever writes its file; each is one transaction (`transactions`). No I/O of its own.
 
-Whoever writes is a thread of this process or a process beside it (`LogExecutor`). What is recorded of calls is encoded
-where it is queued: what can't be written is known there, and what waits has a size.
+The writer is a thread of this process or a process beside it (`LogExecutor`). Events are encoded when they are queued:
+a text that can't be written is found there, and waiting events have a known size.
 """
 
 import sqlite3
@@ -32,58 +32,58 @@ _decode_event = msgspec.msgpack.Decoder(Event).decode
 
 
 class Request(Protocol[T_co]):
-    """One transaction. `ANSWER` is the type of what comes of it."""
+    """One transaction. `ANSWER` is the type of its result."""
 
     ANSWER: ClassVar[Any]
 
     def run(self, connection: sqlite3.Connection, signer: LogSigner) -> T_co:
-        """Do it. Raises `StoreUnavailable` and `AttestationError`."""
+        """Run it within an open transaction. Raises `StoreUnavailable` and `AttestationError`."""
         ...
 
 
 class LogExecutor(Protocol):
-    """Who runs requests on a log's file, one after the other."""
+    """Runs requests on a log's file, one after the other."""
 
     path: Path
     turn_records: int
-    """How many records are written in one request at most."""
+    """The maximum number of records written in one request."""
 
     async def run(self, request: Request[T]) -> T:
-        """Return a request's answer, once it is committed. Raises `StoreUnavailable`, also for what may be done
-        later."""
+        """Return a request's answer once it is committed. Raises `StoreUnavailable`; the request may still be run later
+        then."""
         ...
 
     async def aclose(self) -> None:
-        """Give everything back, after what was asked for."""
+        """Finish the requests, and release all resources."""
         ...
 
 
-class _Asked(Struct, frozen=True, tag=True):
+class _OfWriter(Struct, frozen=True, tag=True):
     writer: str
 
 
-class Begin(_Asked, frozen=True):
-    """A writer begins its life; which others have not ended in order?"""
+class Begin(_OfWriter, frozen=True):
+    """Begin a writer's life, and list the others that have not ended properly."""
 
     ANSWER: ClassVar[Any] = list[str]
 
     def run(self, connection: sqlite3.Connection, signer: LogSigner) -> list[str]:
-        """Return their names."""
+        """Return the other writers' names."""
         return add_and_list_writers(connection, self.writer)
 
 
-class Touch(_Asked, frozen=True):
-    """Can anything be written?"""
+class Touch(_OfWriter, frozen=True):
+    """Find out whether anything can be written."""
 
     ANSWER: ClassVar[Any] = None
 
     def run(self, connection: sqlite3.Connection, signer: LogSigner) -> None:
-        """Write what is there already."""
+        """Rewrite an existing value."""
         touch_writer(connection, self.writer)
 
 
-class Turn(_Asked, frozen=True):
-    """What has happened, as `encoded` has it. Turns are numbered from 1; one that was written before is passed over."""
+class Turn(_OfWriter, frozen=True):
+    """Append events, each from `encoded`. Turns are numbered from 1; one that was written before is skipped."""
 
     ANSWER: ClassVar[Any] = list[str | None]
 
@@ -91,13 +91,13 @@ class Turn(_Asked, frozen=True):
     events: list[Raw]
 
     def run(self, connection: sqlite3.Connection, signer: LogSigner) -> list[str | None]:
-        """Of each what kept it from being recorded, or None."""
+        """Return, for each event, why it was not recorded, or None."""
         chain = Chain(self.writer, signer)
         return chain.turn(connection, self.number, [_decode_event(event) for event in self.events])
 
 
-class CloseCalls(_Asked, frozen=True):
-    """The calls that `dead` left open, or this writer at its end, become `unknown`."""
+class CloseCalls(_OfWriter, frozen=True):
+    """Close the calls that `dead` left open, or this writer at its end, as `unknown`."""
 
     ANSWER: ClassVar[Any] = bool
 
@@ -110,8 +110,8 @@ class CloseCalls(_Asked, frozen=True):
         return Chain(self.writer, signer).close_calls(connection, self.dead, self.now_ms, self.policy_digest)
 
 
-class Sign(_Asked, frozen=True):
-    """A checkpoint is to cover a chain, this writer's or that of a dead one."""
+class Sign(_OfWriter, frozen=True):
+    """Make sure that a checkpoint covers a chain, this writer's or a dead one's."""
 
     ANSWER: ClassVar[Any] = Head | None
 
@@ -119,18 +119,18 @@ class Sign(_Asked, frozen=True):
     now_ms: int
 
     def run(self, connection: sqlite3.Connection, signer: LogSigner) -> Head | None:
-        """Return its head, where there is a record."""
+        """Return the chain's head, or None if it has no record."""
         Chain(self.writer, signer).checkpoint(connection, self.chain, self.now_ms)
         return signed_head(connection, self.chain)
 
 
-class End(_Asked, frozen=True):
-    """A writer, this one or a dead one, has ended, unless calls of it are open."""
+class End(_OfWriter, frozen=True):
+    """End a writer, this one or a dead one, unless it has open calls."""
 
     ANSWER: ClassVar[Any] = bool
 
     def run(self, connection: sqlite3.Connection, signer: LogSigner) -> bool:
-        """Return whether it has."""
+        """Return whether it has ended."""
         return end_writer(connection, self.writer)
 
 
@@ -138,19 +138,19 @@ AnyRequest = Begin | Touch | Turn | CloseCalls | Sign | End
 
 
 def encoded(event: Event) -> Raw:
-    """Return an event for `Turn`. Raises `AttestationError` for texts that no record can hold (a lone surrogate)."""
+    """Return an event for `Turn`. Raises `AttestationError` for a text that no record can hold (a lone surrogate)."""
     try:
         return Raw(_encode_event(event))
     except UnicodeEncodeError:
         pass
-    try:  # texts for people can always be written
+    try:  # texts for people can always be written, once they are clipped
         return Raw(_encode_event(_clipped(event)))
     except UnicodeEncodeError:
         raise AttestationError("a lone surrogate in a record") from None
 
 
 def in_short(decided: CallDecision) -> CallDecision:
-    """Return what the record of an outcome needs of a call: arguments may be long."""
+    """Return the part of a decision that the outcome's record needs: arguments may be long."""
     return replace(decided, params=RecordedParams(decided.params.sha256), certificates=None)
 
 

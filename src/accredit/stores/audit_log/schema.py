@@ -1,11 +1,12 @@
-"""The tables of the log of attestations, a step of `schema.SCHEMA`. No I/O.
+"""The tables of the audit log, as steps of `stores.sqlite.schema.SCHEMA`. No I/O.
 
-The log is `log_entries`. Which cells of the other tables count for its verification: docs/reference/attestation.md.
+The log itself is `log_entries`. Which cells of the other tables count when it is verified:
+docs/reference/attestation.md.
 """
 
 LOG_TABLES: tuple[str, ...] = (
-    # A process's life and its chain: so many records, the SHA-256 of the last, and how many a checkpoint covers; `turn`
-    # is the last one that was written of a queue; `over` says that it has ended, and left no call open.
+    # A process's life and its chain: the number of records, the SHA-256 of the last, and how many a checkpoint covers;
+    # `turn` is the last turn of its queue that was written; `over` says that it has ended, and left no call open.
     "CREATE TABLE log_writers (writer INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, records INTEGER NOT NULL,"
     " head TEXT NOT NULL, checkpointed INTEGER NOT NULL, turn INTEGER NOT NULL, over INTEGER NOT NULL)",
     "CREATE TABLE log_keys (key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE)",
@@ -24,6 +25,6 @@ LOG_TABLES: tuple[str, ...] = (
 LOG_MEMBERS: tuple[str, ...] = (
     # What another signer's signature holds beside its bytes (`members`); none for the gateway's own.
     "ALTER TABLE log_entries ADD COLUMN members BLOB",
-    # There are never many open calls, and this was kept up for each of them.
+    # There are never many open calls, and each had to maintain this index.
     "DROP INDEX log_open_writers",
 )

@@ -1,4 +1,4 @@
-"""A thread of this process that writes a log: where another signer signs, which stays where it was opened."""
+"""A thread of this process that writes a log, for another signer of records, which stays where it was opened."""
 
 import sqlite3
 from pathlib import Path
@@ -23,7 +23,7 @@ class LogThread:
         self._worker = Worker(path, synchronous, awaited=synchronous == "FULL")
 
     async def run(self, request: Request[T]) -> T:
-        """Return a request's answer. Raises `StoreUnavailable` after `STORE_WAIT_SECONDS` as well."""
+        """Return a request's answer. Raises `StoreUnavailable`, also after `STORE_WAIT_SECONDS`."""
 
         def job(connection: sqlite3.Connection) -> T:
             return request.run(connection, self._signer)
@@ -31,5 +31,5 @@ class LogThread:
         return await self._worker.run(job)
 
     async def aclose(self) -> None:
-        """End the thread after what it was asked for, or leaves it behind if it hangs."""
+        """End the thread after its requests, or abandon it if it hangs."""
         await self._worker.aclose()

@@ -1,6 +1,6 @@
-"""What is done to the tables of the log within one transaction. Blocking I/O, on the connection that is passed in.
+"""The transactions on the tables of the log. Blocking I/O, on the given connection.
 
-A transaction that is undone leaves no trace, and the next one is numbered as if it had not been.
+A transaction that is rolled back leaves no trace: the next one is numbered as if it had not been.
 """
 
 import sqlite3
@@ -25,7 +25,7 @@ from accredit.limits import RECORDS_A_TURN, RECORDS_A_TURN_ELSEWHERE
 from accredit.stores.audit_log.appender import Tail, add_writer, insert
 
 CUT_OFF = "the process that forwarded this call ended before its outcome was recorded"
-"""The detail of an outcome `unknown`."""
+"""The detail of an `unknown` outcome."""
 
 _OPEN = "INSERT INTO log_open (call, writer, entry)"
 _FIND = "SELECT call FROM log_open WHERE call IN (SELECT value FROM json_each(?))"
@@ -33,12 +33,12 @@ _CLOSE = "DELETE FROM log_open WHERE call IN (SELECT value FROM json_each(?))"
 
 
 def records_a_turn(signer: LogSigner) -> int:
-    """Return how many records are written at once."""
+    """Return how many records are written in one turn."""
     return RECORDS_A_TURN if signer.records is None else RECORDS_A_TURN_ELSEWHERE
 
 
 class Event(NamedTuple):
-    """What is to be recorded of a call: the decision, or, where there is an outcome, that; and when."""
+    """Something to record about a call: its decision or, if `outcome` is given, that; and when."""
 
     decided: CallDecision
     now_ms: int
@@ -46,16 +46,16 @@ class Event(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """One writer's chain, and who signs for it."""
+    """One writer's chain, and its signer."""
 
     name: str
     signer: LogSigner
 
     def turn(self, connection: sqlite3.Connection, number: int, events: Sequence[Event]) -> list[str | None]:
-        """Append what has happened; says of each what kept it from being recorded. Turns are numbered from 1.
+        """Append events; return, for each, why it was not recorded, or None. Turns are numbered from 1.
 
-        Nothing happens if this turn, or a later one, was written before: a store that did not answer in time may have
-        written it all the same.
+        Does nothing if this turn, or a later one, was written before: a store that did not answer in time may still
+        have written it.
         """
         tail = Tail(connection, self.signer, self.name)
         if tail.turn >= number:
@@ -69,8 +69,10 @@ class Chain(NamedTuple):
         return errors
 
     def close_calls(self, connection: sqlite3.Connection, name: str, now_ms: int, policy_digest: str) -> bool:
-        """Close calls that a writer left open as `unknown`, one turn's at most; True when none is left. `policy_digest`
-        is for those that do not say by which policy they were decided."""
+        """Close calls that a writer left open as `unknown`, at most one turn's worth; return True when none is left.
+
+        `policy_digest` is for calls whose decisions don't name one.
+        """
         most = records_a_turn(self.signer)
         rows = connection.execute(
             "SELECT call, payload FROM log_open JOIN log_writers USING (writer) LEFT JOIN log_entries USING (entry)"
@@ -85,24 +87,24 @@ class Chain(NamedTuple):
         return len(rows) < most
 
     def checkpoint(self, connection: sqlite3.Connection, name: str, now_ms: int) -> None:
-        """Append a checkpoint of a writer's chain, its own or another's, unless there is one of its head."""
+        """Append a checkpoint of a writer's chain, its own or another's, unless its head has one."""
         tail = Tail(connection, self.signer, name)
         tail.checkpoint(now_ms)
         tail.write()
 
 
 class _Turn:
-    """Records that are appended together. A call that is allowed is open from its decision to its outcome; the outcome
-    of one that is not open is passed over."""
+    """Records that are appended together. An allowed call is open from its decision to its outcome; an outcome of a
+    call that is not open is skipped."""
 
     def __init__(self, tail: Tail, closed: set[str]) -> None:
         self.opened: dict[str, int] = {}
-        """Calls that are open from this turn on, and the entries of their decisions."""
+        """Calls opened in this turn, with the entries of their decisions."""
         self._tail = tail
         self._closed = closed
 
     def append(self, event: Event) -> str | None:
-        """Return the record of what has happened, or why there is none."""
+        """Append an event's record; return None, or why it was not recorded."""
         decided, now_ms, outcome = event
         call = decided.call.id
         try:
@@ -120,20 +122,19 @@ class _Turn:
 
 
 def add_and_list_writers(connection: sqlite3.Connection, name: str) -> list[str]:
-    """Add a writer; returns the names of the others that have not ended in order."""
+    """Add a writer; return the names of the others that have not ended properly."""
     add_writer(connection, name)
     rows = connection.execute("SELECT name FROM log_writers WHERE over = 0 AND name <> ?", (name,))
     return [other for (other,) in rows]
 
 
 def touch_writer(connection: sqlite3.Connection, name: str) -> None:
-    """Write what is there already: whether it can be is what one wants to know."""
+    """Rewrite an existing value, to find out whether the file can be written."""
     connection.execute("UPDATE log_writers SET over = over WHERE name = ?", (name,))
 
 
 def end_writer(connection: sqlite3.Connection, name: str) -> bool:
-    """Return whether a writer, none of whose calls is open, has ended now: nobody needs to look after it any more. One
-    without records is forgotten."""
+    """End a writer unless it has open calls, and return whether it has ended. A writer without records is deleted."""
     connection.execute(
         "UPDATE log_writers SET over = 1 WHERE name = ? AND writer NOT IN (SELECT writer FROM log_open)", (name,)
     )
@@ -142,7 +143,7 @@ def end_writer(connection: sqlite3.Connection, name: str) -> bool:
 
 
 def signed_head(connection: sqlite3.Connection, name: str) -> Head | None:
-    """Return a writer's head, where a checkpoint has signed it."""
+    """Return a writer's head if a checkpoint has signed it, else None."""
     row = connection.execute(
         "SELECT records, head FROM log_writers WHERE name = ? AND records = checkpointed AND records > 0", (name,)
     ).fetchone()
@@ -150,7 +151,7 @@ def signed_head(connection: sqlite3.Connection, name: str) -> Head | None:
 
 
 def _closed(connection: sqlite3.Connection, calls: list[str]) -> set[str]:
-    """Take calls out of those that are open; returns those that were."""
+    """Remove calls from those that are open; return those that were."""
     if not calls:
         return set()
     listed = (msgspec.json.encode(calls).decode(),)
@@ -160,7 +161,7 @@ def _closed(connection: sqlite3.Connection, calls: list[str]) -> set[str]:
 
 
 def _close_call(tail: Tail, payload: object, now_ms: int, policy_digest: str) -> None:
-    # What was damaged can't be closed, and must not keep a writer from starting: `log verify` tells of it.
+    # A damaged record can't be closed, and must not keep a writer from starting. `log verify` reports it.
     try:
         decision = decode_statement(payload if isinstance(payload, bytes) else b"")
     except AttestationError:

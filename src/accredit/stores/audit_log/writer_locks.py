@@ -1,7 +1,7 @@
-"""Which writers of a log are alive: each holds the lock of a file of its own for as long as its process lives.
+"""Which writers of a log are alive: each locks a file of its own for as long as its process lives.
 
-Blocking I/O: files in `FILE-writers/` beside the log's file. The kernel gives a lock up when its process ends, however
-that comes, so neither clocks nor process ids decide. The machine that a log lies on is the only one that writes to it.
+Blocking I/O: files in `FILE-writers/` beside the log's file. The kernel releases a lock when its process ends, however
+that happens, so neither clocks nor process ids are involved. Only the machine that has the log writes to it.
 """
 
 import contextlib
@@ -20,17 +20,17 @@ class Life:
         self._descriptor = descriptor
 
     def close(self) -> None:
-        """Give the lock up."""
+        """Release the lock."""
         os.close(self._descriptor)
 
     def end(self) -> None:
-        """The writer has ended in order: its lock's file goes. To be called before the lock is given up."""
+        """Remove the lock's file, as the writer has ended properly. Call this before the lock is released."""
         with contextlib.suppress(OSError):
             self._path.unlink()
 
 
 def hold(log_file: Path, writer: str) -> Life | None:
-    """Take the lock of a writer, or returns None where it is alive. Raises `StoreUnavailable`."""
+    """Take the lock of a writer, or return None if the writer is alive. Raises `StoreUnavailable`."""
     folder = log_file.with_name(f"{log_file.name}-writers")
     path = folder / writer
     try:

@@ -1,8 +1,8 @@
-"""The process that writes a gateway's log. Started with a DESCRIPTOR: one end of a socket to its gateway.
+"""The process that writes a gateway's log. Its argument is DESCRIPTOR: one end of a socket to its gateway.
 
-It signs and writes on a core of its own, and does one request after the other (`channel`). It ends when its gateway
-has closed the socket, however that came; signals are its gateway's to hear, which starts it with all of them blocked.
-Blocking I/O: the socket, the log's file.
+It signs and writes on a core of its own, one request after the other (`channel`). It ends when its gateway closes the
+socket or dies. Signals are for its gateway, which starts it with all of them blocked. Blocking I/O: the socket, the
+log's file.
 """
 
 import contextlib
@@ -29,13 +29,13 @@ from accredit.stores.sqlite.database import Database
 
 
 def main(descriptor: int) -> None:
-    """Serve the gateway at the other end of a socket until it closes it."""
+    """Serve the gateway at the other end of a socket until it closes."""
     with socket.socket(fileno=descriptor) as channel, channel.makefile("rb") as frames:
         opening = _next(frames)
         if opening is None:
             return
-        gc.freeze()  # what was loaded stays
-        with contextlib.suppress(ConnectionError):  # the gateway has gone: nobody waits for an answer
+        gc.freeze()  # the loaded modules stay: no need to scan them again
+        with contextlib.suppress(ConnectionError):  # the gateway is gone: nobody is waiting
             _serve(channel, frames, decode_opening(opening))
 
 
@@ -64,7 +64,7 @@ def _answer(body: bytes, database: Database, signer: LogSigner) -> bytes:
 
 
 def _next(frames: BufferedReader) -> bytes | None:
-    """Return the next frame's body; None at the end, also where it comes within a frame."""
+    """Return the next frame's body, or None at the end of the stream, even within a frame."""
     length = frames.read(LENGTH.size)
     if len(length) < LENGTH.size:
         return None
