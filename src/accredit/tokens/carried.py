@@ -2,12 +2,12 @@
 
 They are looked for in three places:
 
-1. the `Authorization: Bearer` header (RFC 6750 section 2.1); one of another scheme counts as absent;
+1. the `Authorization: Bearer` header (RFC 6750 section 2.1); another scheme counts as absent;
 2. `params.arguments._token`, unless the tool's own `inputSchema` declares it: then it is the tool's;
 3. `params._meta.token`.
 
-The first place that counts and holds anything decides, also when what it holds can't be a token. All are emptied,
-those that did not decide and those that do not count as well. Not checked here: whether a token is good.
+The first enabled place that holds anything decides, even if what it holds can't be a token. All places are emptied, the
+others and the disabled ones as well. Not checked here: whether a token is valid.
 """
 
 import re
@@ -30,10 +30,8 @@ _BEARER = re.compile(rb"(?i:bearer)(?:[ \t]+(.*))?", re.DOTALL)
 
 
 class Carried(Struct, frozen=True):
-    """What a request carries in each place: None where there is nothing, "" where it can't be a token.
-
-    It never shows itself.
-    """
+    """What each place of a request holds: None for nothing, "" for something that can't be a token. Its `repr` shows
+    nothing."""
 
     header: str | None = None
     argument: str | None = None
@@ -46,28 +44,28 @@ class Carried(Struct, frozen=True):
         return []
 
     def deciding(self, sources: Collection[Source], *, argument_is_the_tools: bool = False) -> str | None:
-        """The token that decides, or None where there is none.
+        """Return the token that decides, or None.
 
-        `argument_is_the_tools` says that the tool declares `_token` (`declares_token`). It matters only where
-        `argument` is not None.
+        `argument_is_the_tools` says that the tool declares `_token` (`declares_token`). It matters only if `argument`
+        is not None.
         """
         argument = None if argument_is_the_tools else self.argument
-        found = {"header": self.header, "argument": argument, "meta": self.meta}
-        return next((text for place, text in found.items() if place in sources and text is not None), None)
+        values = {"header": self.header, "argument": argument, "meta": self.meta}
+        return next((text for place, text in values.items() if place in sources and text is not None), None)
 
 
 def carried(headers: Iterable[tuple[bytes, bytes]], params: Mapping[str, Raw | Mapping[str, Raw]]) -> Carried:
-    """What a request carries; members of its params that are opened already may come so. Raises `AmbiguousToken`.
+    """Return what a request carries. Members of its params may be passed already opened. Raises `AmbiguousToken`.
 
-    `headers` may be those of no HTTP request at all: ().
+    `headers` is () for a request that did not come over HTTP.
     """
     return Carried(_in_header(headers), _in_object(params, "arguments", ARGUMENT), _in_object(params, "_meta", META))
 
 
 def without_tokens(params: Mapping[str, Raw], *, argument_is_the_tools: bool = False) -> Mapping[str, Raw]:
-    """The params without what carries a token; the text of all else stays as it was.
+    """Return the params without tokens; all other text stays as it was.
 
-    The same object comes back where there is nothing to take off.
+    Returns the same object if there is nothing to take off.
     """
     changed: dict[str, Raw] = {}
     for holder, name in (("arguments", ARGUMENT), ("_meta", META)):
@@ -81,12 +79,12 @@ def without_tokens(params: Mapping[str, Raw], *, argument_is_the_tools: bool = F
 
 
 def without_authorization(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """The header fields but for Authorization, whatever its scheme."""
+    """Return the header fields without Authorization, whatever its scheme."""
     return [pair for pair in headers if pair[0].lower() != b"authorization"]
 
 
 def declares_token(input_schema: Raw | bytes | None) -> bool:
-    """Whether a tool's `inputSchema` has a property `_token` of the tool's own."""
+    """Return whether a tool's `inputSchema` has a property `_token` of the tool's own."""
     schema = _members(input_schema)
     properties = _members(schema.get("properties")) if schema is not None else None
     return properties is not None and ARGUMENT in properties
@@ -101,17 +99,17 @@ def _in_header(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
 
 
 def _in_object(params: Mapping[str, Raw | Mapping[str, Raw]], holder: str, name: str) -> str | None:
-    found = _holder(params.get(holder), name)
-    if found is None or name not in found:
+    object_members = _holder(params.get(holder), name)
+    if object_members is None or name not in object_members:
         return None
     try:
-        return msgspec.json.decode(found[name], type=str)
+        return msgspec.json.decode(object_members[name], type=str)
     except NOT_JSON:
         return ""
 
 
 def _holder(value: Raw | Mapping[str, Raw] | None, name: str) -> Mapping[str, Raw] | None:
-    """The members of an object that may have one of this name; else None."""
+    """Return the members of an object that may have a member of this name, else None."""
     if value is None or isinstance(value, Mapping):
         return value
     text = bytes(value)
@@ -119,7 +117,7 @@ def _holder(value: Raw | Mapping[str, Raw] | None, name: str) -> Mapping[str, Ra
 
 
 def _members(text: Raw | bytes | None) -> dict[str, Raw] | None:
-    """The members of an object, or None for anything else, and for none."""
+    """Return the members of an object, or None for anything else."""
     if text is None:
         return None
     try:
