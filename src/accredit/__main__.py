@@ -13,7 +13,7 @@ INTERRUPTED = 130
 
 
 def main() -> int:
-    """Runs the command line; returns the exit code."""
+    """Run the command line; returns the exit code."""
     try:
         from accredit.cli import main as run  # noqa: PLC0415 - who interrupts what is still being loaded sees no trace
 

@@ -7,8 +7,8 @@ MAX_DEPTH = 128
 1,000 (docs/reference/validation.md)."""
 
 MAX_BATCH_MEMBERS = 100
-"""Messages in one JSON-RPC batch (revision 2025-03-26 only). The revision names no bound; each member is an
-exchange of its own, so this bounds how many one POST can start."""
+"""Messages in one JSON-RPC batch (revision 2025-03-26 only). The revision sets no bound; each member is an exchange of
+its own, so this bounds how many one POST can start."""
 
 MAX_QUOTED = 100
 """Characters of a peer's text that an error may quote (docs/reference/validation.md)."""
@@ -21,35 +21,35 @@ MAX_EXTREME_NUMBERS = 10_000
 sentinels such as 1.7976931348623157e308."""
 
 MAX_MEMBERS = 65_536
-"""Members of one JSON object of which the gateway reads the names (a message, its params, its result). Real ones have
-tens; a body of 100 MiB could hold 20 million, at some 300 bytes of memory each."""
+"""Members of one JSON object whose names the gateway reads (a message, its params, its result). Real ones have tens; a
+body of 100 MiB could hold 20 million, at some 300 bytes of memory each."""
 
 MAX_PARAMS_MEMBERS = 1_024
 """Members of a request's `params`, whose names are read at every step. MCP defines up to six."""
 
 MAX_VALUES = 131_072
-"""Values in a request: elements of arrays and members of objects, at every depth. To read or digest them takes up to
-70 ms (measured), in which nobody else is served. Eighty embeddings of 1,536 numbers have 122,880."""
+"""Values in a request: elements of arrays and members of objects, at every depth. Reading or digesting them takes up to
+70 ms (measured), during which nobody else is served. Eighty embeddings of 1,536 numbers have 122,880."""
 
 MAX_STRUCTURES = 65_536
-"""Arrays, objects and members of objects in a request, at every depth. They cost three times what a number does, and
+"""Arrays, objects and members of objects in a request, at every depth. They cost three times as much as a number, and
 real requests have a few hundred; a map with 20,000 points has 40,000."""
 
 MAX_METHOD_CHARS = 256
-"""Characters of a request's method. MCP's longest has 36; extensions put a domain's name before theirs."""
+"""Characters of a request's method. MCP's longest has 36; extensions prefix theirs with a domain name."""
 
 MAX_ID_CHARS = 1_024
 """Characters of a request's id that is a string. Clients count, or take a UUID of 36."""
 
 MAX_TARGET_CHARS = 8_192
-"""Characters of what a call is about: a tool's or prompt's name (128, says MCP), or a resource's URI (8,000 octets are
-what RFC 9110 section 4.1 asks of recipients)."""
+"""Characters of a call's target: a tool's or prompt's name (128, says MCP), or a resource's URI (8,000 octets, which
+RFC 9110 section 4.1 asks recipients to support)."""
 
 MAX_META_MEMBERS = 256
 """Members of a request's `_meta`: clients send up to ten."""
 
 MAX_META_NAME_CHARS = 256
-"""Characters of the name of one: a domain's name of at most 253, and what it calls it."""
+"""Characters of the name of such a member: a domain name of at most 253, and the member's own name."""
 
 ONE_PASS_BYTES = 262_144
 """Bytes of a text that one pass of a fast parser reads (some 0.2 ms). It keeps up to 14 times as much memory for it, of
@@ -60,25 +60,26 @@ SHORT_MESSAGE_BYTES = 65_536
 the members of such a batch, others have their turn."""
 
 MAX_SESSION_ID_BYTES = 4_096
-"""Bytes of `Mcp-Session-Id`. A UUID has 36; ids that hold a sealed state, some 500."""
+"""Bytes of `Mcp-Session-Id`. A UUID has 36; ids that hold a sealed state have some 500."""
 
 MAX_REWRITTEN_NUMBERS = 25_000
-"""Numbers of one text that its canonical form spells one by one (1 us each): integers beyond 2^53-1, fractions nearer
+"""Numbers of one text that its canonical form rewrites one by one (1 us each): integers beyond 2^53-1, fractions nearer
 to zero than 1e-5, and those from 1e16 on. Measurements have a few; lists of large ids some thousands."""
 
 MAX_ENVELOPE_BYTES = 65_536
 """Bytes of an invalid line in which the id that it answers is looked for, by a slow and lenient reader."""
 
 LINE_END_BYTES = 2_048
-"""Bytes at each end of a line over its bound in which its id is looked for: `MAX_ID_CHARS`, and the other short
-members. Programs write the id first, or last."""
+"""Bytes at each end of an overlong line in which its id is looked for: `MAX_ID_CHARS`, and the other short members.
+Programs write the id first, or last."""
 
 MAX_TOOL_LIST_BYTES = 4_194_304
 """Bytes of a `tools/list` result in which header declarations are looked for; a hundred tools make some 200,000. In a
-longer one nothing is found, and the upstream alone checks its headers."""
+longer one none are found, and only the upstream checks its headers."""
 
 MAX_SCHEMA_BYTES = 262_144
-"""Bytes of one tool's `inputSchema` in which they are looked for. Decoded, it takes up to 30 times as much memory."""
+"""Bytes of one tool's `inputSchema` in which header declarations are looked for. Decoded, it takes up to 30 times as
+much memory."""
 
 MAX_PARAM_HEADERS = 64
 """Headers that one tool may declare. Servers stop at about 100 header fields of a request."""
@@ -95,61 +96,59 @@ MAX_LOG_TEXT = 8_192
 # --- the gateway's endpoint -------------------------------------------------------------------------
 
 DISCONNECT_WATCH_SECONDS = 0.05
-"""After so long an open call, the gateway begins to watch whether its client is still there. Shorter calls end
+"""The age of an open call from which the gateway watches whether its client is still connected. Shorter calls end
 sooner than a cancellation could matter."""
 
 KEEP_ALIVE_SECONDS = 15.0
-"""A stream to a client that has been silent for so long gets a comment, so that proxies and clients with an idle
-timeout (30 s and up are common) keep it open."""
+"""The silence of a stream to a client after which it gets a comment, so that proxies and clients with an idle timeout
+(30 s and up are common) keep it open."""
 
 UNJUDGED_HEAD_SECONDS = 1.0
-"""For the first event with data of a stream to come, and to be judged, before the stream's head is sent without waiting
-for it. Within it a bad answer can still be replaced whole; most calls are over by then. Clients and proxies wait for a
-head for ten seconds and up."""
+"""How long a stream's head waits for the first event with data to come and be judged. Until then a bad answer can still
+be replaced whole; most calls are over by then. Clients and proxies wait for a head for ten seconds and more."""
 
 BODY_GRACE_SECONDS = 10.0
-"""For which a request's body may be late: its first bytes, and what a slow or interrupted line holds up."""
+"""How late a request's body may be: its first bytes, and whatever a slow or interrupted line delays."""
 
 MIN_BODY_BYTES_PER_SECOND = 65_536
-"""How fast a body has to come after that: what is held for it is held from others. 0.5 Mbit/s."""
+"""The minimum rate of a body after that grace: memory held for it is held from others. 0.5 Mbit/s."""
 
 PREFLIGHT_SECONDS = 600
-"""For which a browser may remember what a page may send. Chromium keeps it for two hours at most; a change of the
-configuration should be seen sooner."""
+"""How long a browser may cache what a page may send. Chromium caches for two hours at most; a change of the
+configuration should take effect sooner."""
 
 CLIENT_STALL_SECONDS = 30.0
-"""For a client to read 256 KiB of its answer, or an event; past it, it counts as gone. What waits for it is in memory,
-and holds a connection to the upstream, or its session's child."""
+"""How long a client may take to read 256 KiB of its answer, or an event; after that it counts as gone. Its unread data
+is in memory, and holds a connection to the upstream, or its session's child."""
 
 ONE_WRITE_BYTES = 65_536
-"""Bytes of an answer that are held to leave in one write with its head; more leave at once, so that the transport's
-own bound on what waits holds."""
+"""Bytes of an answer that are held so as to leave in one write with its head; more leave at once, so that the
+transport's own bound on buffered data applies."""
 
 MAX_REMEMBERED_SESSIONS = 10_000
-"""Legacy sessions of an HTTP upstream whose revision a worker remembers (about 200 bytes each). A forgotten one
-only loses the right to send batches without `MCP-Protocol-Version`."""
+"""Legacy sessions of an HTTP upstream whose revision a worker remembers (about 200 bytes each). A forgotten one only
+loses the right to send batches without `MCP-Protocol-Version`."""
 
 AFTERMATH_SECONDS = 0.25
-"""After the response of an event stream, the time in which the upstream may end its body properly. Its connection
-is reused then, and closed otherwise; the client has had its answer either way."""
+"""How long after the response of an event stream the upstream may take to end its body properly. Its connection is then
+reused, otherwise closed; the client has its answer either way."""
 
 EVENTS_PIECE_BYTES = 32_768
-"""Bytes of an event stream that are judged in one go, before other calls have their turn. The smallest events (three
-bytes each) take some 30 ms for as many."""
+"""Bytes of an event stream that are judged at a time, before other calls get their turn. This many bytes of the
+smallest events (three bytes each) take some 30 ms."""
 
 # --- room that callers share ------------------------------------------------------------------------
 
 MAX_CALLS = 2_000
-"""Requests of clients that are under way to the upstream at once, but for streams: each holds a connection on both
-sides, or a place with a child. A process on one core answers some 2,000 a second."""
+"""Clients' requests under way to the upstream at once, without streams: each holds a connection on both sides, or a
+place with a child. A process on one core answers some 2,000 a second."""
 
 MAX_STREAMS = 1_000
-"""Streams at once that stand until somebody ends them (GET, `subscriptions/listen`, HTTP+SSE sessions). They have room
-of their own: calls don't wait for it."""
+"""Long-lived streams at once (GET, `subscriptions/listen`, HTTP+SSE sessions). Their room is separate, so that calls
+don't wait for it."""
 
 RESERVED_SHARE = 0.25
-"""Of each kind of room, the part that strangers never hold, where tokens or proofs are required: it is kept for
-callers who have proved something."""
+"""The share of each kind of room that unauthenticated callers never get, where tokens or proofs are required."""
 
 MAX_LARGEST_BODIES = 16
 """Requests of `max_request_bytes` that are in memory at once, each until it is answered: 64 MiB as a rule. Smaller ones
@@ -159,31 +158,31 @@ MAX_BODIES_BYTES = 67_108_864
 """The same in bytes, where `max_request_bytes` is smaller than 4 MiB."""
 
 SMALL_BODY_BYTES = 65_536
-"""Bytes of a body that takes no such room where it comes at once, as calls do (some 1 KiB): as many are read from each
-connection anyway. A slow one counts for as many at least."""
+"""Bytes of a body that takes no such room if it arrives at once, as calls do (some 1 KiB): as many are read from each
+connection anyway. A slow body counts for at least as many."""
 
 LARGE_BLOCK_BYTES = 131_072
-"""Bytes of a block of memory that goes back to the system as soon as it is free. Mapping one takes some microseconds;
-messages of the usual size have smaller ones."""
+"""The size from which a block of memory is returned to the system as soon as it is free. Mapping one takes some
+microseconds; messages of the usual size have smaller ones."""
 
 MAX_WAITING_BODIES = 64
 """Requests that wait for such room, each with up to 320 KiB that were read already."""
 
 BODY_ROOM_SECONDS = 5.0
-"""For which they wait: clients commonly give a call a minute, and see a refusal sooner than they give up."""
+"""How long they wait: clients commonly give a call a minute, and should see a refusal before they give up."""
 
 BUSY_RETRY_SECONDS = 1
-"""What a client is told to wait before it asks again for what there was no room for."""
+"""What a refused client is told to wait before it retries, if there was no room."""
 
 # --- the upstream HTTP client -----------------------------------------------------------------------
 
 UPSTREAM_SILENCE_SECONDS = 60.0
-"""For which a server behind HTTP may be silent, to the first byte of its answer and between events, where nothing
-else is configured. Servers of event streams send comments every 15 s or so; one that is cut off sends none."""
+"""How long a server behind HTTP may be silent, before the first byte of its answer and between events, by default.
+Servers of event streams send comments every 15 s or so; one that is cut off sends none."""
 
 CONNECT_SECONDS = 10.0
-"""To resolve the upstream's name, connect to one of its addresses and finish TLS. A peer that is there needs well
-under a second; a call's own timeout may be a minute, most of which should be left for its answer."""
+"""The time to resolve the upstream's name, connect to one of its addresses and finish TLS. A reachable peer needs well
+under a second; most of a call's own timeout, perhaps a minute, should be left for its answer."""
 
 REACHABLE_SECONDS = 2.0
 """The same for `/readyz`, whose callers (orchestrators) commonly wait for one to five seconds."""
@@ -203,8 +202,8 @@ MAX_CONNECTIONS = 3_200
 requests, of which there are few at a time."""
 
 MAX_HEAD_BYTES = 65_536
-"""Bytes of an answer's header names and values, and bytes that an upstream may send without any body among them
-(an endless status line, chunk extension or trailer). Servers themselves stop at 8 to 64 KiB."""
+"""Bytes of an answer's header names and values, and of what an upstream may send without any body in between (an
+endless status line, chunk extension or trailer). Servers themselves stop at 8 to 64 KiB."""
 
 MAX_HEADERS = 200
 """Header fields of an answer, trailers included, or of a request. Servers themselves stop at about 100."""
@@ -213,7 +212,7 @@ MAX_INTERIM_ANSWERS = 8
 """Answers with a status below 200 before the real one; one or two are usual (100, 103)."""
 
 HIGH_WATER_BYTES = 262_144
-"""Bytes of a body that may wait for their reader; past it the connection is not read. One read of the event loop
+"""Bytes of a body that may wait for their reader; above that the connection is not read. One read of the event loop
 brings at most as much again."""
 
 MAX_PIECES = 256
@@ -229,54 +228,54 @@ their output (bgzip) make one per 64 KiB."""
 # --- stdio upstreams --------------------------------------------------------------------------------
 
 STOP_GRACE_SECONDS = 2.0
-"""For a child to end after its stdin was closed, and again after SIGTERM, before SIGKILL. The official SDK's
-client waits as long (2025-11-25, basic/lifecycle, "Shutdown" leaves the time open)."""
+"""How long a child may take to end after its stdin was closed, and again after SIGTERM, before SIGKILL. The official
+SDK's client waits as long (2025-11-25, basic/lifecycle, "Shutdown" sets no time)."""
 
 EXIT_SECONDS = 2.0
-"""From the end of a child's output to its exit, at most, for its clients to be told the exit code: a busy machine may
-stop a process between the two."""
+"""The maximum time from the end of a child's output to its exit for its clients to be told the exit code: a busy
+machine may stop a process between the two."""
 
 GROUP_POLL_SECONDS = 0.02
-"""Between two looks whether a process group is empty: the kernel tells nobody."""
+"""The interval between checks whether a process group is empty: the kernel has no notification for that."""
 
 PIPE_BUFFER_BYTES = 262_144
-"""Bytes that wait in memory on one of a child's pipes; past it, its output is not read, or no more is written to it."""
+"""Bytes that wait in memory on one of a child's pipes; above that its output is not read, or nothing more is written to
+it."""
 
 STDERR_LINE_CHARS = 1_000
 """Characters of one line of a child's stderr that reach the log; the rest of the line is left out."""
 
 STDERR_LINES_PER_SECOND = 50
-"""Lines of one child's stderr that reach the log in a second; of the rest only the number does."""
+"""Lines of one child's stderr that reach the log per second; the rest are only counted."""
 
 REFUSED_LINES_PER_SECOND = 10
-"""Lines of a child's stdout that are nobody's and reach the log as refused in a second; all are counted."""
+"""Refused lines of a child's stdout that are logged per second; all are counted."""
 
 MAX_SESSIONS = 128
 """Legacy sessions at once: each is a child process, of 20 to 100 MiB."""
 
 CHILD_SILENCE_SECONDS = 3_600.0
-"""For which a child may say nothing of a request, where nothing else is configured. Its process can be seen to live,
-and tools that build, search or wait for people take many minutes without a word."""
+"""How long a child may be silent about a request, by default. Its process can be seen to be alive, and tools that
+build, search or wait for people take many minutes without a word."""
 
 SESSION_IDLE_SECONDS = 1_800.0
-"""A session without a request or a stream for so long ends with its child. Clients that go away without a DELETE
-are common; one that comes back later gets a 404 and initializes anew (2025-11-25, basic/transports)."""
+"""How long a session may be without a request or a stream before it ends, with its child. Clients that leave without a
+DELETE are common; one that comes back later gets a 404 and initializes anew (2025-11-25, basic/transports)."""
 
 SESSION_LEFT_SECONDS = 300.0
-"""The same for a session whose client had a standing stream and has none any more. The official SDKs keep theirs for as
-long as they are there, and open it again within seconds when it breaks: who does not come back has left. Its child
-holds some 60 MiB."""
+"""The same for a session whose client had a long-lived stream and has none any more. The official SDKs keep theirs for
+as long as they run, and reopen a broken one within seconds: a client that doesn't has left. Its child holds some 60
+MiB."""
 
 MAX_OPEN_REQUESTS = 1_000
-"""Requests that one session's child, or the upstream of one HTTP+SSE session, owes an answer at once, and as many that
-a child, or any server behind a client of ours, is owed one: what each of them holds in memory is small, but not bounded
-by anything else."""
+"""Requests that one session's child, or the upstream of one HTTP+SSE session, has to answer at once, and as many that
+clients have to answer a child: each takes little memory, but nothing else bounds their number."""
 
 REPLAY_EVENTS = 256
 """Events of one stream that are kept for a client that lost its connection and resumes."""
 
 REPLAY_BYTES = 1_048_576
-"""Bytes of these events, but for the newest, which is kept whatever its size: it may be the response."""
+"""Bytes of these events, not counting the newest, which is kept whatever its size: it may be the response."""
 
 REPLAY_STREAMS = 8
 """Finished streams of one session that can still be resumed; a client notices a lost connection within seconds."""
@@ -285,14 +284,15 @@ RETRY_MILLISECONDS = 1_000
 """What a client is told to wait before it resumes (2025-11-25, basic/transports, "Sending messages")."""
 
 UNSENT_BYTES = 262_144
-"""Bytes that wait for one client of a session; past it, the session's child is not read until they are sent."""
+"""Bytes that wait for one client of a session; above that the session's child is not read until they are sent."""
 
 SHARED_UNSENT_BYTES = 1_048_576
-"""Bytes that may wait for one client of the shared child when more comes for it; past it the client is cut off,
+"""Bytes that may wait for one client of the shared child when more comes for it; above that the client is cut off,
 since the others must not wait for it."""
 
 BACKOFF_FIRST_SECONDS = 0.5
-"""Before the second restart in a row of a shared child that never answered (the first is immediate); it doubles."""
+"""The wait before the second consecutive restart of a shared child that never answered (the first is immediate); it
+doubles."""
 
 BACKOFF_MAX_SECONDS = 30.0
 """The longest such wait."""
@@ -301,27 +301,27 @@ BACKOFF_MAX_SECONDS = 30.0
 
 MAX_DESCRIPTORS = 8_192
 """Open files of a process: a client's connection and one to the upstream for each call under way, twice over. Many
-systems begin with 1,024."""
+systems start with a limit of 1,024."""
 
 MAX_CLIENT_CONNECTIONS = 4_096
-"""Connections of clients at once: half of the descriptors; the rest is for what stands behind. All streams, calls and
-slow bodies that may be under way are fewer, so there is always one to close that rests."""
+"""Connections of clients at once: half of the descriptors; the rest is for the upstream side. There can be fewer
+streams, calls and slow bodies under way than this, so there is always an idle connection to close."""
 
 MAX_TLS_HANDSHAKES = 512
-"""Connections of clients that are not through the TLS handshake yet, beside those that are. Honest ones take two round
-trips: some hundred a second are under way at once. Past it the oldest of the address that has the most is given up."""
+"""Connections still in the TLS handshake, beside those that are past it. Honest ones take two round trips: some hundred
+a second are under way at once. Above that, the oldest of the address with the most is dropped."""
 
 TLS_HANDSHAKE_SECONDS = 10.0
-"""For a client to finish the TLS handshake. It is two round trips, a second each on the slowest lines."""
+"""The time for a client to finish the TLS handshake. It is two round trips, a second each on the slowest lines."""
 
 TLS_CLOSE_SECONDS = 2.0
-"""For a client to say that it has closed TLS, too, before its connection is cut off. Most don't say it."""
+"""The time for a client to confirm the end of TLS before its connection is closed. Most don't confirm it."""
 
 ACCEPTS_A_TURN = 64
-"""Connections that are accepted in one turn of the loop, at some 50 microseconds, before others have theirs."""
+"""Connections accepted in one turn of the loop, at some 50 microseconds each, before others get their turn."""
 
 ACCEPT_RETRY_SECONDS = 0.1
-"""Before another one is accepted where no file descriptor was left for it."""
+"""The wait before the next accept if no file descriptor was left."""
 
 MAX_PIPELINED_REQUESTS = 16
 """Requests of one connection that wait for the answer to an earlier one. Clients and proxies send one at a time; a
@@ -331,22 +331,23 @@ LISTEN_BACKLOG = 2_048
 """Connections that the kernel holds until they are accepted; it lowers this to its own bound (4096 on Linux)."""
 
 MAX_REQUEST_HEAD_BYTES = 65_536
-"""Bytes of a request that are no body's, at a time: its head, its trailers, a chunk's extension. Clients and
-proxies themselves stop at 8 to 64 KiB."""
+"""Bytes of a request outside its body, at a time: its head, its trailers, a chunk's extension. Clients and proxies
+themselves stop at 8 to 64 KiB."""
 
 REQUEST_HEAD_SECONDS = 20.0
-"""From a connection's beginning, or the first byte of its next request, to the end of that request's head. A head
-is one packet or two; a connection that sends none holds a file descriptor."""
+"""The time from a connection's beginning, or the first byte of its next request, to the end of that request's head. A
+head is one or two packets; a connection that sends none holds a file descriptor."""
 
 CLIENT_IDLE_SECONDS = 75
-"""How long a client's connection is kept for its next request: longer than common proxies keep theirs (60 s), so
-that they, who know when they send, close first."""
+"""How long an idle connection of a client is kept: longer than common proxies keep theirs (60 s), so that they close
+first, as they know when they will send."""
 
 GRACE_SECONDS = 10
-"""For open calls to finish when the gateway is told to stop: orchestrators commonly give 30 s before they kill."""
+"""The time for open calls to finish when the gateway is told to stop: orchestrators commonly give 30 s before they
+kill."""
 
 RESTART_SECONDS = 1
-"""Before a worker that died is replaced: one that dies at once must not take a core."""
+"""The wait before a dead worker is replaced: one that dies at once must not use up a core."""
 
 # --- Mcp-Param-* ------------------------------------------------------------------------------------
 
@@ -358,10 +359,10 @@ MAX_KNOWN_TOOL_NAME_CHARS = 1_024
 without a bound the names of a hostile server could fill gigabytes."""
 
 MAX_LIST_PAGES = 50
-"""Pages of a tool list that are asked for: a server whose cursors never end must not hold a call."""
+"""Pages of a tool list that are fetched: a server whose cursors never end must not hold up a call."""
 
 TOOL_LIST_FRESH_SECONDS = 10.0
-"""Between two questions for the tool list: calls to tools that nobody offers must not become as many questions."""
+"""The interval between requests for the tool list: calls to unknown tools must not cause as many requests."""
 
 # --- the Ratify protocol ----------------------------------------------------------------------------
 
@@ -411,10 +412,10 @@ MAX_CACHED_CERTIFICATES = 65_536
 """Digests of verified certificates that a cache remembers: about 8 MiB."""
 
 MAX_GLIMPSED_TEXTS = 4_096
-"""Beginnings of certificates' texts that came at least once, some 250 bytes each."""
+"""Beginnings of certificates' texts that were seen once, some 250 bytes each."""
 
 MAX_REMEMBERED_TEXTS = 256
-"""Texts of certificates that came again, remembered with what they say."""
+"""Texts of certificates that were seen again, remembered with the decoded certificate."""
 
 MAX_REMEMBERED_TEXT_BYTES = 16_384
 """Bytes of such a text. One with a few scopes has 11 KB; with its object and two loaded keys of 11 KiB each (measured),
@@ -431,14 +432,14 @@ MAX_TOKEN_BYTES = 16_384
 8 to 64 KiB for all headers."""
 
 IDENTITY_SECONDS = 60
-"""For how long the gateway's token for the server behind it is good: a server that is slow to take a request and whose
-clock is a little off still takes it, and who reads it in a log has nothing for long."""
+"""The lifetime of the gateway's token for the server behind it: long enough for a slow server whose clock is slightly
+off, and too short to be of use to somebody who reads it in a log."""
 
 TOKEN_LEEWAY_SECONDS = 30
 """By how much an issuer's clock may be off (RFC 7519 sections 4.1.4 and 4.1.5 allow "a few minutes" at most)."""
 
 MAX_CACHED_TOKENS = 4_096
-"""Verified tokens that are remembered, each with what it says: about 1 KiB, and at most 40 KiB."""
+"""Verified tokens that are remembered with their claims: about 1 KiB each, and at most 40 KiB."""
 
 MAX_KEY_SET_BYTES = 262_144
 """Bytes of an issuer's key set. A large one (ten RSA keys with their certificate chains) has 60 KB."""
@@ -447,29 +448,29 @@ MAX_KEYS_IN_SET = 100
 """Keys of one set. Issuers publish two to ten."""
 
 MAX_CANDIDATE_KEYS = 4
-"""Keys that one token is held against, where its `kid` does not name exactly one: two while keys are rotated."""
+"""Keys that one token is tried with, if its `kid` does not name exactly one: two while keys are rotated."""
 
 MIN_RSA_BITS = 2_048
-"""Of an RSA key (RFC 7518 section 3.3)."""
+"""The smallest RSA key (RFC 7518 section 3.3)."""
 
 MAX_RSA_BITS = 8_192
-"""Of an RSA key: the time that a signature takes grows with its square (16,384 bits: 1 ms)."""
+"""The largest RSA key: verifying a signature takes time that grows with the square of its size (16,384 bits: 1 ms)."""
 
 KEYS_FRESH_SECONDS = 300.0
-"""Age at which a key set is fetched again: so long a key that its issuer took back is still good."""
+"""The age at which a key set is fetched again: a key that its issuer has withdrawn is accepted for so long."""
 
 KEYS_REFETCH_SECONDS = 60.0
-"""Between two refetches of a key set that is known: tokens with invented key ids must not become as many requests."""
+"""The interval between fetches of a known key set: tokens with invented key ids must not cause as many requests."""
 
 KEYS_RETRY_SECONDS = 5.0
-"""Between two fetches of a key set that is not known yet: until it is, every token is refused."""
+"""The interval between fetches of a key set that is not known yet: until it is, every token is refused."""
 
 KEYS_STALE_SECONDS = 86_400.0
-"""Age at which a key set that can't be fetched is no longer used. An issuer that is away for a night keeps
-nobody out."""
+"""The age at which a key set that can't be fetched is no longer used. An issuer that is down for a night locks nobody
+out."""
 
 KEYS_FETCH_SECONDS = 10.0
-"""For one fetch, redirects included. Issuers answer well within a second."""
+"""The time for one fetch, redirects included. Issuers answer well within a second."""
 
 MAX_KEYS_REDIRECTS = 3
 """Redirects of one fetch, all within one origin."""
@@ -483,75 +484,77 @@ MAX_PEM_BYTES = 16_384
 # --- the decision -----------------------------------------------------------------------------------
 
 CLOCK_AHEAD_SECONDS = 60
-"""By how much the clock of who signs a challenge of ours may be ahead. Its life is measured by our own clock."""
+"""How far the clock of whoever signs a challenge issued here may be ahead. Its lifetime is measured by our own
+clock."""
 
 CLOCK_LEAD_SECONDS = 2
-"""By how much the clock of a client that made a challenge may be ahead: clocks that are kept in step differ by less,
-and some round. Our own client dates its challenges back by as much, for those that take none from their future."""
+"""How far the clock of a client that made its own challenge may be ahead: synchronised clocks differ by less, and some
+clients round. Our own client dates its challenges back by as much, for verifiers that accept none from their future."""
 
 MAX_RATE_WINDOW_SECONDS = 31 * 86_400
-"""The longest window that uses are counted in, since what is counted is kept so long. A month is the longest that
-people bill by."""
+"""The longest window in which uses are counted, as counts are kept so long. A month is the longest common billing
+period."""
 
 MAX_TOLD_TARGET_CHARS = 512
 """Characters of a call's target that its refusal repeats."""
 
 MAX_URI_DECODINGS = 4
-"""How often a resource's URI may be percent-encoded over itself; more is no way to name a resource."""
+"""How many times over a resource's URI may be percent-encoded; nobody names a resource with more."""
 
 MAX_MARKS = 30
-"""Marks on one letter of a resource's URI: as many as the stream-safe format of Unicode has (UAX #15, section 13)."""
+"""Consecutive combining marks in a resource's URI: as many as Unicode's stream-safe format allows (UAX #15, section
+13)."""
 
 MAX_URI_LENGTH = 8_192
-"""Characters of a resource's URI where prefixes decide on its scope: what is longer is read differently by servers."""
+"""Characters of a resource's URI, where prefixes decide its scope: servers differ in how they read longer ones."""
 
 # --- stores -----------------------------------------------------------------------------------------
 
 MAX_SPENT_CHALLENGES = 262_144
-"""Challenges that a store remembers as spent, some 200 bytes each (measured): 870 a second, if each is
-remembered for 300. Each has cost somebody a good proof; of those that were issued nothing is remembered."""
+"""Spent challenges that a store remembers, some 200 bytes each (measured): 870 a second, if each is remembered for 300
+seconds. Each has cost somebody a valid proof; issued challenges are not remembered."""
 
 USE_MARKS = 1_000
-"""Parts of a rate limit's window that are told apart: to a thousandth of it, and never finer than a second."""
+"""Parts of a rate limit's window that are counted separately: thousandths of it, but never less than a second."""
 
 MAX_USE_MARKS = 262_144
-"""Such parts in which something was used, of all certificates, some 100 bytes each (measured)."""
+"""Such parts with at least one use, of all certificates, some 100 bytes each (measured)."""
 
 STORE_SWEEP_ENTRIES = 100
-"""Expired entries that one request removes from memory, at some microseconds: no request pays for a flood."""
+"""Expired entries that one request removes from memory, in some microseconds: no request pays for a flood."""
 
 STORE_SWEEP_ROWS = 2_000
-"""Expired rows of a table that a process deletes in a second, in some 20 ms (measured); it can't add as many."""
+"""Expired rows of a table that a process deletes per second, in some 20 ms (measured); it can't add as many."""
 
 CLOCK_BACK_SECONDS = 10
-"""By how much the machine's clock may be set back and nothing is refused for it: so much longer than they count, uses
-and tasks are kept. A clock that is kept in step is set back by less than a second."""
+"""How far the machine's clock may be set back without refusals: uses and tasks are kept for so much longer than they
+count. A synchronised clock is set back by less than a second."""
 
 STORE_WAIT_SECONDS = 2.0
-"""For a store's answer, whatever holds it up; then the call is refused."""
+"""The time for a store's answer, whatever delays it; then the call is refused."""
 
 SIGNER_TRIAL_SECONDS = 30.0
-"""For another signer of records to sign for the first time, at the start: a service that is far away, reached anew,
-takes some seconds with all that it asks before."""
+"""The time for another signer of records to make its first signature, at the start: reaching a remote service, with all
+that this needs, takes some seconds."""
 
 STORE_LOCK_SECONDS = 1.5
-"""For a lock that another process holds on an SQLite file: a commit holds it for less than a millisecond. Less than
-the wait as a whole, so that the log says what held it up."""
+"""The time to wait for another process's lock on an SQLite file: a commit holds it for less than a millisecond. It is
+shorter than the whole wait, so that the log says what the delay was."""
 
 STORE_RETRY_SECONDS = 0.0005
-"""Between two attempts to take such a lock."""
+"""The interval between attempts to take such a lock."""
 
 STORE_FILE_CHECK_SECONDS = 1.0
-"""Between two looks whether a store's file is still the one that is open."""
+"""The interval between checks whether a store's file is still the one that is open."""
 
 MAX_STORE_JOBS = 10_000
-"""Jobs that wait for an SQLite file; more are refused at once. A disk that hangs must not fill the memory."""
+"""Jobs that wait for an SQLite file; more are refused at once. A hanging disk must not fill the memory."""
 
 STORE_BATCH_JOBS = 256
-"""Jobs that are committed together, in some milliseconds: as long do other processes wait for the lock."""
+"""Jobs that are committed together, in some milliseconds, for which other processes wait for the lock."""
 
 REVOCATION_CHECK_SECONDS = 0.5
-"""Between two looks whether a revocation list has changed. A change is honoured within 2 s."""
+"""The interval between checks whether a revocation list has changed. A change takes effect within 2 s."""
 
 # --- the agent's side -------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
-"""For a server's author: `require` beside a tool, `ProofGuard` before the server. Such a server needs no gateway.
+"""For a server's author: `require` beside a tool, `ProofGuard` in front of the server. Such a server needs no gateway.
 
-`requirements` what tools ask for · `tokens` whose bearer tokens count · `assemble` from arguments to a `judge`, which
-decides · `gate` what stands before a server · `sdk` the guard for the official SDK · `lowlevel` what its low-level
-server needs besides · `answers` what is dropped of the answers of a round · `fastmcp` the guard for FastMCP, with the
+`requirements` what tools require · `tokens` whose bearer tokens count · `assemble` from arguments to a `judge`, which
+decides · `gate` what stands in front of a server · `sdk` the guard for the official SDK · `lowlevel` what its low-level
+server needs in addition · `answers` dropping unreadable answers of a round · `fastmcp` the guard for FastMCP, with the
 same names (import it by itself: it needs the optional dependency).
 """
 

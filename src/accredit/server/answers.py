@@ -1,10 +1,10 @@
-"""Answers to what a server asked that came in no form in which they can be read. No I/O.
+"""Answers to a server's input requests that came in no readable form. No I/O.
 
-For one entry of `inputResponses` that is wrapped in `{method, result}`, or is no object, the SDK refuses the whole
+If one entry of `inputResponses` is wrapped in `{method, result}`, or is not an object, the SDK refuses the whole
 request (-32602), and its handler never runs. Here such entries are dropped first (`rounds.partition_input_responses`),
-and the handler sees which, so that it can ask again.
+and the handler learns which, so that it can ask again.
 
-Not checked: whether the others are good answers; the SDK refuses what is bare, but no result of any kind.
+Not checked: whether the others are valid answers. The SDK refuses a bare entry that is not a result of any kind.
 """
 
 from contextvars import ContextVar
@@ -22,16 +22,16 @@ _dropped: ContextVar[tuple[str, ...]] = ContextVar("accredit_dropped_keys", defa
 
 
 async def drop_unreadable_answers(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    """A middleware of the SDK's, for a server without a guard, as in `MCPServer("mail", middleware=[...])`.
+    """Drop unreadable answers, as a middleware of the SDK: `MCPServer("mail", middleware=[drop_unreadable_answers])`.
 
-    A guard does it by itself.
+    For a server without a guard; a guard does this by itself.
     """
     params = ctx.params or {}
     asks = ctx.method in INPUT_REQUIRED_METHODS
     accepted, dropped = partition_input_responses(params.get(_RESPONSES) if asks else None)
     if dropped:
         ctx = replace(ctx, params={**params, _RESPONSES: accepted})
-    # Also where there are none: a request that a handler makes must not see its caller's.
+    # Set it even if nothing was dropped: a request that a handler makes must not see its caller's keys.
     before = _dropped.set(tuple(dropped))
     try:
         return await call_next(ctx)
@@ -40,5 +40,5 @@ async def drop_unreadable_answers(ctx: ServerRequestContext[Any, Any], call_next
 
 
 def current_dropped_keys() -> tuple[str, ...]:
-    """The keys by which the running tool, resource or prompt was brought answers that nobody can read: ask again."""
+    """Return the keys under which the running tool, resource or prompt got unreadable answers, to ask again for."""
     return _dropped.get()

@@ -1,7 +1,7 @@
-"""From what a server's author writes to a `Judge`. Reads key files and revocation lists.
+"""From the arguments of a server's author to a `Judge`. Reads key files and revocation lists.
 
-This is the one module of `server` that chooses adapters (`keys`, `net`, `stores`): a guard is made by a server's
-author, in a line, and there is no `app` above it that could hand them over.
+This is the only module of `server` that chooses adapters (`keys`, `net`, `stores`): a guard is made in one line by a
+server's author, with no `app` above it to pass them in.
 """
 
 import logging
@@ -30,11 +30,11 @@ _log = logging.getLogger("accredit.server")
 _BINDINGS = ("optional", "required")
 
 Root = str | Path | HybridPublicKey
-"""A public key file, or a key."""
+"""A public key, or the path of its file."""
 
 
 class Guard:
-    """What both guards are made from. It decides nothing by itself: see `ProofGuard`."""
+    """What both guards have in common. It decides nothing by itself: see `ProofGuard`."""
 
     def __init__(
         self,
@@ -53,12 +53,12 @@ class Guard:
         constraint_evaluators: Mapping[str, Evaluator] | None = None,
         clock: Callable[[], int] = clock,
     ) -> None:
-        """Reads the keys and lists. Raises `ConfigurationError`.
+        """Read the keys and lists. Raises `ConfigurationError`.
 
-        The arguments are the settings of the same names in `[proofs]` and `[gateway]`; paths are
-        relative to the working directory. `roots` None: proofs are not judged, only `tokens`. `store` is a URL, or a
-        store that somebody else closes. `methods` are those of the server's own that pass without a decision.
-        `constraint_evaluators` judge constraints of extensions, by their type. `clock` gives the time in unix seconds.
+        The arguments are the settings of the same names in `[proofs]` and `[gateway]`; paths are relative to the
+        working directory. With `roots` None proofs are not judged, only `tokens`. `store` is a URL, or a store that its
+        owner closes. `methods` are the server's own methods that pass without a decision. `constraint_evaluators`
+        evaluate constraints of extensions, by their type. `clock` returns unix seconds.
         """
         _check(gateway_id, default_tool_scope, binding)
         _check_seconds(freshness_seconds=freshness_seconds, challenge_seconds=challenge_seconds)
@@ -98,12 +98,12 @@ class Guard:
         self._judge = Judge(Proofs(policy, opened, lists, filter_tools), self._tokens, clock, _named(methods))
 
     def found(self, function: object, input_schema: Mapping[str, Any]) -> Found:
-        """What a tool that is made of this function (None: of something else) asks for."""
+        """Return what a tool requires that is made of this function (None: of something else)."""
         entry = entry_of(function) or self._default_tool if function is not None else None
         return Found(entry, declares_token(msgspec.json.encode(input_schema)) if self._tokens is not None else False)
 
     async def aclose(self) -> None:
-        """Closes the store, where a URL named it, and ends what is being fetched."""
+        """Close the store, if it was opened from a URL, and cancel all fetches."""
         if self._owned_store is not None:
             await self._owned_store.aclose()
         if self._tokens is not None:
@@ -134,7 +134,7 @@ def _keys(issuer: TrustedIssuer) -> KeySet | str:
 
 
 def _pinned(roots: Iterable[Root]) -> dict[HybridPublicKey, str]:
-    """The keys of the principals whose delegations count, and their names."""
+    """Return the public keys of the principals whose delegations count, with their names."""
     if isinstance(roots, str | Path):
         raise ConfigurationError("roots is one path, and a list is asked for", f"write roots=[{str(roots)!r}]")
     pinned: dict[HybridPublicKey, str] = {}

@@ -1,18 +1,17 @@
-"""`ProofGuard` for FastMCP: `FastMCP("mail", middleware=[guard])`. Waits for decisions, reads key files when made.
+"""`ProofGuard` for FastMCP: `FastMCP("mail", middleware=[guard])`. Awaits decisions; reads key files when it is made.
 
 FastMCP's middleware runs inside of what opens sealed request states, where messages are no longer what the client sent.
-So the guard puts a gate (`gate`) before the server, at the first message that it sees, and from then on only sees to
-it that nothing runs undecided. In this order, for a request that reaches a tool, a resource, a prompt or a list:
+So at the first message it sees, the guard puts a gate (`gate`) in front of the server; from then on it only ensures
+that nothing runs undecided. In this order, for a request that reaches a tool, a resource, a prompt or a list:
 
 1. What was decided at the gate passes.
-2. What a running call asks for itself runs on the same word: the delegation must cover it, and what asks for a
-   challenge of its own is refused. A tool that calls others by name must not lead around their requirements.
-3. What came before the gate stood (the first message of a process may be a call) is decided here.
+2. What a running call requests itself runs on the same authority: the delegation must cover it, and a target that needs
+   a challenge of its own is refused. A tool that calls others by name must not bypass their requirements.
+3. What came before the gate was there (the first message of a process may be a call) is decided here.
 
 Only tools that are made of a function can be called. One that stands for another (of a mounted or remote server, or
-transformed) could hide what that one asks for, so it is refused where proofs are judged, `default_tool_scope` or not.
-
-Not checked: what the server's own code does outside of any request.
+transformed) could hide what that one requires, so it is refused where proofs are judged, even with
+`default_tool_scope`. Not checked: what the server's own code does outside of any request.
 """
 
 from collections.abc import Sequence
@@ -54,10 +53,10 @@ __all__ = [
 
 
 class ProofGuard(Guard, Middleware):
-    """Lets a call through that carries what is asked for, and no other: `FastMCP("mail", middleware=[guard])`."""
+    """Lets only calls through that carry what is required: `FastMCP("mail", middleware=[guard])`."""
 
     async def __call__(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
-        """One message. Raises `MCPError` for a refusal."""
+        """Pass one message on. Raises `MCPError` for a refusal."""
         here = context.fastmcp_context
         request = here.request_context if here is not None else None
         if here is None or request is None:
@@ -70,15 +69,15 @@ class ProofGuard(Guard, Middleware):
         return await call_next(context)
 
     def _gate(self, server: FastMCP[Any]) -> Gate:
-        """The gate before a server; it is put there when the first message comes."""
-        # FastMCP has no public way to what it is built on.
+        """Return the gate in front of a server, putting it there at the first message."""
+        # FastMCP has no public way to the SDK's server underneath.
         middleware = cast("list[Any]", server._mcp_server.middleware)  # pyright: ignore[reportPrivateUsage]
         for each in middleware:
             if isinstance(each, Gate) and each.judge is self._judge:
                 return each
 
         async def find(ctx: Context, name: str) -> Found:
-            # Which tools there are may depend on the session and on who is logged in.
+            # Which tools there are may depend on the session and on the user.
             async with FastMCPContext(fastmcp=server, session=ctx.session):
                 with bind_request_context(ctx) as request:
                     version = extract_version_spec(request.meta)
@@ -90,7 +89,7 @@ class ProofGuard(Guard, Middleware):
         return gate
 
     async def _check(self, allowed: Allowed, context: MiddlewareContext[Any]) -> None:
-        """Rules 1 and 2."""
+        """Check rules 1 and 2."""
         method, here = context.method, context.fastmcp_context
         if method not in GUARDED or here is None:
             return
@@ -108,12 +107,12 @@ class ProofGuard(Guard, Middleware):
         context: MiddlewareContext[Any],
         call_next: CallNext[Any, Any],
     ) -> Any:
-        """Rule 3."""
+        """Decide by rule 3."""
         ctx = request._srctx  # pyright: ignore[reportPrivateUsage]
         if not self._judge.names(ctx.method, ctx.protocol_version):
             return unnamed(ctx)
         if not is_judged(ctx):
-            if context.method in GUARDED:  # what another request asked for has no proof
+            if context.method in GUARDED:  # requested by another request, so without a proof
                 raise undecided()
             return await call_next(context)
         allowed, admitted = await gate.admit(ctx)

@@ -1,23 +1,23 @@
-"""What stands before a server: every message passes here before anything else of the server sees it.
+"""The gate in front of a server: every message passes here before anything else of the server sees it.
 
 It is a middleware of the official SDK, on which FastMCP is built as well, and the outermost one: `params` are as the
-client sent them, and the result is as the client gets it. The SDK's own hook for extensions sees `tools/call` alone. In
-this order:
+client sent them, and the result is as the client gets it. (The SDK's own hook for extensions sees only `tools/call`.)
+In this order:
 
-1. What the client says in `_meta["dev.accredit/authorization"]` is removed, however it is spelled, from any message.
+1. `_meta["dev.accredit/authorization"]` of a client is removed from any message, however it is spelled.
 2. `tools/call`, `resources/read`, `prompts/get` and the lists are decided: first the token (`tokens`), then the proof
-   (`policy.decide`), if they are judged here. A refusal is a JSON-RPC error. Other methods of the revision pass; one
-   that neither it nor the guard names (an extension's, tasks) is -32601, and such a notification is dropped.
+   (`policy.decide`), if they are judged here. A refusal is a JSON-RPC error. Other methods of the revision pass; a
+   method that neither it nor the guard names (an extension's, tasks) is -32601, and such a notification is dropped.
 3. Proof and token are removed, the token from any message; an allowed call carries the authorization in its `_meta`, as
-   behind the gateway. Answers that nobody can read are dropped (`answers`).
-4. A list says what each of its items asks for; items that could not be used are left out.
+   behind the gateway. Unreadable answers are dropped (`answers`).
+4. A list says what each of its items requires; items that could not be used are left out.
 
-The SDK has parsed the message by then. So a proof is judged in the compact form of what was parsed: of members that
-came twice the last one counts, and numbers have lost their spelling. Neither changes what was signed: the signatures
-are over the values. The digest that binds a proof to its call is over the parsed `params` without `_meta`, and
-without a `_token` that is taken off: else exactly the members that the client sent, `"arguments": null` among them.
+The SDK has parsed the message by then. So a proof is judged in the compact form of what was parsed: of repeated members
+the last counts, and numbers have lost their spelling. Neither changes what was signed: the signatures are over the
+values. The digest that binds a proof to its call is over the parsed `params` without `_meta`, and without a `_token`
+that is taken off: otherwise exactly the members that the client sent, `"arguments": null` among them.
 
-Not checked here: messages that the server's own code sends itself.
+Not checked here: messages that the server's own code sends.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -44,34 +44,34 @@ from accredit.tokens import VerifiedToken
 
 
 class Found(NamedTuple):
-    """What a tool asks for (None where no proof could allow it), and whether it declares `_token` itself."""
+    """What a tool requires (None if no proof could allow it), and whether it declares `_token` itself."""
 
     entry: Entry | None = None
     takes_token: bool = False
 
 
 class Admitted(NamedTuple):
-    """What may be done, and the message as the server gets it."""
+    """An admitted request: what is allowed, and the message as the server gets it."""
 
     allowed: Allowed
     ctx: Context
 
 
 Find = Callable[[Context, str], Awaitable[Found]]
-"""The tool of this name."""
+"""Returns what the tool of this name requires."""
 
 _NO_PROOF = Raw(b"")
 
 
 class Gate:
-    """Decides what comes to one server."""
+    """Decides the messages to one server."""
 
     def __init__(self, judge: Judge, find: Find) -> None:
         self.judge = judge
         self._find = find
 
     async def __call__(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Rules 1 to 4 for one message. Raises `MCPError`."""
+        """Apply rules 1 to 4 to one message. Raises `MCPError`."""
         try:
             check_meta(_meta(ctx))
         except FrameError as error:
@@ -87,31 +87,31 @@ class Gate:
         return result if kind is None else await self._shown(ctx, result, self.judge.view(admitted.allowed), kind)
 
     async def admit(self, ctx: Context) -> Admitted:
-        """Rules 2 and 3. Raises `MCPError` for a refusal."""
-        question = _asked(ctx)
+        """Apply rules 2 and 3. Raises `MCPError` for a refusal."""
+        call = _guarded_call(ctx)
         try:
-            tool = await self._tool(ctx, question)
+            tool = await self._tool(ctx, call)
             token = await self._token(ctx, tool)
             bare = self._without_tokens(ctx, tool)
-            allowed = await self.judge.decide(question if bare is ctx else _asked(bare), tool.entry, token)
+            allowed = await self.judge.decide(call if bare is ctx else _guarded_call(bare), tool.entry, token)
         except (ProofRefused, TokenError, KeysUnavailable, FrameError) as error:
             raise refused(error) from error.__cause__
         return Admitted(allowed, passed(bare, allowed))
 
-    async def _tool(self, ctx: Context, question: GuardedCall) -> Found:
+    async def _tool(self, ctx: Context, call: GuardedCall) -> Found:
         if ctx.method != "tools/call":
             return Found()
         try:
-            return await self._find(ctx, question.target)
+            return await self._find(ctx, call.target)
         except Exception as error:  # a provider of tools that fails: fail closed
-            raise refusals.undecided(question, None) from error
+            raise refusals.undecided(call, None) from error
 
     async def _token(self, ctx: Context, tool: Found) -> VerifiedToken | None:
         tokens = self.judge.tokens
         return await tokens.of(ctx, argument_is_the_tools=tool.takes_token) if tokens is not None else None
 
     def _without_tokens(self, ctx: Context, tool: Found) -> Context:
-        # Where tokens are not judged, they are the server's own.
+        # If tokens are not judged here, they are the server's own.
         return without_tokens(ctx, argument_is_the_tools=tool.takes_token) if self.judge.tokens is not None else ctx
 
     async def _shown(self, ctx: Context, result: HandlerResult, view: ListView, kind: Kind) -> HandlerResult:
@@ -133,24 +133,24 @@ class Gate:
 
 
 def annotated(meta: Mapping[str, Any] | None, entry: Entry | None, view: ListView) -> dict[str, Any]:
-    """A listed item's `_meta`: what it says of proofs is said here, and by nobody else."""
+    """Return a listed item's `_meta` with what it says about proofs replaced by the guard's own."""
     kept = {name: value for name, value in (meta or {}).items() if name not in (SCOPE, SENSITIVE)}
     return {**kept, **view.annotations(entry)}
 
 
 def is_judged(ctx: Context) -> bool:
-    """Whether a message is a request that is decided."""
+    """Return whether a message is a request that is decided."""
     return ctx.request_id is not None and (ctx.method in GUARDED or ctx.method in LISTS)
 
 
 def unnamed(ctx: Context) -> None:
-    """What becomes of a message that nobody has named: a notification is dropped. Raises `MCPError` for a request."""
+    """Drop a notification of a method that nobody has named. Raises `MCPError` for a request."""
     if ctx.request_id is not None:
         raise MCPError(METHOD_NOT_FOUND, "Method not found")
 
 
 def passed(ctx: Context, allowed: Allowed | None) -> Context:
-    """The message as the server gets it, but for tokens: rules 1 and 3."""
+    """Return the message as the server gets it, apart from tokens (rules 1 and 3)."""
     params = ctx.params or {}
     meta = _meta(ctx)
     kept = {name: value for name, value in meta.items() if not _is_ours(name)}
@@ -166,7 +166,7 @@ def _is_ours(name: str) -> bool:
 
 
 def refused(error: AccreditError) -> MCPError:
-    """The JSON-RPC error of a refusal."""
+    """Return the JSON-RPC error of a refusal."""
     match error:
         case ProofRefused():
             return MCPError(error.code, error.message, dict(error.data))
@@ -182,20 +182,20 @@ def refused(error: AccreditError) -> MCPError:
 
 
 def undecided() -> MCPError:
-    """The error for what would run without a decision, however that came about."""
+    """Return the error for a request that would run without a decision, for whatever reason."""
     return MCPError(INTERNAL_ERROR, "the call was not decided")
 
 
 def _told(method: str, allowed: Allowed | None) -> dict[str, object]:
-    """Who authorized a call; a list may come on nobody's word."""
+    """Return who authorized a call, as a member of `_meta`; nothing for a list on nobody's authority."""
     if allowed is None or (allowed.authority is None and (allowed.token is None or method not in GUARDED)):
         return {}
     told = msgspec.json.encode(authorization(allowed.authority, allowed.token))
-    # As it looks behind the gateway, where it comes as JSON.
+    # Via JSON, so that it looks as it does behind the gateway.
     return {AUTHORIZATION: msgspec.json.decode(told)}
 
 
-def _asked(ctx: Context) -> GuardedCall:
+def _guarded_call(ctx: Context) -> GuardedCall:
     meta = _meta(ctx)
     proofs = proofs_in({name: _text(meta[name]) for name in PROOFS if name in meta})
     try:
@@ -213,11 +213,11 @@ def _text(proof: object) -> Raw:
     try:
         return Raw(msgspec.json.encode(proof))
     except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
-        return _NO_PROOF  # a lone surrogate, say: no proof holds one, so none is read
+        return _NO_PROOF  # such as a lone surrogate: no proof holds one
 
 
 def _session_id(ctx: Context) -> str:
-    # Where there are sessions, the transport has seen to it that the header names one; a modern request has none.
+    # If there are sessions, the transport has checked that the header names one; a modern request has none.
     headers = getattr(ctx.request, "headers", None)
     if headers is None or ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
         return ""

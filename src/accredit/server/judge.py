@@ -1,7 +1,7 @@
-"""One server's decisions: `policy.decide` for what comes to it, and on whose word the running call is allowed.
+"""One server's decisions (`policy.decide`), and the authority on which the running call is allowed.
 
-It waits for the store and for the revocation lists; no I/O of its own. Where proofs are not judged, a token decides by
-itself, and was looked at before (`tokens`).
+Awaits the store and the revocation lists; no I/O of its own. Where proofs are not judged, a token decides alone, and
+was verified before (`tokens`).
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _log = logging.getLogger("accredit.server")
 
 
 class Proofs(NamedTuple):
-    """How proofs are judged. The policy's catalog holds no tools: what a tool asks for is found where the tool is."""
+    """How proofs are judged. The policy's catalog holds no tools: a tool's requirement is found with the tool."""
 
     policy: Policy
     store: ProofStore
@@ -64,7 +64,7 @@ class Judge:
         """Return whether a method of a revision of MCP is known here, and so may pass or be decided."""
         required = self._proofs is not None or (self.tokens is not None and self.tokens.required)
         if method in TASKS:
-            return not required  # whose a task is, only the gateway remembers
+            return not required  # only the gateway remembers who owns a task
         return not required or is_known(method, revision) or method in self._methods
 
     async def decide(self, call: GuardedCall, entry: Entry | None, token: VerifiedToken | None) -> Allowed:
@@ -133,7 +133,7 @@ class Judge:
 
     @contextlib.contextmanager
     def standing(self, allowed: Allowed) -> Generator[None]:
-        """The decision stands while the call runs."""
+        """Let `decided` and `current_authority` return `allowed` while the call runs."""
         before = _standing.set(_Standing(self, allowed))
         try:
             yield
@@ -161,8 +161,10 @@ def current_authority() -> Authority | None:
 
 
 def current_token() -> VerifiedToken | None:
-    """The token with which the running tool, resource or prompt was called: its issuer, subject and scopes. None
-    outside of a call, where the guard was given no `tokens`, and for a call that came without one."""
+    """Return the token of the running tool, resource or prompt: its issuer, subject and scopes.
+
+    None outside of a call, for a guard without `tokens`, and for a call that came without a token.
+    """
     standing = _standing.get()
     return standing.allowed.token if standing is not None else None
 

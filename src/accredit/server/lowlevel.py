@@ -1,10 +1,10 @@
 """A low-level server of the official SDK, whose tools are names that one handler knows. No I/O.
 
-A gate (`gate`) stands before its other middleware. Behind it, where the SDK looks for the handler of a message, is a
-last look: the handlers of tools, resources and prompts run only what the gate has allowed, whenever they were
+A gate (`gate`) stands in front of its other middleware. Behind it, where the SDK looks up a message's handler, is a
+final check: the handlers of tools, resources and prompts run only what the gate has allowed, whenever they were
 registered, whatever other middleware has made of the message, and whoever else asks the server for them.
 
-Not checked here: what a handler does besides, or for whom else.
+Not checked here: what else a handler does, and for whom.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ from accredit.tokens import declares_token
 
 
 def finder(server: Server[Any], tools: Mapping[str, Requirement], otherwise: Entry | None) -> Find:
-    """What tells a gate which tool asks for what; `otherwise` is for tools that nobody has named.
+    """Return how a gate finds out what a tool requires; `otherwise` is for tools that `tools` does not name.
 
     Raises `ConfigurationError`.
     """
@@ -46,25 +46,25 @@ def finder(server: Server[Any], tools: Mapping[str, Requirement], otherwise: Ent
 
 
 def look_last(server: Server[Any], judge: Judge) -> None:
-    """The handlers of what is guarded run only what this judge has allowed, from now on."""
+    """From now on, let the handlers of guarded methods run only what this judge has allowed."""
     lookup = server.get_request_handler
 
     def get_request_handler(method: str) -> HandlerEntry[Any] | None:
-        found = lookup(method)
-        if found is None or method not in TARGET_MEMBER:
-            return found
-        return replace(found, handler=_checked(method, found, judge))
+        entry = lookup(method)
+        if entry is None or method not in TARGET_MEMBER:
+            return entry
+        return replace(entry, handler=_checked(method, entry, judge))
 
-    # The SDK asks it for every request, and offers no other place behind all middleware.
+    # The SDK calls this for every request, and offers no other hook behind all middleware.
     vars(server)["get_request_handler"] = get_request_handler
 
 
-def _checked(method: str, found: HandlerEntry[Any], judge: Judge) -> Any:
+def _checked(method: str, entry: HandlerEntry[Any], judge: Judge) -> Any:
     async def handler(ctx: Context, params: Any) -> HandlerResult:
         allowed = judge.decided()
         target = getattr(params, TARGET_MEMBER[method], None)
         if allowed is None or (allowed.call.method, allowed.call.target) != (method, target):
             raise undecided()
-        return await found.handler(ctx, params)
+        return await entry.handler(ctx, params)
 
     return handler

@@ -1,9 +1,9 @@
-"""`require`: what a tool asks for, said beside the tool. No I/O.
+"""`require`: a tool's requirement, written beside the tool. No I/O.
 
-The requirement is kept as an attribute of the function, which stays as it is: so it does not matter whether `require`
-is under or over `@mcp.tool()`, and any name that the tool is registered under finds it. In a low-level server tools
-have no functions: there requirements are given by the tools' names (`ProofGuard.protect`). Every scope that is named so
-is valid in the certificates that this process reads: a delegation may grant it.
+The requirement is kept as an attribute of the function, which is otherwise unchanged: so `require` may stand under or
+over `@mcp.tool()`, and the tool's requirement is found under any name that it is registered by. In a low-level server
+tools have no functions: there requirements are given by the tools' names (`ProofGuard.protect`). Every scope named in a
+requirement is valid in the certificates that this process reads: a delegation may grant it.
 
 Not checked here: whether a tool has a requirement at all. One without is refused when it is called.
 """
@@ -21,13 +21,13 @@ _named: set[str] = set()
 
 
 class Requirement:
-    """What a tool asks for. It decorates the tool's function, or stands beside the tool's name (`protect`)."""
+    """What a tool requires. It decorates the tool's function, or stands beside the tool's name (`protect`)."""
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
 
     def __call__(self, tool: F) -> F:
-        """The function, with this requirement. Raises `ConfigurationError`."""
+        """Attach this requirement to a function, and return it. Raises `ConfigurationError`."""
         if _ENTRY in getattr(tool, "__dict__", {}):
             raise ConfigurationError(
                 f"require: {tool!r} has a requirement already", "name all scopes that satisfy it in accepts"
@@ -42,7 +42,7 @@ class Requirement:
         return tool
 
     def name_scopes(self) -> None:
-        """Makes its scopes valid in the certificates that this process reads."""
+        """Make its scopes valid in the certificates that this process reads."""
         _named.update((self.entry.scope, *self.entry.accepts))
 
 
@@ -53,10 +53,10 @@ def require(
     accepts: Sequence[str] = (),
     facts: Mapping[str, str | float] | None = None,
 ) -> Requirement:
-    """The decorated tool needs a proof that grants `scope`, or any scope of `accepts`.
+    """Require a proof that grants `scope`, or any scope of `accepts`, for the decorated tool.
 
-    `sensitive` tools take only proofs over a challenge that this server issued (Option B of Ratify).
-    `facts` says where the facts that constraints are held against are among the arguments: `{"amount": "/amount"}`
+    `sensitive` tools accept only proofs over a challenge that this server issued (Option B of Ratify). `facts` says
+    where in the arguments the facts are that constraints are evaluated against: `{"amount": "/amount"}`
     (docs/reference/configuration.md, `[tools.NAME.facts]`). Raises `ConfigurationError`.
     """
     if isinstance(accepts, str):
@@ -74,11 +74,11 @@ def require(
 
 
 def entry_of(tool: object) -> Entry | None:
-    """What the function of a tool asks for, or None where nothing is said."""
-    found = getattr(tool, _ENTRY, None)
-    return found if isinstance(found, Entry) else None
+    """Return what the function of a tool requires, or None if it has no requirement."""
+    entry = getattr(tool, _ENTRY, None)
+    return entry if isinstance(entry, Entry) else None
 
 
 def named_scopes() -> frozenset[str]:
-    """Every scope that a requirement of this process names."""
+    """Return every scope that a requirement of this process names."""
     return frozenset(_named)

@@ -1,11 +1,12 @@
-"""`ProofGuard` for servers of the official SDK, `MCPServer` and the low-level one. Waits for decisions.
+"""`ProofGuard` for servers of the official SDK, `MCPServer` and the low-level one. Awaits decisions.
 
 It reads key files when it is made.
 
-The SDK hands an extension no server, and asks it about `tools/call` alone: not about resources, prompts and lists, nor
-which function is behind a name. So the guard looks who applies it (`settings` is called while that happens), and puts a
-gate (`gate`) before that server's other middleware. A tool call that has not passed the gate, whatever became of it, is
-refused by the extension; in a low-level server, which has none, where its handler is looked for (`lowlevel`).
+The SDK gives an extension no server, and asks it only about `tools/call`: not about resources, prompts and lists, nor
+which function is behind a name. So the guard finds out who applies it (`settings` is called while that happens), and
+puts a gate (`gate`) in front of that server's other middleware. A tool call that has not passed the gate, for whatever
+reason, is refused by the extension; in a low-level server, which has no extensions, where its handler is looked up
+(`lowlevel`).
 """
 
 import inspect
@@ -28,13 +29,13 @@ from accredit.server.tokens import Context
 
 
 class ProofGuard(Guard, Extension):
-    """Lets a call through that carries what is asked for, and no other: `MCPServer("mail", extensions=[guard])`, or
-    `guard.protect(server, tools={"send_email": require("email:send")})` for a low-level server."""
+    """Lets only calls through that carry what is required: `MCPServer("mail", extensions=[guard])` or, for a low-level
+    server, `guard.protect(server, tools={"send_email": require("email:send")})`."""
 
     identifier = "dev.accredit/proofs"
 
     def settings(self) -> dict[str, Any]:
-        """Called by the server that takes the extension: puts the gate before it. Raises `ConfigurationError`."""
+        """Put the gate in front of the server that takes the extension, and calls this. Raises `ConfigurationError`."""
         self.protect(_applying(inspect.currentframe()))
         return {}
 
@@ -44,10 +45,10 @@ class ProofGuard(Guard, Extension):
         *,
         tools: Mapping[str, Requirement] | None = None,
     ) -> None:
-        """Puts the gate before a server; for an `MCPServer` `extensions=[guard]` does so too.
+        """Put the gate in front of a server; for an `MCPServer` `extensions=[guard]` does the same.
 
-        `tools` is for a low-level server: what its tools ask for, by name; for others `default_tool_scope` counts, or
-        they are refused. Raises `ConfigurationError`.
+        `tools` is for a low-level server: what its tools require, by name. Tools that it does not name get
+        `default_tool_scope`, or are refused. Raises `ConfigurationError`.
         """
         there = any(isinstance(each, Gate) and each.judge is self._judge for each in server.middleware)
         if isinstance(server, Server):
@@ -76,7 +77,7 @@ class ProofGuard(Guard, Extension):
     async def intercept_tool_call(
         self, params: CallToolRequestParams, ctx: ServerRequestContext[Any, Any], call_next: CallNext
     ) -> HandlerResult:
-        """The last look before the tool: nothing runs that was not decided. Raises `MCPError`."""
+        """Refuse a tool call that was not decided: the final check before the tool. Raises `MCPError`."""
         allowed = self._judge.decided()
         if allowed is None or allowed.call.target != params.name:
             raise undecided()
@@ -84,7 +85,7 @@ class ProofGuard(Guard, Extension):
 
 
 def _applying(frame: FrameType | None) -> MCPServer[Any]:
-    """The server that a guard is being given to: whose method is running."""
+    """Return the server that the guard is being given to: the one whose method is running."""
     while frame is not None:
         found = frame.f_locals.get("self")
         if isinstance(found, MCPServer):

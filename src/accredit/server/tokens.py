@@ -1,14 +1,14 @@
-"""Bearer tokens of a guarded server's clients: found, verified, taken off. Waits for key sets.
+"""Bearer tokens of a guarded server's clients: found, verified, taken off. Awaits key sets.
 
-1. The token is in the Authorization header (over HTTP), in `arguments._token`, unless the tool declares that itself, or
+1. The token is in the Authorization header (over HTTP), in `arguments._token` unless the tool declares that itself, or
    in `_meta.token`: the first that is there decides (`tokens.carried`).
-2. It is verified (`tokens.verify`). One that names the configuration of a gateway, or a session, is not good here.
-3. A tool that is called is one of the token's, which has the scope that the tool asks for.
-4. Whatever carried a token is taken off, those as well that did not decide.
+2. It is verified (`tokens.verify`). One that names a gateway's configuration, or a session, is not valid here.
+3. A called tool is one that the token may use, and the token has the scope that the tool requires.
+4. All tokens are taken off, also those that did not decide.
 
-A server's middleware answers with JSON-RPC errors alone: statuses 401 and 403 with `WWW-Authenticate` are the
-gateway's, or those of the SDK's own authorization. Not checked here: that a session is the subject's who opened it;
-each message is judged by its own token.
+A server's middleware answers only with JSON-RPC errors: statuses 401 and 403 with `WWW-Authenticate` are the gateway's,
+or those of the SDK's own authorization. Not checked here: that a session belongs to the subject who opened it; each
+message is judged by its own token.
 """
 
 import logging
@@ -43,10 +43,10 @@ Context = ServerRequestContext[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class TrustedIssuer:
-    """Whose tokens count: `issuer` as in their `iss`, for this `audience`, signed with an algorithm of `algorithms`.
+    """An issuer whose tokens count: `issuer` as in their `iss`, for this `audience`, signed with one of `algorithms`.
 
-    The keys are at `jwks_url` (https, or http on loopback), or in `key_file`: a JWK set, or a public key in PEM.
-    `required_scopes` are what all its tokens have to have.
+    The keys are at `jwks_url` (https, or http on loopback), or in `key_file`: a JWK set, or a public key in PEM. All
+    its tokens must have `required_scopes`.
     """
 
     issuer: str
@@ -59,10 +59,10 @@ class TrustedIssuer:
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """Which bearer tokens a guard takes, in the words of `[tokens]`.
+    """Which bearer tokens a guard accepts, in the terms of `[tokens]`.
 
-    With `required` calls and lists need one; without, one that is there has to be good. `bind_agent` wants its subject
-    to be the id of the proof's agent. `tool_scopes` is the scope that a token needs for a tool, by the tool's name.
+    With `required` calls and lists need one; otherwise one that is there must be valid. With `bind_agent` its subject
+    must be the id of the proof's agent. `tool_scopes` maps a tool's name to the scope that a token needs for it.
     """
 
     issuers: Sequence[TrustedIssuer]
@@ -72,10 +72,10 @@ class TokenRules:
 
 
 class Tokens:
-    """Judges the tokens of one server's clients. `clock` is in unix seconds."""
+    """Judges the tokens of one server's clients. `clock` returns unix seconds."""
 
     def __init__(self, rules: TokenRules, issuers: Sequence[Issuer], keys: KeySets, clock: Callable[[], int]) -> None:
-        """Raises `ConfigurationError` where an issuer is named twice."""
+        """Raise `ConfigurationError` if an issuer is named twice."""
         self._rules = rules
         self._verifier = TokenVerifier(issuers)
         self._keys = keys
@@ -83,11 +83,12 @@ class Tokens:
 
     @property
     def required(self) -> bool:
-        """Whether there has to be one."""
+        """Whether a token is required."""
         return self._rules.required
 
     async def of(self, ctx: Context, *, argument_is_the_tools: bool) -> VerifiedToken | None:
-        """Rules 1 and 2. Raises `TokenError` and `KeysUnavailable`."""
+        """Return the verified token of a message by rules 1 and 2, or None. Raises `TokenError` and
+        `KeysUnavailable`."""
         try:
             text = _carried(ctx).deciding(_SOURCES, argument_is_the_tools=argument_is_the_tools)
             if text is not None:
@@ -100,7 +101,7 @@ class Tokens:
         return None
 
     def check_tool(self, token: VerifiedToken | None, tool: str) -> None:
-        """Rule 3. Raises `InsufficientScope`, or `MissingToken` where the tool asks for a scope."""
+        """Check rule 3. Raises `InsufficientScope`, or `MissingToken` if the tool requires a scope."""
         scope = self._rules.tool_scopes.get(tool, "")
         if token is not None:
             check_tool(token, tool, scope)
@@ -108,7 +109,7 @@ class Tokens:
             raise MissingToken("no token for a tool that asks for its scope", "this tool needs a bearer token")
 
     async def aclose(self) -> None:
-        """Ends what is being fetched."""
+        """Cancel all fetches."""
         await self._keys.aclose()
 
     async def _verified(self, text: str) -> VerifiedToken:
@@ -121,13 +122,13 @@ class Tokens:
 
 
 def without_tokens(ctx: Context, *, argument_is_the_tools: bool) -> Context:
-    """Rule 4. The same object comes back where there is nothing to take off."""
+    """Apply rule 4. Returns the same object if there is nothing to take off."""
     changes: dict[str, Any] = {}
     params = dict(ctx.params or {})
     for holder, name in (("arguments", ARGUMENT), ("_meta", META)):
-        found = _members(params, holder)
-        if name in found and not (holder == "arguments" and argument_is_the_tools):
-            params[holder] = _without(found, name)
+        object_members = _members(params, holder)
+        if name in object_members and not (holder == "arguments" and argument_is_the_tools):
+            params[holder] = _without(object_members, name)
             changes["params"] = params
     if META in (ctx.meta or {}):
         changes["meta"] = _without(cast("Mapping[str, object]", ctx.meta), META)
@@ -140,23 +141,23 @@ def without_tokens(ctx: Context, *, argument_is_the_tools: bool) -> Context:
 
 def _carried(ctx: Context) -> Carried:
     request = _request(ctx)
-    # The fields as they came: a mapping of them would hide that there are two.
+    # The raw fields: a mapping would hide a second Authorization header.
     header = carried(request.scope["headers"], {}).header if request is not None else None
     return Carried(header, _text(ctx, "arguments", ARGUMENT), _text(ctx, "_meta", META))
 
 
 def _request(ctx: Context) -> Request | None:
-    """The HTTP request, if it has an Authorization header."""
+    """Return the HTTP request, if it has an Authorization header."""
     request = cast("Request", ctx.request) if isinstance(ctx.request, Request) else None
     return request if request is not None and "authorization" in request.headers else None
 
 
 def _text(ctx: Context, holder: str, name: str) -> str | None:
-    """None where there is nothing, "" where it can't be a token."""
-    found = _members(ctx.params or {}, holder)
-    if name not in found:
+    """Return a token's text: None if there is nothing, "" if it can't be a token."""
+    object_members = _members(ctx.params or {}, holder)
+    if name not in object_members:
         return None
-    text = found[name]
+    text = object_members[name]
     return text if isinstance(text, str) else ""
 
 
