@@ -1,10 +1,10 @@
-"""For the agent's side: proofs with every call, a gateway's challenges answered, and `accredit connect`.
+"""The agent's side: proofs with every call, a gateway's challenges answered, and `accredit connect`.
 
-`presenter` the key and the delegations · `pins` which gateway is signed for · `proving` what goes with a request, and
-`streams` who puts it there · `gateways` the whole connection: `http`, the `ways` over it, and `renewing` for sessions
-that end · `session` the official SDK's client on top · `rounds`, `legs` its calls, while a server asks for input ·
+`presenter` the key and the delegations · `pins` which gateway is signed for · `proving` what a request carries, and
+`streams` what adds it · `gateways` the whole connection: `http`, the `ways` over it, and `renewing` for sessions that
+end · `session` the official SDK's client on top · `rounds`, `legs` its calls, while a server asks for input ·
 `refusals` what people are told · `connect` the same for hosts that know nothing of proofs, with a `bridge` for those
-that know nothing of rounds either · `sdk` what the SDK does not offer, and is used here all the same.
+that know nothing of rounds either · `sdk` the SDK's internals that are used here.
 """
 
 from accredit.client.presenter import ProofPresenter

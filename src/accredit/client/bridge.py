@@ -1,15 +1,16 @@
-"""A host of the legacy era in front of a server that speaks the modern one. A transport around another; no I/O besides.
+"""A legacy-era host in front of a server that speaks the modern era. A transport around another; no further I/O.
 
-1. A host's `initialize` goes on as it is. Where it is refused, and `server/discover` is not, the bridge answers it;
-   with `modern`, `server/discover` is asked first. Everything else passes as it is until then, and a host of the
-   modern era never begins with `initialize`: so most connections are never bridged.
-2. A request gets what the modern era puts into each (`_meta`): the revision, and who the host is and can be asked for.
-3. What a server asks in return (`input_required`) becomes requests to the host, of the kinds that it declared; the
-   bridge repeats the call with the answers. Whatever stays open when the host cancels its call is cancelled too.
-4. `ping` is answered here, and the level of `logging/setLevel` goes with each request. Subscriptions and lists that
-   change are not bridged, and are not offered. Notifications of the server pass, those of the host end here.
+1. A host's `initialize` is passed on as it is. If it is refused, and `server/discover` is not, the bridge answers it;
+   with `modern`, `server/discover` is tried first. Until then everything else passes unchanged, and a modern host never
+   begins with `initialize`: so most connections are never bridged.
+2. A request gets what the modern era puts into each (`_meta`): the revision, and who the host is and what it can be
+   asked for.
+3. A server's request for input (`input_required`) becomes requests to the host, of the kinds that it declared; the
+   bridge repeats the call with the answers. Whatever is still open when the host cancels its call is cancelled, too.
+4. `ping` is answered here, and the level of `logging/setLevel` goes with each request. Subscriptions and list changes
+   are not bridged, and are not offered. The server's notifications pass; the host's end here.
 
-Not checked: what is in results and answers, but for what `accredit.rounds` checks.
+Not checked: what is in results and answers, except for what `accredit.rounds` checks.
 """
 
 import math
@@ -65,7 +66,7 @@ _MODERN_MEMBERS = frozenset({"resultType", "ttlMs", "cacheScope"})
 
 
 class Bridge:
-    """An async context manager that gives a read and a write stream, as every transport does."""
+    """An async context manager that returns a read and a write stream, as every transport does."""
 
     def __init__(self, inner: Transport, *, modern: bool = False) -> None:
         self._inner = inner
@@ -78,7 +79,7 @@ class Bridge:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> TransportStreams:
-        """Opens the transport that is wrapped."""
+        """Open the wrapped transport."""
         async with AsyncExitStack() as stack:
             read, write = await stack.enter_async_context(self._inner)
             to_host, host_reads = anyio.create_memory_object_stream[Incoming]()
@@ -97,7 +98,7 @@ class Bridge:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Closes it, once what was sent is passed on."""
+        """Close it, once everything that was sent is passed on."""
         for stream in self._ends:
             stream.close()
         with anyio.move_on_after(STOP_GRACE_SECONDS):
@@ -140,14 +141,14 @@ class Bridge:
             except MCPError as error:
                 answer = JSONRPCError(jsonrpc="2.0", id=request.id, error=error.error)
             except RoundsError as error:
-                told = ErrorData(code=UPSTREAM_ERROR, message=str(error))
-                answer = JSONRPCError(jsonrpc="2.0", id=request.id, error=told)
+                data = ErrorData(code=UPSTREAM_ERROR, message=str(error))
+                answer = JSONRPCError(jsonrpc="2.0", id=request.id, error=data)
             await self._host.send(SessionMessage(answer))
-        if self._calls.get(request.id) is scope:  # the host may have used the id again after it cancelled
+        if self._calls.get(request.id) is scope:  # the host may have reused the id after it cancelled
             del self._calls[request.id]
 
     async def _initialize(self, request: JSONRPCRequest) -> Params:
-        """Rule 1."""
+        """Answer `initialize` by rule 1."""
         if self._modern:
             return await self._discover(request) or await self._server.ask(request)
         try:
@@ -159,11 +160,13 @@ class Bridge:
             return offered
 
     async def _discover(self, request: JSONRPCRequest) -> Params | None:
-        """What a legacy host is told of a modern server; None where it is none, and nothing is bridged. Raises
-        `RoundsError`."""
+        """Return what a legacy host is told of a modern server; None if the server is not one, and nothing is bridged.
+
+        Raises `RoundsError`.
+        """
         begun = request.params or {}
         declared = _object(begun.get("capabilities"))
-        # What the roots' client says besides (`listChanged`) is a notification, which the modern era does not have.
+        # Drops `listChanged` of roots: it announces a notification that the modern era does not have.
         known = {kind: {} if kind == "roots" else _object(declared[kind]) for kind in _KINDS if kind in declared}
         meta: Params = {
             META_VERSION: MODERN_REVISIONS[-1],
@@ -172,27 +175,27 @@ class Bridge:
         }
         asking = self._server.request("server/discover", {"_meta": meta})
         try:
-            found = await self._server.ask(asking, self._headers.of(asking))
+            discovered = await self._server.ask(asking, self._headers.of(asking))
         except MCPError:
             return None
-        check_result_type(found)
-        supported = found.get("supportedVersions")
+        check_result_type(discovered)
+        supported = discovered.get("supportedVersions")
         if not isinstance(supported, list) or MODERN_REVISIONS[-1] not in supported:
             return None
         self._meta, self._declared = meta, known
-        offered = _object(found.get("capabilities"))
+        offered = _object(discovered.get("capabilities"))
         wanted = begun.get("protocolVersion")
-        told: Params = {
+        answer: Params = {
             "protocolVersion": wanted if wanted in LEGACY_REVISIONS else LEGACY_REVISIONS[-1],
             "capabilities": {name: {} for name in _OFFERED if name in offered},
-            "serverInfo": found.get("serverInfo")
-            or _object(found.get("_meta")).get(SERVER_INFO_META_KEY)
+            "serverInfo": discovered.get("serverInfo")
+            or _object(discovered.get("_meta")).get(SERVER_INFO_META_KEY)
             or {"name": "unknown", "version": ""},
         }
-        return {**told, **{name: found[name] for name in ("instructions",) if name in found}}
+        return {**answer, **{name: discovered[name] for name in ("instructions",) if name in discovered}}
 
     async def _result(self, request: JSONRPCRequest) -> Params:
-        """Rules 2 to 4. Raises `MCPError` and `RoundsError`."""
+        """Answer a request by rules 2 to 4. Raises `MCPError` and `RoundsError`."""
         params = request.params or {}
         if request.method == "ping":
             return {}
@@ -207,7 +210,7 @@ class Bridge:
             return await self._server.ask(sent, self._headers.of(sent))
 
         handlers = {method: self._ask for kind, method in _KINDS.items() if kind in self._declared}
-        # Whoever waits here is the host, whose own patience decides.
+        # Unbounded: the host is waiting, and its own timeout decides.
         result = await run_rounds(
             send_leg, handlers, with_meta(params, self._meta), request.method, RoundsOptions(), timeout=math.inf
         )
@@ -215,7 +218,7 @@ class Bridge:
         return {name: value for name, value in result.items() if name not in _MODERN_MEMBERS}
 
     async def _ask(self, context: InputContext, _: object) -> Params:
-        """The host's answer to one entry. Raises `MCPError` where it refuses, `ValueError` where it can't be asked."""
+        """Return the host's answer to one entry. Raises `MCPError` if it refuses, `ValueError` if it can't be asked."""
         params = context.params.model_dump(by_alias=True, mode="json", exclude_none=True) if context.params else {}
         if params.pop("mode", None) == "url":
             if "url" not in self._declared["elicitation"]:

@@ -1,12 +1,13 @@
-"""One leg of a call over the official SDK's session, and the handlers as the SDK takes them. I/O: the session's own.
+"""One leg of a call over the official SDK's session, and handlers in the SDK's form. I/O: the session's own.
 
-1. What a server answers is read as it came on the wire, before the SDK's models judge it: an `input_required` that the
-   protocol does not allow, and a result of a kind that it does not know, are typed errors, and a result of a modern
-   server that does not say what it is is complete. No extension is negotiated, which could bring kinds of its own.
-2. A modern server that misses a header of a tool's arguments gets the call once more, after the tools were listed.
+1. A server's answer is read as it came on the wire, before the SDK's models judge it: an `input_required` that the
+   protocol does not allow, and a result of an unknown kind, are typed errors; a result of a modern server without a
+   `resultType` is complete. No extension is negotiated that could add kinds.
+2. If a modern server reports a missing header of a tool's arguments, the call is repeated once, after listing the
+   tools.
 3. In the legacy era the same handlers answer the server's own requests. A server is never told why one failed.
 
-Not checked: what a result holds besides; that is the SDK's part.
+Not checked: what else a result holds; that is the SDK's part.
 """
 
 import logging
@@ -52,10 +53,10 @@ _RESOURCE = TypeAdapter[ReadResourceResult | InputRequiredResult](ReadResourceRe
 
 
 class RoundsCall(TypedDict, total=False):
-    """What every call that may have rounds takes.
+    """Options of every call that may have rounds.
 
-    `timeout` bounds each leg (a minute where it is not given), `max_total_timeout` the whole, both in seconds;
-    `progress` gets (progress, total, message). `input_responses` and `request_state` go on with rounds made by hand.
+    `timeout` bounds each leg (default: a minute), `max_total_timeout` the whole call, both in seconds; `progress` is
+    called with (progress, total, message). `input_responses` and `request_state` continue rounds made by hand.
     """
 
     timeout: float | None
@@ -66,10 +67,10 @@ class RoundsCall(TypedDict, total=False):
 
 
 class Legs:
-    """Sends single legs with a connected client."""
+    """Sends single legs over a connected client."""
 
     def __init__(self, client: Client) -> None:
-        """Raises `UnsupportedResultType` where that is what the server has said of itself."""
+        """Raise `UnsupportedResultType` if the server's own description is of an unknown kind."""
         self._client = client
         self._session = client.session
         check_result_type(self._session.discover_result)
@@ -79,7 +80,7 @@ class Legs:
     async def call_tool(
         self, params: CallToolRequestParams, progress: ProgressFnT | None
     ) -> CallToolResult | InputRequiredResult:
-        """Raises `MCPError`."""
+        """Call a tool. Raises `MCPError`."""
         try:
             result = await self._call_tool(params, progress)
         except MCPError as error:
@@ -94,13 +95,13 @@ class Legs:
     async def get_prompt(
         self, params: GetPromptRequestParams, progress: ProgressFnT | None
     ) -> GetPromptResult | InputRequiredResult:
-        """Raises `MCPError`."""
+        """Get a prompt. Raises `MCPError`."""
         return await self._session.send_request(GetPromptRequest(params=params), _PROMPT, progress_callback=progress)
 
     async def read_resource(
         self, params: ReadResourceRequestParams, progress: ProgressFnT | None
     ) -> ReadResourceResult | InputRequiredResult:
-        """Raises `MCPError`."""
+        """Read a resource. Raises `MCPError`."""
         return await self._session.send_request(
             ReadResourceRequest(params=params), _RESOURCE, progress_callback=progress
         )
@@ -111,14 +112,15 @@ class Legs:
         return await self._session.send_request(CallToolRequest(params=params), _TOOL, progress_callback=progress)
 
     async def _check_result(self, name: str, result: CallToolResult) -> None:
-        """Holds structured content against the tool's schema, where that can be had. Raises `RuntimeError`."""
+        """Validate structured content against the tool's schema, if that can be had. Raises `RuntimeError`."""
         try:
             await self._session.validate_tool_result(name, result)
-        except (MCPError, ValidationError):  # of the list that it asks for: the call was made, and this is its result
+        except (MCPError, ValidationError):  # from listing the tools: the call itself was made, and this is its result
             _log.warning("the server's tools can't be listed: the result of %r is not held against a schema", name)
 
     async def _list_up_to(self, name: str) -> None:
-        """Which headers a tool wants is in its schema (2026-07-28, basic/transports, "Custom Headers")."""
+        """List tools up to this one: its schema says which headers it wants (2026-07-28, basic/transports, "Custom
+        Headers")."""
         cursor = None
         for _ in range(MAX_LIST_PAGES):
             page = await self._client.list_tools(cursor=cursor, cache_mode="refresh")
@@ -128,7 +130,7 @@ class Legs:
 
 
 class _Reading:
-    """A dispatcher whose results are read first (rule 1). All else is the inner one's."""
+    """A dispatcher whose results are read first (rule 1); everything else is passed to the inner one."""
 
     def __init__(self, inner: Dispatcher[Any], is_modern: bool) -> None:
         self._inner = inner
@@ -142,8 +144,8 @@ class _Reading:
             return raw
         check_result_type(raw)
         if is_input_required_result(raw):
-            asked = read_input_required(method, raw)
-            return asked.model_dump(by_alias=True, mode="json", exclude_none=True)
+            requested = read_input_required(method, raw)
+            return requested.model_dump(by_alias=True, mode="json", exclude_none=True)
         return {"resultType": "complete", **raw}
 
     async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
@@ -161,9 +163,9 @@ class _Reading:
 
 
 def legacy_callback(handler: InputHandler | None, method: str) -> "Callable[..., CoroutineType[Any, Any, Any]] | None":
-    """A handler as the SDK's session calls it, for requests that the server sends by itself (rule 3).
+    """Return a handler in the form that the SDK's session calls for the server's own requests (rule 3).
 
-    The context's key is the request's id. An `MCPError` that the handler raises is its answer to the server.
+    The context's key is the request's id. An `MCPError` raised by the handler is its answer to the server.
     """
     if handler is None:
         return None

@@ -1,4 +1,5 @@
-"""One side of a connection, as the one that is asked: its answers are told from all else that it sends. No I/O."""
+"""One side of a connection, as the one that gets requests: its answers are separated from its other messages. No
+I/O."""
 
 import asyncio
 from collections.abc import Mapping
@@ -27,27 +28,29 @@ Answer = JSONRPCResponse | JSONRPCError
 
 
 class Peer:
-    """One side, as the one that is asked: requests to it, and their answers."""
+    """One side of a connection: requests to it, and their answers."""
 
     def __init__(self, name: str, stream: WriteStream[Any]) -> None:
         self._name = name
         self._stream = stream
         self._waiting: dict[RequestId, asyncio.Future[Answer]] = {}
-        self._asked = 0
+        self._last_number = 0
 
     def request(self, method: str, params: Params) -> JSONRPCRequest:
-        """A request with an id that was not used before."""
-        self._asked += 1
-        return JSONRPCRequest(jsonrpc="2.0", id=f"accredit-{self._name}-{self._asked}", method=method, params=params)
+        """Return a request with an id that was not used before."""
+        self._last_number += 1
+        return JSONRPCRequest(
+            jsonrpc="2.0", id=f"accredit-{self._name}-{self._last_number}", method=method, params=params
+        )
 
     async def send(self, item: SessionMessage) -> None:
-        """Sends a message, if anybody is there still."""
-        # A stream that has closed meanwhile has told whoever waits.
+        """Send a message, if the other side is still there."""
+        # If the stream has closed, `lost` answers those who wait.
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
             await self._stream.send(item)
 
     async def ask(self, request: JSONRPCRequest, headers: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """The result. Raises `MCPError`. Whoever cancels this cancels the request at the peer."""
+        """Send a request and return its result. Raises `MCPError`. Cancelling this cancels the request at the peer."""
         answered = self._waiting[request.id] = asyncio.get_running_loop().create_future()
         try:
             await self.send(SessionMessage(request, ClientMessageMetadata(headers=dict(headers or {}))))
@@ -65,7 +68,7 @@ class Peer:
         return answer.result
 
     def settles(self, message: JSONRPCMessage | None) -> bool:
-        """Whether that is an answer that is waited for here."""
+        """Return whether a message is an answer that is awaited here, handing it over if so."""
         if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id is None:
             return False
         waiting = self._waiting.get(message.id)
@@ -74,7 +77,7 @@ class Peer:
         return waiting is not None
 
     def lost(self) -> None:
-        """It is gone: nothing will be answered."""
+        """Answer all open requests with an error: the peer is gone."""
         error = ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data="the connection was lost")
         for id in list(self._waiting):
             self.settles(JSONRPCError(jsonrpc="2.0", id=id, error=error))

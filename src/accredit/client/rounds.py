@@ -1,17 +1,17 @@
-"""Runs a call with its rounds: does what `accredit.rounds.drive` says, and tells it what happened and when.
+"""Running a call with its rounds: carries out the steps of `accredit.rounds.drive`, and reports outcomes and times.
 
-I/O: timers. What sends a request, asks a person or shows progress is given. Each step has its time, and what it began
-is cancelled and awaited when that is over, when a sibling fails, and when the caller cancels the call. All rules are
-the driver's; here is only how they are carried out:
+I/O: timers. What sends a request, asks a person or shows progress is passed in. Each step has its time; whatever it
+began is cancelled and awaited when that is over, when a sibling fails, and when the caller cancels the call. All rules
+are the driver's; these are only about carrying them out:
 
-1. a leg, an announcement and all handlers of a round are each under a deadline of the event loop's clock;
-2. the handlers of a round run at once; the first that fails cancels the others, and one that has not begun yet does
-   not begin;
-3. what a handler returns is checked while the others still run;
-4. what fails once its time is over has timed out, whatever it made of its cancellation.
+1. a leg, an announcement and all handlers of a round each run under a deadline of the event loop's clock;
+2. the handlers of a round run concurrently; the first that fails cancels the others, and one that has not begun yet
+   does not begin;
+3. a handler's result is checked while the others still run;
+4. whatever fails after its time is over has timed out, whatever it made of its cancellation.
 
-Not checked: that what sends a leg lets itself be cancelled. A sender that shields itself delays the end of its call;
-what it then returns is judged by the time at which it came.
+Not checked: that a sender can be cancelled. One that shields itself delays the end of its call; its result is judged by
+the time at which it came.
 """
 
 import inspect
@@ -42,14 +42,14 @@ from accredit.rounds.steps import (
 Result = TypeVar("Result")
 
 Sender = Callable[[Params, LegOptions], Awaitable[Result | InputRequiredResult]]
-"""Sends one leg, with an id that was not used before. What all legs have in common (headers, the progress callback) it
-knows by itself; the params are its own copy, so that a proof may be written into them."""
+"""Sends one leg, with an id that was not used before. It adds what all legs have in common (headers, the progress
+callback) by itself. The params are its own copy, so that a proof may be written into them."""
 
 InputHandler = Callable[..., Awaitable[Any]]
-"""`async def handler(context, params)`, which returns its kind's result; one for roots may leave out `params`."""
+"""`async def handler(context, params)`, which returns its kind's result; one for roots may omit `params`."""
 
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
-"""The SDK's: `(progress, total, message)`."""
+"""The SDK's progress callback: `(progress, total, message)`."""
 
 _BY_HAND = RoundsOptions(auto_fulfil=False)
 
@@ -66,11 +66,11 @@ async def run_rounds(
     progress: Progress | None = None,
     clock: Callable[[], float] = anyio.current_time,
 ) -> Result:
-    """Sends `params` until the result is complete, and fulfils what the server asks for in between.
+    """Send `params` until the result is complete, fulfilling the server's requests for input in between.
 
-    `handlers` are by the embedded request's method. `timeout` is for each leg (a minute where it is None),
-    `max_total_timeout` for all of it, both in seconds. Raises `RequestTimeout`, what is under `RoundsError`, and what
-    `send_leg` and `progress` raise.
+    `handlers` are by the embedded request's method. `timeout` is for each leg (None: a minute), `max_total_timeout` for
+    the whole call, both in seconds. Raises `RequestTimeout`, everything under `RoundsError`, and what `send_leg` and
+    `progress` raise.
     """
     world = _World(send_leg, handlers, progress, clock)
     machine = drive(
@@ -99,20 +99,20 @@ async def run_leg(
     timeout: float | None = None,
     max_total_timeout: float | None = None,
 ) -> Result | InputRequiredResult:
-    """Sends `params` once and gives back the result, also one that asks for input (`allow_input_required=True`).
+    """Send `params` once and return the result, even one that asks for input (`allow_input_required=True`).
 
-    Raises as `run_rounds` does; an `input_required` that the protocol does not allow is no result here either.
+    Raises as `run_rounds` does; an `input_required` that the protocol does not allow is an error here, too.
     """
     try:
         return await run_rounds(
             send_leg, {}, params, method, _BY_HAND, timeout=timeout, max_total_timeout=max_total_timeout
         )
-    except InputRequired as asked:
-        return asked.result
+    except InputRequired as required:
+        return required.result
 
 
 async def call_handler(handler: InputHandler, context: InputContext) -> InputResponse:
-    """What a handler answers. Raises `ValueError` where that is no answer to `context`, and what the handler raises."""
+    """Return a handler's answer. Raises `ValueError` if it does not answer `context`, and what the handler raises."""
     if context.method == "roots/list" and not _takes_params(handler):
         return context.answer(await handler(context))
     return context.answer(await handler(context, context.params))
@@ -127,7 +127,7 @@ def _takes_params(handler: InputHandler) -> bool:
 
 
 class _World(Generic[Params, Result]):
-    """Everything outside of the machine."""
+    """Carries out the machine's steps."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class _World(Generic[Params, Result]):
         async with anyio.create_task_group() as group:
             for entry in entries:
                 group.start_soon(fulfil, entry)
-        # One that cancelled itself has neither answered nor raised.
+        # A handler that cancelled itself has neither answered nor raised.
         failures += [(entry, None) for entry in entries if entry.key not in answers]
         if failures:
             return Failed(self._clock(), *failures[0])

@@ -1,8 +1,8 @@
-"""What is the official SDK's own, and is used here all the same: the only file that imports or reads it. I/O: streams.
+"""The official SDK's internals that are used here: no other file imports or reads them. I/O: streams.
 
-The SDK has no public name for the types of its streams, for a transport in memory, nor for what its HTTP transport is
-made of; and no public place between the wire and its models. Each of these is named here once, so that a release of the
-SDK that changes one is met in this file, and by its test, which says what is missing.
+The SDK has no public name for the types of its streams, for an in-memory transport, or for the parts of its HTTP
+transport; and no public place between the wire and its models. Each of these is named here once, so that a release of
+the SDK that changes one affects only this file, and its test, which says what is missing.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -39,20 +39,20 @@ __all__ = [
 ]
 
 Incoming = SessionMessage | Exception
-"""What a transport reads."""
+"""What a transport yields."""
 
 BROKEN = (httpx2.HTTPError, httpx2.StreamError, httpx2.SSEError)
-"""What a stream raises that can't be had, or breaks off."""
+"""What is raised by a stream that can't be opened, or breaks off."""
 
 
 class Streamable(StreamableHTTPTransport):
-    """The SDK's transport, whose standing stream is opened again for as long as the session lives: the SDK gives up
-    after two failures."""
+    """The SDK's transport, except that its long-lived stream is reopened for as long as the session lives: the SDK
+    gives up after two failures."""
 
     async def handle_get_stream(
         self, client: httpx2.AsyncClient, read_stream_writer: ContextSendStream[Incoming]
     ) -> None:
-        """The standing stream, until there is none to be had."""
+        """Keep the long-lived stream open, until there is none to be had."""
         delay, last = BACKOFF_FIRST_SECONDS, ""
         while self.session_id:
             headers = {**self._prepare_headers(), **({"last-event-id": last} if last else {})}
@@ -62,7 +62,7 @@ class Streamable(StreamableHTTPTransport):
                 ) as source:
                     status = source.response.status_code
                     if 400 <= status < 500:
-                        return  # it offers none, or the session is gone, which `GatewayHttp` has told
+                        return  # it offers none, or the session is gone, which `GatewayHttp` has noticed
                     if status == 200:
                         delay = BACKOFF_FIRST_SECONDS
                     async for event in source if status == 200 else _nothing():
@@ -74,17 +74,17 @@ class Streamable(StreamableHTTPTransport):
 
 class _OpenToTheEnd(ContextSendStream[Incoming]):
     async def aclose(self) -> None:
-        """Nothing: `post_writer` closes what it was lent when it has sent the last message, and answers come still."""
+        """Do nothing: `post_writer` closes this after the last message is sent, while answers are still to come."""
 
 
 def open_to_the_end() -> tuple[ContextSendStream[Incoming], ContextReceiveStream[Incoming]]:
-    """Streams as `create_context_streams` makes them, of which the sending one ends only by `close`."""
+    """Return streams as from `create_context_streams`, except that the sending one is ended only by `close`."""
     sending, receiving = anyio.create_memory_object_stream[Any](0)
     return _OpenToTheEnd(sending), ContextReceiveStream(receiving)
 
 
 def read_results_with(session: ClientSession, reading: Callable[[Dispatcher[Any]], Dispatcher[Any]]) -> None:
-    """Puts a dispatcher around a session's own: it reads what came on the wire before the SDK's models judge it."""
+    """Put a dispatcher around a session's own, to read what came on the wire before the SDK's models judge it."""
     inner = session._dispatcher  # pyright: ignore[reportPrivateUsage]
     session._dispatcher = reading(inner)  # pyright: ignore[reportPrivateUsage]
 

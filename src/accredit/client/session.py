@@ -1,8 +1,8 @@
 """`AccreditedClient`: the official SDK's client, with proofs and with rounds. Opens what the SDK opens.
 
 Every leg of a call carries its own fresh proof (`streams`), and a gateway's challenge is answered without the caller
-seeing it. A refusal is raised as `ProofRefused`; a call that can't go on, or not in its time, as what is under
-`RoundsError` and as `RequestTimeout`; every other error is the SDK's own (`MCPError`). Nothing comes in a group.
+noticing. A refusal is raised as `ProofRefused`; a call that can't go on is raised as an error under `RoundsError`, a
+late one as `RequestTimeout`; every other error is the SDK's own (`MCPError`). Errors are never wrapped in groups.
 """
 
 from collections.abc import Awaitable, Callable, Generator, Mapping
@@ -52,11 +52,10 @@ Target = str | Local
 class AccreditedClient:
     """An async context manager. `target` is a URL, a stdio server's command, or a server in this process.
 
-    `token` travels in `Authorization` over HTTP, and in `_meta.token` otherwise; `headers` go with every HTTP request,
-    and `timeout` is for how long one may go without a byte, in seconds. The handlers are
-    `async def handler(context, params)`, where `context` is an `InputContext`, and return their kind's result. They
-    answer in both eras, and a server is told for what there is one. `mode` is the SDK's: "auto", "legacy", or a modern
-    revision.
+    Over HTTP `token` travels in `Authorization`, otherwise in `_meta.token`; `headers` go with every HTTP request, and
+    `timeout` bounds its silence, in seconds. Each handler is `async def handler(context, params)`, where `context` is
+    an `InputContext`, and returns its kind's result. Handlers answer in both eras, and a server is told which kinds
+    there are. `mode` is the SDK's: "auto", "legacy", or a modern revision.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ class AccreditedClient:
         rounds: RoundsOptions | None = None,
         mode: str = "auto",
     ) -> None:
-        """Raises `ConfigurationError` where the file of known gateways can't be read."""
+        """Raise `ConfigurationError` if the file of known gateways can't be read."""
         given = {"elicitation/create": elicitation, "sampling/createMessage": sampling, "roots/list": roots}
         self._handlers = {method: handler for method, handler in given.items() if handler is not None}
         self._rounds = rounds or RoundsOptions()
@@ -88,8 +87,8 @@ class AccreditedClient:
         )
 
     async def __aenter__(self) -> Self:
-        """Connects. Raises `MCPError` where there is no server that answers, `ProofRefused` for want of a token, and
-        `UnsupportedResultType` for a server that says of itself what is of no kind known here."""
+        """Connect. Raises `MCPError` if no server answers, `ProofRefused` for want of a token, and
+        `UnsupportedResultType` for a server whose own description is of an unknown kind."""
         with _refusals():
             try:
                 await self._client.__aenter__()
@@ -105,7 +104,7 @@ class AccreditedClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Disconnects. What was raised inside stays what it is: the tasks below would wrap it in groups."""
+        """Disconnect. Errors raised inside stay as they are: the tasks below would wrap them in groups."""
         await self._client.__aexit__(None, None, None)
 
     @property
@@ -114,7 +113,7 @@ class AccreditedClient:
         return self._client.protocol_version
 
     async def list_tools(self, *, cursor: str | None = None) -> ListToolsResult:
-        """One page of the tools that the delegations cover."""
+        """Return one page of the tools that the delegations cover."""
         with _refusals():
             return await self._client.list_tools(cursor=cursor)
 
@@ -144,20 +143,20 @@ class AccreditedClient:
         allow_input_required: bool = False,
         **options: Unpack[RoundsCall],
     ) -> CallToolResult | InputRequiredResult:
-        """Calls a tool, with its rounds; with `allow_input_required`, once, and gives back what the server asks.
+        """Call a tool, with its rounds; with `allow_input_required` once, returning the server's request for input.
 
-        `RoundsCall` says what the options are. Raises `ProofRefused`, `RequestTimeout` and what is under `RoundsError`.
+        See `RoundsCall` for the options. Raises `ProofRefused`, `RequestTimeout` and everything under `RoundsError`.
         """
         params = CallToolRequestParams(name=name, arguments=arguments)
         return await self._run(self._legs.call_tool, params, "tools/call", allow_input_required, options)
 
     async def list_resources(self, *, cursor: str | None = None) -> ListResourcesResult:
-        """One page of the resources."""
+        """Return one page of the resources."""
         with _refusals():
             return await self._client.list_resources(cursor=cursor)
 
     async def list_resource_templates(self, *, cursor: str | None = None) -> ListResourceTemplatesResult:
-        """One page of the templates of resources."""
+        """Return one page of the resource templates."""
         with _refusals():
             return await self._client.list_resource_templates(cursor=cursor)
 
@@ -172,12 +171,12 @@ class AccreditedClient:
     async def read_resource(
         self, uri: str, *, allow_input_required: bool = False, **options: Unpack[RoundsCall]
     ) -> ReadResourceResult | InputRequiredResult:
-        """Reads a resource, as `call_tool` calls a tool."""
+        """Read a resource, as `call_tool` calls a tool."""
         params = ReadResourceRequestParams(uri=uri)
         return await self._run(self._legs.read_resource, params, "resources/read", allow_input_required, options)
 
     async def list_prompts(self, *, cursor: str | None = None) -> ListPromptsResult:
-        """One page of the prompts."""
+        """Return one page of the prompts."""
         with _refusals():
             return await self._client.list_prompts(cursor=cursor)
 
@@ -207,7 +206,7 @@ class AccreditedClient:
         allow_input_required: bool = False,
         **options: Unpack[RoundsCall],
     ) -> GetPromptResult | InputRequiredResult:
-        """Gets a prompt, as `call_tool` calls a tool."""
+        """Get a prompt, as `call_tool` calls a tool."""
         params = GetPromptRequestParams(name=name, arguments=arguments)
         return await self._run(self._legs.get_prompt, params, "prompts/get", allow_input_required, options)
 

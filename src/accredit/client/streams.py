@@ -1,13 +1,13 @@
-"""A transport of the official SDK with proofs in what it carries. Waits for the streams it wraps; no I/O of its own.
+"""A transport of the official SDK that adds proofs to its messages. Awaits the streams it wraps; no I/O of its own.
 
-This is the one place where proofs join messages, below the SDK's session: what is signed is what is written.
+This is the only place where proofs join messages, below the SDK's session: what is signed is what is written.
 
-1. A request that needs a proof gets one (`proving`), and the token where it travels in messages.
-2. The answer to it is looked at: a refusal that a new proof can answer is not passed on. The request is sent again
-   under an id of our own, which is the host's again in what comes back: answers, and what a subscription tells.
-3. A list is left with what the delegations cover.
+1. A request that needs a proof gets one (`proving`), and the token if that travels in messages.
+2. Its answer is examined: a refusal that a new proof can answer is not passed on. The request is sent again under an id
+   of our own, which is translated back in its answer and in a subscription's notifications.
+3. A list keeps only what the delegations cover.
 
-All else passes as it is, both ways. At most two proofs follow the first attempt of a request.
+Everything else passes unchanged, both ways. After the first attempt, a request gets at most two more proofs.
 """
 
 from collections.abc import Callable
@@ -30,11 +30,11 @@ from accredit.policy import GUARDED, LISTS
 from accredit.policy.lists import KINDS
 
 Uncovered = Callable[[dict[str, object]], dict[str, object]]
-"""What is made of an item of a list that no delegation covers, where it is not simply left out."""
+"""Makes an entry for a list's item that no delegation covers, in place of omitting it."""
 
 
 class _Open(Struct):
-    """A request whose answer is looked at, and the host's id of it."""
+    """A request whose answer is awaited, and the host's id of it."""
 
     sent: SessionMessage
     id: RequestId
@@ -42,9 +42,9 @@ class _Open(Struct):
 
 
 class ProvingTransport:
-    """An async context manager that gives a read and a write stream, as every transport does.
+    """An async context manager that returns a read and a write stream, as every transport does.
 
-    Without a `prover` nothing is proved; `token` goes into `_meta.token` of what needs one.
+    Without a `prover` nothing is proved; `token` goes into `_meta.token` of requests that need one.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class ProvingTransport:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> TransportStreams:
-        """Opens the transport that is wrapped."""
+        """Open the wrapped transport."""
         async with AsyncExitStack() as stack:
             read, write = await stack.enter_async_context(self._inner)
             self._write: WriteStream[SessionMessage] = write
@@ -72,11 +72,11 @@ class ProvingTransport:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Closes it."""
+        """Close it."""
         await self._stack.__aexit__(kind, error, trace)
 
     def _sent(self, item: SessionMessage) -> SessionMessage:
-        """What is written in place of what is sent."""
+        """Return the message to write in place of the host's."""
         match item.message:
             case JSONRPCRequest():
                 return self._request(item, item.message)
@@ -86,7 +86,7 @@ class ProvingTransport:
                 return item
 
     def _request(self, item: SessionMessage, request: JSONRPCRequest) -> SessionMessage:
-        # What is written is this dump; whatever has another form in memory is in its last one before it is signed.
+        # Sign the dump: it is what is written, while values in memory may have another form.
         dumped = request.model_dump(by_alias=True, mode="json", exclude_unset=True)
         params = cast("Params", dumped.get("params") or {})
         if self._token and request.method in GUARDED | LISTS | {LISTEN}:
@@ -109,7 +109,7 @@ class ProvingTransport:
         return SessionMessage(renamed, item.metadata)
 
     def _received(self, item: Incoming) -> Incoming | None:
-        """What is read in place of what has come; None: nothing, the request was sent again."""
+        """Return the message to pass on in place of what came; None if the request was sent again instead."""
         message = item.message if isinstance(item, SessionMessage) else None
         if isinstance(message, JSONRPCNotification):
             return self._told(item, message)
@@ -139,7 +139,7 @@ class ProvingTransport:
         return None
 
     def _told(self, item: Incoming, message: JSONRPCNotification) -> Incoming:
-        """A notification, as of the subscription that the host made."""
+        """Return a notification under the host's own id of its subscription."""
         meta = (message.params or {}).get("_meta")
         id = cast("Params", meta).get(META_SUBSCRIPTION) if isinstance(meta, dict) else None
         opened = self._open.get(id) if isinstance(id, str | int) else None
@@ -164,7 +164,7 @@ class ProvingTransport:
         self._tasks.start_soon(self._write_again, _with_params(opened.sent, wire_id, params))
 
     async def _write_again(self, item: SessionMessage) -> None:
-        # A stream that has closed meanwhile has told whoever waits.
+        # If the stream has closed, those who wait were told.
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
             await self._write.send(item)
 

@@ -1,9 +1,10 @@
 """The two ways over HTTP to a gateway, as transports: streamable HTTP, and HTTP+SSE of 2024-11-05. Opens sockets.
 
-Streamable HTTP is the official SDK's transport, as `sdk` changes it.
+Streamable HTTP is the official SDK's transport, as changed in `sdk`.
 
-HTTP+SSE: one stream for all that the server says, which is the session, and a POST for each message. A POST that is
-refused is the answer to its request. The stream's end is the transport's. Its endpoint has to be of the same origin.
+HTTP+SSE has one stream for everything that the server sends, which is the session, and a POST for each message. A
+refused POST is the answer to its request. When the stream ends, so does the transport. Its endpoint must be of the same
+origin.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -39,7 +40,7 @@ class NoEventStream(Exception):
 
 @asynccontextmanager
 async def over_http(url: str, http: GatewayHttp) -> AsyncGenerator[TransportStreams]:
-    """Streamable HTTP over this connection, which it closes at its end."""
+    """Open streamable HTTP over this connection, which is closed at the end."""
     transport = Streamable(url, max_sse_event_size=MAX_ANSWER_EVENT_BYTES)
     to_reader, read = open_to_the_end()
     write, to_write = create_context_streams[SessionMessage](0)
@@ -69,7 +70,7 @@ async def over_http(url: str, http: GatewayHttp) -> AsyncGenerator[TransportStre
 
 @asynccontextmanager
 async def over_sse(url: str, http: GatewayHttp) -> AsyncGenerator[TransportStreams]:
-    """HTTP+SSE over this connection, which it closes at its end. Raises `NoEventStream`."""
+    """Open HTTP+SSE over this connection, which is closed at the end. Raises `NoEventStream`."""
     to_reader, read = create_context_streams[Incoming](0)
     write, to_write = create_context_streams[SessionMessage](0)
     posted = anyio.Event()
@@ -112,26 +113,30 @@ async def over_sse(url: str, http: GatewayHttp) -> AsyncGenerator[TransportStrea
 
 
 async def _send_the_last(write: WriteStream[SessionMessage], posted: anyio.Event) -> None:
-    """Waits until the notifications and answers that were handed over are sent; nothing more is taken."""
+    """Accept no more messages, and wait until those handed over are sent."""
     await write.aclose()
     with anyio.move_on_after(STOP_GRACE_SECONDS):
         await posted.wait()
 
 
 async def _endpoint(url: str, source: EventSource, events: AsyncIterator[Any]) -> str:
-    """Where messages go, as the stream's first event says it."""
+    """Return where messages go, from the stream's first event."""
     try:
         with anyio.fail_after(CONNECT_SECONDS):
             if source.response.status_code != 200:
                 raise NoEventStream
             first = await anext(events)
-        found = httpx2.URL(urljoin(url, first.data))
+        endpoint = httpx2.URL(urljoin(url, first.data))
     except (*BROKEN, httpx2.InvalidURL, ValueError, StopAsyncIteration, TimeoutError):
         raise NoEventStream from None
     here = httpx2.URL(url)
-    if first.event != "endpoint" or (found.scheme, found.host, found.port) != (here.scheme, here.host, here.port):
+    if first.event != "endpoint" or (endpoint.scheme, endpoint.host, endpoint.port) != (
+        here.scheme,
+        here.host,
+        here.port,
+    ):
         raise NoEventStream
-    return str(found)
+    return str(endpoint)
 
 
 def _read(data: str) -> Incoming:
@@ -143,13 +148,13 @@ def _read(data: str) -> Incoming:
 
 def _refused(request: JSONRPCRequest, response: httpx2.Response) -> JSONRPCError:
     try:
-        told = jsonrpc_message_adapter.validate_json(response.content, by_name=False)
+        answer = jsonrpc_message_adapter.validate_json(response.content, by_name=False)
     except ValidationError:
-        told = None
-    error = told.error if isinstance(told, JSONRPCError) else ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE)
+        answer = None
+    error = answer.error if isinstance(answer, JSONRPCError) else ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE)
     return JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
 
 
 def broken_off(error: ErrorData) -> bool:
-    """Whether an error is what the SDK's transport makes of a connection that broke before an answer came."""
+    """Return whether an error is what the SDK's transport reports for a connection that broke before an answer came."""
     return error.message.startswith("SSE stream") or error.message.endswith(BROKEN_OFF)

@@ -1,14 +1,14 @@
-"""Calls whose event stream was cut off: a client may yet have its answer. Waits in the event loop; no I/O.
+"""Calls whose event stream was cut off, and whose client may still get the answer. Waits in the event loop; no I/O.
 
 A legacy client may resume a stream that ended after an event with an id, in the same session (2025-11-25,
-basic/transports, "Resumability and Redelivery"). Which stream that was only the upstream can tell. So:
+basic/transports, "Resumability and Redelivery"). Only the upstream knows which stream that was. So:
 
-1. a call whose stream ends so, from whichever side, stays open;
-2. what comes on a stream that is resumed settles the calls of its session that it answers (`Recorder.in_session`);
-3. one that is not answered is settled as its own stream had left it: when nothing was resumed in its session for
-   `RESUME_SECONDS`, when the session or the gateway ends, or at once where too many wait already.
+1. a call whose stream ends in this way, from either side, stays open;
+2. what comes on a resumed stream settles the calls of its session that it answers (`Recorder.in_session`);
+3. a call that is not answered is settled with the outcome that its own stream left: when nothing was resumed in its
+   session for `RESUME_SECONDS`, when the session or the gateway ends, or at once if too many are waiting.
 
-Known in this process alone: of several workers, another one may be asked.
+Known only in this process: with several workers, the client may come back to another one.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class ResumableCalls:
         self._kept = 0
 
     def keep(self, session_id: str, calls: OpenCalls, outcome: Outcome) -> None:
-        """Rule 1: takes calls over, which have this outcome if no other."""
+        """Take calls over; unless they are answered, they will have this outcome (rule 1)."""
         session = self._sessions.setdefault(session_id, _Session())
         self._sweep(session)
         for call in calls.take_all():
@@ -49,7 +49,7 @@ class ResumableCalls:
 
     @contextmanager
     def resumed(self, session_id: str) -> Generator[None]:
-        """While a stream of a session is resumed, its calls wait. None is resumed in the session ""."""
+        """Keep a session's calls waiting while a stream of it is resumed. The session "" has none."""
         if not session_id:
             yield
             return
@@ -63,7 +63,7 @@ class ResumableCalls:
             self._rest(session_id, session)
 
     def end(self, session_id: str) -> None:
-        """Settles what is left of a session."""
+        """Settle the remaining calls of a session."""
         session = self._sessions.pop(session_id, None)
         if session is None:
             return
@@ -74,7 +74,7 @@ class ResumableCalls:
             call.settle_later(outcome)
 
     def end_all(self) -> None:
-        """Settles all that is left."""
+        """Settle all remaining calls."""
         for session_id in list(self._sessions):
             self.end(session_id)
 
@@ -93,7 +93,7 @@ class ResumableCalls:
             del self._sessions[session_id]
 
     def _sweep(self, session: _Session) -> None:
-        """Calls that were answered take no room from others."""
+        """Drop the calls that were answered: they must not take room from others."""
         waiting = [left for left in session.left if not left[0].settled]
         self._kept -= len(session.left) - len(waiting)
         session.left = waiting

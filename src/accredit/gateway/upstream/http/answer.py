@@ -1,4 +1,4 @@
-"""What an upstream answered: its head, and its body as fast as somebody reads it. I/O through its connection."""
+"""An upstream's answer: its head, and its body at the reader's pace. I/O through its connection."""
 
 import asyncio
 from io import BytesIO
@@ -10,9 +10,9 @@ from accredit.gateway.upstream.http.parsing import Response
 
 
 class Answer:
-    """An answer whose head has come. Read it to its end, or `close` it.
+    """An answer whose head has arrived. Read it to its end, or `close` it.
 
-    `headers` are as they came, hop-by-hop ones included, names in lower case.
+    `headers` are as they came, including hop-by-hop ones, with names in lower case.
     """
 
     __slots__ = ("_connection", "_folded", "_response", "headers", "status")
@@ -25,16 +25,16 @@ class Answer:
         self.headers: RawHeaders = response.headers
 
     def header(self, name: bytes) -> bytes | None:
-        """The value of a header (`name` in lower case); those of a repeated one are joined by `DUPLICATED`."""
+        """Return a header's value (`name` in lower case); repeated ones are joined by `DUPLICATED`."""
         if self._folded is None:
             self._folded = fold(self.headers)
         return self._folded.get(name)
 
     async def read(self, limit: int, *, timeout: float) -> bytes:
-        """The whole body as it came, within `timeout` seconds in all.
+        """Return the whole body as it came, within `timeout` seconds in all, and close the answer.
 
-        Raises `AnswerError` as soon as it is known to be larger than `limit` bytes, `UpstreamTimeout`,
-        `UpstreamUnavailable` when it is cut off. The answer is closed then.
+        Raises `AnswerError` as soon as it is known to exceed `limit` bytes, `UpstreamTimeout`, and
+        `UpstreamUnavailable` if it is cut off.
         """
         response = self._response
         try:
@@ -49,10 +49,10 @@ class Answer:
             self.close()
 
     async def chunk(self, *, timeout: float | None) -> bytes:
-        """The next bytes of the body, at most some 500 KiB; b"" at its end.
+        """Return the next bytes of the body, at most some 500 KiB; b"" at its end.
 
-        None came within `timeout` seconds: raises `UpstreamTimeout`, and may be called again. Raises
-        `AnswerError` or `UpstreamUnavailable` when no more will come.
+        Raises `UpstreamTimeout` if none came within `timeout` seconds, and may then be called again; `AnswerError` or
+        `UpstreamUnavailable` if no more will come.
         """
         response = self._response
         deadline = asyncio.get_running_loop().time() + timeout if timeout is not None else None
@@ -61,7 +61,7 @@ class Answer:
         return response.take()
 
     def close(self) -> None:
-        """Gives up what was not read: an unfinished answer takes its connection with it."""
+        """Give up the unread part: an unfinished answer closes its connection."""
         response = self._response
         if not response.complete:
             self._connection.abort()
@@ -69,7 +69,7 @@ class Answer:
 
     async def _gather(self, limit: int, deadline: float) -> bytes:
         response = self._response
-        whole = BytesIO()  # grows in place, and gives its bytes away without a copy
+        whole = BytesIO()  # grows in place, and returns its bytes without a copy
         while True:
             whole.write(response.take())
             if whole.tell() > limit:

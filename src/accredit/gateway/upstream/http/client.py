@@ -1,7 +1,7 @@
 """A lean HTTP/1.1 client for one upstream. Network I/O.
 
-A request is sent once. A connection that has become unusable while it rested is replaced before anything was
-written to it; after that, whatever happens is an error, since the upstream may have acted on the request.
+A request is sent once. An idle connection that has become unusable is replaced before anything is written to it; after
+that any failure is an error, since the upstream may have acted on the request.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
 class UpstreamClient:
-    """Sends requests to the origin of `url`, over connections that it keeps.
+    """Sends requests to the origin of `url`, over persistent connections.
 
-    `headers` go with every request and win over those of the same name that `send` is given. `timeout` is in
-    seconds, from the start of a request to the head of its answer. Raises `ConfigurationError` for a URL or a
-    header that no request can carry.
+    `headers` go with every request and override those of the same name passed to `send`. `timeout` is in seconds, from
+    the start of a request to the head of its answer. Raises `ConfigurationError` for a URL or a header that no request
+    can carry.
     """
 
     def __init__(self, url: str, *, headers: Mapping[str, str] | None = None, timeout: float) -> None:
@@ -46,14 +46,14 @@ class UpstreamClient:
         self._pool = Pool(origin)
 
     def target(self, query: bytes) -> bytes:
-        """The URL's own path and query; where it has no query, that of a client's request."""
+        """Return the URL's own path and query; if it has no query, that of a client's request."""
         return self._target + b"?" + query if query and b"?" not in self._target else self._target
 
     async def send(self, method: str, headers: RawHeaders, body: bytes = b"", *, target: bytes | None = None) -> Answer:
-        """Sends a request with end-to-end `headers` and waits for the head of its answer.
+        """Send a request with end-to-end `headers` and wait for the head of its answer.
 
-        `target` replaces the URL's path and query. Raises `UpstreamUnavailable`, `UpstreamTimeout`, `AnswerError`
-        for an answer that is not HTTP, and `RequestError` for a request that no HTTP message can carry.
+        `target` replaces the URL's path and query. Raises `UpstreamUnavailable`, `UpstreamTimeout`, `AnswerError` for
+        an answer that is not HTTP, and `RequestError` for a request that no HTTP message can carry.
         """
         head = self._head(method, headers, len(body), self._target if target is None else target)
         deadline = asyncio.get_running_loop().time() + self._timeout
@@ -63,13 +63,13 @@ class UpstreamClient:
             while not response.status:
                 await connection.more(deadline)
         except BaseException:
-            if not response.complete:  # else the connection is somebody else's already
+            if not response.complete:  # otherwise the connection already serves another exchange
                 connection.abort()
             raise
         return Answer(connection, response)
 
     async def reachable(self) -> bool:
-        """Whether the upstream takes connections: one rests and is sound, or a new one succeeds."""
+        """Return whether the upstream accepts connections: an idle one is usable, or a new one succeeds."""
         try:
             await self._pool.probe(asyncio.get_running_loop().time() + REACHABLE_SECONDS)
         except UpstreamError:
@@ -77,7 +77,7 @@ class UpstreamClient:
         return True
 
     async def close(self) -> None:
-        """Closes every connection. Requests that are under way fail."""
+        """Close every connection. Requests under way fail."""
         await self._pool.close()
 
     def _head(self, method: str, headers: RawHeaders, length: int, target: bytes) -> bytes:
@@ -86,7 +86,7 @@ class UpstreamClient:
         for name, value in headers:
             if name.lower() not in self._not_forwarded:
                 parts += (name, b": ", value, b"\r\n")
-        # Whoever built these: one line more than was meant could be one request more than was judged.
+        # Checked whatever their source: an extra line could smuggle in a request that nobody judged.
         if not (_REQUEST_LINE.fullmatch(line) and _sound(parts[::4], parts[2::4])):
             raise RequestError(INVALID_REQUEST, "Invalid Request: a header or a path that can't be forwarded")
         framing = b"Content-Length: %d\r\n\r\n" % length if length or method in _WITH_BODY else b"\r\n"

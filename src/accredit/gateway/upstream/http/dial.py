@@ -1,4 +1,4 @@
-"""Where the upstream is, and how to get a connected socket there. Network I/O."""
+"""Where the upstream is, and how to get a connected socket to it. Network I/O."""
 
 import asyncio
 import re
@@ -13,12 +13,12 @@ from accredit.limits import MAX_ADDRESSES
 
 _PRINTABLE = re.compile(r"[!-~]+")
 _Address = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
-"""One row of what `getaddrinfo` gives."""
+"""One entry of `getaddrinfo`'s result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """An upstream's URL, taken apart. `authority` goes into `Host`; `tls` is None for plain HTTP."""
+    """The parts of an upstream's URL. `authority` goes into `Host`; `tls` is None for plain HTTP."""
 
     host: str
     port: int
@@ -28,7 +28,7 @@ class Origin:
 
 
 def parse_origin(url: str) -> Origin:
-    """Raises `ConfigurationError` for what is not an absolute http or https URL."""
+    """Split an upstream's URL. Raises `ConfigurationError` unless it is an absolute http or https URL."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -54,33 +54,33 @@ def _unusable(why: str) -> ConfigurationError:
 
 
 def _trust() -> ssl.SSLContext:
-    """The system's certificates (or those that SSL_CERT_FILE names), and HTTP/1.1 only."""
+    """Return a context with the system's certificates (or those that SSL_CERT_FILE names), for HTTP/1.1 only."""
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
     return context
 
 
 async def open_socket(host: str, port: int, deadline: float) -> socket.socket:
-    """Connects to the first address of the host that takes it; each is given its share of the time.
+    """Connect to the host's first address that accepts, giving each its share of the time. `deadline` is in the loop's
+    time.
 
-    `deadline` is in the loop's time.
-
-    Raises `UpstreamUnavailable` or `UpstreamTimeout`; nothing is left open then, nor after a cancellation.
+    Raises `UpstreamUnavailable` or `UpstreamTimeout`; nothing stays open then, nor after a cancellation.
     """
     try:
         async with asyncio.timeout_at(deadline):
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            addresses = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except TimeoutError:
         raise UpstreamTimeout("the upstream's name was not resolved in time") from None
     except (OSError, UnicodeError):
         raise UpstreamUnavailable("the upstream's name can't be resolved") from None
-    return await _first(found[:MAX_ADDRESSES], deadline)
+    return await _first(addresses[:MAX_ADDRESSES], deadline)
 
 
 async def attach(sock: socket.socket, protocol: asyncio.Protocol, origin: Origin, deadline: float) -> None:
-    """Gives a connected socket to `protocol`, after the TLS handshake where the origin has one.
+    """Give a connected socket to `protocol`, after the TLS handshake if the origin has one. `deadline` is in the loop's
+    time.
 
-    The socket is its transport's from here on. Raises `UpstreamUnavailable` or `UpstreamTimeout`.
+    From here on its transport owns the socket. Raises `UpstreamUnavailable` or `UpstreamTimeout`.
     """
     name = origin.host if origin.tls is not None else None
     try:

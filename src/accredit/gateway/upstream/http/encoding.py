@@ -1,7 +1,7 @@
-"""Content codings: what is asked for, and bounded decoding of what comes. No I/O.
+"""Content codings: what to ask for, and bounded decoding of what comes. No I/O.
 
-Source: RFC 9110 sections 8.4.1 and 12.5.3, RFC 1950 to 1952, RFC 7932. A decoder has at most one piece of output
-in memory beside its codec's window, however much its input expands to.
+Sources: RFC 9110 sections 8.4.1 and 12.5.3, RFC 1950 to 1952, RFC 7932. A decoder holds at most one piece of output
+besides its codec's window, however much its input expands to.
 """
 
 import zlib
@@ -18,35 +18,36 @@ from accredit.limits import DECODED_PIECE_BYTES, MAX_GZIP_MEMBERS
 _CODINGS = (b"gzip", b"deflate", b"br")
 _ALIASES = {b"x-gzip": b"gzip"}
 _IDENTITY = b"identity"
-# zlib copies what it did not read of its input with each piece of output: small slices keep that cheap.
+# zlib copies its unread input with each piece of output: small slices keep that cheap.
 _SLICE_BYTES = 16_384
-# The library lets its output grow in blocks of 32 KiB and more, until it is past what it was asked for.
+# The library's output grows in blocks of 32 KiB or more until it exceeds the limit that it was given.
 _BROTLI_BYTES = 16_384
 _GZIP, _ZLIB, _RAW = 31, 15, -15
 _ZLIB_HEADER = b"\x78"
-"""Deflate with a window of 32 KiB, as all encoders write it."""
+"""The first byte of deflate with a window of 32 KiB, as all encoders write it."""
 
 
 class Decoder(Protocol):
-    """Decodes one body, piece by piece. No bytes at all are the coding of nothing."""
+    """Decodes one body, piece by piece. An empty input encodes nothing in any coding."""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """What `data` adds, in pieces of at most `DECODED_PIECE_BYTES`; to be read to its end."""
+        """Yield what `data` adds, in pieces of at most `DECODED_PIECE_BYTES`. Read it to its end."""
         ...
 
     def finish(self) -> None:
-        """Raises `AnswerError` when the body has not come to its end."""
+        """Raise `AnswerError` if the body is incomplete."""
         ...
 
     def coding_of(self, raw: bytes) -> bytes:
-        """The name of the coding if the whole body, `raw`, is in the one form of it that all decoders read alike."""
+        """Return the coding's name if the whole body, `raw`, has the one form of it that all decoders read alike, else
+        b""."""
         ...
 
 
 def open_decoder(coding: bytes | None) -> Decoder | None:
-    """A decoder for a `Content-Encoding`, None where there is nothing to decode.
+    """Return a decoder for a `Content-Encoding`, or None if there is nothing to decode.
 
-    Raises `AnswerError` for a coding that we do not know, and for more than one.
+    Raises `AnswerError` for an unknown coding, and for more than one.
     """
     match (coding or _IDENTITY).strip().lower():
         case b"identity":
@@ -62,14 +63,15 @@ def open_decoder(coding: bytes | None) -> Decoder | None:
 
 
 class Decoded(NamedTuple):
-    """A body, and the coding in which it may go on as it came: none if two decoders could read that differently."""
+    """A body, and the coding in which it may be forwarded as it came: b"" if two decoders could read that
+    differently."""
 
     text: bytes
     coding: bytes = b""
 
 
 def decode_answer(raw: bytes, coding: bytes | None, limit: int) -> Decoded:
-    """A whole body, decoded. Raises `AnswerError` as soon as that is larger than `limit` bytes."""
+    """Return a whole body, decoded. Raises `AnswerError` as soon as that exceeds `limit` bytes."""
     decoder = open_decoder(coding)
     if decoder is None:
         return Decoded(raw)
@@ -84,10 +86,9 @@ def decode_answer(raw: bytes, coding: bytes | None, limit: int) -> Decoded:
 
 @lru_cache(maxsize=64)
 def accepted_codings(accepted: bytes | None) -> bytes:
-    """The `Accept-Encoding` for the upstream: what the client accepts, as far as we decode it.
+    """Return the `Accept-Encoding` for the upstream: the codings that the client accepts and that are decoded here.
 
-    In the client's order of preference; `identity` where nothing is left. A weight that is no number is taken
-    for 0.
+    They are in the client's order of preference; `identity` if none is left. A weight that is not a number counts as 0.
     """
     weights: dict[bytes, float] = {}
     for element in (accepted or b"").lower().split(b","):
@@ -111,7 +112,7 @@ def _weight(parameters: bytes) -> float:
 
 
 class _Inflater:
-    """gzip, whose members follow one another, or deflate: in zlib's frame as it should be, or without."""
+    """Decodes gzip, with any number of members, or deflate, in zlib's frame as it should be, or without."""
 
     def __init__(self, *, gzip: bool) -> None:
         self._gzip = gzip
@@ -132,8 +133,8 @@ class _Inflater:
     def coding_of(self, raw: bytes) -> bytes:
         if self._gzip:
             return b"gzip" if self._members == 1 else b""  # some decoders stop after the first
-        # Some decoders take what comes for a raw stream: this first byte would begin a stored block there, whose length
-        # follows, once as it is and once with each bit turned.
+        # Some decoders expect a raw stream. To them this first byte begins a stored block, whose length follows, once
+        # plain and once with every bit inverted.
         stored = len(raw) > 4 and raw[1] ^ raw[3] == raw[2] ^ raw[4] == 0xFF
         return b"deflate" if raw[:1] == _ZLIB_HEADER and not stored else b""
 

@@ -1,4 +1,4 @@
-"""Streams that would stand for ever: they end when the process is about to stop, and not before."""
+"""Long-lived streams: they end only when the process is about to stop."""
 
 import asyncio
 
@@ -7,14 +7,14 @@ from accredit.gateway.upstream.http.sse_relay import EventRelay
 
 
 class LongLivedStreams:
-    """The standing streams of one process."""
+    """The long-lived streams of one process."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[object]] = set()
         self._draining = False
 
     async def run(self, relay: EventRelay) -> None:
-        """Runs a relay in the current task, until it is over or `drain` ends it."""
+        """Run a relay in the current task until it is over, or `drain` ends it."""
         task = asyncio.current_task()
         if task is None or self._draining:
             raise UpstreamUnavailable("the gateway is stopping")
@@ -29,7 +29,7 @@ class LongLivedStreams:
             self._tasks.discard(task)
 
     def drain(self) -> None:
-        """Ends all of them, and those to come."""
+        """End all of them, and any that come later."""
         self._draining = True
         for task in self._tasks:
             task.cancel()

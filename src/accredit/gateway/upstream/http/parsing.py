@@ -1,15 +1,15 @@
-"""One connection's answers, from bytes: httptools with bounds and without its leniencies. No I/O.
+"""A connection's answers, parsed from bytes: httptools with bounds and without its leniencies. No I/O.
 
-Any split of the bytes gives the same answer (but for where exactly a bound of rule 2 takes hold). Refused with
-`AnswerError`, in this order:
+However the bytes are split, the answer is the same (except for where exactly a bound of rule 2 takes effect). Refused
+with `AnswerError`, in this order:
 
 1. What llhttp refuses: bare LF, folded lines, control characters, both Content-Length and Transfer-Encoding, two
-   of the former, chunk sizes that are none (RFC 9112 sections 5, 6, 7).
+   Content-Lengths, invalid chunk sizes (RFC 9112 sections 5, 6, 7).
 2. More headers, bytes of head, interim answers, or bytes without content between pieces of a body than allowed.
-3. A version other than 1.0 and 1.1, a status outside of 100 to 599, and 101: nobody asked to switch.
+3. A version other than 1.0 and 1.1, a status outside of 100 to 599, and 101: nobody asked to switch protocols.
 4. A transfer coding other than `chunked`, and any in HTTP/1.0 (section 6.1).
 
-Blank lines before a status line mean nothing and pass, as llhttp has it.
+Blank lines before a status line are ignored, as in llhttp.
 """
 
 import re
@@ -24,10 +24,10 @@ _KEEP_ALIVE_TIMEOUT = re.compile(rb"(?:^|[,;\s])timeout\s*=\s*\"?(\d{1,9})", re.
 
 
 class Response:
-    """An answer while it comes: the parser fills it, its reader empties it.
+    """An answer as it arrives: the parser fills it, its reader empties it.
 
-    `status` is 0 until the head is whole. `length` is the declared one. `idle_seconds` says for how long the
-    connection may serve again once the answer is `complete`; 0: not at all.
+    `status` is 0 until the head is complete. `length` is the declared one. `idle_seconds` says for how long the
+    connection may be reused once the answer is `complete`; 0: not at all.
     """
 
     __slots__ = ("complete", "headers", "idle_seconds", "length", "pieces", "status", "unread")
@@ -42,7 +42,7 @@ class Response:
         self.idle_seconds = 0.0
 
     def take(self) -> bytes:
-        """The bytes of the body that have come since the last time."""
+        """Return the bytes of the body that arrived since the last call."""
         pieces = self.pieces
         if not pieces:
             return b""
@@ -52,14 +52,15 @@ class Response:
 
 
 def cut_off(response: Response) -> UpstreamUnavailable:
-    """The error for an answer whose end did not come."""
+    """Return the error for an incomplete answer."""
     if response.status:
         return UpstreamUnavailable("the upstream's answer was cut off")
     return UpstreamUnavailable("the upstream closed the connection before it answered")
 
 
 class ResponseParser:
-    """Fills one `Response` after another; after an error, or an answer with `idle_seconds` 0, it is used up."""
+    """Fills one `Response` after another. After an error, or an answer with `idle_seconds` 0, it can't be used
+    again."""
 
     __slots__ = (
         "_bodiless",
@@ -78,7 +79,7 @@ class ResponseParser:
         self.expect(bodiless=False)
 
     def expect(self, *, bodiless: bool) -> Response:
-        """Begins the next answer. `bodiless`: it is one to HEAD and ends with its head."""
+        """Begin the next answer. With `bodiless` it answers HEAD, and ends with its head."""
         self._response = Response()
         self._bodiless = bodiless
         self._chunked = False
@@ -87,7 +88,7 @@ class ResponseParser:
         return self._response
 
     def feed(self, data: bytes) -> None:
-        """Reads on. Bytes after the end of the answer make the connection unusable, not the answer."""
+        """Parse more bytes. Bytes after the end of the answer make the connection unusable, not the answer."""
         response = self._response
         self._without_body += len(data)
         try:
@@ -104,19 +105,19 @@ class ResponseParser:
             response.pieces = [b"".join(response.pieces)]
 
     def end(self) -> None:
-        """The upstream closed the connection: the end of an answer that says neither length nor chunks."""
+        """The upstream closed the connection: this ends an answer with neither length nor chunks."""
         response = self._response
         if not response.status or response.length is not None or self._chunked:
             raise cut_off(response)
         response.complete = True
 
     def on_message_begin(self) -> None:
-        """An answer begins. After a complete one it is one that nobody asked for."""
+        """An answer begins. After a complete one, nobody asked for it."""
         if self._response.complete:
             self._refuse("more than one answer")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header field, or a trailer: those count, and are dropped."""
+        """A header field, or a trailer; trailers are counted, and dropped."""
         self._fields += 1
         self._head_bytes += len(name) + len(value)
         if self._fields > MAX_HEADERS or self._head_bytes > MAX_HEAD_BYTES:
@@ -125,7 +126,7 @@ class ResponseParser:
             self._response.headers.append((name.lower(), value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
-        """The head is whole."""
+        """The head is complete."""
         response = self._response
         status = self._http.get_status_code()
         version = self._http.get_http_version()
@@ -140,19 +141,19 @@ class ResponseParser:
         response.status = status
         self._without_body = 0
         if self._bodiless:
-            # llhttp would wait for the body that the head announces; nothing after the head is ours.
+            # llhttp would wait for the body that the head announces; nothing after the head belongs to this answer.
             response.complete = True
             self._refuse("a body in answer to HEAD")
 
     def on_body(self, piece: bytes) -> None:
-        """Bytes of the body."""
+        """A piece of the body."""
         response = self._response
         response.pieces.append(piece)
         response.unread += len(piece)
         self._without_body = 0
 
     def on_message_complete(self) -> None:
-        """The answer is whole; so is an interim one."""
+        """The answer, or an interim one, is complete."""
         response = self._response
         if response.status:
             response.complete = True
@@ -186,6 +187,6 @@ class ResponseParser:
         response.idle_seconds = max(idle_seconds, 0.0)
 
     def _refuse(self, detail: str, *, bound: bool = False) -> NoReturn:
-        """Stops llhttp where it is: what a callback raises ends as an `HttpParserError` in `feed`."""
+        """Stop llhttp here: an exception in a callback ends `feed` with an `HttpParserError`."""
         self._fault = AnswerError(detail, bound=bound)
         raise self._fault

@@ -1,4 +1,4 @@
-"""The connections to one upstream: those that serve, and those that wait for the next request. Network I/O."""
+"""The connections to one upstream: those in use, and idle ones. Network I/O."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from accredit.limits import CONNECT_SECONDS, IDLE_SECONDS, MAX_CONNECTIONS, MAX_
 
 
 class Pool:
-    """Hands out connections: the one that rested last, or else a new one."""
+    """Hands out connections: the one that was used last, or else a new one."""
 
     def __init__(self, origin: Origin) -> None:
         self._origin = origin
@@ -20,7 +20,7 @@ class Pool:
         self._emptied = asyncio.Event()
 
     def rested(self) -> Connection | None:
-        """A connection that waits and can serve."""
+        """Return an idle connection that is still usable, or None."""
         while self._idle:
             connection = self._idle.pop()
             if connection.usable():
@@ -29,7 +29,7 @@ class Pool:
         return None
 
     async def dial(self, deadline: float) -> Connection:
-        """A new connection. `deadline` is in the loop's time."""
+        """Open a connection. `deadline` is in the loop's time. Raises `UpstreamUnavailable` or `UpstreamTimeout`."""
         if self._closed:
             raise UpstreamUnavailable("the gateway is stopping")
         if len(self._open) + self._dialing >= MAX_CONNECTIONS:
@@ -41,7 +41,7 @@ class Pool:
             self._dialing -= 1
 
     async def probe(self, deadline: float) -> None:
-        """Makes sure that a connection rests; raises like `dial`."""
+        """Make sure that there is an idle connection. Raises like `dial`."""
         connection = self.rested()
         if connection is not None:
             self._idle.append(connection)
@@ -49,11 +49,11 @@ class Pool:
             self.free(await self.dial(deadline), IDLE_SECONDS)
 
     def opened(self, connection: Connection) -> None:
-        """Counts a connection."""
+        """Count a connection."""
         self._open.add(connection)
 
     def free(self, connection: Connection, seconds: float) -> None:
-        """Takes a connection that may serve again within `seconds`."""
+        """Keep a connection for reuse within `seconds`."""
         if self._closed or len(self._idle) >= MAX_IDLE_CONNECTIONS:
             connection.abort()
             return
@@ -61,7 +61,7 @@ class Pool:
         connection.rest(seconds)
 
     async def close(self) -> None:
-        """Closes every connection, in use or not, and returns when they are gone."""
+        """Close every connection, in use or not, and return when they are gone."""
         self._closed = True
         for connection in list(self._open):
             connection.abort()
@@ -70,7 +70,7 @@ class Pool:
             await self._emptied.wait()
 
     def lost(self, connection: Connection) -> None:
-        """Forgets a connection."""
+        """Remove a connection."""
         self._open.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
@@ -91,6 +91,6 @@ class Pool:
         except BaseException:
             if connection in self._open:
                 connection.abort()
-                self.lost(connection)  # uvloop does not tell it when it is cancelled just after `connection_made`
+                self.lost(connection)  # uvloop omits `connection_lost` if it is cancelled just after `connection_made`
             raise
         return connection

@@ -1,4 +1,4 @@
-"""What a redirect of the upstream's says, in words for the log: neither its URL nor the path, which may hold a key."""
+"""Describing an upstream's redirect for the log, without its URL or path, which may hold a key."""
 
 from urllib.parse import urljoin, urlsplit
 
@@ -6,23 +6,23 @@ REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 def target_of(url: str, location: bytes | None) -> str | None:
-    """Where a redirect of `url` leads, or None where it does not say, or says what is no URL."""
+    """Return where a redirect of `url` leads, or None if its location is missing or not a usable URL."""
     try:
-        found = urljoin(url, (location or b"").decode("ascii"))
-        parts = urlsplit(found)
+        target = urljoin(url, (location or b"").decode("ascii"))
+        parts = urlsplit(target)
         usable = bool(location) and parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return None
-    return found if usable and "@" not in parts.netloc else None
+    return target if usable and "@" not in parts.netloc else None
 
 
 def same_origin(one: str, other: str) -> bool:
-    """Whether two URLs have the same scheme, host and port."""
+    """Return whether two URLs have the same scheme, host and port."""
     return _origin(one) == _origin(other)
 
 
 def words_for(status: int, url: str, location: bytes | None) -> str:
-    """What an answer that redirects is called."""
+    """Return the words for an answer that redirects."""
     target = target_of(url, location)
     if target is None:
         return f"status {status}, a redirect that leads nowhere"

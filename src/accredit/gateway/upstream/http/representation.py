@@ -1,11 +1,11 @@
-"""How the body of an upstream's answer is to be read, and said in the gateway's own words. No I/O.
+"""How the body of an upstream's answer is to be read, stated in the gateway's own words. No I/O.
 
-What is not so is an invalid answer:
+An answer is invalid unless:
 
-1. no charset but UTF-8 is named;
-2. an encoded body is forwarded as it came only if its client decodes this and all decoders read it alike; else
-   decoded;
-3. the body of an error is a JSON-RPC error of this exchange where it says that it is JSON; else it is text.
+1. it names no charset but UTF-8;
+2. an encoded body is forwarded as it came only if its client decodes this coding and all decoders read it alike;
+   otherwise it is decoded;
+3. the body of an error is a JSON-RPC error of this exchange if it claims to be JSON; otherwise it is text.
 """
 
 import codecs
@@ -22,30 +22,30 @@ from accredit.limits import LEADING_BLANK_BYTES
 
 
 def type_of(answer: Answer) -> MediaType:
-    """What an answer says that it is."""
+    """Return the media type that an answer claims."""
     return answer_type(answer.header(b"content-type"))
 
 
 def is_stream(answer: Answer) -> bool:
-    """Whether an answer is an event stream."""
+    """Return whether an answer is an event stream."""
     return type_of(answer).name == EVENTS_TYPE
 
 
 def charset_problem(answer: Answer) -> AnswerError | None:
-    """What is wrong with the charset that an answer names."""
+    """Return the error for an answer that names another charset than UTF-8, or None."""
     return None if type_of(answer).in_utf8 else AnswerError("a charset other than utf-8")
 
 
 def decoded(answer: Answer, raw: bytes, limit: int) -> Decoded:
-    """The body of an answer. Raises `AnswerError`."""
+    """Return the decoded body of an answer. Raises `AnswerError`."""
     return decode_answer(raw, answer.header(b"content-encoding"), limit)
 
 
 def as_it_came(raw: bytes, body: Decoded, accepted: bytes | None) -> tuple[bytes, RawHeaders]:
-    """What is sent of a body that nobody changed, and the header that says how it is coded.
+    """Return the bytes to send for an unchanged body, and the header that names their coding.
 
-    `accepted` is the client's `Accept-Encoding`. Without one it may decode, or not: so what could be JSON as it came,
-    as a Brotli stream can, is decoded here.
+    `accepted` is the client's `Accept-Encoding`. Without one it may decode or not, so a body whose encoded bytes could
+    be JSON themselves, as a Brotli stream can, is decoded here.
     """
     decodes = accepted is None or body.coding in accepted_codings(accepted).split(b", ")
     if body.coding and decodes and not _looks_like_json(raw):
@@ -54,10 +54,11 @@ def as_it_came(raw: bytes, body: Decoded, accepted: bytes | None) -> tuple[bytes
 
 
 def error_type(answer: Answer, raw: bytes, body: bytes, expected: Expected) -> RawHeaders:
-    """What an error says that it is, once its `body` was looked at, which came as `raw`. Raises `AnswerError`."""
-    said = type_of(answer).name
+    """Check an error's body, which came as `raw` and decodes to `body`, and return its content type as a header. Raises
+    `AnswerError`."""
+    claimed = type_of(answer).name
     try:
-        if said == JSON_TYPE and raw:
+        if claimed == JSON_TYPE and raw:
             frame = decode_error(body)
             if frame.id is not None and frame.id not in expected.open:
                 raise FrameError("an error for an id that was not asked for")
@@ -69,7 +70,7 @@ def error_type(answer: Answer, raw: bytes, body: bytes, expected: Expected) -> R
         raise AnswerError("an error that is neither JSON nor text")
     if answer.header(b"content-type") is None:
         return []
-    return [(b"content-type", said if said not in (b"", EVENTS_TYPE) else b"text/plain")]
+    return [(b"content-type", claimed if claimed not in (b"", EVENTS_TYPE) else b"text/plain")]
 
 
 def _looks_like_json(body: bytes) -> bool:

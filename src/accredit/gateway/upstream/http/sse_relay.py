@@ -1,19 +1,19 @@
-"""A stream of events from the upstream to one client: each is judged, then forwarded, one by one as they come.
+"""A stream of events from the upstream to one client: each is judged, then forwarded, as it arrives.
 
-1. An event without data (a comment, `retry`, a lone `id` in the legacy era) passes. So does the legacy era's
-   priming event, whose data is empty (2025-11-25, basic/transports, "Sending messages").
-2. Any other event is one frame, judged by `Expected.event`. A bad one is not forwarded: an error response for
-   each open request is, and the stream ends; the upstream connection is closed.
-3. The response ends a request's stream; what comes after it is dropped.
-4. Of a call that is recorded, the response waits until its outcome is on record; other events do not. What can't be
-   recorded is replaced by an error (`recorder`).
-5. A stream that ends without the response gets an error response, except in the legacy era after an event with
-   an id: the client may resume with `Last-Event-ID`.
+1. An event without data (a comment, `retry`, a lone `id` in the legacy era) passes. So does the legacy era's priming
+   event, whose data is empty (2025-11-25, basic/transports, "Sending messages").
+2. Any other event is one frame, judged by `Expected.event`. In place of a bad one, each open request gets an error
+   response, the stream ends, and the upstream connection is closed.
+3. The response ends a request's stream; anything after it is dropped.
+4. The response to a recorded call waits until the call's outcome is on record; other events do not. If the outcome
+   can't be recorded, an error takes the response's place (`recorder`).
+5. A stream that ends without the response gets an error response, except in the legacy era after an event with an id:
+   the client may resume with `Last-Event-ID`.
 
-The stream's head waits for the first event with data to be judged: a bad one gets the clean error, with a status and
-none of the upstream's headers, as a bad JSON body does. It waits `UNJUDGED_HEAD_SECONDS` at most (but see `hold`), and
-is then without what could change anything for a client (`headers.of_unjudged`). From there on, while the upstream is
-silent, comments keep the client's side open.
+The stream's head waits for the first event with data to be judged, so that a bad one gets the clean error, with a
+status and none of the upstream's headers, as a bad JSON body does. It waits at most `UNJUDGED_HEAD_SECONDS` (but see
+`hold`), and is then sent without headers that could change the client's state (`headers.of_unjudged`). After that,
+while the upstream is silent, comments keep the client's side open.
 """
 
 import asyncio
@@ -40,12 +40,11 @@ from accredit.limits import AFTERMATH_SECONDS, EVENTS_PIECE_BYTES, KEEP_ALIVE_SE
 
 
 class EventRelay:
-    """One stream, with `headers` at its head. `idle_seconds` bounds the time between two events; None: it may stand for
-    ever.
+    """One stream, with `headers` at its head. `idle_seconds` bounds the time between two events; None: unbounded.
 
     With `hold` nothing reaches the client, not even the head, before the response was judged, however long that takes:
-    an `initialize` answer's headers announce a session, which a bad answer must not give away. `endpoint` rewrites the
-    data of the event of that name (HTTP+SSE of 2024-11-05).
+    the headers of an `initialize` answer announce a session, which a bad answer must not reveal. `endpoint` rewrites
+    the data of the event of that name (HTTP+SSE of 2024-11-05).
     """
 
     def __init__(
@@ -87,7 +86,7 @@ class EventRelay:
         self._head_due = math.inf if hold else self._last_event + UNJUDGED_HEAD_SECONDS
 
     async def run(self) -> None:
-        """Relays until the stream is over, one way or another."""
+        """Relay until the stream is over, one way or another."""
         problem: AccreditError | None = None
         broken_off = True
         try:
@@ -99,7 +98,7 @@ class EventRelay:
         except AnswerError as error:
             problem, broken_off = error, False
         if broken_off and self._has_ids and not self._hold:
-            problem, self.late = None, False  # rule 5: what the client has, or gets now, is enough to resume
+            problem, self.late = None, False  # rule 5: the client has, or now gets, enough to resume
         if problem is not None and self._held is not None:
             raise problem
         await self._release()
@@ -110,7 +109,7 @@ class EventRelay:
             await self._aftermath()
 
     async def _release(self) -> None:
-        """Sends the head, and what has waited for it."""
+        """Send the head, and whatever has waited for it."""
         if self._held is None:
             return
         held, self._held = self._held, None
@@ -123,13 +122,13 @@ class EventRelay:
             await self._reply.write(bytes(held))
 
     async def stop(self, error: AccreditError) -> None:
-        """Ends the stream from this side, because of `error`."""
+        """End the stream from this side, because of `error`."""
         await self._release()
         await self.fail(error)
         await self._reply.end()
 
     async def fail(self, error: AccreditError) -> None:
-        """Tells the client, for each request that is still open, why no response comes."""
+        """Tell the client, for each open request, why no response comes."""
         self._counters.refused(error)
         told = refusal(error)
         instead = await self._reply.calls.end(outcome_of_end(error))
@@ -153,16 +152,17 @@ class EventRelay:
             for piece in self._decoder.feed(chunk) if self._decoder is not None else _pieces(chunk):
                 await self._relay(self._parser.feed(piece))
                 if len(chunk) > EVENTS_PIECE_BYTES:
-                    await asyncio.sleep(0)  # others have their turn: it may be a flood of tiny events
+                    await asyncio.sleep(0)  # yield to others: this may be a flood of tiny events
 
     async def _next_chunk(self) -> bytes | None:
-        """The next bytes, b"" at the end, None when it is time for the head or a comment. Raises `UpstreamTimeout`."""
+        """Return the next bytes, b"" at the end, or None when the head or a comment is due. Raises
+        `UpstreamTimeout`."""
         now = self._loop.time()
         due = self._last_write + KEEP_ALIVE_SECONDS
         if self._held is not None:
             due = min(due, self._head_due)
         too_late = self._last_event + self._idle_seconds
-        if now < too_late:  # else bytes that end no event have come all the time
+        if now < too_late:  # otherwise bytes kept coming that complete no event
             try:
                 return await self._answer.chunk(timeout=max(min(due, too_late) - now, 0.0))
             except UpstreamTimeout:
@@ -186,13 +186,13 @@ class EventRelay:
                 if self._expected.done and self._enforce:
                     break
         finally:
-            # What was good before a bad event is the client's.
+            # Good events before a bad one are still sent.
             if judged:
                 self._last_event = self._loop.time()
                 await self._write(b"".join(judged))
 
     async def _recorded(self, event: Event, text: bytes) -> bytes:
-        """Rule 4: the event, or what goes in its place."""
+        """Return the event, or what replaces it, once its outcome is on record (rule 4)."""
         if self._observed is not None:
             instead = await self._reply.calls.end(outcome_of_end(self._observed))
             return b"".join(map(encode_event, instead.values())) or text
@@ -219,17 +219,17 @@ class EventRelay:
         legacy = self._expected.era is Era.LEGACY
         if event.id and legacy:
             self._has_ids = True
-            self._reply.resumable = self._held is None  # else the client has not seen it yet
+            self._reply.resumable = self._held is None  # otherwise the client has not seen it yet
         if event.name == b"endpoint" and event.data is not None and self._endpoint is not None:
             return encode_event(self._endpoint(event.data), name=event.name)
         try:
             if event.raw.startswith(codecs.BOM_UTF8):
-                # It makes an unknown field of a line here, and none where it is the first that a client sees.
+                # Here it makes the line an unknown field; where it is the first that a client sees, it is ignored.
                 raise AnswerError("a byte order mark within the stream")
             if event.data is None or (legacy and not event.data):
                 return event.raw if legacy or event.id is None else b""
             if event.name not in (None, b"", b"message"):
-                # Clients pass over events of other names: one that counted here would be an answer nobody gets.
+                # Clients ignore events of other names: if one counted here, nobody would get the answer.
                 raise AnswerError("an event that is no message")
             text, frame = self._expected.event(event.data)
         except AnswerError as error:
@@ -241,7 +241,7 @@ class EventRelay:
         return self._forwarded(event, text, frame)
 
     def _forwarded(self, event: Event, text: bytes, frame: Frame | None) -> bytes:
-        """A good event as it goes on; nothing of it does that tells of somebody else's task."""
+        """Return a good event as it is forwarded, or b"" if it is about somebody else's task."""
         if isinstance(frame, Notification) and self._reply.hears is not None:
             if not self._reply.hears(frame):
                 self._counters.counts["notifications_dropped"] += 1
@@ -254,7 +254,7 @@ class EventRelay:
         return self._encoded(event, text)
 
     async def _aftermath(self) -> None:
-        """Waits a moment for the end of the upstream's body, so that its connection can serve again."""
+        """Wait briefly for the end of the upstream's body, so that its connection can be reused."""
         with contextlib.suppress(UpstreamError, AnswerError):
             await self._answer.chunk(timeout=AFTERMATH_SECONDS)
 

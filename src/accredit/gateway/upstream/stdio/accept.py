@@ -1,12 +1,12 @@
-"""What a client accepts as an answer. No I/O. Source: RFC 9110 section 12.5.1."""
+"""Which types of answer a client accepts. No I/O. Source: RFC 9110 section 12.5.1."""
 
 from accredit.jsonrpc.era import DUPLICATED
 
 
 def accepts(value: bytes | None, media_type: bytes) -> bool:
-    """Whether an `Accept` header allows a type; one that is missing or empty allows all.
+    """Return whether an `Accept` header allows a type; a missing or empty header allows all.
 
-    The most specific range that fits decides; its weight of zero is a no.
+    The most specific matching range decides; a weight of zero refuses.
     """
     if value is None or not value.strip():
         return True

@@ -8,9 +8,9 @@ from accredit.limits import KEEP_ALIVE_SECONDS
 
 
 async def answer(reply: Reply, stream: Stream, *, priming: bool = False) -> None:
-    """Answers a POST: with JSON when the response is what comes first, else with a stream of events.
+    """Answer a POST: with JSON if the response comes first, else with an event stream.
 
-    A stream is begun, too, when nothing came for so long that somebody between might lose patience.
+    A stream is also begun if nothing came for so long that an intermediary might time out.
     """
     reader = stream.attach()
     try:
@@ -27,7 +27,7 @@ async def answer(reply: Reply, stream: Stream, *, priming: bool = False) -> None
 
 
 async def stand(reply: Reply, stream: Stream, after: int, *, priming: bool = False) -> None:
-    """Answers a GET: with the events after the one of that number, and those still to come."""
+    """Answer a GET with the events after number `after`, and those still to come."""
     reader = stream.attach()
     try:
         await _relay(reply, stream, reader, after, priming=priming)

@@ -1,14 +1,13 @@
-"""One child process that speaks MCP over its stdin and stdout. It does I/O: a process, its pipes, its group.
+"""One child process that speaks MCP over its stdin and stdout. I/O: a process, its pipes, its group.
 
 Its life:
 
-1. It is spawned as a shell that waits for a line on stdin, in a process group of its own; the group is made
-   known to the reaper; only then the line is written, and the shell becomes the upstream's command. So there is
-   no moment at which a gateway that is killed leaves it behind.
-2. Lines go in and come out, both bounded: what the child does not read is not taken from the client, what the
-   client does not read is not taken from the child.
-3. At its end stdin is closed, then its group gets SIGTERM, then SIGKILL, each after a grace. A child that ends
-   by itself takes the rest of its group with it. Nothing is left then: no zombie, no pipe, no member of the group.
+1. It is spawned as a shell that waits for a line on stdin, in a process group of its own. The group is registered with
+   the reaper; only then is the line written, and the shell becomes the upstream's command. So there is no moment at
+   which a gateway that is killed leaves it behind.
+2. Lines go in and out, both bounded: what the child does not read is not read from the client, and the reverse.
+3. At its end stdin is closed, then its group gets SIGTERM, then SIGKILL, each after a grace. A child that ends by
+   itself takes the rest of its group with it. Nothing remains: no zombie, no pipe, no member of the group.
 """
 
 import asyncio
@@ -26,12 +25,12 @@ from accredit.gateway.upstream.stdio.process import Process
 from accredit.jsonrpc.lines import LineSplitter, encode_line
 from accredit.limits import EXIT_SECONDS, GROUP_POLL_SECONDS, STOP_GRACE_SECONDS
 
-# The shell reads its line byte by byte (POSIX), so that what follows on the pipe is the command's.
+# The shell reads its line byte by byte (POSIX), so that whatever follows on the pipe reaches the command.
 _SHELL = ("/bin/sh", "-c", 'read -r accredit_go && exec "$@"', "accredit")
 
 
 class Child:
-    """Made by `start`, ended by `aclose`, which whoever started it must call."""
+    """A child, made by `start`. Its owner must call `aclose`."""
 
     def __init__(self, process: Process, guard: OrphanGuard, max_line_bytes: int) -> None:
         self.pid = process.pid
@@ -44,7 +43,7 @@ class Child:
 
     @classmethod
     async def start(cls, upstream: StdioUpstream, guard: OrphanGuard, max_line_bytes: int) -> "Child":
-        """Runs the upstream's command. Raises `UpstreamUnavailable`."""
+        """Run the upstream's command. Raises `UpstreamUnavailable`."""
         program = find_program(upstream)
         if program is None:
             raise UpstreamUnavailable("the upstream's command was not found")
@@ -67,10 +66,10 @@ class Child:
         return child
 
     async def send(self, text: bytes, timeout: float | None) -> None:
-        """Writes one message as a line, all of it or nothing.
+        """Write one message as a line, all of it or nothing.
 
-        Waits while the child is slow to read: at most `timeout` seconds (`UpstreamTimeout`). Raises
-        `UpstreamUnavailable` when nobody reads any more.
+        Waits while the child is slow to read, for at most `timeout` seconds (`UpstreamTimeout`). Raises
+        `UpstreamUnavailable` if the child does not read any more.
         """
         if self._turn.locked() or not self._process.input.writable.is_set():
             try:
@@ -83,7 +82,7 @@ class Child:
             self._write(text)
 
     def send_now(self, text: bytes) -> None:
-        """Writes one message if the child reads; else drops it. For what is only a courtesy."""
+        """Write one message if that needs no waiting, else drop it. For messages that are only a courtesy."""
         if self._process.input.open and self._process.input.writable.is_set() and not self._turn.locked():
             self._write(text)
 
@@ -93,12 +92,13 @@ class Child:
         self._process.input.write(encode_line(text))
 
     async def lines(self) -> list[bytes | FrameError] | None:
-        """The next lines of its output, as they come; None at the end. A line over the bound is a `FrameError`."""
+        """Return the next lines of its output, or None at the end. A line over the bound is a `FrameError`."""
         chunk = await self._process.output.read()
         return self._splitter.feed(chunk) if chunk else None
 
     async def died(self) -> UpstreamUnavailable:
-        """The error that says how it ended: called at the end of its output, it waits a moment for its exit."""
+        """Return the error that says how it ended. To be called at the end of its output; waits briefly for its
+        exit."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(EXIT_SECONDS):
                 await self._process.exited.wait()
@@ -111,11 +111,11 @@ class Child:
         return f"the upstream ended with signal {-code}" if code < 0 else f"the upstream ended with code {code}"
 
     def close_input(self) -> None:
-        """Says that nothing more will come; a child ends then, sooner or later."""
+        """Close its stdin, upon which a child ends sooner or later."""
         self._process.input.close()
 
     async def aclose(self) -> None:
-        """Ends it and all of its group, within three graces. What it still writes is not read any more."""
+        """End it and all of its group, within three graces. Further output is discarded."""
         self._process.output.ignore()
         self._end_soon()
         assert self._ending is not None  # noqa: S101 - set one line above
@@ -126,7 +126,7 @@ class Child:
             self._ending = asyncio.get_running_loop().create_task(self._end())
 
     async def _end(self) -> None:
-        """Step 3: stdin, SIGTERM, SIGKILL. The next only where the one before did not do."""
+        """Take step 3: stdin, SIGTERM, SIGKILL, each only if the previous one was not enough."""
         self._process.input.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_GRACE_SECONDS):
@@ -136,7 +136,7 @@ class Child:
         await self._process.close(STOP_GRACE_SECONDS)
 
     async def _signal(self, number: signal.Signals) -> bool:
-        """Signals the group, if anybody is in it, and waits a grace for it to be empty; whether it is."""
+        """Signal the group, if it has members, and wait for it to be empty, for a grace; return whether it is."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + STOP_GRACE_SECONDS
         present = reaper.sent(self.pid, number)
@@ -148,21 +148,21 @@ class Child:
         return not present
 
     def _bury(self) -> None:
-        # Grandchildren that lost their parent are ours where the gateway is a container's first process: as zombies
-        # they would stay in the group for ever. The child itself has been waited for.
+        # Orphaned grandchildren are reparented to a gateway that is a container's first process: as zombies they
+        # would stay in the group for ever. The child itself was waited for already.
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-self.pid, os.WNOHANG)[0]:
                 pass
 
 
 def child_environment(upstream: StdioUpstream) -> dict[str, str]:
-    """The gateway's own environment without what is meant for the gateway, and what the configuration adds."""
+    """Return the gateway's environment without the gateway's own variables, and with what the configuration adds."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("ACCREDIT_")}
     return own | dict(upstream.env)
 
 
 def find_program(upstream: StdioUpstream) -> str | None:
-    """The file that the command names, as the child finds it: in its PATH, or from the folder that it runs in."""
+    """Return the file that the command names, as the child finds it: in its PATH, or from its working folder."""
     name = upstream.command[0]
     if os.sep in name and upstream.cwd is not None:
         name = str(Path(upstream.cwd, name))

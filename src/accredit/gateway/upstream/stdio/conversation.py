@@ -1,8 +1,8 @@
-"""A child and the calls of HTTP clients that are open with it: what sessions and the shared child have in common.
+"""A child and the open calls of HTTP clients with it: what sessions and the shared child have in common.
 
-The child's lines are taken one by one; who gets them is the subclass's to say. When the child ends, whatever ended
-it, each open call gets an error response, and nothing of the child is left. Whatever a call gets, it gets once its
-outcome is on record, if it is recorded; the child's next lines are taken meanwhile.
+The child's lines are handled one by one; subclasses decide who gets them. When the child ends, for whatever reason,
+each open call gets an error response, and nothing of the child remains. A recorded call gets its answer only once its
+outcome is on record; the child's next lines are handled meanwhile.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ S = TypeVar("S", bound=StreamCall)
 
 
 class Conversation(ABC, Generic[S]):
-    """Made around a fresh child, which it ends. `over` is done when nothing of it is left."""
+    """Made around a fresh child, which it ends. `over` is done when nothing of it remains."""
 
     def __init__(
         self, child: Child, era: Era, settings: GatewaySettings, counters: Counters, *, most: int = MAX_OPEN_REQUESTS
@@ -47,23 +47,23 @@ class Conversation(ABC, Generic[S]):
         self.over: asyncio.Task[None] = asyncio.create_task(self._run())
 
     async def aclose(self) -> None:
-        """Ends it."""
+        """End it, and its child."""
         self.over.cancel()
         await asyncio.wait([self.over])
-        await self._child.aclose()  # once more: it may have been cancelled before it could, or while it did
+        await self._child.aclose()  # again: `_run` may have been cancelled before it could, or while it did
 
     @abstractmethod
     async def _take(self, verdict: Verdict[S]) -> None:
-        """Brings what the child wrote to those whom it concerns; waits where they are slow, if it must."""
+        """Deliver what the child wrote; wait for slow receivers if necessary."""
 
     def _begin(self, call: S) -> None:
-        """Opens a call. Raises `RequestError`, or `UpstreamUnavailable` when the child has gone meanwhile."""
+        """Open a call. Raises `RequestError`, or `UpstreamUnavailable` if the child has ended meanwhile."""
         if not self.alive:
             raise UpstreamUnavailable("the upstream has ended")
         self._pending.open(call)
 
     def _cancel(self, call: S, reason: str) -> bool:
-        """Tells the child that nobody waits for an answer any more, if it owes one still; says whether it did."""
+        """If the child still owes an answer, tell it that nobody waits any more. Return whether it did."""
         if self._pending.calls.get(call.id) is not call:
             return False
         self._child.send_now(cancellation(call.id, reason))
@@ -71,7 +71,7 @@ class Conversation(ABC, Generic[S]):
         return True
 
     def _leave(self, reply: Reply, call: S) -> None:
-        """The answer to a call's client is over; if the call is still open, what became of it is the reply's to say."""
+        """The reply to a call's client is over: if the call is still open, leave its outcome to the reply."""
         if self._cancel(call, "the client has gone"):
             reply.calls.add(call.record)
 
@@ -86,7 +86,7 @@ class Conversation(ABC, Generic[S]):
         self._settled(call, outcome_of_end(error), lambda: call.stream.fail(call.request.id, error))
 
     def _settled(self, call: S, outcome: Outcome, then: Callable[[], None]) -> None:
-        """Does what brings a call its answer, once its outcome is on record; else it gets the refusal for that."""
+        """Run `then`, which answers a call, once its outcome is on record; if that fails, answer with the refusal."""
         if call.record is None:
             then()
             return
@@ -106,7 +106,7 @@ class Conversation(ABC, Generic[S]):
                 for line in lines:
                     set_current(None)
                     await self._take(self._pending.judge(line))
-                await asyncio.sleep(0)  # lines may come faster than they are written to the clients
+                await asyncio.sleep(0)  # yield: lines may come faster than clients read them
             error = await self._child.died()
         finally:
             self.alive = False
@@ -117,4 +117,4 @@ class Conversation(ABC, Generic[S]):
             await self._child.aclose()
 
     def _lost(self) -> None:
-        """The child is gone; open calls have been told."""
+        """Called when the child is gone, after open calls were answered."""

@@ -1,4 +1,4 @@
-"""So many events a second: what a child makes us log must not fill a disk. No I/O."""
+"""A bound on events per second: what a child makes the gateway log must not fill a disk. No I/O."""
 
 
 class Pace:
@@ -13,7 +13,7 @@ class Pace:
         self._skipped = 0
 
     def admits(self, now: float) -> bool:
-        """Whether an event of this moment is within the pace."""
+        """Return whether an event at this moment is within the pace."""
         if int(now) != self._second:
             self._second, self._admitted = int(now), 0
         if self._admitted >= self._per_second:
@@ -23,6 +23,6 @@ class Pace:
         return True
 
     def skipped(self) -> int:
-        """How many events were not admitted since this was last asked."""
+        """Return how many events were not admitted since the last call."""
         skipped, self._skipped = self._skipped, 0
         return skipped

@@ -1,6 +1,6 @@
-"""A process of our own: its start, its three pipes, its exit. I/O: a process, pipes, a thread.
+"""A subprocess: its start, its three pipes, its exit. I/O: a process, pipes, a thread.
 
-Not the event loop's own subprocesses: uvloop lets a child inherit file descriptors that are not its business (a
+The event loop's own subprocesses won't do: uvloop lets a child inherit file descriptors that it must not have (a
 listening socket among them), and asyncio's wait for a child lasts until its grandchildren have closed its pipes. So
 `subprocess` starts it, real pipes are connected to the loop, and a thread waits for its exit.
 """
@@ -17,19 +17,19 @@ from accredit.limits import PIPE_BUFFER_BYTES
 
 
 def watch_exit(process: subprocess.Popen[bytes], exited: Callable[[], None]) -> None:
-    """Calls `exited` in this event loop when a process has ended; it is no zombie then."""
+    """Call `exited` in this event loop once a process has ended and was waited for."""
     loop = asyncio.get_running_loop()
 
     def wait() -> None:
         process.wait()
-        with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody is interested
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody is waiting
             loop.call_soon_threadsafe(exited)
 
     threading.Thread(target=wait, name=f"accredit-wait-{process.pid}", daemon=True).start()
 
 
 class Input(asyncio.BaseProtocol):
-    """The pipe to a process's stdin. `writable` is set while little waits in it, and when nobody reads any more."""
+    """The pipe to a process's stdin. `writable` is set while little is buffered, and when nobody reads any more."""
 
     def __init__(self) -> None:
         self.open = True
@@ -38,24 +38,24 @@ class Input(asyncio.BaseProtocol):
         self._transport: asyncio.WriteTransport | None = None
 
     def write(self, text: bytes) -> None:
-        """Writes, in its turn; nothing when nobody reads."""
+        """Write, in order; do nothing if nobody reads."""
         if self._transport is not None and self.open:
             self._transport.write(text)
 
     def close(self) -> None:
-        """Lets the process see the end of its stdin, after what was written."""
+        """Close the process's stdin after everything that was written."""
         self._shut()
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Gives the pipe back, whatever still waits in it."""
+        """Close the pipe, dropping whatever is still buffered."""
         self.close()
         if self._transport is not None and self._transport.get_write_buffer_size():
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio's callback, as those below."""
+        """Implement `asyncio.Protocol`, as do the three below."""
         pipe = self._transport = cast("asyncio.WriteTransport", transport)
         pipe.set_write_buffer_limits(high=PIPE_BUFFER_BYTES)
 
@@ -78,7 +78,8 @@ class Input(asyncio.BaseProtocol):
 
 
 class Output(asyncio.Protocol):
-    """The pipe from a process's stdout. What is not read here waits in the pipe, and the process for that."""
+    """The pipe from a process's stdout. Beyond `PIPE_BUFFER_BYTES`, unread output stays in the pipe, and blocks the
+    process."""
 
     def __init__(self) -> None:
         self.ended = asyncio.Event()
@@ -86,11 +87,11 @@ class Output(asyncio.Protocol):
         self._chunks: list[bytes] = []
         self._size = 0
         self._paused = False
-        self._unheard = False
+        self._ignored = False
         self._news = asyncio.Event()
 
     async def read(self) -> bytes:
-        """All that has come since the last call, at least something; b"" at the end."""
+        """Return everything that came since the last call, waiting for something; b"" at the end."""
         while not self._chunks and not self.ended.is_set():
             self._news.clear()
             await self._news.wait()
@@ -99,18 +100,18 @@ class Output(asyncio.Protocol):
         return text
 
     def ignore(self) -> None:
-        """What comes from now on is thrown away."""
-        self._unheard = True
+        """Discard everything from now on."""
+        self._ignored = True
         self._forget()
 
     def close(self) -> None:
-        """Gives the pipe back, ended or not."""
+        """Close the pipe, ended or not."""
         if self._transport is not None:
             self._transport.close()
         self._end()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio's callback, as those below."""
+        """Implement `asyncio.Protocol`, as do the two below."""
         self._transport = cast("asyncio.ReadTransport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -119,8 +120,8 @@ class Output(asyncio.Protocol):
         self._end()
 
     def data_received(self, data: bytes) -> None:
-        """Something came."""
-        if self._unheard:
+        """Buffer the data."""
+        if self._ignored:
             return
         self._chunks.append(data)
         self._size += len(data)
@@ -142,7 +143,7 @@ class Output(asyncio.Protocol):
 
 
 class Errors(asyncio.Protocol):
-    """The pipe from a process's stderr, into our log."""
+    """The pipe from a process's stderr into our log."""
 
     def __init__(self, pid: int) -> None:
         self._log = StderrLog(pid)
@@ -150,16 +151,16 @@ class Errors(asyncio.Protocol):
         self._transport: asyncio.BaseTransport | None = None
 
     def close(self) -> None:
-        """Gives the pipe back, ended or not."""
+        """Close the pipe, ended or not."""
         if self._transport is not None:
             self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio's callback, as those below."""
+        """Implement `asyncio.Protocol`, as do the two below."""
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Something came."""
+        """Log the data."""
         self._log.feed(data, self._loop.time())
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -168,13 +169,13 @@ class Errors(asyncio.Protocol):
 
 
 class Process:
-    """A process in a session and a group of its own, both with its id; `on_exit` is called when it has ended.
+    """A process in a session and a group of its own, both with its id. `on_exit` is called when it has ended.
 
-    Whoever makes it must call `close`.
+    Its owner must call `close`.
     """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], folder: str | None) -> None:
-        """Starts it. Raises `OSError`; `ValueError` for a NUL in an argument; `RuntimeError` when no thread starts."""
+        """Start it. Raises `OSError`; `ValueError` for a NUL in an argument; `RuntimeError` when no thread starts."""
         self._popen = subprocess.Popen(  # noqa: S603 - the operator's command
             command,
             stdin=subprocess.PIPE,
@@ -199,14 +200,14 @@ class Process:
         return self._popen.returncode if self.exited.is_set() else None
 
     async def connect(self) -> None:
-        """Connects its pipes to the event loop. Raises `OSError`."""
+        """Connect its pipes to the event loop. Raises `OSError`."""
         loop = asyncio.get_running_loop()
         await loop.connect_write_pipe(lambda: self.input, self._popen.stdin)
         await loop.connect_read_pipe(lambda: self.output, self._popen.stdout)
         await loop.connect_read_pipe(lambda: self._errors, self._popen.stderr)
 
     async def close(self, patience: float) -> None:
-        """Gives the pipes back once the output has ended, or after `patience` seconds: somebody may hold it."""
+        """Close the pipes once the output has ended, or after `patience` seconds: somebody else may hold it open."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience):
                 await self.output.ended.wait()

@@ -1,9 +1,9 @@
-"""A process of its own that ends a gateway's children when the gateway is gone, however it went.
+"""A process that ends a gateway's children when the gateway is gone, for whatever reason.
 
-It is run by path with `python -I -S` and knows nothing of the package. Its stdin is a pipe that only the gateway
-holds: lines `+PGID` and `-PGID` say which process groups there are, and its end says that the gateway is gone,
-also when it was killed with SIGKILL. Then every group that is left gets SIGTERM, a grace (the first argument, in
-seconds) and SIGKILL. Signals do not end it: whoever ends the gateway's processes all at once means the children too.
+It is run by path with `python -I -S`, and imports nothing of the package. Its stdin is a pipe that only the gateway
+holds: lines `+PGID` and `-PGID` say which process groups exist, and its end means that the gateway is gone, even if it
+was killed with SIGKILL. Then every remaining group gets SIGTERM, a grace (the first argument, in seconds) and SIGKILL.
+Signals do not end it: somebody who signals all of the gateway's processes at once means the children, too.
 """
 
 import os
@@ -16,7 +16,7 @@ _POLL_SECONDS = 0.02
 
 
 def main() -> None:
-    """Reads until the gateway is gone, then ends what it left."""
+    """Read until the gateway is gone, then end what it left."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     groups: set[int] = set()
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def end(groups: Iterable[int], grace: float) -> None:
-    """Asks the groups to end, waits at most `grace` seconds, and kills what is left."""
+    """Ask the groups to end, wait at most `grace` seconds, and kill what remains."""
     left = [group for group in groups if sent(group, signal.SIGTERM)]
     deadline = time.monotonic() + grace
     while left and time.monotonic() < deadline:
@@ -40,7 +40,7 @@ def end(groups: Iterable[int], grace: float) -> None:
 
 
 def sent(group: int, number: int) -> bool:
-    """Sends a signal (0: none) to a group; False when nobody is in it."""
+    """Send a signal (0: none) to a group; return False if it has no members."""
     try:
         os.killpg(group, number)
     except ProcessLookupError:

@@ -1,8 +1,8 @@
-"""What must change in messages for several clients to share one child, and back again. No I/O.
+"""Changing messages so that several clients can share one child, and changing them back. No I/O.
 
-Every client numbers its requests as it likes, so each request gets a number of the gateway's, which is also its
+Clients number their requests as they like, so each request gets a number of the gateway's own, which is also its
 progress token and the name of its subscription. Only these members change; the text of all others stays as it is.
-Functions raise `FrameError` where a message has not the shape that they need.
+Functions raise `FrameError` for a message that does not have the shape that they need.
 """
 
 from msgspec import Raw
@@ -15,32 +15,32 @@ from accredit.jsonrpc.objects import is_object, members
 
 
 def numbered(request: Request, number: int, *, token: bool) -> bytes:
-    """A client's request under its number; `token` says that it has a progress token."""
+    """Return a client's request under its number. `token` says that it has a progress token."""
     renamed = request.with_id(number)
     return (renamed.with_meta({META_PROGRESS: Raw(b"%d" % number)}) if token else renamed).text
 
 
 def answered(text: bytes, id: MessageId, *, subscription: bool) -> bytes:
-    """A response under the client's id; `subscription` says that it may end one, which it names."""
-    found = members(text)
+    """Return a response under the client's id. `subscription` says that it may end one, which it names."""
+    response_members = members(text)
     changes: dict[str, object] = {"id": id}
-    if subscription and "result" in found and META_SUBSCRIPTION in _meta(found["result"]):
-        changes["result"] = _with_meta(found["result"], META_SUBSCRIPTION, id)
-    return with_members(found, changes)
+    if subscription and "result" in response_members and META_SUBSCRIPTION in _meta(response_members["result"]):
+        changes["result"] = _with_meta(response_members["result"], META_SUBSCRIPTION, id)
+    return with_members(response_members, changes)
 
 
 def subscription_of(notification: Notification) -> Raw | None:
-    """The subscription that a notification belongs to, if it says so."""
+    """Return the subscription that a notification names, or None."""
     return notification.in_meta(META_SUBSCRIPTION)
 
 
 def subscribed(notification: Notification, id: MessageId) -> bytes:
-    """A notification of a subscription, under the client's id of the request that opened it."""
+    """Return a subscription's notification under the client's id of the request that opened it."""
     return notification.with_meta({META_SUBSCRIPTION: Raw(to_json(id))}).text
 
 
 def with_param(notification: Notification, name: str, value: MessageId) -> bytes:
-    """A notification with another value of one member of its params."""
+    """Return a notification with another value of one member of its params."""
     return notification.with_params({name: Raw(to_json(value))}).text
 
 
