@@ -22,7 +22,7 @@ to_json = msgspec.json.encode
 
 
 def error_frame(id: MessageId | None, code: int, message: str, data: object = None) -> bytes:
-    """An error response as compact JSON text; `data` is left out when it is None."""
+    """Return an error response as compact JSON text; `data` is omitted if None."""
     error: dict[str, object] = {"code": code, "message": message}
     if data is not None:
         error["data"] = data
@@ -30,5 +30,5 @@ def error_frame(id: MessageId | None, code: int, message: str, data: object = No
 
 
 def with_members(found: dict[str, Raw], changes: dict[str, object]) -> bytes:
-    """An object's text with some members replaced or added; the text of every other value stays as it was."""
+    """Return an object's text with some members replaced or added; the text of every other value stays as it was."""
     return to_json({**found, **changes})

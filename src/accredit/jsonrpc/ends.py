@@ -1,11 +1,11 @@
-"""What a line that is too long to be read says of itself at its two ends. No I/O.
+"""What can be read at the two ends of an overlong line. No I/O.
 
-Programs write a message's id before what is long in it, or behind it, among members that are short. Those are read
-here, by JSON's own rules, from either end: on the way to the first value that is an object or an array, and back from
-the last brace to the last one. Read backwards, text inside of a string could be taken for members; but then its quotes
-would not come out even. What is between is not looked at: a message that names a member twice is none.
+Programs write a message's id before its long members, or after them, among members that are short. Those are read here,
+by JSON's own rules, from either end: forward to the first value that is an object or an array, and back from the last
+brace to the last such value. Read backwards, text inside a string could be taken for members; but then its quotes would
+not pair up. The middle is not examined: a message that repeats a member is invalid anyway.
 
-An id counts only where no reader could find another one at these ends: it is named once, in one spelling.
+An id counts only if no reader could find another one at these ends: it occurs once, in one spelling.
 """
 
 import re
@@ -26,21 +26,21 @@ _REQUESTS, _RESPONSES = frozenset({"method", "params"}), frozenset({"result", "e
 
 
 def line_too_long(limit: int, head: bytes, tail: bytes) -> LineTooLong:
-    """The error for a line over `limit` bytes; `tail` is b"" for one that has not ended."""
+    """Return the error for a line over `limit` bytes; `tail` is b"" if the line has not ended."""
     detail = f"a line longer than {limit} bytes"
     head, tail = head.lstrip(b" \t\r"), tail.rstrip(b" \t\r")
     if not head.startswith(b"{"):
         return LineTooLong(detail, is_message=head.startswith(b"["))
-    found = [*_first(head), *_last(tail)]
-    names = {name for name, _ in found}
-    ids = [(name, value) for name, value in found if name.casefold() == "id"]
+    pairs = [*_first(head), *_last(tail)]
+    names = {name for name, _ in pairs}
+    ids = [(name, value) for name, value in pairs if name.casefold() == "id"]
     id = _id(ids[0][1]) if len(ids) == 1 and ids[0][0] == "id" else None
     kinds = [kind for kind, own in (("call", _REQUESTS), ("response", _RESPONSES)) if names & own]
     return LineTooLong(detail, id=id, kind=kinds[0] if len(kinds) == 1 else "", is_message=True)
 
 
 def _first(head: bytes) -> list[tuple[str, bytes]]:
-    """The members up to the first long one, of which only the name is known."""
+    """Return the members up to the first long one, of which only the name is known."""
     found: list[tuple[str, bytes]] = []
     at = 1
     while (member := _NEXT.match(head, at)) is not None:

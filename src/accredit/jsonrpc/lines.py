@@ -6,11 +6,11 @@ from accredit.limits import LINE_END_BYTES
 
 
 class LineSplitter:
-    """Bytes in, lines out, without their ends; blank lines are skipped.
+    """Bytes in, lines out, without their line ends; blank lines are skipped.
 
-    A line longer than `limit` bytes is not kept: it comes out as a `LineTooLong` with what its two ends say, once it
-    has ended, or has passed twice the limit, since its end may never come. One that begins as no message comes out
-    as soon as it has passed the limit.
+    A line longer than `limit` bytes is not kept. It becomes a `LineTooLong` with what its two ends say, once it has
+    ended, or has exceeded twice the limit, since its end may never come; one that does not begin as a message, as soon
+    as it exceeds the limit.
     """
 
     __slots__ = ("_buffer", "_dropped", "_end", "_head", "_limit", "_told")
@@ -18,14 +18,14 @@ class LineSplitter:
     def __init__(self, limit: int) -> None:
         self._buffer = bytearray()
         self._limit = limit
-        self._end = min(LINE_END_BYTES, limit // 2)  # so that the two ends are not one
+        self._end = min(LINE_END_BYTES, limit // 2)  # so that the two ends don't overlap
         self._head: bytes | None = None
-        """The beginning of a line that is too long; the buffer then holds the last that came of it."""
+        """The beginning of an overlong line; the buffer then holds its most recent bytes."""
         self._dropped = 0
         self._told = False
 
     def feed(self, chunk: bytes) -> list[bytes | FrameError]:
-        """The lines that `chunk` completes, in their order."""
+        """Return the lines that `chunk` completes, in order."""
         lines: list[bytes | FrameError] = []
         *ended, rest = chunk.split(b"\n")
         for part in ended:
@@ -60,7 +60,7 @@ class LineSplitter:
 
 
 def encode_line(text: bytes) -> bytes:
-    """A message as a line. JSON text may hold line breaks between its tokens: they become spaces."""
+    """Return a message as a line. Line breaks between JSON tokens become spaces."""
     if b"\n" in text or b"\r" in text:
         text = text.replace(b"\r", b" ").replace(b"\n", b" ")
     return text + b"\n"

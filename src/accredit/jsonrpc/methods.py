@@ -1,8 +1,8 @@
-"""The method table: which revision knows which names, and which members a request's `params` may hold. No I/O.
+"""The method table: the names that each revision knows, and the members that a request's `params` may have. No I/O.
 
-Source: the MCP schemas of 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25 and 2026-07-28. With it the gateway tells
-what a client may send from what nobody has named (`is_known`), finds a request's target, and sees a misspelt member for
-what it is. docs/reference/methods.md shows it whole.
+Source: the MCP schemas of 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25 and 2026-07-28. With it the gateway separates
+known methods from unknown ones (`is_known`), finds a request's target, and recognises misspelt members.
+docs/reference/methods.md shows all of it.
 """
 
 from enum import Enum
@@ -21,7 +21,7 @@ BATCH_REVISION = "2025-03-26"
 """The one revision whose transport allows JSON-RPC batches."""
 
 HEADERLESS_REVISION = "2025-03-26"
-"""What a server assumes of a request without `MCP-Protocol-Version` (2025-11-25, basic/transports)."""
+"""The revision that a server assumes for a request without `MCP-Protocol-Version` (2025-11-25, basic/transports)."""
 
 
 class Era(Enum):
@@ -36,7 +36,7 @@ META_CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
 META_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 META_LOG_LEVEL = "io.modelcontextprotocol/logLevel"
 TASK_NOTIFICATION = "notifications/tasks"
-"""What tells of a task in the extension of SEP-2663."""
+"""The notification about a task in the extension of SEP-2663."""
 
 META_SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 META_PROGRESS = "progressToken"
@@ -83,7 +83,7 @@ class Method(Struct, frozen=True):
 
 
 _ALL = LEGACY_REVISIONS + MODERN_REVISIONS
-_TASKS = "2025-11-25"  # the one revision that has them; for the modern ones an extension brings them
+_TASKS = "2025-11-25"  # the only revision that has them; in modern ones an extension adds them
 _TASK_STATUS = ("taskId", "status", "statusMessage", "createdAt", "lastUpdatedAt", "ttl", "pollInterval")
 
 METHODS = {
@@ -113,29 +113,32 @@ METHODS = {
     "tasks/cancel": Method((_TASKS, *MODERN_REVISIONS), (TASK_MEMBER, "requestState")),
     "notifications/tasks/status": Method((_TASKS,), _TASK_STATUS),
 }
-"""What clients send, in all revisions, and in the extension `io.modelcontextprotocol/tasks`. What only servers send is
-not here: from a client it means nothing."""
+"""What clients send, in all revisions, and in the extension `io.modelcontextprotocol/tasks`. Messages that only servers
+send are not included: from a client they mean nothing."""
 
 LISTEN = "subscriptions/listen"
-"""The request whose answer is a stream that stands until somebody ends it (2026-07-28)."""
+"""The request whose answer is a long-lived stream (2026-07-28)."""
 
 PARAMS_MEMBERS = {name: Names("_meta", *method.params) for name, method in METHODS.items()}
-"""Client methods and the members that MCP defines in their `params`, over all revisions."""
+"""Clients' methods, with the members that MCP defines in their `params`, over all revisions."""
 
 UNKNOWN_PARAMS = Names("_meta")
-"""... and of a method that MCP does not define."""
+"""The same for a method that MCP does not define."""
 
 
 def is_modern(revision: str) -> bool:
-    """Whether a revision is stateless. A later one than any that we know is, until we learn better."""
+    """Return whether a revision is stateless. Any revision newer than those known here counts as such."""
     return revision in MODERN_REVISIONS or (revision not in LEGACY_REVISIONS and revision > LEGACY_REVISIONS[-1])
 
 
 def is_known(method: str, revision: str | None) -> bool:
-    """Whether a client may send this in a revision. Of one that is not known here (None: not negotiated yet) the table
-    is that of the newest of its era."""
-    found = METHODS.get(method)
-    if found is None or revision is None:
-        return found is not None
+    """Return whether a client may send this method in a revision.
+
+    For a revision that is not known here, the newest of its era decides; before one is negotiated (None), any
+    revision's method is known.
+    """
+    entry = METHODS.get(method)
+    if entry is None or revision is None:
+        return entry is not None
     newest = MODERN_REVISIONS[-1] if is_modern(revision) else LEGACY_REVISIONS[-1]
-    return (revision if revision in _ALL else newest) in found.revisions
+    return (revision if revision in _ALL else newest) in entry.revisions

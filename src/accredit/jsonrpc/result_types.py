@@ -1,9 +1,9 @@
-"""What a modern result may say that it is (`resultType`), and in answer to what. No I/O.
+"""The kinds of a modern result (`resultType`), and which requests each may answer. No I/O.
 
-Source: 2026-07-28, basic/index ("ResultType"), and SEP-2663 ("Polymorphic Results", "Supported Methods") for tasks. Who
-takes a result of a kind that it does not know for a complete one acts on half an answer. So a kind counts only where it
-is named here; one of an extension's only for the methods that it is defined for, and where the request itself declares
-that extension (`clientCapabilities.extensions`: an object under its identifier).
+Sources: 2026-07-28, basic/index ("ResultType"), and SEP-2663 ("Polymorphic Results", "Supported Methods") for tasks. A
+client that takes a result of an unknown kind for a complete one acts on half an answer. So a kind is accepted only if
+it is named here; an extension's only for the methods that it is defined for, and if the request itself declares that
+extension (`clientCapabilities.extensions`: an object under its identifier).
 """
 
 from collections.abc import Container
@@ -19,12 +19,12 @@ TASK = "task"
 TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
 
 EXTENSION_RESULT_TYPES = {TASKS_EXTENSION: {TASK: frozenset({"tools/call"})}}
-"""By extension: the kinds that it defines, each with the methods that may be answered so. What other extensions define
-is not known here, so none of theirs passes."""
+"""By extension: the kinds that it defines, each with the methods that it may answer. No other extension's kinds are
+known."""
 
 
 def is_result_type(kind: str, method: str, extensions: Container[str]) -> bool:
-    """Whether the answer to a `method` may be of this kind, where these extensions were declared."""
+    """Return whether the answer to a `method` may be of this kind, given the declared extensions."""
     if kind == INPUT_REQUIRED:
         return method in INPUT_REQUIRED_METHODS
     return kind == COMPLETE or any(
@@ -33,7 +33,7 @@ def is_result_type(kind: str, method: str, extensions: Container[str]) -> bool:
 
 
 def declared_extensions(request: Request) -> frozenset[str]:
-    """The extensions that a request declares. Raises `FrameError` where its `_meta` is no object."""
+    """Return the extensions that a request declares. Raises `FrameError` if its `_meta` is not an object."""
     capabilities = request.meta.get(META_CAPABILITIES)
     declared = members(capabilities).get("extensions") if capabilities is not None and is_object(capabilities) else None
     if declared is None or not is_object(declared):

@@ -1,15 +1,15 @@
-"""Members whose names another reader takes for one: `amount` and `AMOUNT`. No I/O.
+"""Members whose names another reader takes for the same: `amount` and `AMOUNT`. No I/O.
 
-Binders of Go, .NET and others match names without regard to case, and act on the one of the two that no constraint saw.
-Names are the same here, at any depth of a value, if they are equal
+Binders in Go, .NET and others match names without regard to case, and may act on the one of the two that no constraint
+saw. Two names at any depth of a value count as the same if they are equal
 
 1. in lower case, as Unicode folds it (the Kelvin sign is a k) and as Java and .NET do (so are the Turkish letters i);
 2. up to a NUL, where a reader in C stops.
 
-What does not count: Unicode's normal forms. Names with accents that are the same only to who normalizes them (Swift)
-are two. Unpaired surrogates are no names: `text` and `msgspec` refuse them.
+Unicode's normal forms don't count: names with accents that are equal only after normalization (Swift) differ here.
+Unpaired surrogates are not names: `text` and `msgspec` refuse them.
 
-Linear in the text, and passes of C code: the value is folded as a whole, and if it then has fewer members, two were the
+Linear in the text, in passes of C code: the value is folded as a whole, and if it then has fewer members, two were the
 same.
 """
 
@@ -26,13 +26,13 @@ _FROM_NUL = re.compile(rb'\\u0000[^"]*')
 
 
 def check_same_names(value: Raw) -> None:
-    """Refuses a value with two members of one object that another reader takes for one. Raises `FrameError`."""
+    """Refuse a value with two members of one object that another reader takes for the same. Raises `FrameError`."""
     text = bytes(value)
     if text.count(b":") < 2:  # no room for two members
         return
     try:
         if b"\\" in text or not text.isascii():
-            text = msgspec.json.encode(msgspec.json.decode(text))  # escapes only where they must be
+            text = msgspec.json.encode(msgspec.json.decode(text))  # leaves only the necessary escapes
         folded = _folded(text)
         if folded == text:
             return
@@ -44,9 +44,9 @@ def check_same_names(value: Raw) -> None:
 
 
 def _folded(text: bytes) -> bytes:
-    """JSON text with all its strings as the most careless reader of names has them. It stays valid JSON."""
+    """Return JSON text with all strings as the most careless reader of names sees them. It stays valid JSON."""
     if not text.isascii():
-        # To Unicode the two Turkish letters i are none, but their capital and small letters are in Java.
+        # Unicode's folding keeps the Turkish dotless and dotted i apart from i; Java's case mappings don't.
         text = str(text, "utf-8").casefold().replace("\u0131", "i").replace("i\u0307", "i").encode()
     text = text.lower()
     if _NUL in text:

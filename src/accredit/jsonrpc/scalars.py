@@ -1,4 +1,4 @@
-"""JSON scalars, read without guessing: a value of another type is None, never converted. No I/O."""
+"""JSON scalars, read without guessing: a value of another type gives None, and is never converted. No I/O."""
 
 import re
 from collections.abc import Callable
@@ -13,7 +13,7 @@ _decode_string: Callable[[Raw], str] = msgspec.json.Decoder(str).decode
 
 
 def as_string(raw: Raw | None) -> str | None:
-    """The value of a JSON string, or None when it is anything else."""
+    """Return the value of a JSON string, or None for anything else."""
     if raw is None:
         return None
     try:
@@ -23,7 +23,7 @@ def as_string(raw: Raw | None) -> str | None:
 
 
 def as_integer(raw: Raw | None) -> int | None:
-    """The value of a JSON number that is written as an integer (1.0 is not, nor is 1e3), or None."""
+    """Return the value of a JSON number written as an integer (not 1.0 or 1e3), or None."""
     if raw is None or len(raw) > MAX_NUMBER_LENGTH:
         return None
     text = bytes(raw)

@@ -20,7 +20,7 @@ _parse: Callable[[bytes], object] | None = Parser(ONE_PASS_BYTES).parse if Parse
 
 
 def reads_well(data: bytes) -> bool:
-    """Whether a text is surely UTF-8 without a byte order mark, valid JSON, and has finite numbers only.
+    """Return whether a text is surely UTF-8 without a byte order mark, valid JSON, and has finite numbers only.
 
     How deep it is nested, and whether names are unambiguous, it does not say. False may mean that nobody has looked.
     """

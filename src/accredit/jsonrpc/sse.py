@@ -1,8 +1,8 @@
 """Server-sent events: an incremental parser that keeps the bytes, and a writer. No I/O.
 
-Source: WHATWG HTML, "Server-sent events" (9.2.5, 9.2.6). Lines end with LF, CRLF or CR; a blank line ends an
-event; one byte order mark at the start is skipped. Any split of the stream gives the same events (but for
-empty ones), and their `raw` bytes put together are the stream.
+Source: WHATWG HTML, "Server-sent events" (9.2.5, 9.2.6). Lines end with LF, CRLF or CR; a blank line ends an event; one
+byte order mark at the start is skipped. However the stream is split, the events are the same (except for empty ones),
+and their `raw` bytes concatenated are the stream.
 """
 
 import re
@@ -17,11 +17,11 @@ _BLANK_LINES = re.compile(rb"[\r\n]+")
 _BOM = b"\xef\xbb\xbf"
 
 KEEP_ALIVE = b": keep-alive\n\n"
-"""A comment: it keeps an idle stream open and means nothing."""
+"""A comment, which keeps an idle stream open and means nothing."""
 
 
 class Event(Struct, frozen=True):
-    """One event. `data` is None where it has no `data` field (a comment, a lone `retry` or `id`)."""
+    """One event. `data` is None if it has no `data` field (a comment, a lone `retry` or `id`)."""
 
     raw: bytes
     data: bytes | None = None
@@ -32,7 +32,8 @@ class Event(Struct, frozen=True):
 class SseParser:
     """Bytes in, events out.
 
-    An event longer than `limit` bytes, or than `MAX_EVENT_LINES`, raises `AnswerError`, ended or not.
+    An event longer than `limit` bytes, or with more lines than `MAX_EVENT_LINES`, raises `AnswerError`, complete or
+    not.
     """
 
     __slots__ = ("_buffer", "_limit", "_line", "_lines", "_scanned", "_started")
@@ -44,7 +45,7 @@ class SseParser:
         self._started = False
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
-        """The events that `chunk` completes, in their order; to be read to its end, or to the error."""
+        """Yield the events that `chunk` completes, in order. Read it to its end, or to the error."""
         self._buffer += chunk
         if not self._started and not self._start():
             return
@@ -70,10 +71,10 @@ class SseParser:
         return True
 
     def _end_of_event(self) -> int:
-        """Where the first event in the buffer ends; 0 when it does not yet.
+        """Return where the first event in the buffer ends; 0 if it does not end yet.
 
-        A CR that ends an event is not waited on to become CRLF: a LF that follows opens the next event as a blank
-        line, which means nothing. A CR that ends another line is. Blank lines in a row are one empty event: a peer
+        A CR that ends an event is not held back in case it becomes CRLF: a following LF opens the next event as a blank
+        line, which means nothing. A CR that ends any other line is. Consecutive blank lines are one empty event: a peer
         can send millions.
         """
         blank = _BLANK_LINES.match(self._buffer)
@@ -100,7 +101,7 @@ class SseParser:
 
 
 def _line_end(text: bytes | bytearray, start: int) -> tuple[int, int]:
-    """Where the line that holds `start` ends, and where the next one begins; -1 when it has no end."""
+    """Return where the line containing `start` ends, and where the next one begins; -1 if it does not end."""
     lf = text.find(b"\n", start)
     cr = text.find(b"\r", start, lf if lf >= 0 else len(text))
     if cr < 0:
@@ -109,7 +110,7 @@ def _line_end(text: bytes | bytearray, start: int) -> tuple[int, int]:
 
 
 def _parse(raw: bytes) -> Event:
-    """Reads one event, up to its blank line. Unknown fields and comments are no fields; an id with NUL is ignored."""
+    """Read one event, up to its blank line. Unknown fields and comments are ignored, and so is an id with a NUL."""
     data: list[bytes] = []
     name: bytes | None = None
     id: bytes | None = None
@@ -130,7 +131,7 @@ def _parse(raw: bytes) -> Event:
 
 
 def encode_event(data: bytes, *, name: bytes | None = b"message", id: bytes | None = None) -> bytes:
-    """One event; JSON text that spans lines becomes as many `data` fields."""
+    """Return one event; JSON text that spans several lines becomes as many `data` fields."""
     lines = [b"data: " + line for line in data.splitlines() or [b""]]
     if id is not None:
         lines.insert(0, b"id: " + id)
