@@ -7,7 +7,7 @@ from accredit.errors import ConfigurationError
 def values_of(
     url: str | None, command: list[str] | None, host: str | None, port: int | None, timeout: float | None = None
 ) -> Values:
-    """What the command line says, by key. Raises `ConfigurationError`."""
+    """Return the values that the command line gives, by key. Raises `ConfigurationError`."""
     if url is not None and command is not None:
         raise ConfigurationError(
             "a URL and a command are given", "keep the one that names your server; options go before --"

@@ -1,12 +1,12 @@
 """Command lines of the form `accredit serve [OPTIONS] -- COMMAND...`. No I/O.
 
-What comes after `--` is another program's business: it is taken away before options are looked for. Some hosts drop the
-`--` on its way here. Then the command begins with the first word that is neither an option nor an option's value, and
-all that follows is its own, as with `env` or `nice`; but:
+What follows `--` belongs to another program: it is split off before options are parsed. Some hosts drop the `--`. The
+command then begins with the first word that is neither an option nor an option's value, and everything after it belongs
+to it, as with `env` or `nice`; but:
 
-1. where a URL can stand as well, one word alone is that, and so is what has `://` in it;
-2. a word behind it that is an option here too could be meant for either program. It is refused: a `--config` that went
-   to the wrong one would be a gateway that checks nothing.
+1. where a URL is also accepted, a single word is a URL, and so is one that contains `://`;
+2. a later word that is also an option here could be meant for either program. It is refused: a `--config` that went to
+   the wrong one would be a gateway that checks nothing.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ class CommandAfterDashes(TyperCommand):
     """A command that takes another program's command line after `--`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Keeps what is after the first `--`, or is a command without one, and parses what is before it."""
+        """Split off what follows the first `--`, or a command without one, and parse what precedes it."""
         at = args.index("--") if "--" in args else len(args)
         begins = self._first_word(ctx, args[:at])
         if begins is not None and self._is_command(ctx, args[begins:at]):
@@ -36,11 +36,11 @@ class CommandAfterDashes(TyperCommand):
         return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """The words of the usage line."""
+        """Return the words of the usage line."""
         return [*super().collect_usage_pieces(ctx), "[-- COMMAND...]"]
 
     def _first_word(self, ctx: Any, args: list[str]) -> int | None:
-        """Where the first word is that is neither an option nor an option's value, if there is one."""
+        """Return the index of the first word that is neither an option nor an option's value, or None."""
         options = self._options(ctx)
         at = 0
         while at < len(args):
@@ -52,13 +52,13 @@ class CommandAfterDashes(TyperCommand):
         return None
 
     def _is_command(self, ctx: Any, words: list[str]) -> bool:
-        """Rule 1, for words of which the first is no option."""
+        """Return whether words of which the first is not an option are a command (rule 1)."""
         if all(param.param_type_name == "option" for param in self.get_params(ctx)):
             return True
         return "://" not in words[0] and self._first_word(ctx, words[1:]) is not None
 
     def _check_unambiguous(self, ctx: Any, args: list[str], begins: int) -> None:
-        """Rule 2. Raises `ConfigurationError`."""
+        """Check rule 2. Raises `ConfigurationError`."""
         own = self._options(ctx)
         for word in args[begins + 1 :]:
             name = word.partition("=")[0]
@@ -72,5 +72,5 @@ class CommandAfterDashes(TyperCommand):
 
 
 def command_of(ctx: Context) -> list[str] | None:
-    """The words of the command, or None where there is none."""
+    """Return the words of the command, or None if there is none."""
     return ctx.meta.get(_META)

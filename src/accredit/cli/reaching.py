@@ -1,11 +1,11 @@
-"""How a command reaches a server: the headers, the token and the patience that the command line names.
+"""How a command reaches a server: the headers, the token and the timeout of the command line.
 
-`--header`, `--token-env` and `--timeout` mean the same for every command that takes them. What may be a credential
-comes from the environment only: a command line is read by every user of the machine, and kept in histories. No error
-here quotes a value.
+`--header`, `--token-env` and `--timeout` mean the same for every command that has them. Anything that may be a
+credential comes only from the environment: a command line is visible to every user of the machine, and kept in
+histories. No error here quotes a value.
 """
 
-# ruff: noqa: PLC0415 - what knows all headers is loaded when a header is named: `accredit --help` is quick without it
+# ruff: noqa: PLC0415 - the table of headers is loaded only if a header is given: `accredit --help` stays quick
 
 import math
 import os
@@ -41,11 +41,12 @@ _FROM_ENVIRONMENT = "env:"
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _CREDENTIAL = re.compile(r"auth|key|token|secret|pass|cookie|credential|session|signature|jwt|bearer", re.IGNORECASE)
 _OWN = re.compile(r"mcp-.*|accept(-encoding)?|content-.*|last-event-id|host", re.IGNORECASE)
-"""What each request says of itself."""
+"""Headers that each request sets itself."""
 
 
 class Reach(NamedTuple):
-    """`headers` without the token's, the bearer `token` ("" for none), `timeout` in seconds of silence, or None."""
+    """`headers` without the token's, the bearer `token` ("" for none), and `timeout`, in seconds of silence, or
+    None."""
 
     headers: dict[str, str]
     token: str
@@ -56,12 +57,12 @@ class Reach(NamedTuple):
 
     @property
     def all_headers(self) -> dict[str, str]:
-        """The headers, with the token in its own."""
+        """The headers, including the token's."""
         return {**self.headers, **({"Authorization": f"Bearer {self.token}"} if self.token else {})}
 
 
 def read_reach(headers: Sequence[str] | None, token_env: str | None, timeout: float | None) -> Reach:
-    """What the three options say. Raises `ConfigurationError`."""
+    """Return the values of the three options. Raises `ConfigurationError`."""
     given: dict[str, str] = {}
     for option in headers or ():
         name, value = _header(option)
@@ -79,7 +80,7 @@ def read_reach(headers: Sequence[str] | None, token_env: str | None, timeout: fl
 
 
 def reached(upstream: "HttpUpstream | StdioUpstream", reach: Reach) -> "HttpUpstream | StdioUpstream":
-    """An upstream with what the options add to its headers. Raises `ConfigurationError` for one that reads none."""
+    """Return an upstream with the options' headers added. Raises `ConfigurationError` if it reads no headers."""
     from accredit.gateway import HttpUpstream
 
     if not reach.all_headers:
@@ -95,15 +96,16 @@ def reached(upstream: "HttpUpstream | StdioUpstream", reach: Reach) -> "HttpUpst
 
 
 def as_configured(headers: Sequence[str] | None, token_env: str | None) -> dict[str, str | dict[str, str]]:
-    """The same headers as `upstream.headers` has them: what came from the environment, by its variable's name."""
-    found: dict[str, str | dict[str, str]] = {}
+    """Return the same headers in the form of `upstream.headers`: values from the environment by their variable's
+    name."""
+    configured: dict[str, str | dict[str, str]] = {}
     for option in headers or ():
         name, _, value = option.partition("=")
         from_environment = value.startswith(_FROM_ENVIRONMENT)
-        found[name] = {"env": value.removeprefix(_FROM_ENVIRONMENT)} if from_environment else value
+        configured[name] = {"env": value.removeprefix(_FROM_ENVIRONMENT)} if from_environment else value
     if token_env is not None:
-        found["Authorization"] = {"env": token_env, "scheme": "Bearer"}
-    return found
+        configured["Authorization"] = {"env": token_env, "scheme": "Bearer"}
+    return configured
 
 
 def _header(option: str) -> tuple[str, str]:

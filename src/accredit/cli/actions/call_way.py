@@ -26,7 +26,7 @@ from accredit.gateway import create_app
 
 
 class Agent(NamedTuple):
-    """Who calls, and the id of the gateway that proofs are made out to ("": the first one that is met)."""
+    """The caller, and the id of the gateway that proofs are made for ("": the first one that answers)."""
 
     key: Path
     delegations: tuple[Path, ...]
@@ -37,7 +37,7 @@ class Agent(NamedTuple):
 async def at_url(
     url: str, agent: Agent | None, reach: Reach
 ) -> AsyncGenerator[tuple[AccreditedClient, ProofPresenter | None]]:
-    """A client of an endpoint. Raises `ConfigurationError` for files that can't be used."""
+    """Open a client of an endpoint. Raises `ConfigurationError` for files that can't be used."""
     presenter = _presenter(agent)
     reached = Reached(url=url, token=reach.token, headers=reach.headers, timeout=reach.timeout)
     async with AccreditedClient(to_gateway(reached, presenter, whole_lists=True, uncovered=_as_it_is)) as client:
@@ -48,7 +48,7 @@ async def at_url(
 async def at_gate(
     config: Path, agent: Agent | None, reach: Reach
 ) -> AsyncGenerator[tuple[AccreditedClient, ProofPresenter | None]]:
-    """A client of the gate that a configuration describes, opened for it. Raises `ConfigurationError`."""
+    """Open the gate that a configuration describes, and a client of it. Raises `ConfigurationError`."""
     loaded = load(config, os.environ, {})
     settings = build_settings(loaded, os.environ)
     if reach.timeout is not None:
@@ -77,12 +77,12 @@ def _presenter(agent: Agent | None) -> ProofPresenter | None:
 
 
 def _as_it_is(item: dict[str, object]) -> dict[str, object]:
-    """Tools that no delegation covers are listed too: the gateway is to say why a call is refused."""
+    """Keep tools that no delegation covers, so that the gateway itself says why a call is refused."""
     return item
 
 
 def check_way(url: str | None, config: Path | None, key: Path | None, delegations: tuple[Path, ...]) -> None:
-    """Raises `ConfigurationError` for options that don't go together."""
+    """Check that the options go together. Raises `ConfigurationError`."""
     if (url is None) == (config is None):
         raise ConfigurationError(
             "a tool is called at an endpoint (--url) or through a configuration (--config)", "name one of them"

@@ -1,6 +1,6 @@
 """Whether certificates belong together and are signed, one by one, and what they grant. No I/O.
 
-Faults are what time does not change: expiry, revocation and constraints are another question (`ratify.verify`).
+Only faults that time does not change: expiry, revocation and constraints are for `ratify.verify`.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from accredit.ratify.scopes import DELEGATE
 
 
 def certificate_fault(chain: Sequence[DelegationCert], index: int) -> str | None:
-    """Why a certificate of a chain, leaf first, proves nothing, or None."""
+    """Return why a certificate of a chain, leaf first, is not valid, or None."""
     cert = chain[index]
     return (
         _id_fault("issuer", cert.issuer_id, cert.issuer_pub_key)
@@ -33,13 +33,13 @@ def certificate_fault(chain: Sequence[DelegationCert], index: int) -> str | None
 
 
 def judged(chain: Sequence[DelegationCert], now: int) -> VerifyResult:
-    """What a chain grants at a time, revocation and constraints aside, if catalogs name its scopes."""
+    """Return what a chain grants at `now` if catalogs name its scopes; revocation and constraints are not checked."""
     scopes = [scope for cert in chain for scope in cert.scope]
     return verify_chain(chain, now=now, vocabulary=MCP_SCOPES | catalog_scopes(scopes))
 
 
 def challenge_fault(bundle: ProofBundle) -> str | None:
-    """Why a proof is not by the agent that its chain is for, or None."""
+    """Return why a proof is not by its chain's agent, or None."""
     if bundle.agent_pub_key != bundle.delegations[0].subject_pub_key:
         return "the agent's key is not the one that the delegation is for"
     message = challenge_sign_bytes(

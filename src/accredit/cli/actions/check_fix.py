@@ -1,9 +1,9 @@
-"""What `accredit check --fix` does: writes the tables of tools that a configuration has none for, at its end.
+"""`accredit check --fix`: appends tables to a configuration, for tools that have none.
 
-1. Only tools that have no scope at all get a table; what somebody wrote is never changed, and neither are comments,
-   order and line ends: the file is what it was, byte for byte, with something after it.
-2. The new text is read again before it is written: it has to say what the old one said and the new tables, and no more.
-   A file of another form (`tools` in one line, say) is left alone, and its owner told.
+1. Only tools without any scope get a table. Nothing that somebody wrote is changed, neither comments, order nor line
+   ends: the file stays byte for byte what it was, with something appended.
+2. The new text is parsed before it is written: it must mean what the old one meant plus the new tables, and nothing
+   else. A file of another form (such as `tools` in one line) is left alone, and its owner is told.
 3. The file is replaced in one step, and only if it is still what was read.
 """
 
@@ -26,7 +26,7 @@ _HEAD = "# Added by `accredit check --fix` from what the server says of its tool
 
 
 def add_tables(loaded: Loaded, offer: Offer) -> None:
-    """Adds what is missing; says so on stderr. Raises `ConfigurationError`."""
+    """Add the missing tables, and say so on stderr. Raises `ConfigurationError`."""
     catalog = build_catalog(loaded.config)
     missing = [
         each for each in suggestions(offer) if catalog.tool(each.tool) is None and each.tool and holds(each.tool)

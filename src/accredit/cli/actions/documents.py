@@ -1,4 +1,4 @@
-"""Files that the commands are given. Reads files; raises `ConfigurationError` for what is not what was asked for."""
+"""Files that the commands are given. Reads files; raises `ConfigurationError` for one of the wrong kind."""
 
 from pathlib import Path
 from typing import TypeVar, cast
@@ -24,7 +24,7 @@ _NAMES: dict[type[WireObject], str] = {
 
 
 def read_document(path: Path) -> Document:
-    """Whatever a file holds; it says itself what it is. A certificate alone is a chain of one."""
+    """Read a file of any kind; its members tell which. A single certificate is read as a chain of one."""
     data = read_file(path, MAX_STATEMENT_BYTES).data
     try:
         tree = parse(data, MAX_STATEMENT_BYTES)
@@ -54,7 +54,7 @@ _WHAT_CAN_BE_READ = (
 
 
 def _attested(path: Path, data: bytes, *, bundle: bool) -> CallBundle:
-    """An attestation alone is a bundle of one."""
+    """Read an attestation; a single envelope is read as a bundle of one."""
     try:
         return decode_call_bundle(data) if bundle else CallBundle((decode_envelope(data),))
     except AttestationError as error:
@@ -64,12 +64,12 @@ def _attested(path: Path, data: bytes, *, bundle: bool) -> CallBundle:
 
 
 def read_delegations(path: Path) -> tuple[DelegationCert, ...]:
-    """The chain in a delegation file, leaf first. Nothing in it was verified."""
+    """Return the chain in a delegation file, leaf first. Nothing in it was verified."""
     return _read(path, DelegationFile).delegations
 
 
 def read_revocations(path: Path) -> RevocationList:
-    """A revocation list whose signature was not verified."""
+    """Return a revocation list. Its signature was not verified."""
     return _read(path, RevocationList)
 
 

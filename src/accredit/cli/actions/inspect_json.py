@@ -1,4 +1,4 @@
-"""What `accredit inspect --json` prints: the same as in words, for programs. I/O: stdout."""
+"""What `accredit inspect --json` prints. I/O: stdout."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +12,7 @@ from accredit.ratify import DelegationCert, ProofBundle, RevocationList, revocat
 
 
 def print_members(document: DelegationDocument, known: Mapping[str, KeyFile], now: int) -> bool:
-    """For programs. Returns whether a signature is not good."""
+    """Print a document for programs. Return whether a signature is bad."""
     match document:
         case KeyFile():
             print_json({"type": "key", **key_members(document)})

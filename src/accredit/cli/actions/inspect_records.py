@@ -1,4 +1,4 @@
-"""What `accredit inspect` says of attestations: a call's bundle, or one envelope as a bundle of one."""
+"""What `accredit inspect` says about attestations: a call's bundle, or one envelope as a bundle of one."""
 
 from collections.abc import Sequence
 
@@ -23,20 +23,20 @@ Keys = Sequence[LogKey | RecordKey]
 
 
 def print_bundle(bundle: CallBundle, keys: Keys) -> bool:
-    """For people. Returns whether a signature is not good."""
+    """Print it for people. Return whether a signature is bad."""
     faults = [_print(envelope, keys) for envelope in _envelopes(bundle)]
     return any(faults)
 
 
 def print_bundle_members(bundle: CallBundle, keys: Keys) -> bool:
-    """For programs. Returns whether a signature is not good."""
-    found: list[dict[str, object]] = []
+    """Print it for programs. Return whether a signature is bad."""
+    statements: list[dict[str, object]] = []
     for envelope in _envelopes(bundle):
         fault = _fault(envelope, keys)
         good = None if not keys else fault is None
-        found.append({"statement": _raw(envelope), "fault": fault, "signatures_good": good})
-    print_json({"type": "attestation", "statements": found})
-    return any(each["fault"] for each in found)
+        statements.append({"statement": _raw(envelope), "fault": fault, "signatures_good": good})
+    print_json({"type": "attestation", "statements": statements})
+    return any(each["fault"] for each in statements)
 
 
 def _envelopes(bundle: CallBundle) -> list[Envelope]:

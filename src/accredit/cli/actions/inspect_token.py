@@ -1,6 +1,6 @@
-"""What `accredit inspect` says of a token: what it claims, and whether a key that is named has signed it.
+"""What `accredit inspect` says about a token: its claims, and whether a given key has signed it.
 
-The token itself is never printed. Who is right about an audience, an issuer or a policy is for `token verify` to say.
+The token itself is never printed. Whether its audience, issuer and policy are right is for `token verify`.
 """
 
 import re
@@ -20,12 +20,12 @@ _TOKEN = re.compile(rb"\s*[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\s*")
 
 
 def is_token(data: bytes) -> bool:
-    """Whether a file's bytes have the form of a JWT (RFC 7519, compact serialization)."""
+    """Return whether a file's bytes have the form of a JWT (RFC 7519, compact serialization)."""
     return _TOKEN.fullmatch(data) is not None
 
 
 def inspect_token(data: bytes, path: Path, keys: Sequence[Path], now: int, *, as_json: bool) -> bool:
-    """Says what a token holds; returns whether its signature is not good. Raises `ConfigurationError`."""
+    """Print what a token holds; return whether its signature is bad. Raises `ConfigurationError`."""
     text = data.decode("ascii").strip()
     try:
         claims = read_claims(take_apart(text).claims)
@@ -71,7 +71,7 @@ def inspect_token(data: bytes, path: Path, keys: Sequence[Path], now: int, *, as
 
 
 def _fault(text: str, claims: Claims, keys: Sequence[Path]) -> str | None:
-    """Why no key that was named has signed this, or None. Judged at a moment at which the token was good."""
+    """Return why none of the given keys has signed this, or None. Judged at a time at which the token was valid."""
     if not claims.iss or not any(claims.audiences):
         return "it names no issuer or no audience"
     issuer = Issuer(claims.iss, next(filter(None, sorted(claims.audiences))), tuple(sorted(ALGORITHMS)))

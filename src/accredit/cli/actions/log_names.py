@@ -1,6 +1,6 @@
-"""Whose ids a log holds: the names in public keys that are known, and ids that are given by how they begin.
+"""The names of known keys for the ids in a log, and ids given by their first characters.
 
-Reads key files. A name is what the owner of a key calls themselves; the id is always shown beside it.
+Reads key files. A name is what a key's owner chose; the id is always shown beside it.
 """
 
 import os
@@ -19,7 +19,7 @@ from accredit.limits import MAX_KEY_FILES, SHORT_ID_CHARS
 from accredit.stores.audit_log.reader import LogFile
 
 Names = Mapping[str, str]
-"""The names of those whose keys are known, by id."""
+"""The names of known keys' holders, by id."""
 
 _WHOLE = re.compile(r"[0-9a-f]{32}")
 
@@ -28,9 +28,9 @@ _UNKNOWN_PARTY = "`accredit log list --json` shows the ids of those who called"
 
 
 def known_names(paths: Iterable[Path], store: str | None, config: Path | None) -> Names:
-    """The names in the keys that are named, and, where the configuration says where the log is, in those beside it.
+    """Return the names in the given keys and, if the configuration says where the log is, in those beside it.
 
-    Raises `ConfigurationError`, but not for a file beside the configuration that is no key.
+    Raises `ConfigurationError`, but not for a file beside the configuration that is not a key.
     """
     names = {key.id: key.name for key in map(load_public_key, paths)}
     return names if store is not None else {**_beside(load(config, os.environ, {}).file), **names}
@@ -50,14 +50,14 @@ def _beside(configuration: Path | None) -> dict[str, str]:
 
 
 def named(holder_id: str, names: Names, *, short: bool = False) -> str:
-    """An id with the name that belongs to it, if that is known."""
+    """Return an id with the name that belongs to it, if known."""
     shown = holder_id[:SHORT_ID_CHARS] if short else holder_id
     return f"{names[holder_id]} ({shown})" if holder_id in names else shown
 
 
 def one_call(log: LogFile, prefix: str) -> str | None:
-    """The id of the one call whose id begins so; None where there is not one, as stderr says. Raises
-    `AttestationError`."""
+    """Return the id of the one call whose id begins with `prefix`; None, with the reason on stderr, if there is not
+    exactly one. Raises `AttestationError`."""
     calls: dict[str, str] = {}
     for entry in log.holding(prefix) if prefix else ():
         record = entry.record()
@@ -67,12 +67,12 @@ def one_call(log: LogFile, prefix: str) -> str | None:
 
 
 def one_agent(log: LogFile, prefix: str, names: Names) -> str | None:
-    """The same for an agent; a whole id need not be in the log."""
+    """Return the id of the one agent in the same way; a whole id need not be in the log."""
     return _one_party(log, prefix, names, "agent", lambda found: found.authority and found.authority.agent_id)
 
 
 def one_principal(log: LogFile, prefix: str, names: Names) -> str | None:
-    """The same for a principal."""
+    """Return the id of the one principal in the same way."""
     return _one_party(log, prefix, names, "principal", lambda found: found.authority and found.authority.principal_id)
 
 

@@ -1,4 +1,4 @@
-"""What `accredit log show` runs: a call in words, or its statements as JSON."""
+"""What `accredit log show` runs: prints a call in words, or its statements as JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,29 +17,30 @@ _NEGATIVE = 1
 
 
 def show_call(path: Path, call_id: str, keys: Sequence[Path], names: Names, *, as_json: bool) -> int:
-    """Shows the records of a call whose id begins so; returns the exit code. Raises `ConfigurationError`."""
+    """Show the records of the call whose id begins with `call_id`; return the exit code. Raises
+    `ConfigurationError`."""
     trusted = public_keys(keys) if keys else []
     with understood(), LogFile(path) as log:
         whole_id = one_call(log, call_id)
         if whole_id is None:
             return _NEGATIVE
-        found = list(records_of(log, whole_id))
-    faults = [_fault(envelope, trusted) for _, envelope in found]
+        records = list(records_of(log, whole_id))
+    faults = [_fault(envelope, trusted) for _, envelope in records]
     if as_json:
         print_json(
             [
                 {"statement": msgspec.json.decode(envelope.payload), "signatures_good": _good(fault, trusted)}
-                for (_, envelope), fault in zip(found, faults, strict=True)
+                for (_, envelope), fault in zip(records, faults, strict=True)
             ]
         )
     else:
-        for (record, _), fault in zip(found, faults, strict=True):
+        for (record, _), fault in zip(records, faults, strict=True):
             print_record(record, _verdict(fault, trusted), names)
     return _NEGATIVE if any(faults) else 0
 
 
 def records_of(log: LogFile, call_id: str) -> Iterator[tuple[CallRecord, Envelope]]:
-    """The records of a call and their envelopes, in their order. Raises `AttestationError`."""
+    """Yield the records of a call with their envelopes, in order. Raises `AttestationError`."""
     for entry in log.holding(call_id):
         record = entry.record()
         if record is not None and record.call.id == call_id and isinstance(entry.entry, Stored):
@@ -47,7 +48,7 @@ def records_of(log: LogFile, call_id: str) -> Iterator[tuple[CallRecord, Envelop
 
 
 def print_record(record: CallRecord, signature: Words, names: Names) -> None:
-    """A record in words: each member of its predicate that is there. Ids have the `names` that are known."""
+    """Print a record in words: each member that its predicate has. `names` are shown beside ids."""
     members: dict[str, object] = msgspec.to_builtins(record)
     say(f"{record.phase} {record.log.writer}/{record.log.sequence}")
     print_facts([*_facts("", members, names), ("signature", signature)])

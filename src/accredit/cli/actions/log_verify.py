@@ -34,9 +34,9 @@ _BUNDLE = b'{"envelopes"'
 def verify_store(
     store: str | None, keys: Sequence[Path], since: Sequence[Path], *, config: Path | None, as_json: bool
 ) -> int:
-    """Verifies a store's log; returns the exit code. Raises `ConfigurationError`.
+    """Verify a store's log; return the exit code. Raises `ConfigurationError`.
 
-    Who names the store names the keys, or the configuration: what lies in the current folder is then not trusted.
+    Whoever names the store must also name the keys, or the configuration: the current folder is not trusted then.
     """
     path = log_file(store, config)
     trusted, kept = public_keys(keys, config, look_here=store is None), checkpoints(since)
@@ -46,7 +46,7 @@ def verify_store(
 
 
 def verify_file(path: Path, keys: Sequence[Path], since: Sequence[Path], *, config: Path | None, as_json: bool) -> int:
-    """Verifies what was exported; returns the exit code. Raises `ConfigurationError`."""
+    """Verify an exported file; return the exit code. Raises `ConfigurationError`."""
     trusted, kept = public_keys(keys, config), checkpoints(since)
     first = next(lines(path), b"")
     if b"".join(first[:100].split()).startswith(_BUNDLE) or first.strip() == b"{":
@@ -110,12 +110,12 @@ def _tell(report: LogReport, kept: Sequence[Envelope | Head], *, as_json: bool) 
 def _count(log: LogFile) -> int | None:
     try:
         return log.count()
-    except AttestationError:  # whoever reads the entries will find the place
+    except AttestationError:  # reading the entries will find the place
         return None
 
 
 def _watched(entries: Iterable[T], total: int | None) -> Iterator[T]:
-    """A progress bar on stderr, in a terminal."""
+    """Yield the entries, with a progress bar on stderr if it is a terminal."""
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("verifying", total=total)

@@ -1,7 +1,7 @@
-"""The numbered steps of a verification, and at which of them one ended. No I/O.
+"""The numbered steps of a verification, and the one at which it ended. No I/O.
 
-The verifier (`ratify.verify`) answers with the reason of the first failure. Reasons begin with words that are fixed by
-the protocol, each of which belongs to one step: so the step is read from them, and the rules stay in one place.
+The verifier (`ratify.verify`) returns the reason of the first failure. A reason begins with a word that the protocol
+fixes, and each word belongs to one step: so the step is derived from it, and the rules stay in one place.
 """
 
 import re
@@ -14,7 +14,7 @@ Outcome = Literal["ok", "failed", "not checked", "not reached"]
 
 
 class Step(NamedTuple):
-    """One step. `certificate` is its index where the step is about one."""
+    """One step. `certificate` is an index if the step is about a certificate."""
 
     number: int
     what: str
@@ -63,14 +63,14 @@ _WITHOUT_WORD = (IdentityStatus.EXPIRED, IdentityStatus.REVOKED)
 
 
 class Place(NamedTuple):
-    """Where a verification ended; `certificate` is the index of the one that it was about, if any."""
+    """Where a verification ended. `certificate` is the index of the one that it was about, if any."""
 
     step: int
     certificate: int | None = None
 
 
 def failed_at(result: VerifyResult, chain: Sequence[DelegationCert], now: int, revoked: frozenset[str]) -> Place | None:
-    """Where a verification ended that did not succeed; None where it did."""
+    """Return where a failed verification ended; None for a successful one."""
     if result.valid:
         return None
     reason = result.error_reason
@@ -87,7 +87,7 @@ def failed_at(result: VerifyResult, chain: Sequence[DelegationCert], now: int, r
 
 
 def walk(length: int, end: Place | None) -> list[Step]:
-    """Every step of the verification of a chain of `length` certificates that ended there."""
+    """Return every step of the verification of a chain of `length` certificates that ended at `end`."""
     places = [
         (number, what.format(index), index)
         for number, (what, _) in _STEPS.items()

@@ -1,15 +1,15 @@
-"""What scope a tool should need, going by what it says of itself. No I/O.
+"""A suggestion for each tool's scope, from its own description. No I/O.
 
-For each tool, the first that applies:
+The first that applies:
 
 1. it advertises a scope that a catalog can ask for: that one;
-2. it says that it only reads: `mcp:tool`, which all such tools share;
-3. else a scope of its own, `custom:SERVER:TOOL`, so that a human can grant it alone. It is sensitive, unless it says
-   that it destroys nothing: MCP takes a tool that says nothing for a destructive one (2025-11-25, schema,
+2. it says that it only reads: `mcp:tool`, shared by all such tools;
+3. otherwise a scope of its own, `custom:SERVER:TOOL`, which a human can grant alone. It is sensitive unless the tool
+   says that it destroys nothing: MCP assumes that a tool which does not say is destructive (2025-11-25, schema,
    `ToolAnnotations`).
 
-A scope of its own names the server: the same owner may have several, and what is granted for one is not for all. Not
-checked: whether what a tool says is true. That is for the operator, who gets to read it.
+A tool's own scope names the server: one owner may have several servers, and a grant for one must not hold for all. Not
+checked: whether a tool's description is true. The operator reads it and decides.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class Suggestion(NamedTuple):
-    """A tool's entry in the catalog, and why."""
+    """A tool's entry in the catalog, and the reason."""
 
     tool: str
     scope: str
@@ -45,12 +45,12 @@ class Suggestion(NamedTuple):
 
 
 def suggestions(offer: Offer) -> list[Suggestion]:
-    """The entries for all tools of a server."""
+    """Return the entries for all tools of a server."""
     return [suggestion(tool, offer.server)._replace(only_some=tool.name in offer.only_some) for tool in offer.tools]
 
 
 def suggestion(tool: Tool, server: str) -> Suggestion:
-    """The entry for one tool of a server of that name ("" if it has none)."""
+    """Return the entry for one tool of the server of this name ("" if it has none)."""
     meta: Mapping[str, Any] = tool.meta or {}
     reads, destroys = _hints(tool)
     own = advertised_scope(tool)
@@ -71,27 +71,28 @@ _SAYS = {
 
 
 def advertised_scope(offered: Tool | Resource | ResourceTemplate | Prompt) -> str | None:
-    """The scope that something says that it needs, or None."""
+    """Return the scope that an item says it needs, or None."""
     scope = (offered.meta or {}).get(SCOPE)
     return scope if isinstance(scope, str) else None
 
 
 def resource_scopes(offer: Offer) -> dict[str, str]:
-    """The scopes that resources ask for themselves, by the prefix of a URI that a configuration can hold.
+    """Return the scopes that resources advertise, by the prefix of a URI that a configuration can hold.
 
-    That of a template is what is before its first variable. What cannot be written, asked for or granted is left out.
+    A template's prefix is what precedes its first variable. Entries that can't be written, asked for or granted are
+    left out.
     """
-    found: dict[str, str] = {}
+    scopes: dict[str, str] = {}
     for each in (*offer.resources, *offer.templates):
         uri = each.uri_template.partition("{")[0] if isinstance(each, ResourceTemplate) else str(each.uri)
         scope = advertised_scope(each)
         if scope is not None and scope != RESOURCE and fault_of(scope) is None and ":" in uri:
-            found.setdefault(uri, scope)
-    return found
+            scopes.setdefault(uri, scope)
+    return scopes
 
 
 def fault_of(scope: str) -> str | None:
-    """Why nobody could ask for a scope, or grant it, or None."""
+    """Return why a scope can't be asked for or granted, or None."""
     fault = scope_fault(scope)
     if fault is None and impossible_scope([scope]) is not None:
         return "is in no vocabulary: it is neither canonical, nor custom:NAME, nor of the form group:name"
@@ -99,7 +100,7 @@ def fault_of(scope: str) -> str | None:
 
 
 def _hints(tool: Tool) -> tuple[bool, bool | None]:
-    """Whether it says that it only reads, and whether it says that it destroys."""
+    """Return whether a tool says that it only reads, and whether it says that it destroys."""
     hints = tool.annotations
     if hints is None:
         return False, None
@@ -112,7 +113,8 @@ def _own_scope(tool: str, server: str) -> str:
 
 
 def _word(name: str) -> str:
-    """A part of a scope. Other names have other words: what is lost in one is made up for by a digest."""
+    """Return a name as a part of a scope. Different names give different words: a digest makes up for replaced
+    characters."""
     word = _UNFIT.sub("-", name)[:MAX_SCOPE_WORD_CHARS]
     if word and word == name:
         return word

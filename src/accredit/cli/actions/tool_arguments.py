@@ -1,12 +1,13 @@
-"""Arguments of a tool from the words of a shell, typed as the tool's input schema says. No I/O.
+"""A tool's arguments from words of a shell, typed by the tool's input schema. No I/O.
 
-A word is, in this order, and by what the schema allows for the argument:
+A word is read, in this order, and as the schema allows for the argument:
 
-1. a text, where it may be one, or where the schema says nothing of it;
-2. `null`, `true`, `false`, an integer or a number, written as in JSON;
-3. an array or an object in JSON; several words of one name, or one that is no JSON array, are an array's elements.
+1. as a string, if that is allowed, or if the schema says nothing about it;
+2. as `null`, `true`, `false`, an integer or a number, written as in JSON;
+3. as an array or an object in JSON; several words of one name, or one that is not a JSON array, are an array's
+   elements.
 
-Not looked at: all else that a schema may ask for. The server does.
+Not checked: anything else that a schema may require. The server does that.
 """
 
 import json
@@ -34,7 +35,7 @@ _UNIONS = ("anyOf", "oneOf")
 
 
 def typed(tool: str, words: Iterable[str], given: Mapping[str, object], schema: Schema) -> dict[str, object]:
-    """The arguments of a call: `given` (from JSON, as they are) and NAME=VALUE words. Raises `ConfigurationError`."""
+    """Return a call's arguments: `given` (from JSON, unchanged) and NAME=VALUE words. Raises `ConfigurationError`."""
     spoken: dict[str, list[str]] = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -53,7 +54,7 @@ def typed(tool: str, words: Iterable[str], given: Mapping[str, object], schema: 
 
 
 def json_object(data: bytes, where: str) -> dict[str, object]:
-    """`--json-args`: a JSON object in which no name is twice. Raises `ConfigurationError`."""
+    """Read `--json-args`: a JSON object without repeated names. Raises `ConfigurationError`."""
     try:
         found: object = json.loads(data, object_pairs_hook=_once, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -97,13 +98,13 @@ def _property(tool: str, name: str, schema: Schema) -> Schema:
 def _one(name: str, value: str, schema: Schema, kinds: frozenset[str]) -> object:
     if "string" in kinds:
         return _listed(name, value, schema)
-    found = _json(value)
-    kind = "null" if found is None else _NAMES[type(found)]
-    if isinstance(found, _NotJson) or not (kind in kinds or (kind == "integer" and "number" in kinds)):
+    decoded = _json(value)
+    kind = "null" if decoded is None else _NAMES[type(decoded)]
+    if isinstance(decoded, _NotJson) or not (kind in kinds or (kind == "integer" and "number" in kinds)):
         raise ConfigurationError(
             f"--arg {name}={value}: not {_a(sorted(kinds))}", _EXAMPLES[min(kinds, key=sorted(_EXAMPLES).index)]
         )
-    return _listed(name, found, schema)
+    return _listed(name, decoded, schema)
 
 
 _EXAMPLES = {
@@ -116,22 +117,22 @@ _EXAMPLES = {
 }
 
 
-def _listed(name: str, found: object, schema: Schema) -> object:
-    """What was found, if the schema lists what there can be, and lists it. A listed number may be written plainly."""
+def _listed(name: str, value: object, schema: Schema) -> object:
+    """Return a value if the schema's `enum` has it, or there is none. A listed number may be written plainly."""
     listed = cast("list[object]", schema["enum"]) if isinstance(schema.get("enum"), list) else None
-    if listed is None or any(each == found and type(each) is type(found) for each in listed):
-        return found
-    if isinstance(found, str):
+    if listed is None or any(each == value and type(each) is type(value) for each in listed):
+        return value
+    if isinstance(value, str):
         for each in listed:
-            if not isinstance(each, str) and json.dumps(each) == found:
+            if not isinstance(each, str) and json.dumps(each) == value:
                 return each
     raise ConfigurationError(
-        f"--arg {name}={found}: there is no such choice", f"it is one of {', '.join(map(str, listed))}"
+        f"--arg {name}={value}: there is no such choice", f"it is one of {', '.join(map(str, listed))}"
     )
 
 
 def _kinds(schema: Schema, root: Schema) -> frozenset[str]:
-    """The types that a schema allows; all where it says nothing of them."""
+    """Return the types that a schema allows; all if it does not say."""
     kind = schema.get("type")
     if isinstance(kind, str):
         return frozenset({kind}) & _ANYTHING or _ANYTHING
@@ -151,7 +152,7 @@ def _kinds(schema: Schema, root: Schema) -> frozenset[str]:
 
 
 def _resolved(schema: Schema, root: Schema) -> Schema:
-    """The schema that local references lead to."""
+    """Follow local references to a schema."""
     for _ in range(MAX_SCHEMA_STEPS):
         reference = schema.get("$ref")
         if not isinstance(reference, str) or not reference.startswith("#/"):
@@ -164,7 +165,7 @@ def _resolved(schema: Schema, root: Schema) -> Schema:
 
 
 class _NotJson:
-    """Says that a word is no JSON value."""
+    """Marks a word that is not a JSON value."""
 
 
 _NAMES[_NotJson] = ""

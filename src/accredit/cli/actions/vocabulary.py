@@ -1,7 +1,7 @@
-"""Which scopes there can be where no catalog is at hand. No I/O.
+"""Which scopes may exist if no catalog is at hand. No I/O.
 
 A gateway's vocabulary is the canonical one, the scopes of MCP itself, and those that its catalog names. A command has
-no catalog, so a scope is let through when some catalog could name it, and whoever runs the command is told.
+no catalog, so a scope that some catalog could name is accepted, and the user is told.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from accredit.ratify.scopes import CANONICAL_SCOPES, WILDCARDS, unknown_scope
 
 
 def catalog_scopes(scopes: Iterable[str]) -> frozenset[str]:
-    """Those among `scopes` that hold only where a catalog names them.
+    """Return those among `scopes` that are valid only if a catalog names them.
 
     A deployment's scopes are concrete, so none has an asterisk; `x-...:` and `urn:` are reserved.
     """
@@ -22,13 +22,13 @@ def catalog_scopes(scopes: Iterable[str]) -> frozenset[str]:
 
 
 def impossible_scope(scopes: Iterable[str]) -> str | None:
-    """The first scope that no vocabulary can hold, or None."""
+    """Return the first scope that no vocabulary can hold, or None."""
     scopes = tuple(scopes)
     return unknown_scope(scopes, MCP_SCOPES | catalog_scopes(scopes))
 
 
 def canonical_neighbour(scope: str) -> str | None:
-    """A scope that may have been meant: of the same last words, or spelt nearly so."""
+    """Return a scope that may have been meant, with the same last words or a similar spelling, or None."""
     known = sorted(CANONICAL_SCOPES | WILDCARDS.keys())
     ending = [each for each in known if each.endswith(f":{scope}")]
     return next(iter(ending or get_close_matches(scope, known, n=1, cutoff=0.8)), None)

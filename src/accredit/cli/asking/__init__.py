@@ -1,1 +1,2 @@
-"""What a server offers: asked as hosts of all kinds would, over HTTP, of a child process, or in memory. I/O."""
+"""What a server offers, found by asking as hosts of all kinds would: over HTTP, of a child process, or in memory.
+I/O."""

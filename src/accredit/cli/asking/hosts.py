@@ -1,9 +1,9 @@
-"""The hosts as which a server is asked what it offers: one that can do everything, and one that can do nothing.
+"""The hosts that a server is asked as: one that can do everything, and one that can do nothing. No I/O.
 
-Servers may offer more to clients that can do more (a tool that asks the user needs one who can be asked), so one
-question is not enough. What is declared goes over what the SDK declares: it has no words for some of it. No I/O.
+Servers may offer more to clients that can do more (a tool that asks the user needs a client that can be asked), so one
+request is not enough. The declared capabilities replace the SDK's own, which has no types for some of them.
 
-Source: 2025-11-25 and 2026-07-28, schema, `ClientCapabilities`; the extensions are SEP-2663 and SEP-1865.
+Sources: 2025-11-25 and 2026-07-28, schema, `ClientCapabilities`; the extensions are SEP-2663 and SEP-1865.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -41,13 +41,13 @@ EVERYTHING: Capabilities = {
 
 @asynccontextmanager
 async def declaring(transport: Transport, capabilities: Capabilities) -> AsyncGenerator[tuple[Any, Any]]:
-    """The same transport, for a client that declares just these capabilities, whatever it declares itself."""
+    """Wrap a transport so that its client declares exactly these capabilities, whatever it declares itself."""
     async with transport as (read, write):
         yield read, _Declaring(write, capabilities)
 
 
 async def no_roots(context: ClientRequestContext) -> ListRootsResult:
-    """The answer to a server that asks for roots because it was told that there may be some."""
+    """Answer a server that asks for roots because it was told that there may be some."""
     return ListRootsResult(roots=[])
 
 

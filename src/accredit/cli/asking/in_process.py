@@ -1,6 +1,6 @@
-"""A gateway in this process as a transport of an HTTP client: no socket is opened, and streams are streams. No I/O.
+"""A gateway in this process as a transport of an HTTP client, with real streams and no socket. No I/O.
 
-(httpx2's own transport for applications gives a body only when it is whole, which a standing stream never is.)
+(httpx2's own transport for applications returns a body only when it is complete, which a long-lived stream never is.)
 """
 
 import asyncio
@@ -16,13 +16,14 @@ from accredit.gateway.app import Gateway
 
 
 class InProcess(httpx2.AsyncBaseTransport):
-    """Gives requests to an application, each in a task of its own that ends when its answer is closed."""
+    """Passes requests to an application, each in a task of its own that ends when its answer is closed."""
 
     def __init__(self, app: Gateway) -> None:
         self._app = app
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """The head of the answer, and its body as it comes. Raises `httpx2.RequestError` where there is no answer."""
+        """Return the head of the answer, with its body as it comes. Raises `httpx2.RequestError` if there is no
+        answer."""
         body = await request.aread()
         head: asyncio.Future[tuple[int, list[tuple[bytes, bytes]]]] = asyncio.get_running_loop().create_future()
         gone = asyncio.Event()
@@ -39,7 +40,7 @@ class InProcess(httpx2.AsyncBaseTransport):
             if message["type"] == "http.response.start":
                 head.set_result((message["status"], list(message["headers"])))
                 return
-            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # nobody reads any more
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # nobody is reading any more
                 if message.get("body"):
                     await sender.send(message["body"])
                 if not message.get("more_body", False):
@@ -85,7 +86,7 @@ class _Body(httpx2.AsyncByteStream):
 
 
 async def _end(task: asyncio.Task[None], gone: asyncio.Event) -> None:
-    """Lets the application know that its client has gone, and waits for its end."""
+    """Tell the application that its client is gone, and wait for it to end."""
     gone.set()
     await asyncio.wait({task})
 

@@ -1,11 +1,12 @@
-"""Looks at a URL before its server is asked: is it the right one, and which of the two HTTP transports is behind it?
+"""A look at a URL before its server is asked: whether it is the right one, and which HTTP transport it speaks.
 
-1. A redirect within the same origin gives the right URL; one that leads elsewhere is told, and not followed.
-2. A server that wants to know who asks (401, 403), and one whose certificate is not trusted, are told as such.
-3. A URL that ends in `/sse`, and a server that takes no POST, are looked at for HTTP+SSE (2024-11-05), here and beside.
+1. A redirect within the same origin gives the right URL; one that leads elsewhere is reported, and not followed.
+2. A server that requires authorization (401, 403), and one whose certificate is not trusted, are reported as such.
+3. A URL that ends in `/sse`, and a server that accepts no POST, are tried for HTTP+SSE (2024-11-05), here and beside
+   it.
 
-One request that no server acts on, `ping` without a session, and `GET` where rule 3 applies. Network I/O. Every failure
-is a `ConfigurationError` and quotes no query, which may hold a key.
+Sends one request that no server acts on, `ping` without a session, and `GET` where rule 3 applies. Network I/O. Every
+failure is a `ConfigurationError`, and quotes no query, which may hold a key.
 """
 
 import asyncio
@@ -26,8 +27,8 @@ _PING = b'{"jsonrpc":"2.0","id":"accredit-setup","method":"ping"}'
 _POST: RawHeaders = [(b"content-type", b"application/json"), (b"accept", b"application/json, text/event-stream")]
 _GET: RawHeaders = [(b"accept", b"text/event-stream")]
 _TAKES_NO_POST = frozenset({404, 405})
-"""What a server of HTTP+SSE answers to a POST (2025-11-25, transports, "Backwards Compatibility"; its 400 is also that
-of a newer server which wants a session)."""
+"""How a server of HTTP+SSE answers a POST (2025-11-25, transports, "Backwards Compatibility"; its 400 may also come
+from a newer server that wants a session)."""
 
 
 class Door(NamedTuple):
@@ -38,7 +39,7 @@ class Door(NamedTuple):
 
 
 async def knock(upstream: HttpUpstream, *, follow: bool, seconds: float) -> Door:
-    """Finds the door within `seconds` for each step. A redirect is an error where it is not to be followed."""
+    """Find the server's door, with `seconds` for each step. Unless `follow`, a redirect is an error."""
     for _ in range(MAX_SETUP_REDIRECTS):
         try:
             found = await _look(upstream, seconds)
@@ -56,12 +57,12 @@ async def knock(upstream: HttpUpstream, *, follow: bool, seconds: float) -> Door
 
 
 def shown(url: str) -> str:
-    """A URL without its query."""
+    """Return a URL without its query."""
     return url.partition("?")[0]
 
 
 def _next(url: str, target: str, *, follow: bool) -> str:
-    """Rule 1."""
+    """Return a redirect's target if rule 1 allows it."""
     if not same_origin(url, target):
         raise ConfigurationError(
             f"{shown(url)} redirects to another server, {shown(target)}, and that is not followed",
@@ -76,7 +77,7 @@ def _next(url: str, target: str, *, follow: bool) -> str:
 
 
 async def _look(upstream: HttpUpstream, seconds: float) -> Door | str:
-    """The door, or where another URL says that it is."""
+    """Return the door, or the URL that a redirect leads to."""
     streams = urlsplit(upstream.url).path.rstrip("/").endswith("/sse")
     client = UpstreamClient(upstream.url, headers=upstream.headers, timeout=seconds)
     try:
@@ -97,7 +98,7 @@ async def _look(upstream: HttpUpstream, seconds: float) -> Door | str:
 
 
 async def _stream_of(upstream: HttpUpstream, client: UpstreamClient) -> Door:
-    """Rule 3 for a server that takes no POST: its stream, where a gateway looks for it."""
+    """Look for the stream of a server that accepts no POST where a gateway looks for it (rule 3)."""
     beside = urljoin(upstream.url, "sse")
     for url in (upstream.url, beside):
         answer = await client.send("GET", _GET, target=_path_of(url))
@@ -116,7 +117,7 @@ async def _stream_of(upstream: HttpUpstream, client: UpstreamClient) -> Door:
 
 
 async def _announces(answer: Answer) -> bool:
-    """Whether an answer is a stream of HTTP+SSE: its first event says where it takes messages."""
+    """Return whether an answer is a stream of HTTP+SSE: its first event says where to send messages."""
     said = answer_type(answer.header(b"content-type"))
     if answer.status != 200 or said.name != EVENTS_TYPE:
         return False
@@ -140,7 +141,7 @@ def _leads(url: str, answer: Answer) -> str:
 
 
 def _check_admitted(answer: Answer) -> None:
-    """Rule 2."""
+    """Check rule 2."""
     if answer.status == 401:
         raise ConfigurationError(
             "the server wants authorization (HTTP 401)",
