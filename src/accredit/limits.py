@@ -566,11 +566,11 @@ MAX_KNOWN_TARGETS = 4_096
 costs one refused call more."""
 
 MAX_TOLD_REASON_CHARS = 500
-"""Characters of a gateway's reason for a refusal that a person is told. Ours have some 200, but for scopes that are
-listed; what matters of a constraint's stands at the end."""
+"""Characters of a gateway's reason for a refusal that a person is shown. Ours have some 200, except for lists of
+scopes; what matters about a constraint stands at the end."""
 
 MAX_TOLD_URL_CHARS = 200
-"""Characters of a gateway's URL that a person is told: enough to tell one from another, and two fit a refusal."""
+"""Characters of a gateway's URL that a person is shown: enough to distinguish URLs, and two fit into a refusal."""
 
 MAX_ANSWER_BYTES = 104_857_600
 """Bytes of a gateway's answer that a client reads: as many as a gateway forwards."""
@@ -579,66 +579,68 @@ MAX_ANSWER_EVENT_BYTES = 16_777_216
 """Bytes of one server-sent event of a gateway that a client reads: the same."""
 
 MAX_REFUSAL_BYTES = 1_048_576
-"""Bytes of an HTTP error's body that a client reads: what a gateway says in one is a line or two."""
+"""Bytes of an HTTP error's body that a client reads: a gateway's has a line or two."""
 
 MAX_PRESENTED = 4
-"""Delegations that are presented for one call, one after the other: each that is refused is a record in a log."""
+"""Delegations that are tried for one call, one after the other: each that is refused is a record in a log."""
 
 SILENCE_SECONDS = 3_600.0
-"""For how long a gateway may send no byte while a request waits, if nothing else is said: an hour, for long tools."""
+"""How long a gateway may send nothing while a request waits, by default: an hour, for long-running tools."""
 
 RENEW_SECONDS = 30.0
-"""For a server to begin a session anew, and for each step that sets it up again: as long as a connection may take."""
+"""The time for a server to begin a new session, and for each step that sets it up again: the same as for a
+connection."""
 
 MAX_RENEWED_SUBSCRIPTIONS = 1_000
-"""Subscriptions of a session that are made again in the next one; past it the oldest are not."""
+"""Subscriptions of a session that are made again in the next one; beyond that the oldest are dropped."""
 
 MAX_TRIES = 2
-"""Sessions that a request may find gone: one that meets the end of another new one, too, is told so."""
+"""Sessions that may end under one request: one that meets the end of another new session as well fails."""
 
 # --- the first token of a local agent -----------------------------------------------------------------
 
 MAX_BOOTSTRAP_BYTES = 4_096
-"""Bytes of a request for it: a secret and a name."""
+"""Bytes of the request for it: a secret and a name."""
 
 MAX_BOOTSTRAP_AGENT_CHARS = 256
 """Characters of an agent's name there; the id of a key has 32."""
 
 MAX_BOOTSTRAP_ATTEMPTS = 10
-"""Wrong secrets until the right one is of no use any more: whoever reads the file needs one attempt."""
+"""Wrong secrets until the right one is useless, too: whoever can read the file needs one attempt."""
 
 MAX_BOOTSTRAP_TTL_SECONDS = 86_400
-"""For which such a token may be good: a day, as it can't be revoked one by one."""
+"""The longest lifetime of such a token: a day, as it can't be revoked individually."""
 
 # --- accredit init, accredit check --------------------------------------------------------------------
 
 ASK_SECONDS = 60.0
-"""For a server to start and to list all its tools. One that is installed when it is first run takes half of that."""
+"""The time for a server to start and to list all its tools. One that is installed when it is first run takes half of
+that."""
 
 ASK_NOTICE_SECONDS = 10.0
-"""After which whoever waits for such a list is told so. Servers that need not be installed start in a second or two,
+"""The wait for such a list after which the user is told. Servers that need not be installed start in a second or two,
 and are asked twice."""
 
 MAX_SETUP_REDIRECTS = 5
 """Redirects that `accredit init` follows: http servers add a slash, or take one away, in one."""
 
 ENDPOINT_EVENT_SECONDS = 5.0
-"""For the first event of a stream that may be HTTP+SSE: servers send it at once."""
+"""The time for the first event of a stream that may be HTTP+SSE: servers send it at once."""
 
 MAX_ENDPOINT_EVENT_BYTES = 65_536
 """Bytes of that event, which names a URL."""
 
 MAX_OVERHEARD_LINES = 20
-"""Last lines of a server's stderr that are shown where it could not be asked: a traceback, or npm's complaint."""
+"""Last lines of a server's stderr that are shown if it could not be asked: a traceback, or npm's complaint."""
 
 MAX_LISTED_EXAMPLES = 10
 """Resources, templates or prompts of a server that a configuration quotes: enough to see what they are about."""
 
 MAX_TIMEOUT_SECONDS = 86_400.0
-"""That `--timeout` may ask for: a day. Who is silent for longer is not waited for by anybody."""
+"""The longest `--timeout`: a day. Nobody waits longer for a silent server."""
 
 MAX_SAID_CHARS = 200
-"""Characters of what a tool says of itself that a configuration quotes: a sentence or two."""
+"""Characters of a tool's description that a configuration quotes: a sentence or two."""
 
 MAX_SCOPE_WORD_CHARS = 48
 """Characters of a server's or tool's name that go into a suggested scope; a scope has 256 bytes at most."""
@@ -649,11 +651,11 @@ MAX_ATTESTATION_BYTES = 67_108_864
 """Bytes of one envelope that are read. A record with full arguments of 4 MiB has some 6 MB."""
 
 MAX_SIGNATURE_MEMBERS_BYTES = 65_536
-"""Bytes of what a signature holds beside its bytes, as canonical JSON. A bundle of sigstore has some 10 KB."""
+"""Bytes of a signature's further members, as canonical JSON. A sigstore bundle has some 10 KB."""
 
 MAX_CANONICAL_RESULT_BYTES = 262_144
-"""Bytes of a result that is brought into its canonical form for its digest (up to 0.1 s, if it is all fractions); of
-a longer one, its bytes are digested."""
+"""Bytes of a result that is put into canonical form for its digest (up to 0.1 s, if it is all fractions); a longer
+one's own bytes are digested."""
 
 MAX_RECORDED_TEXT = 1_000
 """Characters of a reason, a detail, a session's id or a revision that a record keeps; those of our own errors have some
@@ -663,79 +665,81 @@ CHECKPOINT_RECORDS = 1_000
 """Records of a writer after which it signs a checkpoint (0.7 ms for ML-DSA-65), whatever the time."""
 
 CHECKPOINT_SECONDS = 10.0
-"""From a record to the checkpoint that covers it, at most: what is cut off within it can't be noticed."""
+"""The maximum time from a record to the checkpoint that covers it: if records within it are cut off, nobody notices."""
 
 MAX_RECORDED_CHAINS = 64
 """Chains of certificates whose recorded form is kept for the next call on them: 11 KB a certificate, eight at most."""
 
 MAX_RECORDED_TARGET = 2_048
-"""Characters of a call's target that its record keeps; the digest of its params covers all of it. Nobody who is refused
-is to fill the disk with a name."""
+"""Characters of a call's target that its record keeps; the digest of its params covers all of it. A refused caller must
+not be able to fill the disk with a name."""
 
 RESUME_SECONDS = 300.0
-"""For a client to resume a stream that was cut off, after which its calls count as unanswered. Clients come back within
-seconds; servers that have them ask again and again say when (`retry`)."""
+"""The time for a client to resume a stream that was cut off, after which its calls count as unanswered. Clients come
+back within seconds; servers that make them poll say when (`retry`)."""
 
 MAX_CUT_OFF_CALLS = 1_000
-"""Calls whose streams were cut off and that wait for it, each with its record: 2 KiB without arguments."""
+"""Calls whose streams were cut off and that wait to be resumed, each with its record: 2 KiB without arguments."""
 
 STRANGER_RECORDS = 1_000
-"""Records of calls without a good token, refused before the gate, that a process writes at once, some 1.3 KiB each: who
-merely reaches the gateway is not to fill its disk, nor to keep others from theirs."""
+"""Records of unauthenticated calls, refused before the gate, that a process may write in a burst, some 1.3 KiB each:
+anybody who merely reaches the gateway must neither fill its disk nor displace others' records."""
 
 STRANGER_RECORDS_PER_SECOND = 1.0
-"""How fast there is room for more of them: 100 MB a day at the most. Someone who tries tokens by hand stays below."""
+"""How fast room for more of them returns: 100 MB a day at most. Someone who tries tokens by hand stays below."""
 
 MAX_STRANGER_MESSAGE_BYTES = 262_144
-"""Bytes of a message with such a call: calls have some 10 KB at most, and the digest of 4 MiB takes some 20 ms."""
+"""Bytes of a message with such a call: calls have some 10 KB at most, and digesting 4 MiB takes some 20 ms."""
 
 STRANGER_BODY_SECONDS = 1.0
-"""For the body of a request that is refused for its header: it follows the head at once, or it is not waited for."""
+"""The time for the body of a request that is refused for its header: it follows the head at once, or is not waited
+for."""
 
 MAX_QUEUED_RECORDS = 10_000
-"""Records that wait to be written, some 2 KiB each without arguments; when there are as many, calls are refused."""
+"""Records that wait to be written, some 2 KiB each without arguments; beyond that, calls are refused."""
 
 MAX_QUEUED_RECORD_BYTES = 67_108_864
-"""Bytes of records that wait so, with arguments and certificates."""
+"""Bytes of records that wait to be written, with arguments and certificates."""
 
 MAX_KEPT_OUTCOMES = 10_000
-"""Outcomes that are known and wait until a durable log can be written again: more than calls that can be open."""
+"""Known outcomes that wait until a durable log can be written again: more than there can be open calls."""
 
 MAX_KEPT_OUTCOME_BYTES = 16_777_216
-"""Bytes of outcomes that wait so, some 1 KiB each: they hold no arguments."""
+"""Bytes of such outcomes, some 1 KiB each: they hold no arguments."""
 
 RECORDS_A_TURN = 256
-"""Records that are written at once (some 20 ms), before others have their turn."""
+"""Records that are written at a time (some 20 ms), before others get their turn."""
 
 RECORDS_A_TURN_ELSEWHERE = 16
 """The same where another signer signs, which may be far away: with 100 ms for each they are written in time. A turn
 that takes more than `STORE_WAIT_SECONDS` refuses all who wait, and so would each that follows under the same load."""
 
 LOG_PROCESS_SECONDS = 30.0
-"""For the process that writes the log to start: 0.1 s, on a machine that does nothing else."""
+"""The time for the process that writes the log to start: it takes 0.1 s on an idle machine."""
 
 ROWS_A_STATEMENT = 100
-"""Rows that one statement inserts: older SQLite (before 3.32) takes 999 values."""
+"""Rows inserted by one statement: SQLite before 3.32 accepts 999 values."""
 
 RECORD_RETRY_SECONDS = 1.0
-"""Between two attempts to write what waits while the store can't take it; a new record is tried at once."""
+"""The interval between attempts to write waiting records while the store refuses them; a new record is tried at
+once."""
 
 EMPTY_LOG_SECONDS = 5.0
-"""For whoever reads or writes the log to let its write-ahead log be emptied after pruning: each does for a moment, but
-for one who verifies or exports it, which may take minutes."""
+"""The time for readers and writers of the log to let its write-ahead log be truncated after pruning: each needs a
+moment, except for one that verifies or exports the log, which may take minutes."""
 
 UNREADY_SECONDS = 10.0
-"""For which a gateway says that it is not ready after a record could not be written, unless another could since. As
-long as a load balancer takes between two looks; a smaller write may succeed on a disk on which no record fits."""
+"""How long a gateway reports that it is not ready after a record could not be written, unless another could since: the
+usual interval of a load balancer's checks. A smaller write may succeed on a disk on which no record fits."""
 
 PRUNE_ENTRIES = 2_000
-"""Entries of the log that are looked at in one step of pruning, some 30 ms: as long does a gateway at work wait."""
+"""Entries of the log handled in one step of pruning, some 30 ms, for which a gateway at work waits."""
 
 FOLLOW_SECONDS = 0.25
-"""Between two looks of `log list -f` at the log."""
+"""The interval at which `log list -f` looks at the log."""
 
 MAX_SCHEMA_STEPS = 32
-"""References of a tool's input schema that are followed for one argument of `accredit call`: a circle of them ends."""
+"""References of a tool's input schema that are followed for one argument of `accredit call`: ends circular ones."""
 
 MAX_JSON_ARGS_BYTES = 4_194_304
 """Bytes of `accredit call --json-args`: what a gateway takes in one request."""
@@ -744,16 +748,16 @@ SHORT_ID_CHARS = 12
 """Hex digits of an id that tables on a terminal show, 48 bits: two of a million are the same once in 500 logs."""
 
 MAX_TOLD_CANDIDATES = 20
-"""Ids that stderr names where one was not written far enough to be told from others: a screen."""
+"""Ids listed on stderr if the one given is ambiguous: a screenful."""
 
 MAX_KEY_FILES = 1_000
-"""Public keys beside a configuration that names are looked for in: a tenth of a second or so."""
+"""Public keys beside a configuration that are searched for names: a tenth of a second or so."""
 
 PROGRESS_ENTRIES = 500
-"""Entries that are verified (40 ms) between two steps of a progress bar."""
+"""Entries that are verified (in 40 ms) between two updates of a progress bar."""
 
 CLOSE_RECORDS_SECONDS = 5.0
-"""For what waits to be written when the log is closed. What can't be is counted and told."""
+"""The time to write what is waiting when the log is closed. The rest is counted and reported."""
 
 # --- how a message is to be read --------------------------------------------------------------------
 
@@ -770,30 +774,29 @@ MAX_MEDIA_RANGES = 32
 # --- multi-round-trip requests ----------------------------------------------------------------------
 
 MAX_ROUNDS = 10
-"""Times that one call is repeated with input, where the caller does not say otherwise. The official SDK stops at
-as many."""
+"""How often one call is repeated with input, by default. The official SDK has the same limit."""
 
 LEG_SECONDS = 60.0
-"""For one leg of a call to be answered, where the caller does not say otherwise: what the gateway gives an upstream."""
+"""The time for one leg of a call, by default: what the gateway gives an upstream."""
 
 STATE_ONLY_FIRST_SECONDS = 0.05
-"""Before a call is repeated for a server that asked for nothing but to be called again; it doubles."""
+"""The wait before a call is repeated for a server that asked only to be called again; it doubles."""
 
 STATE_ONLY_MAX_SECONDS = 0.25
 """The longest such wait: somebody may be waiting for the answer."""
 
 MAX_STATE_BYTES = 262_144
-"""UTF-8 bytes of an upstream's `requestState`. It is a cursor or a small sealed object in the servers that are known,
-and comes back with every leg, in a request of at most 4 MiB."""
+"""UTF-8 bytes of an upstream's `requestState`. In known servers it is a cursor or a small sealed object, and it comes
+back with every leg, in a request of at most 4 MiB."""
 
 MAX_FLOW_BYTES = 64
 """UTF-8 bytes of the name of a flow that is sealed with a state; ours have 32."""
 
 MAX_STATE_SECONDS = 86_400
-"""For which a sealed `requestState` may open: a day. It is a person's answer that is waited for."""
+"""The longest time for which a sealed `requestState` opens: a day, as it waits for a person's answer."""
 
 MAX_STATE_KEYS = 16
-"""Keys that can open a `requestState`. A rotation needs two; each has to be found in a file by people."""
+"""Keys that can open a `requestState`. A rotation needs two; people have to find each in a file."""
 
 # --- tasks --------------------------------------------------------------------------------------------
 
@@ -801,26 +804,28 @@ MAX_TASKS = 100_000
 """Tasks that a store remembers: at some 400 bytes each, 40 MB."""
 
 MAX_TASKS_PER_OWNER = 1_000
-"""... of one owner, so that nobody takes the room of others. A list of one's own is filtered by so many names."""
+"""Tasks of one owner, so that nobody takes the room of others. A list of tasks is filtered by so many names."""
 
 TASK_SECONDS = 86_400
-"""How long a task is remembered that has no `ttl`: a day, in which somebody may have slept."""
+"""How long a task without a `ttl` is remembered: a day, so that its owner may sleep."""
 
 TASK_GRACE_SECONDS = 60
-"""... and how much longer than its `ttl` one that has: who fetches a result at the last moment may be late."""
+"""How much longer than its `ttl` a task is remembered: a client that fetches a result at the last moment may be
+late."""
 
 MAX_TASK_TTL_SECONDS = 31_536_000
-"""The longest `ttl` that counts, a year: what a server says must not keep a row for ever."""
+"""The longest `ttl` that counts, a year: a server must not make a row stay for ever."""
 
 MAX_TASK_ID_CHARS = 1_024
 """The longest id of a task. It travels in `Mcp-Name`, beside other headers."""
 
 MAX_TASK_FACTS_BYTES = 4_096
-"""What is remembered of the call that made a task, as JSON: its facts, and a digest of each argument that a constraint
-names (some 100 bytes each). Of more only the digest of its params is, and constraints on the rest can't be verified."""
+"""Bytes of what is remembered of the call that created a task, as JSON: its facts, and a digest of each argument that a
+constraint names (some 100 bytes each). Of a larger one only the digest of its params is kept, and constraints on the
+rest can't be verified."""
 
 MAX_TOLD_TASKS = 1_000
-"""Tasks whose notifications one session or subscription is told: as many as an owner can have."""
+"""Tasks whose notifications one session or subscription receives: as many as an owner can have."""
 
 MAX_TASK_SESSIONS = 10_000
 """Sessions whose tasks are known, to tell them apart in streams that nobody's proof came with."""

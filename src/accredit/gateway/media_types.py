@@ -1,9 +1,10 @@
-"""What a `Content-Type` says, read as strictly as RFC 9110 section 8.3.1 is written. No I/O.
+"""Reading a `Content-Type` exactly as RFC 9110 section 8.3.1 defines it. No I/O.
 
     media-type = token "/" token *( OWS ";" OWS token "=" ( token / quoted-string ) )
 
-Whoever honours a charset, and whoever doesn't, read two messages from the same bytes. So a body is read here in one
-way only, UTF-8, and what says otherwise, or says it so that readers could differ, says nothing at all.
+A reader that honours a charset and one that does not get two messages from the same bytes. So a body is read here only
+as UTF-8; a header that says otherwise, or says it in a way that readers could take differently, counts as saying
+nothing.
 """
 
 import re
@@ -26,14 +27,14 @@ _JSON_ANSWERS = frozenset({JSON_TYPE, b"application/json-rpc"})
 
 
 class MediaType(Struct, frozen=True):
-    """A type and its parameters; names in lower case, values as they are meant."""
+    """A type and its parameters: names in lower case, values unquoted."""
 
     name: bytes
     parameters: tuple[tuple[bytes, bytes], ...] = ()
 
     @property
     def in_utf8(self) -> bool:
-        """Whether no parameter says that the text is in anything but UTF-8."""
+        """Whether no parameter names a charset other than UTF-8."""
         return all(value.lower() == b"utf-8" for name, value in self.parameters if name == b"charset")
 
 
@@ -42,41 +43,43 @@ NO_TYPE = MediaType(b"")
 
 @lru_cache(256)
 def parse_media_type(value: bytes | None) -> MediaType | None:
-    """What a header value says; None if that is nothing, or more than one thing."""
+    """Return a header's media type; None if it has none, or is ambiguous."""
     if value is None or len(value) > MAX_MEDIA_TYPE_BYTES:
         return None
     value = value.strip(b" \t")
-    found = _TYPE.match(value)
-    if found is None:
+    name = _TYPE.match(value)
+    if name is None:
         return None
     parameters: dict[bytes, bytes] = {}
-    end = found.end()
+    end = name.end()
     while end < len(value):
         parameter = _PARAMETER.match(value, end)
         if parameter is None or parameter[1].lower() in parameters:
             return None
         parameters[parameter[1].lower()] = _plain(parameter[2])
         end = parameter.end()
-    return MediaType(found[1].lower(), tuple(parameters.items()))
+    return MediaType(name[1].lower(), tuple(parameters.items()))
 
 
 @lru_cache(256)
 def is_json_request(value: bytes | None) -> bool:
-    """Whether a request says that its body is JSON in UTF-8, and nothing besides."""
-    said = parse_media_type(value)
-    if value is None or said is None or said.name != JSON_TYPE or b"\\" in value:
+    """Return whether a request says that its body is JSON in UTF-8, and nothing more."""
+    media_type = parse_media_type(value)
+    if value is None or media_type is None or media_type.name != JSON_TYPE or b"\\" in value:
         return False
-    return not said.parameters or (said.in_utf8 and [name for name, _ in said.parameters] == [b"charset"])
+    return not media_type.parameters or (
+        media_type.in_utf8 and [name for name, _ in media_type.parameters] == [b"charset"]
+    )
 
 
 @lru_cache(256)
 def answer_type(value: bytes | None) -> MediaType:
-    """The type of an answer, `JSON_TYPE` for each that is JSON-RPC; its name is b"" where it can't be told.
+    """Return an answer's type, with `JSON_TYPE` for any JSON-RPC type; its name is b"" if it can't be read.
 
-    A semicolon at the end, which some servers write, says nothing, and what is forwarded does not have it.
+    A trailing semicolon, which some servers write, is ignored, and is not forwarded.
     """
-    said = parse_media_type(value.rstrip(b" \t;") if value is not None else None) or NO_TYPE
-    return MediaType(JSON_TYPE, said.parameters) if said.name in _JSON_ANSWERS else said
+    media_type = parse_media_type(value.rstrip(b" \t;") if value is not None else None) or NO_TYPE
+    return MediaType(JSON_TYPE, media_type.parameters) if media_type.name in _JSON_ANSWERS else media_type
 
 
 def _plain(value: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""What the gateway is told, once, at the start: small frozen values. No I/O, but for keys that are drawn here."""
+"""The gateway's settings, fixed at the start: small frozen values. No I/O, except that keys are made here."""
 
 import secrets
 from collections.abc import Callable, Collection, Mapping
@@ -26,7 +26,7 @@ class HttpUpstream:
 
 @dataclass(frozen=True, slots=True)
 class StdioUpstream:
-    """A server that is a child process. `env` is added to the gateway's own (without `ACCREDIT_*`).
+    """A server that is a child process. `env` is added to the gateway's own environment (without `ACCREDIT_*`).
 
     `cwd` is the folder that it runs in: the configuration file's, or None for the gateway's own.
     """
@@ -40,7 +40,7 @@ class StdioUpstream:
 class ProofSettings:
     """The sections `[proofs]`, `[tools]`, `[resources]` and `[prompts]`.
 
-    Where proofs are not `required`, the catalog restricts nothing, but scopes are listed.
+    If proofs are not `required`, the catalog restricts nothing, but scopes are listed.
     """
 
     policy: Policy
@@ -50,7 +50,7 @@ class ProofSettings:
 
 @dataclass(frozen=True, slots=True)
 class IdentitySettings:
-    """`[upstream] identity = "jwt"`: what signs, in whose name, and the header that it goes out in."""
+    """`[upstream] identity = "jwt"`: the signing key, the issuer's id, and the header's name."""
 
     key: EllipticCurvePrivateKey = field(repr=False)
     gateway_id: str
@@ -58,7 +58,7 @@ class IdentitySettings:
 
 
 def check_reads_headers(upstream: HttpUpstream | StdioUpstream) -> None:
-    """Raises `ConfigurationError` for a server that could not be told anything in a header."""
+    """Raise `ConfigurationError` for a server that reads no headers."""
     if isinstance(upstream, StdioUpstream):
         raise ConfigurationError(
             'upstream.identity is "jwt", a header of HTTP requests, and upstream.command reads none',
@@ -72,7 +72,7 @@ def _key_of_this_process() -> KeyRing:
 
 @dataclass(frozen=True, slots=True)
 class RoundsSettings:
-    """The section `[rounds]`. Without a `ring` one is drawn: what it seals opens as long as these settings live."""
+    """The section `[rounds]`. Without a `ring` one is made: what it seals opens for as long as these settings live."""
 
     ring: KeyRing = field(default_factory=_key_of_this_process, compare=False)
     state_seconds: int = 600
@@ -80,7 +80,7 @@ class RoundsSettings:
 
 @dataclass(frozen=True, slots=True)
 class BootstrapSettings:
-    """The section `[tokens.bootstrap]`. Whoever starts the gateway writes `secret` to `file`; `used` ends that."""
+    """The section `[tokens.bootstrap]`. Whoever starts the gateway writes `secret` to `file`, which `used` deletes."""
 
     secret: str = field(repr=False)
     file: Path
@@ -94,11 +94,11 @@ class BootstrapSettings:
 
 @dataclass(frozen=True, slots=True)
 class TokenSettings:
-    """The section `[tokens]`, and what tools ask of tokens.
+    """The section `[tokens]`, and what tools require of tokens.
 
-    `resource` is the URL of the MCP endpoint as clients know it, `tool_scopes` the scope that a token must have, by
-    tool, and `policy_digest` that of today's configuration. `session_key` is 32 random bytes that all who serve the
-    same sessions share.
+    `resource` is the URL of the MCP endpoint as clients know it. `tool_scopes` maps a tool to the scope that a token
+    must have, and `policy_digest` is that of the present configuration. `session_key` is 32 random bytes, shared by all
+    who serve the same sessions.
     """
 
     issuers: tuple[Issuer, ...]
@@ -113,9 +113,9 @@ class TokenSettings:
 
 @dataclass(frozen=True, slots=True)
 class RecordSettings:
-    """The section `[attest]`, but for the log itself. `gateway_id` says in the records who made them; with `full` they
-    hold the arguments, not only a digest of them. `policy_digest` says by which configuration is decided; "": by these
-    settings (`settings_digest`)."""
+    """The section `[attest]`, except for the log itself. `gateway_id` is the gateway's name in records; with `full`
+    they hold the arguments, not only a digest of them. `policy_digest` identifies the configuration; "": these settings
+    do (`settings_digest`)."""
 
     gateway_id: str
     full: bool = False
@@ -126,7 +126,7 @@ class RecordSettings:
 class GatewaySettings:
     """The sections `[gateway]`, `[upstream]` and `[validation]` of the configuration.
 
-    Processes that are forked from one share its `rounds`, and so open each other's states.
+    Processes forked from one share its `rounds`, and so can open each other's states.
     """
 
     upstream: HttpUpstream | StdioUpstream
@@ -141,11 +141,11 @@ class GatewaySettings:
     max_response_bytes: int = 104_857_600
     max_event_bytes: int = 16_777_216
     upstream_timeout_seconds: float | None = None
-    """How long the server may be silent about a request; None: as long as `patience` says."""
+    """How long the server may be silent about a request; None: the default of `patience`."""
     tells_identity: bool = True
-    """`[upstream] identity`: True is "meta" (allowed calls say on whose word they come in `_meta`)."""
+    """`[upstream] identity`: True is "meta" (allowed calls say in `_meta` on whose authority they come)."""
     identity: IdentitySettings | None = None
-    """... and this is "jwt": they say so in a header."""
+    """`[upstream] identity = "jwt"`: allowed calls say so in a header."""
     enforce: bool = True
     """`[validation] responses`: True is "enforce", False is "observe" (log and count, forward as it is)."""
     proofs: ProofSettings | None = None
@@ -153,28 +153,29 @@ class GatewaySettings:
     tokens: TokenSettings | None = None
     rounds: RoundsSettings = field(default_factory=RoundsSettings)
     workers: int = 1
-    """Processes that serve together. What lives in one process's memory is refused with more than one."""
+    """The number of processes that serve together. With more than one, whatever lives in one process's memory is
+    refused."""
 
     @property
     def patience(self) -> float:
-        """How many seconds of silence about a request mean that no answer comes."""
+        """The number of seconds of silence about a request after which no answer is expected."""
         if self.upstream_timeout_seconds is not None:
             return self.upstream_timeout_seconds
         return CHILD_SILENCE_SECONDS if isinstance(self.upstream, StdioUpstream) else UPSTREAM_SILENCE_SECONDS
 
     @property
     def guards(self) -> bool:
-        """Whether somebody has to show who they are: then nothing passes that nobody has named."""
+        """Whether callers have to authenticate: then nothing unknown passes."""
         proofs, tokens = self.proofs, self.tokens
         return (proofs is not None and proofs.required) or (tokens is not None and tokens.required)
 
     @property
     def proving(self) -> bool:
-        """Whether callers can prove anything: tokens are on, or proofs are required."""
+        """Whether callers can authenticate at all: tokens are on, or proofs are required."""
         return self.tokens is not None or (self.proofs is not None and self.proofs.required)
 
     def __post_init__(self) -> None:
-        """Raises `ConfigurationError` for a passthrough pattern or a header by which MCP could go around the checks."""
+        """Raise `ConfigurationError` for a passthrough pattern or a header by which MCP could go around the checks."""
         for name in self.forward_headers:
             if not can_be_added(name):
                 what = f"gateway.forward_headers: {name!a} can't be added"

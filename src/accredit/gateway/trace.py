@@ -20,7 +20,7 @@ def set_current(message: Frame | Batch | None) -> None:
 
 
 def trace_of(message: Frame | Batch | None) -> str | None:
-    """The trace id in `params._meta.traceparent` of a message, if it is one: 32 lowercase hex characters."""
+    """Return the trace id in `params._meta.traceparent` of a message, if it is one: 32 lowercase hex characters."""
     if not isinstance(message, Request | Notification):
         return None
     found = _TRACEPARENT.fullmatch(as_string(message.in_meta("traceparent")) or "")
@@ -33,6 +33,6 @@ def trace_id() -> str | None:
 
 
 def traced() -> dict[str, Any]:
-    """The field of a log line that names the trace, where there is one."""
+    """Return the field of a log line that names the trace, where there is one."""
     found = trace_id()
     return {} if found is None else {"trace_id": found}

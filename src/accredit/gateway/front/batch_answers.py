@@ -1,4 +1,4 @@
-"""Answers of two origins to one batch: what the upstream says, and what the gate refused. No I/O.
+"""Merging two sources of answers to one batch: the upstream's, and the gate's refusals. No I/O.
 
 An error status stays as it is: then the whole batch has failed.
 """
@@ -8,7 +8,7 @@ from accredit.gateway.headers import RawHeaders
 
 
 def merged(refused: tuple[bytes, ...], status: int, body: bytes, headers: RawHeaders) -> tuple[int, bytes, RawHeaders]:
-    """The answer with the `refused` responses in its array. Raises `AnswerError` for one that is encoded."""
+    """Return the answer with the `refused` responses in its array. Raises `AnswerError` if it is encoded."""
     if status >= 400:
         return status, body, headers
     if any(name == b"content-encoding" for name, _ in headers):

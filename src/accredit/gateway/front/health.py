@@ -2,11 +2,12 @@
 
 1. `Host` and `Origin` are allowed, as at the endpoint (`Endpoint.check_source`): 403.
 2. The method is GET or HEAD: 405.
-3. A stranger is told names of parts with true or false, and nothing more: no path, no name, no text, no count.
-4. Whoever brings a good token in the header, where tokens are on, is told why as well, and what was refused.
+3. An unauthenticated caller is told the names of parts with true or false, and nothing more: no path, name, text or
+   count.
+4. A caller with a valid token in the header, where tokens are on, is also told the reasons, and what was refused.
 
-`upstream`, `store` and `records` make the status 503 where they don't answer. `revocations` and `key_sets` don't: what
-was known last is still in force. Each answer says what the time is here (`Date`), so that clocks can be compared.
+The status is 503 if `upstream`, `store` or `records` don't answer. `revocations` and `key_sets` don't change it: what
+was last known is still in force. Each answer has the time (`Date`), so that clocks can be compared.
 """
 
 import contextlib
@@ -27,7 +28,7 @@ ALIVE, READY = "/healthz", "/readyz"
 
 
 class Health:
-    """One per gateway. What it has not got is no part of it."""
+    """One per gateway. Parts that are None are not reported."""
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class Health:
         self._key_sets = key_sets
 
     async def serve(self, exchange: Exchange, path: str) -> None:
-        """Answers a request from an allowed host for one of the two paths. Raises `RequestError`."""
+        """Answer a request from an allowed host for one of the two paths. Raises `RequestError`."""
         if exchange.head.method not in ("GET", "HEAD"):
             raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
         if path == ALIVE:
@@ -58,11 +59,11 @@ class Health:
         ready = all(parts.values())
         problems = await self._problems()
         stale = {part: problem is None for part, problem in problems.items() if part not in parts}
-        told: dict[str, Any] = {"status": "ok" if ready else "not ready", **parts, **stale}
+        body: dict[str, Any] = {"status": "ok" if ready else "not ready", **parts, **stale}
         if await self._is_known(exchange):
             why = {f"{part}_problem": problem for part, problem in problems.items() if problem is not None}
-            told |= {**why, "refused": dict(self._counters.counts)}
-        await _tell(exchange, 200 if ready else 503, told)
+            body |= {**why, "refused": dict(self._counters.counts)}
+        await _tell(exchange, 200 if ready else 503, body)
 
     async def _answering(self) -> dict[str, bool]:
         parts = {"upstream": await self._backend.ready()}
@@ -73,17 +74,17 @@ class Health:
         return parts
 
     async def _problems(self) -> dict[str, str | None]:
-        """What is wrong with a part, if anything, in words that are not for strangers."""
-        found: dict[str, str | None] = {}
+        """Return what is wrong with each part, or None, in words that only authenticated callers may see."""
+        problems: dict[str, str | None] = {}
         if self._recorder is not None:
-            found["records"] = self._recorder.problem()
+            problems["records"] = self._recorder.problem()
         if self._revocations is not None:
             with contextlib.suppress(AccreditError):
-                await self._revocations.is_revoked("")  # so that it looks
-            found["revocations"] = self._revocations.problem()
+                await self._revocations.is_revoked("")  # makes it look at the lists
+            problems["revocations"] = self._revocations.problem()
         if self._key_sets is not None:
-            found["key_sets"] = self._key_sets.problem()
-        return found
+            problems["key_sets"] = self._key_sets.problem()
+        return problems
 
     async def _is_known(self, exchange: Exchange) -> bool:
         if self._authenticator is None:
@@ -93,5 +94,5 @@ class Health:
         return False
 
 
-async def _tell(exchange: Exchange, status: int, told: dict[str, Any]) -> None:
-    await exchange.reply(status, to_json(told), [JSON, (b"date", formatdate(usegmt=True).encode("ascii"))])
+async def _tell(exchange: Exchange, status: int, body: dict[str, Any]) -> None:
+    await exchange.reply(status, to_json(body), [JSON, (b"date", formatdate(usegmt=True).encode("ascii"))])

@@ -1,7 +1,7 @@
 """Our own stdin and stdout, towards the host that started `wrap`. Reads and writes them, in threads.
 
-They may be pipes, files or a terminal, and others may share them: so they are left as they are, blocking, and a
-thread waits on each. The threads are daemons: one that waits for a host that does nothing does not keep the process.
+They may be pipes, files or a terminal, and others may share them: so they stay blocking, as they are, and a thread
+waits on each. The threads are daemons: one that waits for an idle host must not keep the process alive.
 """
 
 import asyncio
@@ -34,18 +34,18 @@ class Host:
             threading.Thread(target=work, name=f"accredit-wrap{work.__name__}", daemon=True).start()
 
     async def read(self) -> bytes:
-        """What the host wrote next; b"" at the end. No more is read from it before this is called again."""
+        """Return the host's next output; b"" at its end. Nothing more is read until this is called again."""
         chunk = await self._input.get()
         self._taken.release()
         return chunk
 
     def send(self, line: bytes) -> None:
-        """Writes a line when the host comes to read it; `drained` says when that is."""
+        """Queue a line for the host; `drained` waits until it is written."""
         self._unwritten += len(line)
         self._output.put(line)
 
     async def drained(self, limit: int = PIPE_BUFFER_BYTES) -> None:
-        """Waits until no more than `limit` bytes are unwritten, or nobody reads them any more."""
+        """Wait until no more than `limit` bytes are unwritten, or nobody reads them any more."""
         while self._unwritten > limit and not self.gone.is_set():
             self._written.clear()
             await self._written.wait()
@@ -81,5 +81,5 @@ class Host:
         self._written.set()
 
     def _tell(self, callback: Callable[[], object]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody is waiting
             self._loop.call_soon_threadsafe(callback)

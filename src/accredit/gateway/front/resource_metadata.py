@@ -1,6 +1,6 @@
-"""What a gateway that takes tokens serves beside its endpoint: its metadata, and where configured a first token.
+"""What a gateway with tokens serves beside its endpoint: its metadata and, if configured, a first token.
 
-Source: RFC 9728 section 3. The document is the same for all, so nobody needs a token to read it.
+Source: RFC 9728 section 3. The document is the same for everybody, so reading it needs no token.
 """
 
 from urllib.parse import urlsplit
@@ -19,12 +19,12 @@ class Resource:
     def __init__(self, settings: TokenSettings, path: str) -> None:
         self.metadata_url = metadata_url(settings.resource)
         self._document = to_json(metadata(settings.resource, settings.issuers))
-        # Behind a proxy that rewrites paths the endpoint has one for clients and one here.
+        # Behind a proxy that rewrites paths, the endpoint has a different path for clients.
         self._paths = {*metadata_paths(path), *metadata_paths(urlsplit(settings.resource).path)}
         self._bootstrap = Bootstrap(settings.bootstrap) if settings.bootstrap is not None else None
 
     async def serve(self, exchange: Exchange, path: str) -> bool:
-        """Answers a request for one of its paths; whether it was one. Raises `RequestError`."""
+        """Answer a request for one of its paths; return whether it was one. Raises `RequestError`."""
         if exchange.head.method == "GET" and path in self._paths:
             await exchange.reply(200, self._document, [JSON])
         elif exchange.head.method == "POST" and path == PATH and self._bootstrap is not None:

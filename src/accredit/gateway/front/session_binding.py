@@ -1,8 +1,8 @@
-"""Sessions belong to whoever opened them: an issuer's subject, whatever token of theirs comes. No I/O.
+"""Binding of sessions to their owners: an issuer's subject, with whichever of its tokens. No I/O.
 
-The id that a client gets is the upstream's, a dot, and a tag over that id and the subject, which only the gateways of
-one key can make (2025-11-25, basic/security_best_practices, "Session Hijacking"). Nothing is remembered, so it does not
-matter which worker is asked. Whoever comes without a token is nobody, and has sessions of their own.
+The id that a client gets is the upstream's, a dot, and a tag over that id and the subject, which only gateways with the
+same key can make (2025-11-25, basic/security_best_practices, "Session Hijacking"). Nothing is remembered, so any worker
+can serve a session. Callers without a token count as one nobody, with sessions of their own.
 """
 
 import hmac
@@ -14,14 +14,14 @@ from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.tokens import VerifiedToken
 
 Principal = tuple[str, str]
-"""An issuer, and whom its token is for; two empty texts for nobody."""
+"""An issuer and a token's subject; two empty strings for nobody."""
 
 _TAG_CHARS = 22
 """Characters of base64url: 132 bits."""
 
 
 def principal_of(token: VerifiedToken | None) -> Principal:
-    """Whose token it is."""
+    """Return the issuer and subject of a token."""
     return (token.issuer, token.subject) if token is not None else ("", "")
 
 
@@ -32,11 +32,11 @@ class SessionTags:
         self._key = key
 
     def tagged(self, id: bytes, principal: Principal) -> bytes:
-        """The id as the client gets it."""
+        """Return the id that the client gets."""
         return id + b"." + self._tag(id, principal)
 
     def untagged(self, value: bytes, principal: Principal) -> bytes:
-        """The id as the upstream knows it. Raises `RequestError` (404) for a session of somebody else."""
+        """Return the upstream's own id. Raises `RequestError` (404) for somebody else's session."""
         id, tag = _parts(value)
         if not hmac.compare_digest(tag, self._tag(id, principal)):
             raise not_found()
@@ -49,12 +49,12 @@ class SessionTags:
 
 
 def without_tag(value: bytes) -> bytes:
-    """The id as the upstream knows it, unchecked: whatever is found by it is shown to nobody."""
+    """Return the upstream's own id, unchecked: only for lookups that reveal nothing to anybody."""
     return _parts(value)[0]
 
 
 def not_found() -> RequestError:
-    """What anybody else's session looks like, and one that never was."""
+    """Return the refusal for somebody else's session, which is the same as for one that never existed."""
     return RequestError(INVALID_REQUEST, "Session not found", status=404, word="session_not_found")
 
 
