@@ -9,13 +9,13 @@ if __name__ == "__main__" and not sys.flags.safe_path:
     del sys.path[0]
 
 INTERRUPTED = 130
-"""The exit code that shells give a program that Ctrl-C has ended."""
+"""The exit code that shells give a program ended by Ctrl-C."""
 
 
 def main() -> int:
-    """Run the command line; returns the exit code."""
+    """Run the command line; return the exit code."""
     try:
-        from accredit.cli import main as run  # noqa: PLC0415 - who interrupts what is still being loaded sees no trace
+        from accredit.cli import main as run  # noqa: PLC0415 - so that Ctrl-C during the import shows no traceback
 
         return run()
     except KeyboardInterrupt:

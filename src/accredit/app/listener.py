@@ -1,6 +1,6 @@
-"""Opens the listening socket before anything else starts, so that a port that is taken is a clean error.
+"""Opening the listening socket before anything else starts, so that an occupied port is a clean error.
 
-And makes room for what it will accept.
+And raising the limits for the connections that it will accept.
 """
 
 import errno
@@ -14,15 +14,15 @@ from accredit.limits import LISTEN_BACKLOG, MAX_CLIENT_CONNECTIONS, MAX_DESCRIPT
 
 
 def open_listener(host: str, port: int) -> socket.socket:
-    """A socket that listens on `host` (an address or a name; IPv4 is preferred). Raises `ConfigurationError`."""
+    """Return a socket that listens on `host` (an address or a name; IPv4 is preferred). Raises `ConfigurationError`."""
     host = host.removeprefix("[").removesuffix("]")
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (socket.gaierror, UnicodeError):
         raise ConfigurationError(
             f"can't listen on {host!a}: no address of that name", "correct gateway.host or --host"
         ) from None
-    family, kind, protocol, _, address = min(found, key=lambda info: info[0] != socket.AF_INET)
+    family, kind, protocol, _, address = min(addresses, key=lambda info: info[0] != socket.AF_INET)
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -36,7 +36,7 @@ def open_listener(host: str, port: int) -> socket.socket:
 
 
 def allow_descriptors() -> None:
-    """Raises the soft bound on open files to `MAX_DESCRIPTORS`, as far as the hard one allows."""
+    """Raise the soft limit on open files to `MAX_DESCRIPTORS`, as far as the hard limit allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(MAX_DESCRIPTORS, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -44,18 +44,19 @@ def allow_descriptors() -> None:
 
 
 def client_connections() -> int:
-    """How many connections of clients there may be: half of the descriptors, as what stands behind needs some too."""
+    """Return the maximum number of clients' connections: half of the descriptors, as the upstream side needs some,
+    too."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MAX_CLIENT_CONNECTIONS if soft == resource.RLIM_INFINITY else min(MAX_CLIENT_CONNECTIONS, soft // 2)
 
 
 def client_handshakes() -> int:
-    """How many handshakes of TLS there may be at once, beside connections: an eighth as many."""
+    """Return the maximum number of TLS handshakes under way beside connections: an eighth as many."""
     return max(1, client_connections() * MAX_TLS_HANDSHAKES // MAX_CLIENT_CONNECTIONS)
 
 
 def address_of(listener: socket.socket) -> str:
-    """The `host:port` that a URL names it with."""
+    """Return the `host:port` by which a URL names it."""
     host, port = listener.getsockname()[:2]
     return f"[{host}]:{port}" if ipaddress.ip_address(host).version == 6 else f"{host}:{port}"
 

@@ -1,4 +1,4 @@
-"""The single table from a refusal to the reply that the client gets. No I/O."""
+"""The single table from an error to the reply that the client gets. No I/O."""
 
 from msgspec import Struct
 
@@ -18,7 +18,7 @@ from accredit.tokens import challenge
 
 
 class Refusal(Struct, frozen=True):
-    """What a client is told: an HTTP status and headers where they can still be sent, and the JSON-RPC error."""
+    """The reply to a client: an HTTP status and headers, where they can still be sent, and the JSON-RPC error."""
 
     status: int
     code: int
@@ -28,29 +28,29 @@ class Refusal(Struct, frozen=True):
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
     def frame(self, id: MessageId | None = None) -> bytes:
-        """The error response, for the request `id` where that is known."""
+        """Return the error response, for the request `id` if it is known."""
         return error_frame(self.id if id is None else id, self.code, self.message, self.data)
 
 
 def refusal(error: AccreditError, metadata_url: str = "") -> Refusal:
-    """The one place that says how an error of ours looks from outside.
+    """Return how one of our errors looks from outside; nothing else decides that.
 
-    `metadata_url` is where the metadata of the resource is, for those who lack a token.
+    `metadata_url` is where the resource's metadata is, for clients that lack a token.
     """
     match error:
         case RequestError():
-            told = ((b"allow", b"GET, POST, DELETE"),) if error.status == 405 else ()
+            headers = ((b"allow", b"GET, POST, DELETE"),) if error.status == 405 else ()
             if error.retry_after:
-                told = ((b"retry-after", b"%d" % error.retry_after),)
-            return Refusal(error.status, error.code, error.detail, error.data, error.id, told)
+                headers = ((b"retry-after", b"%d" % error.retry_after),)
+            return Refusal(error.status, error.code, error.detail, error.data, error.id, headers)
         case TokenError():
-            told = ((b"www-authenticate", challenge(error, metadata_url).encode("ascii")),)
+            headers = ((b"www-authenticate", challenge(error, metadata_url).encode("ascii")),)
             data = {"error": error.error}
-            return Refusal(error.status, error.code, f"{error.error}: {error.detail}", data, headers=told)
+            return Refusal(error.status, error.code, f"{error.error}: {error.detail}", data, headers=headers)
         case KeysUnavailable():
-            told = ((b"retry-after", b"%d" % error.retry_after),)
-            return Refusal(503, INTERNAL_ERROR, "Tokens can't be verified for now", headers=told)
-        case ProofRefused():  # 200: clients show an error's text only then
+            headers = ((b"retry-after", b"%d" % error.retry_after),)
+            return Refusal(503, INTERNAL_ERROR, "Tokens can't be verified for now", headers=headers)
+        case ProofRefused():  # 200: only then do clients show an error's text
             return Refusal(200, error.code, error.message, error.data)
         case AnswerError():
             return Refusal(502, UPSTREAM_ERROR, INVALID_ANSWER, error.detail)

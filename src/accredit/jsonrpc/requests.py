@@ -1,16 +1,17 @@
-"""What a client sends: one message, or a batch where the revision allows it. No I/O.
+"""Reading what a client sends: one message, or a batch if the revision allows it. No I/O.
 
-The gateway decides on one reading of a request and the upstream acts on another, if their parsers differ. So
-requests are read more strictly than answers, in this order:
+If their parsers differ, the gateway may decide on one reading of a request and the upstream act on another. So requests
+are read more strictly than answers, in this order:
 
-1. no more values than are read in a moment (`text.check_amount`): all that follows grows with them;
+1. no more values than can be read in a moment (`text.check_amount`), since the cost of everything after grows with
+   them;
 2. strict JSON text, else -32700;
-3. no duplicate member at any depth, also when spelled with escapes;
-4. a valid message (`frames.frame_of`), or a non-empty array of such where a batch is allowed;
-5. its id, its method and the names in its `_meta` have lengths: nothing else is done to a name before;
+3. no repeated member at any depth, also if spelled with escapes;
+4. a valid message (`frames.frame_of`), or a non-empty array of messages if a batch is allowed;
+5. bounded lengths of its id, its method and the names in its `_meta`, before anything else is done with a name;
 6. in `params` and `params._meta`, no member that differs only by case from one that MCP defines there.
 
-Every refusal is a `RequestError`, with the request's id where it could be read.
+Every refusal is a `RequestError`, with the request's id if that could be read.
 """
 
 from collections.abc import Collection, Generator
@@ -38,7 +39,7 @@ from accredit.limits import (
 
 
 class Batch:
-    """The members of a JSON-RPC batch, and the bytes that they came in."""
+    """The members of a JSON-RPC batch, and its text."""
 
     __slots__ = ("frames", "text")
 
@@ -48,7 +49,7 @@ class Batch:
 
 
 def decode_request(text: bytes, *, batch_allowed: bool = False) -> Frame | Batch:
-    """Reads the body of a client's POST, or a line of its stdin. Raises `RequestError`."""
+    """Read the body of a client's POST, or a line of its stdin. Raises `RequestError`."""
     reading = read_request(text, batch_allowed=batch_allowed)
     while True:
         try:
@@ -58,7 +59,7 @@ def decode_request(text: bytes, *, batch_allowed: bool = False) -> Frame | Batch
 
 
 def read_request(text: bytes, *, batch_allowed: bool = False) -> Generator[None, None, Frame | Batch]:
-    """The same in steps, for who has others to serve between two of them."""
+    """Do the same in steps, for a caller that has others to serve between them. Returns the message."""
     found: dict[str, Raw] = {}
     try:
         check_amount(text)
@@ -110,10 +111,8 @@ def _check_params(call: Request | Notification) -> None:
 
 
 def check_meta(names: Collection[str]) -> None:
-    """Refuses more than `MAX_META_MEMBERS` names in `_meta`, and a longer one than `MAX_META_NAME_CHARS`.
-
-    Raises `FrameError`.
-    """
+    """Refuse more than `MAX_META_MEMBERS` names in `_meta`, and any longer than `MAX_META_NAME_CHARS`. Raises
+    `FrameError`."""
     if len(names) > MAX_META_MEMBERS:
         raise FrameError(f'more than {MAX_META_MEMBERS} members in "params._meta"', bound=True)
     if any(len(name) > MAX_META_NAME_CHARS for name in names):

@@ -62,7 +62,8 @@ def check(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
 
 def _examined(loaded: "Loaded") -> dict[str, object]:
-    """What `serve` would look at before it starts. Raises `ConfigurationError`."""
+    """Check everything that `serve` would check before it starts, and return what was found. Raises
+    `ConfigurationError`."""
     from accredit.app import assemble
     from accredit.config import (
         build_proofs,
@@ -136,7 +137,7 @@ def show(
 
 
 def _identified(row: "Shown", loaded: "Loaded") -> "Shown":
-    """The gateway's id, where its key gives it: that is the one that proofs are made out to."""
+    """Return a row with the gateway's id filled in from its key, if it has one: proofs are made for that id."""
     from accredit.config import gateway_id, own_key_file
 
     key = own_key_file(loaded)
