@@ -16,8 +16,8 @@ from statistics import median
 
 import uvloop
 
+from accredit.base.clock import unix_seconds
 from accredit.keys import load_token_key, make_token_key, write_token_key
-from accredit.ratify.needs import clock
 from accredit.tokens import SessionGrant, issue_session_token
 from bench.authorization import PARAMS, Upstream, post_all
 from bench.processes import configured
@@ -37,7 +37,7 @@ public_key_file = "tokens.key.pub"
 
 def token(folder: Path, number: int) -> str:
     """A good token, another one for each number."""
-    now = clock()
+    now = unix_seconds()
     grant = SessionGrant(
         subject="agent", audience="bench", issued_at=now, expires_at=now + 3_600, token_id=f"{number:032d}"
     )

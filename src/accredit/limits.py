@@ -125,6 +125,10 @@ ONE_WRITE_BYTES = 65_536
 """Bytes of an answer that are held so as to leave in one write with its head; more leave at once, so that the
 transport's own bound on buffered data applies."""
 
+MAX_KNOWN_PEERS = 1_024
+"""Addresses of clients of which is remembered whose they are, so that it is not worked out again for every request
+(about 200 bytes each). A forgotten one is worked out again."""
+
 MAX_REMEMBERED_SESSIONS = 10_000
 """Legacy sessions of an HTTP upstream whose revision a worker remembers (about 200 bytes each). A forgotten one only
 loses the right to send batches without `MCP-Protocol-Version`."""

@@ -28,11 +28,11 @@ from uvicorn.server import ServerState
 from accredit.app.edge import EdgeProtocol
 from accredit.app.server import _config as server_config
 from accredit.attest import CallDecision, Outcome
+from accredit.base.clock import unix_seconds
 from accredit.gateway import create_app
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.settings import HttpUpstream, RecordSettings
 from accredit.gateway.upstream.http.client import Answer, UpstreamClient
-from accredit.ratify.needs import clock
 from accredit.stores import MemoryStore
 
 TRUST = Trust()
@@ -263,8 +263,8 @@ class _Proofs:
         self._text = b""
 
     def text(self) -> bytes:
-        if abs(clock() - self._made_at) > PROOF_SECONDS:
-            self._made_at = clock()
+        if abs(unix_seconds() - self._made_at) > PROOF_SECONDS:
+            self._made_at = unix_seconds()
             self._text = json.dumps(TRUST.proof(CHAIN, "tools/call", ALLOWED)).encode()
         return self._text
 

@@ -25,8 +25,8 @@ from tests.fuzz.fuzz_gate_target import PROOF_SECONDS, TRUST, Hole, message
 from tests.world.authorization import Signed
 from tests.world.guarded import Guarded
 
+from accredit.base.clock import unix_seconds
 from accredit.ports import ProofStore
-from accredit.ratify.needs import clock
 from accredit.server import ProofGuard, require
 from accredit.stores import MemoryStore
 
@@ -94,8 +94,8 @@ class _Proofs:
         self._texts: list[tuple[bytes, bytes]] = []
 
     def put_in(self, data: bytes) -> bytes:
-        if abs(clock() - self._made_at) > PROOF_SECONDS:
-            self._made_at = clock()
+        if abs(unix_seconds() - self._made_at) > PROOF_SECONDS:
+            self._made_at = unix_seconds()
             self._texts = [(b"@PROOF@", _proof(CALL)), (b"@RELAY@", _proof(RELAY))]
         for name, text in self._texts:
             data = data.replace(name, text)

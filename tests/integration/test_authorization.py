@@ -14,12 +14,12 @@ from tests.world.raw_server import PATIENCE
 from tests.world.routes import ROUTES, Route
 from tests.world.running import run
 
+from accredit.base.clock import unix_seconds
 from accredit.jsonrpc.methods import Era
 from accredit.policy import Entry
 from accredit.policy.passing import AUTHORIZATION
 from accredit.ratify import issue_revocation_list
 from accredit.ratify.constraints import MaxAmount, MaxRate
-from accredit.ratify.needs import clock
 from accredit.stores import RevocationLists
 
 INBOX = {"name": "list_inbox", "arguments": {"limit": 3}}
@@ -198,7 +198,7 @@ def test_a_sensitive_call_needs_a_challenge_of_the_gateway_for_that_very_call(
                 data = refused(answer, -31002, "ratify_challenge_required")
                 told = data["_meta"]["ratify_challenge"]
                 assert (told["verifier_id"], told["binding"]) == (GATEWAY, "optional")
-                assert clock() < told["expires_at"] <= clock() + 61
+                assert unix_seconds() < told["expires_at"] <= unix_seconds() + 61
                 return challenge_in(answer["error"])
 
             own = trust.proof(chain, "tools/call", SEND, Signed(session=route.session))
@@ -460,7 +460,7 @@ def test_of_64_copies_of_a_proof_at_once_exactly_one_reaches_the_server(
 def test_a_revocation_is_honoured_while_the_gateway_runs(name: str, trust: Trust, tmp_path: Path) -> None:
     async def main() -> None:
         file = tmp_path / "revoked.json"
-        file.write_bytes(issue_revocation_list(trust.owner.signer(), (), clock()).encode())
+        file.write_bytes(issue_revocation_list(trust.owner.signer(), (), unix_seconds()).encode())
         lists = RevocationLists([file], {trust.owner.id: trust.owner.public_key})
         lists.load()
         async with Route(name, trust, tmp_path, revocations=lists) as route:
@@ -472,7 +472,7 @@ def test_a_revocation_is_honoured_while_the_gateway_runs(name: str, trust: Trust
 
             assert "result" in await ask()
             before = trust.proof(chain, "tools/call", INBOX, Signed(session=route.session))
-            file.write_bytes(issue_revocation_list(trust.owner.signer(), (chain[0].cert_id,), clock()).encode())
+            file.write_bytes(issue_revocation_list(trust.owner.signer(), (chain[0].cert_id,), unix_seconds()).encode())
             async with asyncio.timeout(PATIENCE):
                 while "result" in (answer := await ask()):
                     await asyncio.sleep(0.05)

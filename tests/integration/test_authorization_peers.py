@@ -14,12 +14,12 @@ from tests.world.authorization import CATALOG, Trust, challenge_in
 from tests.world.routes import ROUTES, Route
 from tests.world.running import RunningGateway, run
 
+from accredit.base.clock import unix_seconds
 from accredit.client import AccreditedClient, ProofPresenter
 from accredit.errors import ProofRefused
 from accredit.gateway import create_app
 from accredit.gateway.settings import HttpUpstream
 from accredit.keys import SigningKey
-from accredit.ratify.needs import clock
 from accredit.stores import MemoryStore, RevocationLists
 
 INBOX = {"name": "list_inbox", "arguments": {"limit": 3}}
@@ -89,15 +89,15 @@ class Page:
             subject_pub_key=self.agent.public_key,
             scope=["comms:email:send"],
             constraints=[],
-            issued_at=clock() - 60,
-            expires_at=clock() + 3600,
+            issued_at=unix_seconds() - 60,
+            expires_at=unix_seconds() + 3600,
             signature=published.HybridSignature(b"", b""),
         )
         published.issue_delegation(self.cert, human_key)
 
     def proves(self, params: dict[str, Any], challenge: bytes | None = None) -> dict[str, Any]:
         """A call with an unbound proof, as the page writes it."""
-        challenge, now = challenge or published.generate_challenge(), clock()
+        challenge, now = challenge or published.generate_challenge(), unix_seconds()
         bundle = published.ProofBundle(
             agent_id=self.agent.id,
             agent_pub_key=self.agent.public_key,

@@ -17,12 +17,12 @@ from tests.world.routes import Route, messages_of
 from tests.world.running import run
 from tests.world.sealed import FORMS, SealedCall, again
 
+from accredit.base.clock import unix_seconds
 from accredit.gateway.settings import RoundsSettings
 from accredit.jsonrpc.methods import Era
 from accredit.keys import make_key
 from accredit.limits import MAX_STATE_BYTES
 from accredit.policy.passing import AUTHORIZATION
-from accredit.ratify.needs import clock
 from accredit.rounds import FlowState, KeyRing
 
 KEY, OTHER = b"k" * 32, b"o" * 32
@@ -60,7 +60,7 @@ def sealed_with(
     params: dict[str, Any], *, keys: Sequence[bytes] = (KEY,), principal: Sequence[str] = (), age: int = 0
 ) -> dict[str, Any]:
     """The first retry of a call, with a state that was sealed by the library so many seconds ago."""
-    state = FlowState("approved", "f" * 32, 1, clock() - age + 600)
+    state = FlowState("approved", "f" * 32, 1, unix_seconds() - age + 600)
     return again(params, SealedCall("tools/call", params, principal).seal(state, KeyRing(keys)))
 
 
@@ -102,7 +102,7 @@ def test_a_resource_that_asks_is_sealed_as_well(name: str, trust: Trust, tmp_pat
     async def main() -> None:
         async with route(name, trust, tmp_path) as way:
             for uri, opens in (("mail://inbox", True), ("mail://outbox", False)):
-                state = FlowState("page 2", "f", 1, clock() + 600)
+                state = FlowState("page 2", "f", 1, unix_seconds() + 600)
                 text = SealedCall("resources/read", {"uri": "mail://inbox"}).seal(state, KeyRing([KEY]))
                 answer = await way.ask("resources/read", {"uri": uri, "requestState": text})
                 assert ("result" in answer) is opens, answer
@@ -126,7 +126,7 @@ def test_flow_and_round_go_on__and_flows_side_by_side_stay_apart(name: str, trus
         assert "resultType" not in await asked(way, leg)
         assert [(state.state, state.round) for state in seen] == [("a", 1), (None, 2), ("b", 3)]
         assert len({state.flow for state in seen}) == 1
-        assert all(0 < state.expires_at - clock() <= 600 for state in seen)
+        assert all(0 < state.expires_at - unix_seconds() <= 600 for state in seen)
         return seen[0].flow
 
     async def main() -> None:
@@ -244,7 +244,7 @@ def test_what_was_not_sealed_for_this_call_never_reaches_the_server(
 def test_the_state_of_another_agent_opens_for_nobody_else(name: str, trust: Trust, tmp_path: Path) -> None:
     """Each leg has its own proof, over the params with the sealed state and the answers in them."""
     other = copy.copy(trust)
-    other.agent = make_key("agent", "Other", clock() - DAY)
+    other.agent = make_key("agent", "Other", unix_seconds() - DAY)
     params = call("approved", "again")
 
     def proven(who: Trust, leg: dict[str, Any], session: str = "") -> dict[str, Any]:

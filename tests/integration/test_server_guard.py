@@ -22,10 +22,10 @@ from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.raw_server import PATIENCE
 from tests.world.running import RunningGateway
 
+from accredit.base.clock import unix_seconds
 from accredit.jsonrpc.methods import Era
 from accredit.keys import write_file
 from accredit.ratify import issue_revocation_list
-from accredit.ratify.needs import clock
 
 ROOT = Path(__file__).parents[2]
 LEGACY, MODERN = "legacy", "2026-07-28"
@@ -250,7 +250,7 @@ def test_a_proof_of_the_published_package_is_served__unbound_as_its_page_makes_i
         trust = Trust()
         root, root_key = published.generate_human_root()
         agent, agent_key = published.generate_agent("assistant", "custom")
-        now = clock()
+        now = unix_seconds()
         cert = published.DelegationCert(
             cert_id="cert-1", version=1, issuer_id=root.id, issuer_pub_key=root.public_key, subject_id=agent.id,
             subject_pub_key=agent.public_key, scope=["comms:email:send"], constraints=[], issued_at=now - 60,
@@ -259,7 +259,7 @@ def test_a_proof_of_the_published_package_is_served__unbound_as_its_page_makes_i
         published.issue_delegation(cert, root_key)
 
         def prove(challenge: bytes) -> Any:
-            at = clock()
+            at = unix_seconds()
             bundle = published.ProofBundle(
                 agent_id=agent.id, agent_pub_key=agent.public_key, delegations=[cert], challenge=challenge,
                 challenge_at=at, challenge_sig=published.sign_challenge(challenge, at, agent_key),
@@ -327,7 +327,7 @@ def test_what_the_owner_takes_back_is_refused_at_once(kind: str, tmp_path: Path)
         revoked = tmp_path / "revoked.json"
 
         def publish(*cert_ids: str) -> None:
-            found = issue_revocation_list(trust.owner.signer(), cert_ids, clock())
+            found = issue_revocation_list(trust.owner.signer(), cert_ids, unix_seconds())
             write_file(revoked, found.encode(), replace=True)
 
         publish()

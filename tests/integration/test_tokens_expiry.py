@@ -14,23 +14,23 @@ from tests.world.raw_server import Connection, RawServer, until
 from tests.world.running import RunningGateway, run
 from tests.world.tokened import ISSUER, Tokened
 
+from accredit.base.clock import unix_seconds
 from accredit.errors import InvalidToken
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.admission.bearer import Bearer
 from accredit.jsonrpc.methods import Era
 from accredit.limits import TOKEN_LEEWAY_SECONDS
-from accredit.ratify.needs import clock
 
 CALL = post(Era.MODERN, "tools/call", {"name": "list_inbox", "arguments": {}})
 
 
 def ends(seconds: int) -> int:
     """The `exp` of a token that is refused from so many seconds on."""
-    return clock() + seconds - TOKEN_LEEWAY_SECONDS
+    return unix_seconds() + seconds - TOKEN_LEEWAY_SECONDS
 
 
 def over(exp: int) -> bool:
-    return clock() >= exp + TOKEN_LEEWAY_SECONDS
+    return unix_seconds() >= exp + TOKEN_LEEWAY_SECONDS
 
 
 def test_a_call_goes_on_when_its_token_was_good_as_it_came__and_the_next_one_does_not() -> None:
@@ -85,7 +85,7 @@ def test_wrap_refuses_calls_when_the_token_of_its_environment_has_expired(tmp_pa
         'jwks_file = "keys.json"\n',
         "utf-8",
     )
-    token = key.sign(claims(ISSUER, clock() - 60, aud="gate", exp=exp))
+    token = key.sign(claims(ISSUER, unix_seconds() - 60, aud="gate", exp=exp))
     with wrapped(tmp_path, ACCREDIT_TOKEN=token) as host:
         host.initialize()
         assert "result" in host.call("echo")

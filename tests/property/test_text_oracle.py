@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.property import oracle
 from tests.property.texts import deep, mutated, numbers, objects, strings, values
 
+from accredit.base.text import excerpt
 from accredit.errors import FrameError, JsonError
 from accredit.jsonrpc import text as fast
 from accredit.jsonrpc.objects import members, pairs, split_batch
@@ -135,4 +136,4 @@ def test_a_batch_is_split_into_its_elements(text: bytes) -> None:
 
 @given(st.text() | st.binary())
 def test_an_excerpt_is_short_printable_ascii(text: str | bytes) -> None:
-    assert re.fullmatch(r"[ -~]{0,100}", fast.excerpt(text))
+    assert re.fullmatch(r"[ -~]{0,100}", excerpt(text))

@@ -11,6 +11,7 @@ import rfc8785
 from msgspec import Struct
 from tests.world.delegations import DAY
 
+from accredit.base.clock import unix_seconds
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, ProofSettings, StdioUpstream
 from accredit.keys import PrivateKeyFile, make_key
 from accredit.policy import Catalog, Entry, Facts, Policy
@@ -25,7 +26,6 @@ from accredit.ratify import (
     present,
 )
 from accredit.ratify.constraints import Constraint
-from accredit.ratify.needs import clock
 
 GATEWAY = "mail-gateway"
 TARGETS = {
@@ -59,7 +59,7 @@ class Trust:
     """The owner's key is pinned, the agent has its own."""
 
     def __init__(self) -> None:
-        now = clock()
+        now = unix_seconds()
         self.owner = make_key("human", "Owner", now - DAY)
         self.agent = make_key("agent", "Mailer", now - DAY)
         self.stranger = make_key("human", "Owner", now - DAY)
@@ -77,8 +77,8 @@ class Trust:
             subject=self.agent.public_key,
             cert_id=secrets.token_hex(16),
             scope=scope or ("email:read", "email:send", "payments:send", "mcp:resource", "mcp:prompt"),
-            issued_at=clock() + begins,
-            expires_at=clock() + ends,
+            issued_at=unix_seconds() + begins,
+            expires_at=unix_seconds() + ends,
             constraints=constraints,
         )
         vocabulary = ("email:read", "email:send", "mcp:resource", "mcp:prompt", "mcp:tool")
@@ -94,7 +94,7 @@ class Trust:
         """A proof for one call, as it goes into `_meta.ratify_proof`."""
         context = self._context(method, params, signed) if signed.bound else b""
         challenge = signed.challenge or secrets.token_bytes(32)
-        bundle = present(chain, self.agent.signer(), challenge, clock() - signed.age, session_context=context)
+        bundle = present(chain, self.agent.signer(), challenge, unix_seconds() - signed.age, session_context=context)
         return json.loads(encode_proof_bundle(bundle))
 
     def _context(self, method: str, params: dict[str, Any], signed: Signed) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any
 
 import rfc8785
 
-from accredit.ratify.needs import clock
+from accredit.base.clock import unix_seconds
 from accredit.rounds import FlowState, KeyRing, state_binding
 from accredit.rounds.sealing import NONCE_BYTES
 
@@ -35,4 +35,4 @@ class SealedCall:
 
     def open(self, text: str, ring: KeyRing) -> FlowState:
         """What is in it."""
-        return ring.open(text, self._binding, clock())
+        return ring.open(text, self._binding, unix_seconds())

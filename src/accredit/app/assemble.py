@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from accredit.attest import Head, LogSigner
+from accredit.base.log_events import log_event
 from accredit.config import (
     Loaded,
     build_key_sources,
@@ -20,7 +21,6 @@ from accredit.config import (
     try_record_signer,
 )
 from accredit.errors import ConfigurationError
-from accredit.gateway.log_events import log_event
 from accredit.gateway.settings import ProofSettings
 from accredit.net import IssuerKeys
 from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore

@@ -16,7 +16,7 @@ import socket
 import sys
 from collections.abc import Callable
 
-from accredit.gateway.log_events import log_event
+from accredit.base.log_events import log_event
 from accredit.limits import GRACE_SECONDS, RESTART_SECONDS
 
 _STOP = {signal.SIGTERM, signal.SIGINT}

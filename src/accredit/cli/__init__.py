@@ -12,6 +12,7 @@ import typer
 from typer.main import get_command
 
 from accredit import __version__
+from accredit.base.text import two_lines
 from accredit.cli.commands.call import call
 from accredit.cli.commands.check import check
 from accredit.cli.commands.config import config_app
@@ -28,7 +29,6 @@ from accredit.cli.commands.token import token_app
 from accredit.cli.commands.verify import verify
 from accredit.cli.commands.wrap import wrap
 from accredit.cli.dashes import CommandAfterDashes
-from accredit.cli.text import two_lines
 from accredit.errors import ConfigurationError
 
 app = typer.Typer(

@@ -36,6 +36,7 @@ from mcp_types import (
 from msgspec import Struct
 from pydantic import ValidationError
 
+from accredit.base.text import excerpt
 from accredit.client.bridge import Bridge
 from accredit.client.gateways import Reached, to_gateway
 from accredit.client.headers import RoutingHeaders, modern_version
@@ -49,7 +50,6 @@ from accredit.jsonrpc.lines import LineSplitter, encode_line
 from accredit.jsonrpc.methods import BATCH_REVISION
 from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.jsonrpc.result_types import COMPLETE, declared_extensions, is_result_type
-from accredit.jsonrpc.text import excerpt
 from accredit.limits import GRACE_SECONDS, MAX_ANSWER_EVENT_BYTES, MAX_OPEN_REQUESTS, STOP_GRACE_SECONDS
 
 _log = logging.getLogger("accredit.client")

@@ -4,7 +4,6 @@ The legacy era names its revision, once it is agreed on. The modern era mirrors 
 method and target, and the arguments that a tool's schema declares (`x-mcp-header`), as far as its list was seen.
 """
 
-from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -19,6 +18,7 @@ from mcp.shared.inbound import (
 )
 from mcp_types import JSONRPCRequest
 
+from accredit.base.recently_used import RecentlyUsed
 from accredit.jsonrpc.methods import META_VERSION, TARGET_MEMBER
 from accredit.limits import MAX_KNOWN_TARGETS
 
@@ -31,7 +31,7 @@ class RoutingHeaders:
 
     def __init__(self) -> None:
         self._agreed = ""
-        self._declared: OrderedDict[str, Declared] = OrderedDict()
+        self._declared = RecentlyUsed[str, Declared](MAX_KNOWN_TARGETS)
 
     def of(self, message: object) -> dict[str, str]:
         """The headers of a message."""
@@ -45,7 +45,7 @@ class RoutingHeaders:
             arguments = params.get("arguments")
             if message.method == "tools/call" and isinstance(arguments, dict):
                 given = cast("dict[str, object]", arguments)
-                headers |= mcp_param_headers(self._declared.get(target, {}), given)
+                headers |= mcp_param_headers(self._declared.peek(target) or {}, given)
         return headers
 
     def learn(self, method: str, result: Mapping[str, Any]) -> None:
@@ -61,11 +61,9 @@ class RoutingHeaders:
         name, schema = tool.get("name"), tool.get("inputSchema")
         if not isinstance(name, str):
             return
-        self._declared.pop(name, None)
+        self._declared.forget(name)
         if find_invalid_x_mcp_header(schema) is None and (declared := x_mcp_header_map(schema)):
-            self._declared[name] = declared
-            if len(self._declared) > MAX_KNOWN_TARGETS:
-                self._declared.popitem(last=False)
+            self._declared.put(name, declared)
 
 
 def modern_version(params: Mapping[str, object]) -> str:

@@ -20,9 +20,9 @@ from typing import Any, cast
 
 import httpx2
 
+from accredit.base.text import excerpt
 from accredit.client.sdk import MCP_DEFAULT_SSE_READ_TIMEOUT, MCP_DEFAULT_TIMEOUT
 from accredit.jsonrpc.encode import METHOD_NOT_FOUND, UNAVAILABLE, UPSTREAM_ERROR
-from accredit.jsonrpc.text import excerpt
 from accredit.limits import MAX_ANSWER_BYTES, MAX_REFUSAL_BYTES, SILENCE_SECONDS
 
 INVALID_TOKEN = -31010

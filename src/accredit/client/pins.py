@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 
+from accredit.base.text import excerpt
 from accredit.errors import ConfigurationError, ProofRefused, WireError
-from accredit.jsonrpc.text import excerpt
 from accredit.keys import read_file, write_file
 from accredit.limits import MAX_IDENTIFIER_LENGTH_BYTES, MAX_KNOWN_GATEWAYS_BYTES, MAX_TOLD_URL_CHARS
 from accredit.ratify.strict_json import parse

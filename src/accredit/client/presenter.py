@@ -23,6 +23,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
+from accredit.base.clock import unix_seconds
 from accredit.client.pins import KNOWN_GATEWAYS, GatewayPin
 from accredit.errors import ConfigurationError, ProofRefused, WireError
 from accredit.keys import DelegationFile, SigningKey, load_signing_key, read_file
@@ -33,7 +34,6 @@ from accredit.policy.refusals import CHALLENGE_REQUIRED
 from accredit.ratify import DelegationCert, IdentityStatus, present, verify_chain
 from accredit.ratify.challenges import CHALLENGE_BYTES
 from accredit.ratify.facts import CallFacts, VerifierContext
-from accredit.ratify.needs import clock as system_clock
 from accredit.ratify.verify import Terms, constraints_fault
 
 _log = logging.getLogger("accredit.client")
@@ -84,7 +84,7 @@ class ProofPresenter:
         *,
         gateway_id: str = "",
         known_gateways: str | Path | None = None,
-        clock: Callable[[], int] = system_clock,
+        clock: Callable[[], int] = unix_seconds,
         draw: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         """Raises `ConfigurationError`: for a file that can't be used, or a delegation that proves nothing."""

@@ -22,12 +22,12 @@ A refusal is answered by sending again, once for each of these reasons:
 Not here: who sends it (`streams`), and what people are told (`refusals`).
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, cast
 
 from msgspec import Struct
 
+from accredit.base.recently_used import RecentlyUsed
 from accredit.client.presenter import Chain, Challenge, ProofPresenter
 from accredit.errors import FrameError
 from accredit.jsonrpc.methods import LISTEN, TASK_MEMBER
@@ -107,7 +107,7 @@ class Prover:
         self._pin = presenter.pin(url)
         self._session_id = session_id
         self._filters = presenter.has_one_chain and not whole_lists
-        self._targets: OrderedDict[tuple[str, str], _Target] = OrderedDict()
+        self._targets = RecentlyUsed[tuple[str, str], _Target](MAX_KNOWN_TARGETS)
 
     def attempt(self, method: str, params: Params) -> Attempt | None:
         """The request as something to be proved, or None: it goes as it is."""
@@ -136,7 +136,7 @@ class Prover:
         task = result if result.get("resultType") == TASK else _object(result.get("task"))
         id, target = task.get(TASK_MEMBER), self._target(attempt)
         if attempt.method == "tools/call" and isinstance(id, str) and target is not None:
-            self._remember((TASK, id), target)
+            self._targets.put((TASK, id), target)
 
     def again(self, attempt: Attempt, code: int, data: object) -> Params | None:
         """The params to send in answer to a refusal, or None where it stands.
@@ -198,7 +198,7 @@ class Prover:
         if not isinstance(named, str) or scope is None:
             return None
         self._meet(meta)
-        self._remember((kind.method, named), _Target(scope, meta.get(SENSITIVE) is True))
+        self._targets.put((kind.method, named), _Target(scope, meta.get(SENSITIVE) is True))
         return scope
 
     def _meet(self, meta: Mapping[str, object]) -> None:
@@ -211,23 +211,17 @@ class Prover:
         if scope is None:
             return known.scope if known is not None else ""
         if not attempt.asked.about_tasks:
-            self._remember((attempt.method, attempt.asked.target), _Target(scope, sensitive))
+            self._targets.put((attempt.method, attempt.asked.target), _Target(scope, sensitive))
         return scope
 
     def _target(self, attempt: Attempt) -> _Target | None:
         if attempt.asked.about_tasks:
             # Of one that was made elsewhere nothing is known: which scope it needs, the gateway says.
-            made = next((made for id in attempt.asked.tasks if (made := self._targets.get((TASK, id)))), None)
+            made = next((made for id in attempt.asked.tasks if (made := self._targets.peek((TASK, id)))), None)
             return _Target(made.scope if made is not None else "")
         default = _DEFAULT_SCOPES.get(attempt.method)
-        found = self._targets.get((attempt.method, attempt.asked.target))
+        found = self._targets.peek((attempt.method, attempt.asked.target))
         return found or (_Target(default) if default is not None else None)
-
-    def _remember(self, key: tuple[str, str], target: _Target) -> None:
-        self._targets[key] = target
-        self._targets.move_to_end(key)
-        if len(self._targets) > MAX_KNOWN_TARGETS:
-            self._targets.popitem(last=False)
 
     def _with_the_next(self, attempt: Attempt, scope: str) -> Params:
         attempt.chains = attempt.chains[1:]

@@ -14,12 +14,12 @@ from typing import cast
 
 from mcp_types import ErrorData
 
+from accredit.base.text import excerpt
 from accredit.client.http import INVALID_TOKEN, MISSING_TOKEN
 from accredit.client.pins import GATEWAY_CHANGED
 from accredit.client.presenter import ProofPresenter
 from accredit.client.proving import scope_in
 from accredit.errors import ProofRefused
-from accredit.jsonrpc.text import excerpt
 from accredit.keys import public_path
 from accredit.limits import MAX_TOLD_REASON_CHARS, MAX_TOLD_URL_CHARS
 from accredit.policy.lists import SCOPE

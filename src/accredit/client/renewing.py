@@ -16,7 +16,6 @@ error, and the next one finds it again; a session is tried for without being ask
 """
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
@@ -41,6 +40,8 @@ from mcp_types import (
 )
 from msgspec import Struct
 
+from accredit.base.recently_used import RecentlyUsed
+from accredit.base.text import excerpt
 from accredit.client.http import SESSION_LOST, GatewayHttp
 from accredit.client.peers import Answer, Peer
 from accredit.client.proving import Params
@@ -48,7 +49,6 @@ from accredit.client.sdk import Incoming, ReadStream, TransportStreams
 from accredit.client.ways import NoEventStream, broken_off
 from accredit.jsonrpc.encode import UNAVAILABLE, UPSTREAM_ERROR
 from accredit.jsonrpc.methods import LISTEN, META_SUBSCRIPTION
-from accredit.jsonrpc.text import excerpt
 from accredit.limits import (
     BACKOFF_FIRST_SECONDS,
     BACKOFF_MAX_SECONDS,
@@ -108,7 +108,7 @@ class _Session(Struct):
     begun: JSONRPCRequest
     revision: object
     capabilities: dict[str, Any]
-    subscribed: OrderedDict[object, JSONRPCRequest]
+    subscribed: RecentlyUsed[object, JSONRPCRequest]
     initialized: JSONRPCNotification | None = None
     level: JSONRPCRequest | None = None
     roots_changed: JSONRPCNotification | None = None
@@ -346,18 +346,17 @@ class RenewingTransport:
         if request.method == "initialize":
             found = result.get("capabilities")
             capabilities = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-            self._session = _Session(request, result.get("protocolVersion"), capabilities, OrderedDict())
+            subscribed = RecentlyUsed[object, JSONRPCRequest](MAX_RENEWED_SUBSCRIPTIONS)
+            self._session = _Session(request, result.get("protocolVersion"), capabilities, subscribed)
         session, uri = self._session, (request.params or {}).get("uri")
         if session is None:
             return
         if request.method == "logging/setLevel":
             session.level = request
         if request.method == "resources/subscribe":
-            session.subscribed[uri] = request
-            if len(session.subscribed) > MAX_RENEWED_SUBSCRIPTIONS:
-                session.subscribed.popitem(last=False)
+            session.subscribed.put(uri, request)
         if request.method == "resources/unsubscribe":
-            session.subscribed.pop(uri, None)
+            session.subscribed.forget(uri)
 
     async def _tell(self, message: JSONRPCMessage) -> None:
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):

@@ -18,9 +18,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from accredit.attest import LogSigner, RecordSigner
+from accredit.base.text import one_line
 from accredit.config.digest import policy_digest
 from accredit.config.load import Loaded, folder_of
-from accredit.config.problems import one_line
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import RecordSettings
 from accredit.keys import load_log_signer, load_signing_key, read_key

@@ -9,10 +9,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from accredit.base.text import one_line
 from accredit.config.attest import build_records
 from accredit.config.identity import build_identity
 from accredit.config.load import Loaded
-from accredit.config.problems import one_line
 from accredit.config.proofs import build_proofs
 from accredit.config.rounds import build_rounds
 from accredit.config.schema import Upstream

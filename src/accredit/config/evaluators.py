@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
-from accredit.config.problems import one_line
+from accredit.base.text import one_line
 from accredit.errors import ConfigurationError
 from accredit.policy import with_own
 from accredit.ratify import Evaluator

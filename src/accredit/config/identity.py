@@ -15,9 +15,9 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
+from accredit.base.text import one_line
 from accredit.config.attest import gateway_id
 from accredit.config.load import Loaded
-from accredit.config.problems import one_line
 from accredit.errors import ConfigurationError
 from accredit.gateway.forwarding import same_name
 from accredit.gateway.settings import HttpUpstream, IdentitySettings, StdioUpstream, check_reads_headers

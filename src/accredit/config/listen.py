@@ -4,12 +4,12 @@ Outside loopback, a token or a proof in the clear belongs to whoever reads the n
 operator's word (`--insecure`) that something else provides it.
 """
 
-import ipaddress
 import os
 import ssl
 from pathlib import Path
 
-from accredit.config.problems import one_line
+from accredit.base.addresses import is_loopback_host
+from accredit.base.text import one_line
 from accredit.config.schema import Gateway
 from accredit.errors import ConfigurationError
 
@@ -17,19 +17,9 @@ OTHERS = 0o077
 """The permission bits of group and others: mode 0600 or stricter."""
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach `host`. A name other than localhost is assumed to be public."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
 def check_exposure(gateway: Gateway) -> None:
     """Refuse to listen in the clear outside loopback. Raises `ConfigurationError`."""
-    if not is_loopback(gateway.host) and gateway.tls_cert_file is None:
+    if not is_loopback_host(gateway.host) and gateway.tls_cert_file is None:
         raise ConfigurationError(
             one_line(f"gateway.host is {gateway.host}: others could read and change what passes without TLS"),
             "set gateway.tls_cert_file and tls_key_file, or say --insecure behind a proxy that does TLS",

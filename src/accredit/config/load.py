@@ -20,7 +20,8 @@ from typing import Literal, NamedTuple
 
 from pydantic import ValidationError
 
-from accredit.config.problems import PREFIX, check_environment_name, one_line, problem
+from accredit.base.text import one_line
+from accredit.config.problems import PREFIX, check_environment_name, problem
 from accredit.config.schema import FILES, Config
 from accredit.errors import ConfigurationError
 

@@ -8,6 +8,7 @@ from difflib import SequenceMatcher
 
 from pydantic import ValidationError
 
+from accredit.base.text import one_line
 from accredit.config.schema import ENTRIES, NESTED, SECTIONS, Section
 from accredit.config.values import NO_SUCH_KEY
 from accredit.errors import ConfigurationError
@@ -57,11 +58,6 @@ def check_environment_name(name: str) -> tuple[str, str]:
     raise ConfigurationError(
         one_line(f"{name} (environment): no such key"), f"did you mean {_nearest(name.upper(), known)}?"
     )
-
-
-def one_line(text: str) -> str:
-    """Return a text with all unprintable characters escaped: a key's name may hold anything."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def _environment_name(dotted: str) -> str:

@@ -16,10 +16,10 @@ Not checked: whether a tool of that name exists (`accredit check`), and whether 
 import shlex
 from pathlib import Path
 
+from accredit.base.text import one_line
 from accredit.config.attest import gateway_id
 from accredit.config.evaluators import load_evaluators
 from accredit.config.load import Loaded, folder_of
-from accredit.config.problems import one_line
 from accredit.config.schema import Config, Resource, Tool
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import ProofSettings

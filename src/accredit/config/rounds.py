@@ -9,8 +9,8 @@ Without a file, a key is made that lives as long as this process and its forks.
 import shlex
 from pathlib import Path
 
+from accredit.base.text import one_line
 from accredit.config.load import Loaded
-from accredit.config.problems import one_line
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import RoundsSettings
 from accredit.keys import read_file

@@ -17,13 +17,13 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
+from accredit.base.clock import unix_seconds
+from accredit.base.text import one_line
 from accredit.config.load import Loaded, folder_of
-from accredit.config.problems import one_line
 from accredit.config.schema import Bootstrap, TokenIssuer
 from accredit.errors import ConfigurationError, TokenError
 from accredit.gateway.settings import BootstrapSettings, TokenSettings
 from accredit.keys import load_key_set, load_token_key
-from accredit.ratify.needs import clock
 from accredit.tokens import Issuer, KeySet, SessionGrant, TokenVerifier, issue_session_token, policy_digest
 
 _SECRET_BYTES = 32
@@ -147,7 +147,7 @@ def _bootstrap(
 
 def _is_good(key: EllipticCurvePrivateKey, issuer: Issuer, keys: KeySet) -> bool:
     """Return whether a token signed with this key would be accepted."""
-    now, verifier = clock(), TokenVerifier([issuer])
+    now, verifier = unix_seconds(), TokenVerifier([issuer])
     grant = SessionGrant(
         issuer=issuer.issuer,
         subject="-",

@@ -4,6 +4,8 @@ import logging
 from collections import Counter
 from typing import Any
 
+from accredit.base.log_events import log_event
+from accredit.base.text import excerpt
 from accredit.errors import (
     AccreditError,
     AnswerError,
@@ -13,9 +15,7 @@ from accredit.errors import (
     TokenError,
     UpstreamError,
 )
-from accredit.gateway.log_events import log_event
 from accredit.gateway.trace import traced
-from accredit.jsonrpc.text import excerpt
 from accredit.policy.refusals import CHALLENGE_REQUIRED
 
 _log = logging.getLogger("accredit.gateway")

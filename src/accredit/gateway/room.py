@@ -13,14 +13,12 @@ It authorizes nothing: whoever has a place is judged like everybody else.
 """
 
 import asyncio
-import ipaddress
-from collections import OrderedDict
 from collections.abc import Generator
 from contextlib import contextmanager
-from functools import lru_cache
 from types import TracebackType
 from typing import Protocol
 
+from accredit.base.recently_used import RecentlyUsed
 from accredit.errors import RequestError
 from accredit.jsonrpc.encode import UPSTREAM_ERROR
 from accredit.limits import (
@@ -235,7 +233,7 @@ class Rooms:
     """
 
     def __init__(self, max_body: int, *, proving: bool) -> None:
-        self._sessions: OrderedDict[bytes, None] = OrderedDict()
+        self._sessions = RecentlyUsed[bytes, bool](MAX_REMEMBERED_SESSIONS)
         bodies = max(MAX_BODIES_BYTES, MAX_LARGEST_BODIES * max_body)
         reserved = RESERVED_SHARE if proving else 0.0
         self.streams = Room("streams", MAX_STREAMS, int(MAX_STREAMS * reserved))
@@ -245,26 +243,10 @@ class Rooms:
     def proved(self, session: bytes) -> None:
         """A caller in a session, by the id that the client knows it by, has proved something."""
         known = session in self._sessions
-        self._sessions[session] = None
-        self._sessions.move_to_end(session)
-        if known:
-            return
-        if len(self._sessions) > MAX_REMEMBERED_SESSIONS:
-            self._sessions.popitem(last=False)
-        self.streams.recount()
+        self._sessions.put(session, True)
+        if not known:
+            self.streams.recount()
 
     def has_proved(self, session: bytes) -> bool:
         """Whether somebody has proved something in a session, as far as is remembered."""
         return session in self._sessions
-
-
-@lru_cache(1_024)
-def peer_of(address: str) -> str:
-    """What counts as one address: all of IPv6 that share their first 64 bits, as one machine has as many."""
-    if ":" not in address:
-        return address
-    try:
-        packed = ipaddress.IPv6Address(address.partition("%")[0])
-    except ValueError:
-        return address
-    return str(packed.ipv4_mapped or packed.packed[:8].hex())

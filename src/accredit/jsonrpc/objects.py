@@ -10,8 +10,9 @@ from collections.abc import Callable, Collection
 import msgspec
 from msgspec import Raw
 
+from accredit.base.text import excerpt
 from accredit.errors import FrameError, JsonError
-from accredit.jsonrpc.text import count_members, excerpt
+from accredit.jsonrpc.text import count_members
 from accredit.limits import MAX_BATCH_MEMBERS, MAX_MEMBERS
 
 _BRACE = ord("{")

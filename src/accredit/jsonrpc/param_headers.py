@@ -26,13 +26,13 @@ from typing import cast
 import msgspec
 from msgspec import Raw, Struct
 
+from accredit.base.text import excerpt
 from accredit.errors import RequestError
 from accredit.jsonrpc.encode import HEADER_MISMATCH
 from accredit.jsonrpc.era import DUPLICATED, PARAM_HEADERS, Headers, decode_header
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.objects import is_object, members
 from accredit.jsonrpc.scalars import as_string
-from accredit.jsonrpc.text import excerpt
 from accredit.limits import MAX_PARAM_HEADERS, MAX_SCHEMA_BYTES, MAX_TOOL_LIST_BYTES
 
 Path = tuple[str, ...]

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from msgspec import Raw
 from msgspec.structs import replace
 
+from accredit.base.text import excerpt
 from accredit.errors import AnswerError, FrameError, MessageId
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import (
@@ -46,7 +47,7 @@ from accredit.jsonrpc.objects import (
 )
 from accredit.jsonrpc.result_types import INPUT_REQUIRED, declared_extensions, is_result_type
 from accredit.jsonrpc.scalars import as_string
-from accredit.jsonrpc.text import check_text, excerpt
+from accredit.jsonrpc.text import check_text
 
 _RESULT = Names("resultType", "inputRequests", "requestState")
 

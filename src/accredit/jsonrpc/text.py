@@ -17,7 +17,7 @@ from itertools import accumulate
 
 from accredit.errors import FrameError, JsonError
 from accredit.jsonrpc.simd import reads_well
-from accredit.limits import MAX_DEPTH, MAX_EXTREME_NUMBERS, MAX_QUOTED, MAX_STRUCTURES, MAX_VALUES
+from accredit.limits import MAX_DEPTH, MAX_EXTREME_NUMBERS, MAX_STRUCTURES, MAX_VALUES
 
 _SLICE = 1 << 18
 
@@ -48,13 +48,6 @@ _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _THERE_AND_BACK = b"\x01\xff"
 # Most brackets of real data are the two innermost levels. To take one away is a fifth of what counting it costs.
 _TAKEN_LEVELS = 2
-
-
-def excerpt(text: str | bytes, limit: int = MAX_QUOTED) -> str:
-    """At most `limit` printable ASCII characters of what a peer sent, for an error's text."""
-    if isinstance(text, bytes):
-        text = text[: limit * 4].decode("utf-8", "replace")
-    return "".join(char if " " <= char <= "~" else "?" for char in text[:limit])
 
 
 def check_text(data: bytes) -> None:

@@ -11,12 +11,12 @@ What the body says is for its reader to check.
 """
 
 import asyncio
-import ipaddress
 import ssl
 from functools import cache
 
 import httpx2
 
+from accredit.base.addresses import is_loopback_host
 from accredit.errors import ConfigurationError, KeySetError
 from accredit.limits import MAX_KEYS_REDIRECTS, MAX_QUOTED
 
@@ -44,7 +44,7 @@ def check_url(key: str, url: str) -> None:
         raise ConfigurationError(f"{key}: not a URL", "name one that begins with https://") from None
     if not parsed.host or parsed.userinfo:
         raise ConfigurationError(f"{key}: not a URL of a host without a password", "name one like https://host/path")
-    if parsed.scheme != "https" and not (parsed.scheme == "http" and _is_loopback(parsed.host)):
+    if parsed.scheme != "https" and not (parsed.scheme == "http" and is_loopback_host(parsed.host)):
         raise ConfigurationError(f"{key}: keys that come in the clear can be anybody's", "use https")
 
 
@@ -81,12 +81,3 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
 def _trust() -> ssl.SSLContext:
     """Return the certificates that this machine trusts. Cached: reading them takes some 20 ms."""
     return httpx2.create_ssl_context(trust_env=False)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

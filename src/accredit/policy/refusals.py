@@ -6,9 +6,9 @@ One function per row of docs/reference/refusals.md. Nothing here quotes a proof,
 import base64
 from collections.abc import Collection
 
+from accredit.base.text import excerpt
 from accredit.errors import ProofRefused
 from accredit.jsonrpc.encode import INVALID_PARAMS
-from accredit.jsonrpc.text import excerpt
 from accredit.limits import MAX_TOLD_TARGET_CHARS
 from accredit.policy.catalog import Entry
 from accredit.policy.guarded_call import GuardedCall

@@ -18,6 +18,7 @@ from typing import NoReturn
 import msgspec
 from msgspec import Raw, Struct
 
+from accredit.base.recently_used import RecentlyUsed
 from accredit.errors import WireError
 from accredit.limits import (
     MAX_GLIMPSED_TEXTS,
@@ -25,7 +26,6 @@ from accredit.limits import (
     MAX_REMEMBERED_TEXT_BYTES,
     MAX_REMEMBERED_TEXTS,
 )
-from accredit.ratify.cache import RecentlyUsed
 from accredit.ratify.constraints import Extension
 from accredit.ratify.structures import DelegationCert, Presentation, ProofBundle
 from accredit.ratify.wire import base64_is_canonical

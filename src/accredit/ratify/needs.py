@@ -1,12 +1,10 @@
-"""What a verification needs from the world while it runs, and how it is answered (Ratify section 8). No I/O but the
-clock.
+"""What a verification needs from the world while it runs, and how it is answered (Ratify section 8). No I/O.
 
 A verification is a generator: it yields a need and is sent the answer. So its steps stand in one place, in order,
 whether the answers come from memory or from a database. An exception in place of an answer refuses the bundle.
 """
 
 from collections.abc import Callable, Generator
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from accredit.ratify.challenges import ChallengeStore
@@ -95,8 +93,3 @@ def ask_store(need: ValidateChallenge | ConsumeChallenge) -> Generator[Need, obj
         refusal = error
     if refusal is not None:
         raise invalid("unknown_challenge", "challenge was not issued by this verifier or has already been used")
-
-
-def clock() -> int:
-    """Return this machine's time in unix seconds, for callers who pass none."""
-    return int(datetime.now(UTC).timestamp())  # noqa: TID251 - the one place where the core reads a clock

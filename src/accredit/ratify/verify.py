@@ -24,6 +24,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping, 
 
 from msgspec import Struct
 
+from accredit.base.clock import unix_seconds
 from accredit.limits import CHALLENGE_WINDOW_SECONDS, MAX_DELEGATION_CHAIN_DEPTH
 from accredit.ratify.cache import CertificateCache
 from accredit.ratify.challenges import ChallengeStore
@@ -50,7 +51,6 @@ from accredit.ratify.needs import (
     ValidateChallenge,
     ask_revoked,
     ask_store,
-    clock,
     run,
     settled,
 )
@@ -114,7 +114,7 @@ def verify_bundle(
     here: the caller does that, after success. See `Evaluator` and `ChallengeStore` for the others. An empty
     `required_scope` requires none, which a gateway never should.
     """
-    moment = clock() if now is None else now
+    moment = unix_seconds() if now is None else now
     terms = Terms(
         now=moment,
         required_scope=required_scope,

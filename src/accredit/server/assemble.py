@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from accredit.base.clock import unix_seconds
 from accredit.errors import ConfigurationError
 from accredit.keys import load_key_set, load_public_key
 from accredit.limits import CHALLENGE_WINDOW_SECONDS
@@ -18,7 +19,6 @@ from accredit.net import IssuerKeys
 from accredit.policy import MCP_SCOPES, Catalog, Entry, Policy, may_guard, scope_fault, with_own
 from accredit.ports import ProofStore
 from accredit.ratify import CertificateCache, Evaluator, HybridPublicKey, derive_id, zone_names
-from accredit.ratify.needs import clock
 from accredit.server.gate import Found
 from accredit.server.judge import Judge, Proofs
 from accredit.server.requirements import entry_of
@@ -51,7 +51,7 @@ class Guard:
         tokens: TokenRules | None = None,
         methods: Iterable[str] = (),
         constraint_evaluators: Mapping[str, Evaluator] | None = None,
-        clock: Callable[[], int] = clock,
+        clock: Callable[[], int] = unix_seconds,
     ) -> None:
         """Read the keys and lists. Raises `ConfigurationError`.
 

@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from accredit.base.text import excerpt
 from accredit.errors import ConfigurationError, StoreUnavailable, WireError
-from accredit.jsonrpc.text import excerpt
 from accredit.limits import (
     MAX_STATEMENT_BYTES,
     REVOCATION_CHECK_SECONDS,

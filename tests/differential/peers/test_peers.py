@@ -29,10 +29,10 @@ from tests.world.running import RunningGateway, run
 from tests.world.tokened import ISSUER, Tokened
 
 from accredit.attest import CallRecord, recorded_params
+from accredit.base.clock import unix_seconds
 from accredit.gateway import HttpUpstream, create_app
 from accredit.jsonrpc.methods import Era
 from accredit.keys import make_key, write_key
-from accredit.ratify.needs import clock
 from accredit.stores import MemoryStore, RevocationLists
 from accredit.stores.audit_log.reader import LogFile
 
@@ -163,7 +163,7 @@ def test_no_server_runs_a_tool_for_a_token_that_lacks_its_scope(peer: tuple[str,
     _, server = peer
     world = Tokened()
     (tmp_path / "keys.json").write_bytes(key_set_text(world.key))
-    token = world.token(scope="email:read", exp=clock() + 3600)
+    token = world.token(scope="email:read", exp=unix_seconds() + 3600)
     around = ran_around(server, tmp_path, _TOKENS, lambda _: "{}", (("Authorization", f"Bearer {token}"),))
     # Names that differ only by case are the server's to read here: what a binder drops of them is recorded, too.
     allowed, sent = allowed_in(tmp_path / "accredit.db"), {case.name: case.params for case in corpus()}
@@ -210,7 +210,7 @@ def ran_around(
 ) -> list[dict[str, Any]]:
     """Sends the corpus through a gateway with these settings; gives what ran that it did not record as allowed."""
     cases, before = corpus(), len(server.ran())
-    write_key(folder / "gateway.key", make_key("gateway", GATEWAY, clock()))
+    write_key(folder / "gateway.key", make_key("gateway", GATEWAY, unix_seconds()))
     told = _CONFIGURATION.format(gateway=GATEWAY, url=server.url) + settings
     (folder / "accredit.toml").write_text(told, "utf-8")
     with Serving(folder=folder) as gateway:

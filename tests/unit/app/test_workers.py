@@ -10,7 +10,7 @@ from tests.world.raw_server import PATIENCE
 PARENT = """
 import os, pathlib, signal, socket, sys
 from accredit.app.workers import run_workers
-from accredit.gateway.log_events import configure_logs
+from accredit.base.log_events import configure_logs
 
 configure_logs("info", "json")
 

@@ -11,6 +11,7 @@ from tests.world.agents import agent_files, save_delegation
 from tests.world.authorization import GATEWAY, Trust
 from tests.world.decisions import finished
 
+from accredit.base.clock import unix_seconds
 from accredit.client import ProofPresenter
 from accredit.client.pins import GatewayPin
 from accredit.client.presenter import Challenge
@@ -20,7 +21,6 @@ from accredit.limits import CLOCK_LEAD_SECONDS, MAX_PRESENTED
 from accredit.policy import GuardedCall, decide, drive, guarded_call_from_values
 from accredit.ratify import Grant, issue_delegation
 from accredit.ratify.constraints import TimeWindow
-from accredit.ratify.needs import clock
 from accredit.stores import MemoryStore, RevocationLists
 
 DAY = 86_400
@@ -52,7 +52,7 @@ def with_proof(call: GuardedCall, proof: dict[str, object]) -> GuardedCall:
 
 def verdict(trust: Trust, call: GuardedCall, proof: dict[str, object], *, ahead: int = 0, **policy: Any) -> str:
     """What a gateway says whose clock is so much ahead: "" where the call is allowed."""
-    now = clock() + ahead
+    now = unix_seconds() + ahead
     given = trust.policy(binding_required=True, **policy)
     decision = finished(drive(decide(with_proof(call, proof), given, now), MemoryStore(), NO_REVOCATIONS, now))
     return "" if decision.refusal is None else decision.refusal.error
@@ -108,7 +108,7 @@ def test_where_none_covers_it_the_one_that_covers_most_is_presented(trust: Trust
 
 def test_an_expired_delegation_is_presented_last_and_covers_nothing(trust: Trust) -> None:
     chains = [trust.chain("email:send", "email:read", ends=DAY), trust.chain("email:read", ends=3 * DAY)]
-    now = [clock()]
+    now = [unix_seconds()]
     agent = ProofPresenter(signing_key(trust), chains, clock=lambda: now[0])
     now[0] += 2 * DAY
     assert agent.chain_for("email:send")[0].scope == ("email:read",)
@@ -164,8 +164,8 @@ def test_a_scope_that_only_a_catalog_knows_is_taken__the_gateway_judges_it(trust
         subject=trust.agent.public_key,
         cert_id="c" * 32,
         scope=("anything:goes",),
-        issued_at=clock(),
-        expires_at=clock() + DAY,
+        issued_at=unix_seconds(),
+        expires_at=unix_seconds() + DAY,
     )
     chain = (issue_delegation(trust.owner.signer(), grant, vocabulary=["anything:goes"]),)
     assert ProofPresenter(signing_key(trust), [chain]).granted == {"anything:goes"}
@@ -182,7 +182,7 @@ def asking(challenge: bytes = bytes(32), expires_in: int = 86_400, verifier_id: 
     """The data of a -31002."""
     asked = {
         "challenge": base64.b64encode(challenge).decode(),
-        "expires_at": clock() + expires_in,
+        "expires_at": unix_seconds() + expires_in,
         "verifier_id": verifier_id,
         "binding": "optional",
     }
@@ -192,7 +192,7 @@ def asking(challenge: bytes = bytes(32), expires_in: int = 86_400, verifier_id: 
 def test_a_gateways_challenge_is_signed_for_the_call(trust: Trust) -> None:
     agent, store = presenter(trust), MemoryStore()
     call = guarded_call_from_values("tools/call", {"name": "send_email", "arguments": {}}, "", None)
-    policy, now = trust.policy(binding_required=True), clock()
+    policy, now = trust.policy(binding_required=True), unix_seconds()
     refusal = finished(drive(decide(call, policy, now), store, NO_REVOCATIONS, now)).refusal
     assert refusal is not None
     challenge = agent.accept_challenge(refusal.data, GatewayPin(GATEWAY))
@@ -231,7 +231,7 @@ def test_what_is_accepted_is_the_gateways_word(trust: Trust) -> None:
 
 
 def test_a_delegation_that_the_clock_refuses_comes_last(trust: Trust) -> None:
-    now = clock() % DAY // 60
+    now = unix_seconds() % DAY // 60
     start, end = (f"{at // 60:02}:{at % 60:02}" for at in ((now + 120) % 1440, (now + 180) % 1440))
     never_now = TimeWindow(start=start, end=end, tz="UTC")
     chains = [trust.chain("email:read", constraints=(never_now,)), trust.chain("email:read", "mcp:tool")]

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from tests.world.authorization import CATALOG, GATEWAY, SCOPES, Trust
 from tests.world.decisions import finished
 
+from accredit.base.clock import unix_seconds
 from accredit.client import ProofPresenter
 from accredit.client.pins import GATEWAY_CHANGED
 from accredit.client.proving import Prover
@@ -20,7 +21,6 @@ from accredit.policy import Catalog, Entry, Policy, decide, drive, guarded_call_
 from accredit.policy.lists import KINDS, ListView, listed
 from accredit.policy.tasks import owner_of, task_key
 from accredit.ports import Task
-from accredit.ratify.needs import clock
 from accredit.stores import MemoryStore, MemoryTasks, RevocationLists
 
 Params = dict[str, Any]
@@ -44,12 +44,12 @@ class Judge:
     def knows(self, id: str, tool: str, trust: Trust) -> None:
         """A task that a call of the agent's has become."""
         task = Task(owner_of(trust.owner.id, trust.agent.id, None), "tools/call", tool, b"{}", "flow")
-        finished(self._tasks.keep(task_key("", id), task, keep_until=clock() + 60, now=clock()))
+        finished(self._tasks.keep(task_key("", id), task, keep_until=unix_seconds() + 60, now=unix_seconds()))
 
     def refusal(self, method: str, params: Params) -> ProofRefused | None:
         proof = params.get("_meta", {}).get("ratify_proof")
         raw = None if proof is None else Raw(json.dumps(proof).encode())
-        now = clock()
+        now = unix_seconds()
         steps = decide(guarded_call_from_values(method, params, self.session, raw), self.policy, now)
         return finished(drive(steps, self._store, RevocationLists((), {}), now, self._tasks)).refusal
 

@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 from tests.world.certificates import write_certificate
 
+from accredit.base.addresses import is_loopback_host
 from accredit.config import check_exposure, tls_context
-from accredit.config.listen import is_loopback
 from accredit.config.schema import Gateway
 from accredit.errors import ConfigurationError
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "[::1]", "localhost"])
 def test_loopback_needs_no_tls(host: str) -> None:
-    assert is_loopback(host)
+    assert is_loopback_host(host)
     check_exposure(Gateway(host=host))
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.1", "example.com", "localhost.example.com", "0", "127.1"])
 def test_anything_else_does(host: str) -> None:
-    assert not is_loopback(host)
+    assert not is_loopback_host(host)
     with pytest.raises(ConfigurationError, match="TLS"):
         check_exposure(Gateway(host=host))
     check_exposure(Gateway(host=host, tls_cert_file="c", tls_key_file="k"))

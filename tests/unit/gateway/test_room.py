@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.world.running import run
 
 from accredit.errors import RequestError
-from accredit.gateway.room import Place, Room, Rooms, peer_of
+from accredit.gateway.room import Place, Room, Rooms
 
 
 @dataclass
@@ -213,11 +213,3 @@ def test_nothing_is_kept_for_anybody_where_nobody_can_prove_anything() -> None:
         for _ in range(most):
             rooms.streams.take(STRANGER)
         refused(rooms.streams, STRANGER)
-
-
-def test_an_address_is_what_one_machine_has() -> None:
-    assert peer_of("192.0.2.1") == peer_of("::ffff:192.0.2.1") == "192.0.2.1"
-    assert peer_of("2001:db8:1:2::1") == peer_of("2001:db8:1:2:ffff::9")
-    assert peer_of("2001:db8:1:2::1") != peer_of("2001:db8:1:3::1")
-    assert peer_of("fe80::1%eth0") == peer_of("fe80::2")
-    assert [peer_of(text) for text in ("", "/run/a.sock", "a:b")] == ["", "/run/a.sock", "a:b"]

@@ -8,10 +8,9 @@ from accredit.jsonrpc.text import (
     check_utf8,
     count_members,
     depth_exceeds,
-    excerpt,
     numbers_are_finite,
 )
-from accredit.limits import MAX_DEPTH, MAX_EXTREME_NUMBERS, MAX_QUOTED
+from accredit.limits import MAX_DEPTH, MAX_EXTREME_NUMBERS
 
 
 def test_plain_json_passes() -> None:
@@ -130,10 +129,3 @@ def test_too_many_extreme_numbers_are_refused__each_costs_a_conversion() -> None
 
 def test_members_are_counted_outside_strings_only() -> None:
     assert count_members(b'{"a:b":{"c":":\\":","d":[{"e":1}]}}') == 4
-
-
-def test_an_excerpt_is_short_ascii__a_log_or_a_client_must_not_be_fed_with_control_characters() -> None:
-    assert excerpt("a\x1b[31m\n\u00e9") == "a?[31m??"
-    assert excerpt(b"\xff\xc3\xa9 ok") == "?? ok"
-    assert len(excerpt("x" * 500)) == MAX_QUOTED
-    assert len(excerpt(b"\xc3\xa9" * 500)) == MAX_QUOTED

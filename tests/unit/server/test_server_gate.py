@@ -18,10 +18,10 @@ from mcp.shared.exceptions import MCPError
 from tests.world.authorization import Signed, Trust
 from tests.world.guarded import KINDS, Guarded
 
+from accredit.base.clock import unix_seconds
 from accredit.errors import StoreUnavailable
 from accredit.ports import Spending
 from accredit.ratify import DelegationCert
-from accredit.ratify.needs import clock
 from accredit.server import current_authority, require
 from accredit.server.fastmcp import ProofGuard
 from accredit.server.gate import Gate
@@ -147,7 +147,7 @@ def test_a_store_that_does_not_answer_is_a_no__and_the_client_is_not_told_why(
 
 
 def test_the_guard_s_clock_decides__not_the_machine_s() -> None:
-    guarded = Guarded("sdk", [TRUST.owner.public_key], clock=lambda: clock() + 3600)
+    guarded = Guarded("sdk", [TRUST.owner.public_key], clock=lambda: unix_seconds() + 3600)
 
     async def case(client: Client) -> None:
         assert await code_of(client.call_tool("list_inbox", {}, meta=meta("list_inbox", {}))) == -31003

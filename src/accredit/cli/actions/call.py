@@ -17,13 +17,14 @@ from mcp import MCPError
 from mcp_types import CallToolResult, TextContent, Tool
 from msgspec import Struct
 
+from accredit.base.log_events import configure_logs
+from accredit.base.text import excerpt, one_line, two_lines
 from accredit.cli.actions.call_way import Agent, at_gate, at_url, check_way
 from accredit.cli.actions.output import print_json, tell
 from accredit.cli.actions.tool_arguments import json_object, typed
 from accredit.cli.actions.wording import several
 from accredit.cli.asking.server import first_of
 from accredit.cli.reaching import Reach
-from accredit.cli.text import one_line, two_lines
 from accredit.client import AccreditedClient, ProofPresenter
 from accredit.client.refusals import explained
 from accredit.errors import (
@@ -33,8 +34,6 @@ from accredit.errors import (
     ProofRefused,
     RequestTimeout,
 )
-from accredit.gateway.log_events import configure_logs
-from accredit.jsonrpc.text import excerpt
 from accredit.keys import read_file
 from accredit.limits import (
     MAX_JSON_ARGS_BYTES,

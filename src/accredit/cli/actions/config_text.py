@@ -11,9 +11,9 @@ The server's words go into comments and keys. Whatever they are, they stay there
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from accredit.base.text import one_line
 from accredit.cli.actions.suggest_scopes import PROMPT, RESOURCE, Suggestion, resource_scopes
 from accredit.cli.asking.listing import Offer
-from accredit.cli.text import one_line
 from accredit.gateway import HttpUpstream, StdioUpstream
 from accredit.limits import MAX_LISTED_EXAMPLES, MAX_SAID_CHARS
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import typer
 from msgspec import Struct
 
+from accredit.base.clock import unix_seconds
 from accredit.cli.actions import wording as words
 from accredit.cli.actions.arguments import expiry
 from accredit.cli.actions.documents import read_delegations
@@ -38,7 +39,6 @@ from accredit.ratify import (
     issue_delegation,
 )
 from accredit.ratify.constraints import Extension
-from accredit.ratify.needs import clock
 from accredit.ratify.scopes import is_sensitive
 
 _CERT_ID_BYTES = 16
@@ -74,7 +74,7 @@ def grant_delegation(request: Request, *, as_json: bool) -> int:
             f'not signed: "{impossible}" can be no scope',
             "write one like comms:email:send, custom:NAME, or one that a gateway's catalog names, like email:send",
         )
-    now = clock()
+    now = unix_seconds()
     # What outlives its parent is worth nothing then: better to say so in the delegation itself.
     ends = (expiry(request.expires, now), *(cert.expires_at for cert in parties.parents))
     grant = Grant(

@@ -16,19 +16,19 @@ from typing import NamedTuple
 
 import typer
 
+from accredit.base.clock import unix_seconds
+from accredit.base.text import one_line
 from accredit.cli.actions.config_text import configuration
 from accredit.cli.actions.output import print_json, say, tell
 from accredit.cli.actions.suggest_scopes import PROMPT, READING, RESOURCE, Suggestion, suggestions
 from accredit.cli.asking.knocking import shown
 from accredit.cli.asking.listing import Offer
 from accredit.cli.asking.server import ask_upstream
-from accredit.cli.text import one_line
 from accredit.config.attest import GATEWAY_KEY_FILE
 from accredit.config.load import DEFAULT_FILE
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream, StdioUpstream
 from accredit.keys import make_key, public_path, write_file, write_key
-from accredit.ratify.needs import clock
 
 
 class Plan(NamedTuple):
@@ -55,7 +55,7 @@ def set_up(plan: Plan, *, as_json: bool) -> int:
     _make(folder)
     found = suggestions(offer)
     text = configuration(_placed(upstream, folder), offer, found, plan.headers).encode()
-    write_key(key_file, make_key("gateway", "gateway", clock()))
+    write_key(key_file, make_key("gateway", "gateway", unix_seconds()))
     try:
         if upstream != plan.upstream and isinstance(upstream, HttpUpstream):
             tell(f"the server is at {shown(upstream.url)}: the configuration names that")

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from accredit.attest import CallBundle
+from accredit.base.clock import unix_seconds
 from accredit.cli.actions import wording as words
 from accredit.cli.actions.chain import certificate_fault, challenge_fault, judged
 from accredit.cli.actions.documents import DelegationDocument, read_document
@@ -16,14 +17,13 @@ from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_facts, sa
 from accredit.keys import DelegationFile, KeyFile, PrivateKeyFile, load_public_key, read_file, read_key
 from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.ratify import DelegationCert, ProofBundle, RevocationList, revocation_list_fault
-from accredit.ratify.needs import clock
 
 _NEGATIVE = 1
 
 
 def inspect_file(path: Path, keys: Sequence[Path], *, as_json: bool) -> int:
     """Says what a file holds; returns the exit code. Raises `ConfigurationError`."""
-    now = clock()
+    now = unix_seconds()
     data = read_file(path, MAX_STATEMENT_BYTES).data
     if is_token(data):
         return _NEGATIVE if inspect_token(data, path, keys, now, as_json=as_json) else 0

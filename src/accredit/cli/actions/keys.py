@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
+from accredit.base.clock import unix_seconds
 from accredit.cli.actions import wording as words
 from accredit.cli.actions.output import print_facts, print_json
 from accredit.keys import KeyFile, KeyKind, PrivateKeyFile, make_key, public_path, read_key, write_key
-from accredit.ratify.needs import clock
 
 
 def make(path: Path, kind: KeyKind, name: str, *, replace: bool, as_json: bool) -> None:
     """Makes a key and writes both files. Raises `ConfigurationError`."""
-    now = clock()
+    now = unix_seconds()
     key = make_key(kind, name, now)
     write_key(path, key, replace=replace)
     files = {"private": str(path), "public": str(public_path(path))}
@@ -28,7 +28,7 @@ def show_file(path: Path, *, as_json: bool) -> None:
     if as_json:
         print_json({**key_members(public), "private": private})
     else:
-        print_facts([*key_facts(public, clock()), ("can sign", "yes" if private else "no")])
+        print_facts([*key_facts(public, unix_seconds()), ("can sign", "yes" if private else "no")])
 
 
 def key_members(key: KeyFile) -> dict[str, object]:

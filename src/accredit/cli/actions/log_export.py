@@ -9,11 +9,11 @@ from pathlib import Path
 import typer
 
 from accredit.attest import CallBundle, Checkpoint, Envelope, Stored, encode_call_bundle, encode_envelope
+from accredit.base.text import two_lines
 from accredit.cli.actions.log_names import UNKNOWN_CALL, one_call
 from accredit.cli.actions.log_place import understood
 from accredit.cli.actions.log_show import records_of
 from accredit.cli.actions.output import say
-from accredit.cli.text import two_lines
 from accredit.errors import ConfigurationError
 from accredit.stores.audit_log.reader import LogFile
 

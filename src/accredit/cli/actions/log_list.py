@@ -13,10 +13,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accredit.attest import CallRecord, timestamp
+from accredit.base.text import one_line
 from accredit.cli.actions.log_names import Names, named, one_agent, one_principal
 from accredit.cli.actions.log_place import understood
 from accredit.cli.actions.output import BAD, Words, print_table
-from accredit.cli.text import one_line
 from accredit.errors import ConfigurationError
 from accredit.limits import FOLLOW_SECONDS, SHORT_ID_CHARS
 from accredit.stores.audit_log.calls import STATUSES, CallRow, joined_as_they_end, joined_newest_first

@@ -13,13 +13,13 @@ import msgspec
 from msgspec import Struct
 
 from accredit.attest import Envelope, Head, LogKey, RecordKey, decode_envelope, timestamp
+from accredit.base.clock import unix_ms
 from accredit.config import folder_of, load, own_key_file
 from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable, WireError
 from accredit.keys import load_public_key, log_key, public_path, read_file
 from accredit.limits import MAX_ATTESTATION_BYTES, MAX_KEY_FILE_BYTES, MAX_PEM_BYTES
 from accredit.ratify.strict_json import parse
 from accredit.stores import store_file
-from accredit.stores.audit_log.queue import clock_ms
 
 _KEPT = "name a file that `accredit log checkpoint` wrote, or the log of a gateway, in JSON"
 _AGO = re.compile(r"([1-9][0-9]{0,8})([smhd])")
@@ -143,13 +143,13 @@ def moment(option: str, text: str) -> int:
     """A time in unix milliseconds. Raises `ConfigurationError`."""
     ago = _AGO.fullmatch(text)
     if ago:
-        return clock_ms() - int(ago[1]) * _UNITS_MS[ago[2]]
+        return unix_ms() - int(ago[1]) * _UNITS_MS[ago[2]]
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
         found = None
     if found is None or found.tzinfo is None:
         raise ConfigurationError(
-            f"{option} {text}: not a time", f"write one like {timestamp(clock_ms())}, or 7d for so long ago"
+            f"{option} {text}: not a time", f"write one like {timestamp(unix_ms())}, or 7d for so long ago"
         )
     return int(found.timestamp() * 1000)

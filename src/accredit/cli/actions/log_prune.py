@@ -7,12 +7,12 @@ from rich.console import Console
 from rich.progress import Progress
 
 from accredit.attest import timestamp
+from accredit.base.clock import unix_ms
 from accredit.cli.actions.log_place import understood
 from accredit.cli.actions.output import print_json, say
 from accredit.cli.actions.wording import several
 from accredit.keys import load_log_signer
 from accredit.stores.audit_log.pruning import prune
-from accredit.stores.audit_log.queue import clock_ms
 from accredit.stores.audit_log.reader import LogFile
 
 
@@ -29,7 +29,7 @@ def prune_log(path: Path, key: Path, before_ms: int, *, as_json: bool) -> int:
                 path,
                 signer,
                 before_ms=before_ms,
-                now_ms=clock_ms(),
+                now_ms=unix_ms(),
                 on_progress=lambda so_far: progress.update(task, completed=so_far),
             )
     if as_json:

@@ -16,7 +16,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from accredit.cli.text import one_line
+from accredit.base.text import one_line
 
 _UNBOUNDED = 100_000
 """Columns of a line that no terminal folds."""

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from accredit.base.clock import unix_seconds
 from accredit.cli.actions import wording as words
 from accredit.cli.actions.output import print_facts, print_json, say, tell
 from accredit.cli.prefixes import the_one
@@ -21,7 +22,6 @@ from accredit.errors import AccreditError, ConfigurationError, StoreUnavailable,
 from accredit.keys import SigningKey, load_signing_key, read_file, write_file
 from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.ratify import RevocationList, issue_revocation_list, revocation_list_fault
-from accredit.ratify.needs import clock
 from accredit.stores import store_file
 from accredit.stores.audit_log.reader import LogFile
 from accredit.stores.sqlite.revocation_lists import Change, change_list
@@ -144,7 +144,7 @@ def _in_store(path: Path, key: SigningKey, extend: _Extend) -> Change:
 
 def _extend(old: bytes | None, cert_id: str, key: SigningKey, where: str) -> bytes:
     before: tuple[str, ...] = ()
-    updated_at = clock()
+    updated_at = unix_seconds()
     if old is not None:
         found = _verified(old, key, where)
         if cert_id in found.revoked_certs:

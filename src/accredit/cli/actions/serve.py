@@ -12,6 +12,7 @@ import uvloop
 
 from accredit import __version__
 from accredit.app import address_of, allow_descriptors, assemble, open_listener, run_workers, serve
+from accredit.base.log_events import LogFormat, LogLevel, configure_logs, log_event, notice
 from accredit.config import Loaded, build_settings, check_exposure, tls_context
 from accredit.config.load import DEFAULT_FILE
 from accredit.errors import ConfigurationError
@@ -19,7 +20,6 @@ from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, creat
 from accredit.gateway.front.bootstrap import PATH
 from accredit.gateway.front.legacy_sse import SSE_PATH
 from accredit.gateway.front.wrap import run
-from accredit.gateway.log_events import LogFormat, LogLevel, configure_logs, log_event, notice
 from accredit.gateway.settings import BootstrapSettings
 from accredit.keys import write_file
 

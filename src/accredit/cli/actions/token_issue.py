@@ -6,13 +6,13 @@ from pathlib import Path
 import typer
 from msgspec import Struct
 
+from accredit.base.clock import unix_seconds
 from accredit.cli.actions import wording as words
 from accredit.cli.actions.arguments import seconds
 from accredit.cli.actions.output import print_facts, print_json
 from accredit.errors import ConfigurationError
 from accredit.keys import load_token_key, make_token_key, public_path, read_file, write_file, write_token_key
 from accredit.limits import MAX_POLICY_BYTES
-from accredit.ratify.needs import clock
 from accredit.tokens import SessionGrant, issue_session_token, policy_digest, public_jwk
 
 _TOKEN_ID_BYTES = 16
@@ -48,7 +48,7 @@ def make(path: Path, *, replace: bool, as_json: bool) -> None:
 
 def issue_token(request: Request, *, as_json: bool) -> None:
     """Signs a token; prints it, or writes it to a file. Raises `ConfigurationError`."""
-    grant = _grant(request, clock())
+    grant = _grant(request, unix_seconds())
     token = issue_session_token(load_token_key(request.key), grant)
     if request.out is not None:
         write_file(request.out, token.encode() + b"\n", private=True, replace=request.force)

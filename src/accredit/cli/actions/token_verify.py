@@ -4,13 +4,13 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from accredit.base.clock import unix_seconds
 from accredit.cli.actions import wording as words
 from accredit.cli.actions.output import BAD, GOOD, Words, print_facts, print_json, say
 from accredit.cli.actions.token_issue import tools_in_words
 from accredit.errors import ConfigurationError, TokenError
 from accredit.keys import load_key_set, read_file
 from accredit.limits import MAX_POLICY_BYTES, MAX_TOKEN_BYTES
-from accredit.ratify.needs import clock
 from accredit.tokens import (
     Issuer,
     TokenVerifier,
@@ -51,7 +51,7 @@ def verify_token(question: Question, *, as_json: bool) -> int:
     algorithms = sorted({algorithm for key in keys.keys for algorithm in key.algorithms})
     digest = None if question.policy is None else policy_digest(read_file(question.policy, MAX_POLICY_BYTES).data)
     verifier = TokenVerifier([Issuer(question.issuer, question.audience, tuple(algorithms))])
-    now = clock()
+    now = unix_seconds()
     try:
         token = verifier.verify(verifier.read(text), keys, now)
         if digest is not None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from accredit.base.clock import unix_seconds
 from accredit.cli.actions import wording as words
 from accredit.cli.actions.documents import read_revocations
 from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_json, print_table, say
@@ -26,7 +27,6 @@ from accredit.ratify import (
     revocation_list_fault,
     verify_bundle,
 )
-from accredit.ratify.needs import clock
 
 _STYLES = {"ok": GOOD, "failed": BAD, "not checked": QUIET, "not reached": QUIET}
 
@@ -83,7 +83,7 @@ def _refuse_delegation(path: Path, data: bytes) -> None:
 
 
 def _judge(bundle: ProofBundle, question: Question, roots: Mapping[str, KeyFile]) -> Answer:
-    now = clock() if question.now is None else question.now
+    now = unix_seconds() if question.now is None else question.now
     chain = bundle.delegations
     revoked = _revoked(question, bundle, roots)
     assumed = catalog_scopes([question.required_scope, *(scope for cert in chain for scope in cert.scope)])

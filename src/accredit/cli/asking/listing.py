@@ -19,8 +19,8 @@ from mcp.types import (
     Tool,
 )
 
+from accredit.base.text import excerpt
 from accredit.errors import ConfigurationError
-from accredit.jsonrpc.text import excerpt
 from accredit.limits import MAX_KNOWN_TOOLS, MAX_LIST_PAGES
 
 

@@ -12,10 +12,10 @@ from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 from mcp.types import INVALID_REQUEST, ErrorData
 
+from accredit.base.text import excerpt
 from accredit.cli.asking.hosts import Capabilities, declaring, no_roots
 from accredit.client.sdk import InMemoryTransport
 from accredit.errors import ConfigurationError
-from accredit.jsonrpc.text import excerpt
 
 
 @contextlib.asynccontextmanager

@@ -5,8 +5,8 @@ from collections import deque
 from types import TracebackType
 from typing import Self
 
+from accredit.base.log_events import fields_of
 from accredit.cli.actions.output import tell
-from accredit.gateway.log_events import fields_of
 from accredit.limits import MAX_OVERHEARD_LINES
 
 _EVENT = "upstream_stderr"

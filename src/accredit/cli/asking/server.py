@@ -22,6 +22,8 @@ from mcp.client import ClientSession
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
+from accredit.base.log_events import configure_logs
+from accredit.base.text import excerpt
 from accredit.cli.actions.output import tell
 from accredit.cli.asking.hosts import EVERYTHING, NOTHING, Capabilities, declaring, no_roots
 from accredit.cli.asking.in_process import InProcess
@@ -31,9 +33,7 @@ from accredit.cli.asking.objects import imported, in_memory
 from accredit.cli.asking.overheard import Overheard
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
-from accredit.gateway.log_events import configure_logs
 from accredit.jsonrpc.encode import UPSTREAM_ERROR
-from accredit.jsonrpc.text import excerpt
 from accredit.limits import ASK_NOTICE_SECONDS, ASK_SECONDS, MAX_TOOL_LIST_BYTES
 
 _ENDPOINT, _STREAM = "http://127.0.0.1/mcp", "http://127.0.0.1/sse"

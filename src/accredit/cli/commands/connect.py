@@ -53,10 +53,10 @@ def connect(
 
     import uvloop
 
+    from accredit.base.log_events import configure_logs
     from accredit.client import ProofPresenter
     from accredit.client.connect import Connecting, run
     from accredit.gateway.front.host import Host
-    from accredit.gateway.log_events import configure_logs
 
     presenter = ProofPresenter(key, delegation, gateway_id=gateway_id) if key and delegation else None
     configure_logs(log_level, log_format)

@@ -13,6 +13,7 @@ proof, nor whether both name the same agent (`policy.decide`).
 
 from msgspec import Struct
 
+from accredit.base.clock import unix_seconds
 from accredit.errors import ConfigurationError, KeysUnavailable, MissingToken, RequestError, TokenError
 from accredit.gateway.admission.token_arguments import TokenArguments
 from accredit.gateway.admission.tool_lists import Ask
@@ -23,7 +24,6 @@ from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.tasks import may_subscribe
 from accredit.policy import GUARDED, LISTS, looks_guarded
 from accredit.ports import KeySets
-from accredit.ratify.needs import clock
 from accredit.tokens import (
     Carried,
     TokenVerifier,
@@ -147,7 +147,7 @@ class Bearer:
         """Rule 3."""
         presented = self._verifier.read(text)
         keys = await self._keys.keys(presented.issuer.issuer, presented.kid)
-        token = self._verifier.verify(presented, keys, clock())
+        token = self._verifier.verify(presented, keys, unix_seconds())
         check_policy(token, self._settings.policy_digest)
         check_session(token, session)
         return token

@@ -25,6 +25,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct, field
 
+from accredit.base.clock import unix_seconds
+from accredit.base.log_events import log_event
+from accredit.base.text import excerpt
 from accredit.errors import (
     AccreditError,
     ConfigurationError,
@@ -47,7 +50,6 @@ from accredit.gateway.admission.request_state import (
 )
 from accredit.gateway.admission.tasks import Hears, Maker, Tasks, of_resumed
 from accredit.gateway.counters import Counters
-from accredit.gateway.log_events import log_event
 from accredit.gateway.recording.early_refusals import EarlyRefusals
 from accredit.gateway.recording.open_calls import OpenCall, OpenCalls
 from accredit.gateway.recording.recorder import Client, Part, Recorder, target_of
@@ -61,7 +63,6 @@ from accredit.jsonrpc.frames import Frame, Notification, Request, Success
 from accredit.jsonrpc.methods import LISTEN, is_known, is_modern
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
-from accredit.jsonrpc.text import excerpt
 from accredit.policy import (
     LISTS,
     TASK_CHANGES,
@@ -82,7 +83,6 @@ from accredit.policy.lists import KINDS, Kind, ListView, kinds_in, listed
 from accredit.policy.passing import Speaker, for_upstream, speaker_of
 from accredit.policy.tasks import made_by, owner_of
 from accredit.ports import ProofStore, Revocations, Task, TaskStore
-from accredit.ratify.needs import clock
 from accredit.stores import MemoryTasks
 from accredit.tokens import VerifiedToken
 
@@ -343,7 +343,7 @@ class Gate:
         if asked is None:
             return Case()
         await turn(len(request.text))
-        now = clock()
+        now = unix_seconds()
         flow_of = self._flow_of(request, token) if brings_state(request) else None
         steps = decide(asked, self._judging.policy, now, token, place=place, flow_of=flow_of)
         decision = await drive(steps, *self._ports, now, self._tasks.store)

@@ -15,6 +15,7 @@ A client's own header of that name goes nowhere (`forwarding`).
 
 import secrets
 
+from accredit.base.clock import unix_seconds
 from accredit.errors import ConfigurationError, RequestError
 from accredit.gateway.headers import JSON, RawHeaders
 from accredit.gateway.settings import IdentitySettings
@@ -24,7 +25,6 @@ from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.requests import Batch
 from accredit.limits import IDENTITY_SECONDS
 from accredit.policy.passing import Speaker
-from accredit.ratify.needs import clock
 from accredit.tokens import IdentityGrant, issue_identity_token, public_jwk
 
 KEYS_PATH = "/.well-known/accredit/jwks.json"
@@ -44,7 +44,7 @@ class Identity:
         """What a request carries that comes on this speaker's authority. Raises `RequestError` where no header can."""
         if speaker is None:
             return []
-        authority, token, now = speaker.authority, speaker.token, clock()
+        authority, token, now = speaker.authority, speaker.token, unix_seconds()
         grant = IdentityGrant(
             gateway=self._settings.gateway_id,
             audience=self._audience,

@@ -5,10 +5,9 @@ caller's behalf, so that a list shows what this caller may see, where the call c
 disagrees with an older list is judged by a fresh one. A list that can't be had checks nothing.
 """
 
-from collections import OrderedDict
-
 from msgspec import Raw
 
+from accredit.base.recently_used import RecentlyUsed
 from accredit.errors import RequestError
 from accredit.gateway.admission.tool_lists import Ask, ToolLists
 from accredit.jsonrpc.era import PARAM_HEADERS, Headers
@@ -21,17 +20,14 @@ class ParamSchemas:
     """The headers that each tool declares, the latest list's word."""
 
     def __init__(self) -> None:
-        self._tools: OrderedDict[str, tuple[DeclaredHeader, ...]] = OrderedDict()
+        self._tools = RecentlyUsed[str, tuple[DeclaredHeader, ...]](MAX_KNOWN_TOOLS)
         self._lists = ToolLists(self.learn)
 
     def learn(self, result: Raw) -> None:
         """Takes in the result of a `tools/list` that passes by."""
         for name, declared in listed_headers(result).items():
             if len(name) <= MAX_KNOWN_TOOL_NAME_CHARS:
-                self._tools[name] = declared
-                self._tools.move_to_end(name)
-        while len(self._tools) > MAX_KNOWN_TOOLS:
-            self._tools.popitem(last=False)
+                self._tools.put(name, declared)
 
     async def check(self, request: Request, headers: Headers, ask: Ask) -> None:
         """Refuses a `tools/call` whose headers and arguments disagree. Raises `RequestError`."""
@@ -41,8 +37,8 @@ class ParamSchemas:
         if name not in self._tools and any(header.startswith(PARAM_HEADERS) for header in headers):
             await self._lists.refresh(request, ask)
         try:
-            check_param_headers(request, self._tools.get(name, ()), headers)
+            check_param_headers(request, self._tools.peek(name) or (), headers)
         except RequestError:
             if not await self._lists.refresh(request, ask):
                 raise
-            check_param_headers(request, self._tools.get(name, ()), headers)
+            check_param_headers(request, self._tools.peek(name) or (), headers)

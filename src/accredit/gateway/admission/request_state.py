@@ -27,8 +27,9 @@ from functools import partial
 import msgspec
 from msgspec import Raw, Struct
 
+from accredit.base.clock import unix_seconds
+from accredit.base.log_events import log_event
 from accredit.errors import FrameError, RequestError, SealError
-from accredit.gateway.log_events import log_event
 from accredit.gateway.settings import RoundsSettings
 from accredit.gateway.trace import traced
 from accredit.jsonrpc.encode import INVALID_PARAMS, to_json, with_members
@@ -41,7 +42,6 @@ from accredit.jsonrpc.scalars import as_string
 from accredit.jsonrpc.tasks import may_announce
 from accredit.limits import TASK_SECONDS
 from accredit.policy import Authority, Flow, looks_guarded, payload_digest
-from accredit.ratify.needs import clock
 from accredit.rounds.sealing import NONCE_BYTES, FlowState, state_binding
 
 _STATE = "requestState"
@@ -104,7 +104,7 @@ class RequestStateSealer:
             raise SealError("no string")
         if request.method not in INPUT_REQUIRED_METHODS | TASK_METHODS:
             raise SealError("for another method")
-        return self._ring.open(text, _binding(request, principal), clock())
+        return self._ring.open(text, _binding(request, principal), unix_seconds())
 
     def _opened(self, request: Request, principal: Sequence[str]) -> FlowState:
         try:
@@ -129,7 +129,7 @@ class RequestStateSealer:
             seconds = TASK_SECONDS
         elif kind != "input_required":
             return response.text
-        state = FlowState(given, flow, round, clock() + seconds)
+        state = FlowState(given, flow, round, unix_seconds() + seconds)
         try:
             text = self._ring.seal(state, binding, secrets.token_bytes(NONCE_BYTES))
         except SealError as error:

@@ -19,6 +19,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accredit.attest import Outcome
+from accredit.base.clock import unix_seconds
+from accredit.base.recently_used import RecentlyUsed
 from accredit.errors import AnswerError, MessageId, StoreUnavailable
 from accredit.gateway.counters import Counters
 from accredit.gateway.recording.open_calls import OpenCall, ResumedCalls
@@ -40,8 +42,6 @@ from accredit.limits import (
 from accredit.policy import TASK_LIST, GuardedCall, refusals
 from accredit.policy.tasks import same_call, task_key
 from accredit.ports import Task, TaskStore
-from accredit.ratify.cache import RecentlyUsed
-from accredit.ratify.needs import clock
 
 
 class Unrecorded:
@@ -131,7 +131,7 @@ class Tasks:
     async def of(self, asked: GuardedCall, owner: bytes, client: Client) -> Task | None:
         """The task that is asked about, by an owner who was found out by a token. Raises `ProofRefused`."""
         found: Task | None = None
-        place, now = self.place(client), clock()
+        place, now = self.place(client), unix_seconds()
         for id in asked.tasks:
             found = await self.store.find(task_key(place, id), now=now) if self.store is not None else None
             if found is None or found.owner != owner:
@@ -144,7 +144,7 @@ class Tasks:
         """What becomes of the answer to a request about tasks. Raises `StoreUnavailable`."""
         if request.method == TASK_LIST:
             place = self.place(client)
-            own = await self.store.owned(owner, now=clock()) if self.store is not None else frozenset[bytes]()
+            own = await self.store.owned(owner, now=unix_seconds()) if self.store is not None else frozenset[bytes]()
             return lambda response: listed(response, lambda id: task_key(place, id) in own)
 
         def about(response: Success) -> bytes:
@@ -179,7 +179,7 @@ class Tasks:
         """Rules 1 and 2: the outcome of the call, and what its client gets in place of the answer, if anything."""
         if outcome.status not in ("ok", "tool_error"):
             return outcome, None  # the answer was refused, or came too late
-        now, task = clock(), maker.task
+        now, task = unix_seconds(), maker.task
         seconds = TASK_SECONDS
         if found.ttl_ms is not None and found.ttl_ms >= 0:
             seconds = min(-(-found.ttl_ms // 1000), MAX_TASK_TTL_SECONDS) + TASK_GRACE_SECONDS

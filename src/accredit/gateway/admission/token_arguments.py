@@ -4,11 +4,10 @@ A call with a `_token` for a tool that is not known yet makes the gateway ask fo
 What can't be learned is taken for a credential: it is not forwarded.
 """
 
-from collections import OrderedDict
-
 import msgspec
 from msgspec import Raw, Struct
 
+from accredit.base.recently_used import RecentlyUsed
 from accredit.gateway.admission.tool_lists import Ask, ToolLists
 from accredit.jsonrpc.frames import Request
 from accredit.limits import MAX_KNOWN_TOOL_NAME_CHARS, MAX_KNOWN_TOOLS, MAX_TOOL_LIST_BYTES
@@ -31,7 +30,7 @@ class TokenArguments:
     """Whose `_token` it is, by the tool's name: the latest list's word."""
 
     def __init__(self) -> None:
-        self._tools: OrderedDict[str, bool] = OrderedDict()
+        self._tools = RecentlyUsed[str, bool](MAX_KNOWN_TOOLS)
         self._lists = ToolLists(self.learn)
 
     def learn(self, result: Raw) -> None:
@@ -43,16 +42,12 @@ class TokenArguments:
         except (msgspec.MsgspecError, ValueError, RecursionError):
             return
         for tool in page.tools:
-            if len(tool.name) > MAX_KNOWN_TOOL_NAME_CHARS:
-                continue
-            self._tools[tool.name] = declares_token(tool.input_schema)
-            self._tools.move_to_end(tool.name)
-        while len(self._tools) > MAX_KNOWN_TOOLS:
-            self._tools.popitem(last=False)
+            if len(tool.name) <= MAX_KNOWN_TOOL_NAME_CHARS:
+                self._tools.put(tool.name, declares_token(tool.input_schema))
 
     def declared(self, tool: str) -> bool:
         """Whether `_token` is the tool's own, as far as is known."""
-        return self._tools.get(tool, False)
+        return self._tools.peek(tool) or False
 
     async def ask_for(self, tool: str, request: Request, ask: Ask) -> None:
         """Makes a tool known, if that can be had."""

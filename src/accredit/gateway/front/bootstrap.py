@@ -13,7 +13,6 @@ same machine every peer is on loopback: the secret is what counts then.
 """
 
 import hmac
-import ipaddress
 import logging
 import secrets
 from typing import Any
@@ -21,14 +20,15 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from accredit.base.addresses import is_loopback_address
+from accredit.base.clock import unix_seconds
+from accredit.base.log_events import log_event
 from accredit.errors import ConfigurationError, RequestError
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.headers import JSON
-from accredit.gateway.log_events import log_event
 from accredit.gateway.settings import BootstrapSettings
 from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
 from accredit.limits import MAX_BOOTSTRAP_AGENT_CHARS, MAX_BOOTSTRAP_ATTEMPTS, MAX_BOOTSTRAP_BYTES
-from accredit.ratify.needs import clock
 from accredit.tokens import SessionGrant, issue_session_token
 
 PATH = "/token"
@@ -60,7 +60,7 @@ class Bootstrap:
 
     async def serve(self, exchange: Exchange, peer: str) -> None:
         """Answers a POST; `peer` is the address that it comes from. Raises `RequestError`."""
-        if not _is_loopback(peer):
+        if not is_loopback_address(peer):
             raise RequestError(INVALID_REQUEST, "Forbidden: tokens are given on loopback only", status=403)
         asked = _asked(await exchange.body(MAX_BOOTSTRAP_BYTES))
         # From here on nothing waits: two requests can't both find the secret unused.
@@ -78,7 +78,7 @@ class Bootstrap:
 
     def _issue(self, agent: str) -> str:
         """Rule 5."""
-        settings, now = self._settings, clock()
+        settings, now = self._settings, unix_seconds()
         if not agent or len(agent) > MAX_BOOTSTRAP_AGENT_CHARS or not agent.isprintable():
             raise RequestError(INVALID_REQUEST, "Invalid Request: the agent has no name that can be printed")
         grant = SessionGrant(
@@ -101,10 +101,3 @@ def _asked(body: bytes) -> _Asked:
         return _read(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise RequestError(INVALID_REQUEST, "Invalid Request: the body is no object of secret and agent") from None
-
-
-def _is_loopback(peer: str) -> bool:
-    try:
-        return ipaddress.ip_address(peer).is_loopback
-    except ValueError:
-        return False

@@ -9,12 +9,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from io import BytesIO
 
+from accredit.base.addresses import peer_of
 from accredit.errors import MessageId, RequestError
 from accredit.gateway.front.batch_answers import merged
 from accredit.gateway.front.cors import answered
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders, RequestHead
 from accredit.gateway.recording.open_calls import OpenCalls
-from accredit.gateway.room import Place, Rooms, peer_of
+from accredit.gateway.room import Place, Rooms
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.frames import Notification
 from accredit.jsonrpc.sse import encode_event

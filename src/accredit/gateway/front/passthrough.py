@@ -4,6 +4,7 @@ What a message on them means is not our business, but where it goes is: headers 
 it for one to another path, by another method, or from somebody else, stay here (`forwarding`).
 """
 
+from accredit.base.text import excerpt
 from accredit.errors import AnswerError, RequestError
 from accredit.gateway.forwarding import Forwarding
 from accredit.gateway.front.exchange import Exchange
@@ -11,7 +12,6 @@ from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.upstream.http.client import UpstreamClient
 from accredit.gateway.upstream.reply import WhileConnected
 from accredit.jsonrpc.encode import INVALID_REQUEST
-from accredit.jsonrpc.text import excerpt
 
 
 def named(path: str, patterns: tuple[str, ...]) -> bool:

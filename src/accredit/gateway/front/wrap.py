@@ -21,6 +21,7 @@ import logging
 import signal
 
 from accredit.attest import Outcome
+from accredit.base.log_events import log_event
 from accredit.errors import (
     ConfigurationError,
     FrameError,
@@ -35,7 +36,6 @@ from accredit.gateway.admission.bearer import Bearer, bearer_for
 from accredit.gateway.admission.gate import Admission, Gate
 from accredit.gateway.counters import Counters
 from accredit.gateway.front.host import Host
-from accredit.gateway.log_events import log_event
 from accredit.gateway.recording.open_calls import OpenCalls, outcome_of_end
 from accredit.gateway.recording.recorder import Client, Recorder, recorder_of
 from accredit.gateway.replies import refusal

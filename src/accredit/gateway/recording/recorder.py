@@ -14,7 +14,6 @@ the arguments: so a constraint's reason, which quotes them, is cut. The target i
 import asyncio
 import re
 import secrets
-import time
 from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
@@ -32,6 +31,8 @@ from accredit.attest import (
     recorded_chain,
     recorded_params,
 )
+from accredit.base.clock import unix_ms
+from accredit.base.recently_used import RecentlyUsed
 from accredit.errors import (
     AccreditError,
     AttestationError,
@@ -56,7 +57,6 @@ from accredit.policy import CONSTRAINT_REFUSALS, Decision, refusals
 from accredit.policy.refusals import CHALLENGE_REQUIRED
 from accredit.ports import Records
 from accredit.ratify import DelegationCert, encode_delegation_cert
-from accredit.ratify.cache import RecentlyUsed
 from accredit.tokens import VerifiedToken
 
 _CONSTRAINT = re.compile(r"constraint_\w+: cert \d+: constraint\[\d+\] \(\w+\)")
@@ -111,7 +111,7 @@ class Recorder:
 
         Raises `ProofRefused`, or `RequestError` for params that no record can hold.
         """
-        received_ms = time.time_ns() // 1_000_000
+        received_ms = unix_ms()
         target, trace = target_of(request), trace_of(request)
         try:
             params = recorded_params(request.params, token_argument=False, full=self._settings.full and not stranger)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from accredit.base.clock import unix_seconds
 from accredit.errors import IssueError
 from accredit.ratify.canonical import canonical
 from accredit.ratify.challenges import ChallengeStore
@@ -23,7 +24,7 @@ from accredit.ratify.checks import (
     check_stream,
 )
 from accredit.ratify.hybrid import HybridPublicKey, HybridSignature
-from accredit.ratify.needs import ConsumeChallenge, Steps, ValidateChallenge, ask_store, clock, run, settled
+from accredit.ratify.needs import ConsumeChallenge, Steps, ValidateChallenge, ask_store, run, settled
 from accredit.ratify.results import IdentityStatus, VerifyResult, invalid, refused
 from accredit.ratify.signable import chain_hash
 from accredit.ratify.structures import PROTOCOL_VERSION, ProofBundle, StreamContext
@@ -144,7 +145,7 @@ def verify_streamed_turn(
     It has no other options of `verify_bundle`, as a turn does not carry what they check. `root_checked` is False: roots
     were checked, or not, when the token was issued.
     """
-    moment = clock() if now is None else now
+    moment = unix_seconds() if now is None else now
     terms = _TurnTerms(moment, required_scope, session_context or b"", stream, challenge_store is not None)
     return run(settled(_steps(token, secret, turn, terms)), moment, store=challenge_store)
 

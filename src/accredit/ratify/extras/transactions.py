@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from accredit.base.clock import unix_seconds
 from accredit.ratify.canonical import canonical
 from accredit.ratify.hybrid import HybridPublicKey, HybridSignature, HybridSigner, signature_fault
-from accredit.ratify.needs import clock
 from accredit.ratify.results import VerifyResult
 from accredit.ratify.structures import PROTOCOL_VERSION, ProofBundle
 from accredit.ratify.verify import verify_bundle
@@ -93,7 +93,7 @@ def verify_transaction_receipt(receipt: TransactionReceipt, *, now: int | None =
     raise."""
     results: list[VerifyResult] = []
     try:
-        fault = next(_faults(receipt, clock() if now is None else now, results), "")
+        fault = next(_faults(receipt, unix_seconds() if now is None else now, results), "")
     except Exception as error:  # fail closed: a receipt that was not decoded can hold anything
         fault = f"the receipt can't be verified ({type(error).__name__})"
     return ReceiptResult(not fault, fault, tuple(results))

@@ -26,6 +26,7 @@ from typing import NamedTuple, TypeVar
 from msgspec import Raw
 
 from accredit.attest import CallDecision, Head, Outcome
+from accredit.base.clock import unix_ms
 from accredit.errors import AccreditError, AttestationError, StoreUnavailable
 from accredit.limits import (
     CHECKPOINT_SECONDS,
@@ -64,11 +65,6 @@ class _Waiting(NamedTuple):
 NOT_FORWARDED = Outcome(status="error", detail="the log had not answered in time: it was not forwarded")
 
 
-def clock_ms() -> int:
-    """This machine's time in unix milliseconds."""
-    return time.time_ns() // 1_000_000
-
-
 class SqliteRecords:
     """One writer of a log. Nothing is opened before the first call: processes may fork until then.
 
@@ -86,7 +82,7 @@ class SqliteRecords:
         policy_digest: str,
         on_problem: Callable[[str], None],
         on_checkpoint: Callable[[Head], None] = lambda _: None,
-        clock: Callable[[], int] = clock_ms,
+        clock: Callable[[], int] = unix_ms,
     ) -> None:
         self.writer: str | None = None
         """This writer's id, once it has begun."""

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from tests.world.delegations import DAY, World, tampered
 from tests.world.in_process import Refused, Run, Save
 
+from accredit.base.clock import unix_seconds
 from accredit.cli.actions.wording import UNTIL_REVOKED
 from accredit.keys import DelegationFile, make_key, write_key
 from accredit.ratify import DelegationCert, verify_chain
 from accredit.ratify.constraints import MaxAmount, MaxRate, MaxSpeed, ResourcePath, TimeWindow
-from accredit.ratify.needs import clock
 
 OWNER = ("grant", "--issuer", "owner.key", "--agent", "agent.key.pub")
 AGENT = ("grant", "--issuer", "agent.key", "--agent", "sub.key.pub")
@@ -27,17 +27,18 @@ def written(folder: Path, name: str = "out.json") -> tuple[DelegationCert, ...]:
 
 def held(world: World, *scope: str, begins: int = 0, ends: int = DAY) -> DelegationCert:
     """What the agent holds of the owner; times are relative to now."""
-    return world.grant(*(scope or ("comms:*", "identity:delegate")), begins=clock() + begins, ends=clock() + ends)
+    now = unix_seconds()
+    return world.grant(*(scope or ("comms:*", "identity:delegate")), begins=now + begins, ends=now + ends)
 
 
 def test_a_delegation_is_signed_and_written(run: Run, folder: Path, world: World) -> None:
-    before = clock()
+    before = unix_seconds()
     done = run(*OWNER, *SEND, "--scope", "files:read", *OUT)
     assert done.code == 0
     (cert,) = written(folder)
-    assert verify_chain((cert,), now=clock()).granted_scope == ["comms:email:send", "files:read"]
+    assert verify_chain((cert,), now=unix_seconds()).granted_scope == ["comms:email:send", "files:read"]
     assert (cert.issuer_id, cert.subject_id) == (world.owner.id, world.agent.id)
-    assert before <= cert.issued_at <= clock()
+    assert before <= cert.issued_at <= unix_seconds()
     assert cert.expires_at == cert.issued_at + 7 * DAY
     assert stat.S_IMODE((folder / "out.json").stat().st_mode) == 0o644
     for said in ("Owner", "Mailer", "comms:email:send, files:read", "expires in 7 days", cert.cert_id, "out.json"):
@@ -118,7 +119,7 @@ def test_a_part_is_passed_on(run: Run, folder: Path, world: World, save: Save) -
     assert above == parent
     assert (leaf.issuer_id, leaf.subject_id) == (world.agent.id, world.sub.id)
     assert leaf.expires_at == leaf.issued_at + 3600
-    assert verify_chain((leaf, above), now=clock()).granted_scope == ["comms:email:send"]
+    assert verify_chain((leaf, above), now=unix_seconds()).granted_scope == ["comms:email:send"]
 
 
 @pytest.mark.parametrize("expires", ["2d", "until-revoked"])
@@ -131,7 +132,7 @@ def test_what_is_passed_on_ends_with_its_parent(expires: str, run: Run, folder: 
 
 def test_a_chain_of_eight_is_as_long_as_it_gets(run: Run, refused: Refused, world: World, save: Save) -> None:
     chain: tuple[DelegationCert, ...] = ()
-    now, issuer = clock(), world.owner
+    now, issuer = unix_seconds(), world.owner
     for _ in range(7):
         holder = make_key("agent", "Holder", 0)
         scope = ("comms:email:send", "identity:delegate")
@@ -146,7 +147,7 @@ def test_a_chain_of_eight_is_as_long_as_it_gets(run: Run, refused: Refused, worl
 
 def test_a_chain_that_no_proof_could_hold(refused: Refused, world: World, save: Save) -> None:
     many = tuple(f"custom:{number:03}{'x' * 245}" for number in range(127))
-    now, issuer = clock(), world.owner
+    now, issuer = unix_seconds(), world.owner
     chain: tuple[DelegationCert, ...] = ()
     for holder in (world.sub, world.agent):
         scope = (*many, "identity:delegate")

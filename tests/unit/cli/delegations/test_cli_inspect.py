@@ -8,15 +8,15 @@ from msgspec.structs import replace
 from tests.world.delegations import DAY, World, prove, tampered
 from tests.world.in_process import Refused, Run, Save
 
+from accredit.base.clock import unix_seconds
 from accredit.cli.actions.wording import UNTIL_REVOKED
 from accredit.ratify import DelegationCert, issue_revocation_list
 from accredit.ratify.constraints import Extension, MaxAmount
-from accredit.ratify.needs import clock
 
 
 @pytest.fixture
 def chain(world: World) -> tuple[DelegationCert, DelegationCert]:
-    now = clock()
+    now = unix_seconds()
     parent = world.grant("comms:*", "identity:delegate", begins=now - 2 * DAY, ends=now + 7 * DAY - 1)
     leaf = world.grant("comms:email:send", issuer=world.agent, to=world.sub, begins=now - 3600, ends=UNTIL_REVOKED,
                        constraints=(MaxAmount(currency="USD", max_amount=500),))  # fmt: skip
@@ -82,7 +82,7 @@ def test_a_chain_that_does_not_hang_together(run: Run, save: Save, world: World)
 
 
 def test_an_expired_delegation_is_well_signed_and_grants_nothing(run: Run, save: Save, world: World) -> None:
-    now = clock()
+    now = unix_seconds()
     done = run("inspect", save(world.grant("files:read", begins=now - 9 * DAY, ends=now - 3 * DAY)))
     assert done.code == 0
     assert "expired 3 days ago" in done.words
@@ -90,7 +90,7 @@ def test_an_expired_delegation_is_well_signed_and_grants_nothing(run: Run, save:
 
 
 def test_a_proof(run: Run, save: Save, world: World, chain: tuple[DelegationCert, DelegationCert]) -> None:
-    bundle = prove(chain, world.sub, clock() - 60, session_context=bytes(32))
+    bundle = prove(chain, world.sub, unix_seconds() - 60, session_context=bytes(32))
     done = run("inspect", save(bundle, name="proof.json"), "--key", "sub.key.pub")
     assert done.code == 0
     for said in (
@@ -110,18 +110,18 @@ def test_a_proof(run: Run, save: Save, world: World, chain: tuple[DelegationCert
 def test_a_proof_that_the_agent_did_not_sign(
     run: Run, save: Save, world: World, chain: tuple[DelegationCert, DelegationCert]
 ) -> None:
-    bundle = replace(prove(chain, world.sub, clock()), challenge=bytes(32))
+    bundle = replace(prove(chain, world.sub, unix_seconds()), challenge=bytes(32))
     done = run("inspect", save(bundle, name="proof.json"))
     assert done.code == 1
     assert "signatures BAD: Ed25519 signature invalid certificate 0" in done.words
     done = run("inspect", "proof.json", "--json")
     assert (done.code, done.json["signatures_good"]) == (1, False)
-    stream = prove(chain, world.sub, clock(), stream_id=bytes(32), stream_seq=7)
+    stream = prove(chain, world.sub, unix_seconds(), stream_id=bytes(32), stream_seq=7)
     assert "turn of a stream 7" in run("inspect", save(stream, name="stream.json")).words
 
 
 def test_a_revocation_list(run: Run, save: Save, world: World) -> None:
-    revoked = issue_revocation_list(world.owner.signer(), ["one", "two"], clock() - 3600)
+    revoked = issue_revocation_list(world.owner.signer(), ["one", "two"], unix_seconds() - 3600)
     name = save(revoked, name="revoked.json")
     unchecked = run("inspect", name)
     assert unchecked.code == 0
@@ -137,7 +137,7 @@ def test_a_revocation_list(run: Run, save: Save, world: World) -> None:
 
 
 def test_a_revocation_list_that_was_changed(run: Run, save: Save, world: World) -> None:
-    revoked = replace(issue_revocation_list(world.owner.signer(), ["one"], clock()), revoked_certs=())
+    revoked = replace(issue_revocation_list(world.owner.signer(), ["one"], unix_seconds()), revoked_certs=())
     name = save(revoked, name="revoked.json")
     done = run("inspect", name, "--key", "owner.key.pub")
     assert done.code == 1

@@ -13,8 +13,8 @@ from tests.world.recorded import records_at
 from tests.world.records import decided
 
 from accredit.attest import recorded_chain
+from accredit.base.clock import unix_seconds
 from accredit.ratify import RevocationList, issue_revocation_list, revocation_list_fault
-from accredit.ratify.needs import clock
 from accredit.stores import RevocationLists
 from accredit.stores.sqlite.revocation_lists import change_list
 
@@ -27,7 +27,7 @@ def read(folder: Path) -> RevocationList:
 
 
 def test_a_list_is_made_and_extended(run: Run, folder: Path, world: World) -> None:
-    before = clock()
+    before = unix_seconds()
     done = run("revoke", "one", *LIST)
     assert done.code == 0
     assert "revoked one" in done.words
@@ -36,7 +36,7 @@ def test_a_list_is_made_and_extended(run: Run, folder: Path, world: World) -> No
     found = read(folder)
     assert found.revoked_certs == ("one", "two")
     assert revocation_list_fault(found, world.owner.public_key) is None
-    assert before <= found.updated_at <= clock()
+    assert before <= found.updated_at <= unix_seconds()
     assert set(os.listdir(folder)) - {"revoked.json"} == {
         f"{name}.key{pub}" for name in ("owner", "agent", "sub") for pub in ("", ".pub")
     }
@@ -86,7 +86,7 @@ def test_a_certificate_that_calls_came_with_is_named_by_how_its_id_begins(run: R
 
 
 def test_a_list_never_gets_older(run: Run, folder: Path, world: World, save: Save) -> None:
-    later = clock() + 3600
+    later = unix_seconds() + 3600
     save(issue_revocation_list(world.owner.signer(), ["one"], later), name="revoked.json")
     run("revoke", "two", *LIST)
     assert read(folder).updated_at == later
@@ -102,14 +102,14 @@ def test_a_link_to_a_list_is_followed(run: Run, folder: Path) -> None:
 
 
 def test_a_list_of_another_issuer_is_not_extended(refused: Refused, save: Save, world: World) -> None:
-    save(issue_revocation_list(world.agent.signer(), ["one"], clock()), name="revoked.json")
+    save(issue_revocation_list(world.agent.signer(), ["one"], unix_seconds()), name="revoked.json")
     what, _ = refused("revoke", "two", *LIST)
     assert world.agent.id in what
     assert world.owner.id in what
 
 
 def test_a_list_that_was_changed_is_not_extended(refused: Refused, save: Save, world: World) -> None:
-    honest = issue_revocation_list(world.owner.signer(), ["one", "two"], clock())
+    honest = issue_revocation_list(world.owner.signer(), ["one", "two"], unix_seconds())
     save(replace(honest, revoked_certs=("one",)), name="revoked.json")
     assert "was changed after it was signed" in refused("revoke", "three", *LIST)[0]
 
@@ -122,7 +122,7 @@ def test_what_is_no_list_is_not_overwritten(content: bytes, refused: Refused, fo
 
 def test_a_full_list_stays_as_it_is(refused: Refused, save: Save, world: World) -> None:
     ids = [str(number).rjust(50_000, "0") for number in range(83)]
-    save(issue_revocation_list(world.owner.signer(), ids, clock()), name="revoked.json")
+    save(issue_revocation_list(world.owner.signer(), ids, unix_seconds()), name="revoked.json")
     assert "can't take another entry" in refused("revoke", "x" * 60_000, *LIST)[0]
 
 
@@ -170,7 +170,7 @@ def test_a_gateway_finds_in_its_store_what_each_issuer_has_revoked(run: Run, fol
 
 
 def test_a_list_in_a_store_that_was_changed_is_not_extended(refused: Refused, folder: Path, world: World) -> None:
-    honest = issue_revocation_list(world.owner.signer(), ["one", "two"], clock())
+    honest = issue_revocation_list(world.owner.signer(), ["one", "two"], unix_seconds())
     forged = replace(honest, revoked_certs=("one",)).encode()
     change_list(folder / "accredit.db", world.owner.id, lambda _: forged)
     assert "was changed after it was signed" in refused("revoke", "three", *STORE)[0]

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from tests.world.delegations import DAY, NOW, World, prove, tampered
 from tests.world.in_process import Done, Refused, Run, Save
 
+from accredit.base.clock import unix_seconds
 from accredit.consent import CallTerms
 from accredit.ratify import issue_revocation_list
 from accredit.ratify.constraints import MaxAmount, MaxRate, ResourcePath
-from accredit.ratify.needs import clock
 
 ROOT = ("--root", "owner.key.pub")
 AT = ("--now", str(NOW))
@@ -55,7 +55,7 @@ def test_for_programs_it_is_json(run: Run, proof: str, world: World) -> None:
 
 
 def test_this_machines_clock_is_the_default(run: Run, save: Save, world: World) -> None:
-    now = clock()
+    now = unix_seconds()
     cert = world.grant("files:read", begins=now - 60, ends=now + 60)
     assert run("verify", save(prove((cert,), world.agent, now - 5), name="proof.json"), *ROOT).code == 0
     assert failed(run("verify", "proof.json", *ROOT, "--now", str(now + 400), "--json"))[0] == 11

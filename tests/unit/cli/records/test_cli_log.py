@@ -49,7 +49,7 @@ def test_calls_are_listed_newest_first(run: Run, folder: Folder) -> None:
 def test_filters_leave_what_was_asked_for(
     run: Run, folder: Folder, options: tuple[str, ...], found: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("accredit.cli.actions.log_place.clock_ms", lambda: 1_900_000_000_000)
+    monkeypatch.setattr("accredit.cli.actions.log_place.unix_ms", lambda: 1_900_000_000_000)
     rows = lines(run("log", "list", *STORE, "--json", *options).out)
     assert [row["call"] for row in rows] == [getattr(folder, name).call.id for name in found]
 

@@ -11,6 +11,7 @@ from msgspec import Raw
 from tests.world.calls import compact, meta
 from tests.world.sealed import SealedCall, again
 
+from accredit.base.clock import unix_seconds
 from accredit.errors import FrameError, RequestError
 from accredit.gateway.admission.gate import Gate
 from accredit.gateway.admission.request_state import Leg, RequestStateSealer, principal_of
@@ -20,7 +21,6 @@ from accredit.gateway.settings import GatewaySettings, HttpUpstream, RoundsSetti
 from accredit.jsonrpc.frames import Notification, Request, Success
 from accredit.limits import MAX_STATE_BYTES
 from accredit.policy import Authority
-from accredit.ratify.needs import clock
 from accredit.rounds import KeyRing
 
 RING = KeyRing([b"k" * 32])
@@ -156,7 +156,7 @@ def test_a_state_opens_for_as_many_seconds_as_the_settings_say() -> None:
     lives: list[int] = []
     for seconds in (60, 86_400):
         result = edited(RequestStateSealer(RoundsSettings(RING, seconds)).leg(request(CALL)), asks())
-        lives.append(SealedCall("tools/call", CALL).open(result["requestState"], RING).expires_at - clock())
+        lives.append(SealedCall("tools/call", CALL).open(result["requestState"], RING).expires_at - unix_seconds())
     assert 0 < lives[0] <= 60
     assert 600 < lives[1] <= 86_400
 

@@ -4,8 +4,7 @@ The upstream owns its sessions; the gateway remembers only what it needs to know
 a client sends no `MCP-Protocol-Version` (revisions before 2025-06-18).
 """
 
-from collections import OrderedDict
-
+from accredit.base.recently_used import RecentlyUsed
 from accredit.limits import MAX_REMEMBERED_SESSIONS
 
 
@@ -13,22 +12,16 @@ class Sessions:
     """The revision by session id; the one unused for longest is forgotten first."""
 
     def __init__(self) -> None:
-        self._revisions: OrderedDict[str, str] = OrderedDict()
+        self._revisions = RecentlyUsed[str, str](MAX_REMEMBERED_SESSIONS)
 
     def remember(self, session_id: str, revision: str) -> None:
         """Notes what a valid `initialize` answer announced."""
-        self._revisions[session_id] = revision
-        self._revisions.move_to_end(session_id)
-        if len(self._revisions) > MAX_REMEMBERED_SESSIONS:
-            self._revisions.popitem(last=False)
+        self._revisions.put(session_id, revision)
 
     def revision(self, session_id: str | None) -> str | None:
         """The negotiated revision, if it is still known."""
-        if session_id is None or session_id not in self._revisions:
-            return None
-        self._revisions.move_to_end(session_id)
-        return self._revisions[session_id]
+        return self._revisions.get(session_id) if session_id is not None else None
 
     def forget(self, session_id: str) -> None:
         """Ends a session here; the upstream was told."""
-        self._revisions.pop(session_id, None)
+        self._revisions.forget(session_id)

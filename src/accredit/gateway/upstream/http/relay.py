@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any
 
 from accredit.attest import Outcome
+from accredit.base.log_events import log_event
 from accredit.errors import (
     AccreditError,
     AnswerError,
@@ -34,7 +35,6 @@ from accredit.gateway.admission.param_schemas import ParamSchemas
 from accredit.gateway.counters import Counters
 from accredit.gateway.forwarding import Forwarding
 from accredit.gateway.headers import JSON, SESSION_HEADER, RawHeaders
-from accredit.gateway.log_events import log_event
 from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE
 from accredit.gateway.recording.open_calls import outcome_of_end
 from accredit.gateway.recording.resumable_calls import ResumableCalls

@@ -14,8 +14,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from accredit.base.log_events import log_event
 from accredit.errors import UpstreamUnavailable
-from accredit.gateway.log_events import log_event
 from accredit.gateway.upstream.stdio import reaper
 from accredit.gateway.upstream.stdio.process import watch_exit
 from accredit.limits import STOP_GRACE_SECONDS

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar, cast
 
 from accredit.attest import Outcome
+from accredit.base.recently_used import RecentlyUsed
 from accredit.errors import AnswerError, FrameError, LineTooLong, MessageId, RequestError
 from accredit.gateway.counters import Counters
 from accredit.gateway.recording.open_calls import OpenCall, outcome_of, outcome_of_end
@@ -150,7 +151,7 @@ class PendingCalls(Generic[C]):
         self._pace = Pace(REFUSED_LINES_PER_SECOND)
         self._tokens: dict[MessageId, C] = {}
         self._asked: set[MessageId] = set()
-        self._given_up: dict[MessageId, None] = {}
+        self._given_up = RecentlyUsed[MessageId, bool](self._most)
         self.calls: dict[MessageId, C] = {}
 
     def expect(self, era: Era) -> None:
@@ -168,7 +169,7 @@ class PendingCalls(Generic[C]):
             raise RequestError(INVALID_REQUEST, detail, id=call.request.id)
         if len(self.calls) >= self._most:
             raise RequestError(UPSTREAM_ERROR, "Too many open requests", id=call.request.id, status=503)
-        self._given_up.pop(call.id, None)
+        self._given_up.forget(call.id)
         self.calls[call.id] = call
         self._expected.open[call.id] = call.request
         if call.edit is not None:
@@ -193,9 +194,7 @@ class PendingCalls(Generic[C]):
         """Removes a call whose answer nobody waits for any more; the child may still send one."""
         if call.id in self.calls:
             self.close(call)
-            self._given_up[call.id] = None
-            if len(self._given_up) > self._most:
-                del self._given_up[next(iter(self._given_up))]
+            self._given_up.put(call.id, True)
 
     def settles(self, response: Success | Failure) -> bool:
         """Whether a client's response answers a request of the child; it is answered then."""
@@ -277,7 +276,7 @@ class PendingCalls(Generic[C]):
         if ids != said and said:
             error = AnswerError("the id is of another type than the request's")
         if len(ids) == 1 and ids[0] in self._given_up:
-            del self._given_up[ids[0]]
+            self._given_up.forget(ids[0])
             return None
         calls = [self.calls[id] for id in ids if id in self.calls] if ids else self._possible(line, error)
         for call in calls:

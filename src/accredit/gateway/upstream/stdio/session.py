@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from functools import partial
 
 from accredit.attest import Outcome
+from accredit.base.log_events import log_event
 from accredit.errors import AccreditError, AnswerError, ClientGone, FrameError, MessageId, RequestError
 from accredit.gateway.counters import Counters
-from accredit.gateway.log_events import log_event
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.gateway.upstream.stdio.answers import answer, stand

@@ -15,10 +15,10 @@ import logging
 from collections import Counter
 from collections.abc import Generator
 
+from accredit.base.log_events import log_event
 from accredit.errors import AnswerError, RequestError
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import JSON, SESSION_HEADER, RawHeaders
-from accredit.gateway.log_events import log_event
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.gateway.upstream.stdio.child import Child

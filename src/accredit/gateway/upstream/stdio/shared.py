@@ -19,9 +19,9 @@ from functools import partial
 from msgspec import Raw
 
 from accredit.attest import Outcome
+from accredit.base.log_events import log_event
 from accredit.errors import AccreditError, AnswerError, FrameError
 from accredit.gateway.counters import Counters
-from accredit.gateway.log_events import log_event
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import set_current, traced
 from accredit.gateway.upstream.reply import Reply, WhileConnected

@@ -5,7 +5,7 @@ Whatever the child writes is taken at once, so that it never waits for us; what 
 
 import logging
 
-from accredit.gateway.log_events import log_event
+from accredit.base.log_events import log_event
 from accredit.gateway.upstream.stdio.pace import Pace
 from accredit.limits import STDERR_LINE_CHARS, STDERR_LINES_PER_SECOND
 

@@ -10,8 +10,8 @@ import logging
 from collections import deque
 from itertools import islice
 
+from accredit.base.log_events import log_event
 from accredit.errors import AccreditError, MessageId
-from accredit.gateway.log_events import log_event
 from accredit.gateway.replies import refusal
 from accredit.jsonrpc.sse import encode_event
 from accredit.limits import REPLAY_BYTES, REPLAY_EVENTS, RETRY_MILLISECONDS

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accredit.gateway.log_events import LogFormat, configure_logs, log_event, notice
+from accredit.base.log_events import LogFormat, configure_logs, log_event, notice
 from accredit.limits import MAX_LOG_TEXT
 
 LOGGER = logging.getLogger("accredit.test")

@@ -1,0 +1,33 @@
+"""Who is at an address, and from where it can be reached."""
+
+import pytest
+
+from accredit.base.addresses import is_loopback_address, is_loopback_host, peer_of
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1", "127.9.9.9", "::1"])
+def test_an_address_of_this_machine_is_loopback__as_a_peer_and_as_a_host(text: str) -> None:
+    assert is_loopback_address(text)
+    assert is_loopback_host(text)
+
+
+@pytest.mark.parametrize("text", ["localhost", "[::1]"])
+def test_what_only_a_url_or_a_setting_can_say_is_no_peer(text: str) -> None:
+    assert is_loopback_host(text)
+    assert not is_loopback_address(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0.0.0.0", "::", "192.168.0.1", "localhost.example.com", "0", "127.1", "2130706433"]
+)
+def test_anything_else_is_public(text: str) -> None:
+    assert not is_loopback_address(text)
+    assert not is_loopback_host(text)
+
+
+def test_an_address_is_what_one_machine_has() -> None:
+    assert peer_of("192.0.2.1") == peer_of("::ffff:192.0.2.1") == "192.0.2.1"
+    assert peer_of("2001:db8:1:2::1") == peer_of("2001:db8:1:2:ffff::9")
+    assert peer_of("2001:db8:1:2::1") != peer_of("2001:db8:1:3::1")
+    assert peer_of("fe80::1%eth0") == peer_of("fe80::2")
+    assert [peer_of(text) for text in ("", "/run/a.sock", "a:b")] == ["", "/run/a.sock", "a:b"]
