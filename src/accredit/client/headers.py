@@ -18,7 +18,7 @@ from mcp.shared.inbound import (
 )
 from mcp_types import JSONRPCRequest
 
-from accredit.base.recently_used import RecentlyUsed
+from accredit.base.caching import RecentlyUsed
 from accredit.jsonrpc.methods import META_VERSION, TARGET_MEMBER
 from accredit.limits import MAX_KNOWN_TARGETS
 

@@ -27,7 +27,7 @@ from typing import NamedTuple, cast
 
 from msgspec import Struct
 
-from accredit.base.recently_used import RecentlyUsed
+from accredit.base.caching import RecentlyUsed
 from accredit.client.presenter import Chain, Challenge, ProofPresenter
 from accredit.errors import FrameError
 from accredit.jsonrpc.methods import LISTEN, TASK_MEMBER

@@ -40,7 +40,7 @@ from mcp_types import (
 )
 from msgspec import Struct
 
-from accredit.base.recently_used import RecentlyUsed
+from accredit.base.caching import RecentlyUsed
 from accredit.base.text import excerpt
 from accredit.client.http import SESSION_LOST, GatewayHttp
 from accredit.client.peers import Answer, Peer

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Protocol
 
-from accredit.base.recently_used import RecentlyUsed
+from accredit.base.caching import RecentlyUsed
 from accredit.errors import RequestError
 from accredit.jsonrpc.encode import UPSTREAM_ERROR
 from accredit.limits import (

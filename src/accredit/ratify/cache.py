@@ -4,7 +4,7 @@ Remembered is the digest of everything that was signed and of both signatures, o
 can change (time, revocation, linkage, scopes, constraints, the challenge) is evaluated every time.
 """
 
-from accredit.base.recently_used import RecentlyUsed
+from accredit.base.caching import RecentlyUsed
 from accredit.limits import MAX_CACHED_CERTIFICATES
 
 

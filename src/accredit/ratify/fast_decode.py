@@ -18,7 +18,7 @@ from typing import NoReturn
 import msgspec
 from msgspec import Raw, Struct
 
-from accredit.base.recently_used import RecentlyUsed
+from accredit.base.caching import RecentlyUsed
 from accredit.errors import WireError
 from accredit.limits import (
     MAX_GLIMPSED_TEXTS,

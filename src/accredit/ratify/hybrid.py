@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA65PrivateKey, MLDSA65PublicKey
 from msgspec import Meta, Struct
 
-from accredit.ratify.once import Once
+from accredit.base.caching import Once
 
 ED25519_KEY_BYTES = 32
 ED25519_SIGNATURE_BYTES = 64

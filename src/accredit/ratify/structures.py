@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
 
+from accredit.base.caching import Once
 from accredit.errors import WireError
 from accredit.limits import (
     MAX_CONSTRAINTS_PER_CERT,
@@ -16,7 +17,6 @@ from accredit.limits import (
 from accredit.ratify.canonical import canonical
 from accredit.ratify.constraints import Constraint, Extension, ResourcePath
 from accredit.ratify.hybrid import HybridPublicKey, HybridSignature
-from accredit.ratify.once import Once
 from accredit.ratify.wire import Bytes32, Integer, Positive, WireObject
 
 PROTOCOL_VERSION = 1

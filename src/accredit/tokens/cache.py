@@ -6,7 +6,7 @@ set that verified it. Its expiry is checked on every use.
 
 from msgspec import Struct
 
-from accredit.base.recently_used import RecentlyUsed
+from accredit.base.caching import RecentlyUsed
 from accredit.limits import MAX_CACHED_TOKENS
 from accredit.tokens.claims import VerifiedToken
 

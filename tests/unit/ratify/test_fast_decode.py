@@ -5,7 +5,7 @@ import json
 import pytest
 from tests.unit.ratify.world import CONTEXT, certificate, chain, constrained, proof
 
-from accredit.base.recently_used import RecentlyUsed
+from accredit.base.caching import RecentlyUsed
 from accredit.errors import WireError
 from accredit.limits import MAX_GLIMPSED_TEXTS, MAX_REMEMBERED_TEXTS
 from accredit.ratify import DelegationCert, ProofBundle, decode_proof_bundle

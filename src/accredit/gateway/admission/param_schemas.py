@@ -7,7 +7,7 @@ disagrees with an older list is judged by a fresh one. A list that can't be had 
 
 from msgspec import Raw
 
-from accredit.base.recently_used import RecentlyUsed
+from accredit.base.caching import RecentlyUsed
 from accredit.errors import RequestError
 from accredit.gateway.admission.tool_lists import Ask, ToolLists
 from accredit.jsonrpc.era import PARAM_HEADERS, Headers

@@ -19,8 +19,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accredit.attest import Outcome
+from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_seconds
-from accredit.base.recently_used import RecentlyUsed
 from accredit.errors import AnswerError, MessageId, StoreUnavailable
 from accredit.gateway.counters import Counters
 from accredit.gateway.recording.open_calls import OpenCall, ResumedCalls

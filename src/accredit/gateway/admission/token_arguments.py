@@ -7,7 +7,7 @@ What can't be learned is taken for a credential: it is not forwarded.
 import msgspec
 from msgspec import Raw, Struct
 
-from accredit.base.recently_used import RecentlyUsed
+from accredit.base.caching import RecentlyUsed
 from accredit.gateway.admission.tool_lists import Ask, ToolLists
 from accredit.jsonrpc.frames import Request
 from accredit.limits import MAX_KNOWN_TOOL_NAME_CHARS, MAX_KNOWN_TOOLS, MAX_TOOL_LIST_BYTES

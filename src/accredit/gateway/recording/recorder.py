@@ -31,8 +31,8 @@ from accredit.attest import (
     recorded_chain,
     recorded_params,
 )
+from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_ms
-from accredit.base.recently_used import RecentlyUsed
 from accredit.errors import (
     AccreditError,
     AttestationError,

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any
 
 from accredit.attest import Outcome
+from accredit.base.caching import RecentlyUsed
 from accredit.base.log_events import log_event
 from accredit.errors import (
     AccreditError,
@@ -44,7 +45,6 @@ from accredit.gateway.trace import traced
 from accredit.gateway.upstream.http.client import Answer, UpstreamClient
 from accredit.gateway.upstream.http.encoding import accepted_codings
 from accredit.gateway.upstream.http.long_lived_streams import LongLivedStreams
-from accredit.gateway.upstream.http.negotiated_revisions import Sessions
 from accredit.gateway.upstream.http.redirects import REDIRECTS, words_for
 from accredit.gateway.upstream.http.representation import (
     as_it_came,
@@ -63,6 +63,7 @@ from accredit.jsonrpc.objects import members
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit, Expected
 from accredit.jsonrpc.scalars import as_string
+from accredit.limits import MAX_REMEMBERED_SESSIONS
 
 _log = logging.getLogger("accredit.gateway")
 _LEARNED_FROM = frozenset({"initialize", "tools/list"})
@@ -79,7 +80,8 @@ class HttpRelay:
         self.identity = Identity(settings.identity, upstream.url) if settings.identity is not None else None
         own = [*upstream.headers, *([settings.identity.header] if settings.identity is not None else [])]
         self.forwarding = Forwarding(listed_only=settings.guards, added=settings.forward_headers, own=own)
-        self._sessions = Sessions()
+        # A legacy session's revision: where a client does not name one, it says whether a batch is allowed.
+        self._revisions = RecentlyUsed[str, str](MAX_REMEMBERED_SESSIONS)
         self._schemas = ParamSchemas()
         self.standing = LongLivedStreams()
         self._cut_off = ResumableCalls()
@@ -139,7 +141,7 @@ class HttpRelay:
         """Forwards the end of a session."""
         session = reply.head.headers.get(SESSION_HEADER)
         if session is not None:
-            self._sessions.forget(session.decode("latin-1"))
+            self._revisions.forget(session.decode("latin-1"))
         answer = await self._send(reply, b"")
         try:
             if answer.status >= 400:
@@ -167,7 +169,7 @@ class HttpRelay:
 
     def revision(self, session_id: str | None) -> str | None:
         """The revision that a session negotiated through this process."""
-        return self._sessions.revision(session_id)
+        return self._revisions.get(session_id) if session_id is not None else None
 
     async def ready(self) -> bool:
         """Whether the upstream accepts connections."""
@@ -317,7 +319,7 @@ class HttpRelay:
                 with contextlib.suppress(FrameError):
                     revision = as_string(members(frame.result).get("protocolVersion"))
                     if session is not None and revision is not None:
-                        self._sessions.remember(session.decode("latin-1"), revision)
+                        self._revisions.put(session.decode("latin-1"), revision)
 
         return learn
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar, cast
 
 from accredit.attest import Outcome
-from accredit.base.recently_used import RecentlyUsed
+from accredit.base.caching import RecentlyUsed
 from accredit.errors import AnswerError, FrameError, LineTooLong, MessageId, RequestError
 from accredit.gateway.counters import Counters
 from accredit.gateway.recording.open_calls import OpenCall, outcome_of, outcome_of_end

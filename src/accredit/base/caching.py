@@ -1,15 +1,15 @@
-"""A bounded memory: what was used least recently is forgotten first. No I/O."""
+"""What need not be worked out again: by its key in a bounded memory, or once for each object. No I/O."""
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
 class RecentlyUsed(Generic[Key, Value]):
-    """At most `max_entries` values by their keys; with 0 nothing is remembered. No value is None.
+    """At most `max_entries` values by their keys: what was used least recently is forgotten first. No value is None.
 
     Threads may share it: each step is one of C code, and the worst that a race can do is to forget something.
     """
@@ -55,3 +55,21 @@ class RecentlyUsed(Generic[Key, Value]):
     def forget(self, key: Key) -> None:
         """Forget a key, if it is there."""
         self._entries.pop(key, None)
+
+
+class Once(Generic[Value]):
+    """`functools.cached_property` without the lock that it has before Python 3.12: a race computes a value twice.
+
+    The object has a `__dict__`, which copies and comparisons leave out.
+    """
+
+    __slots__ = ("_compute", "_name")
+
+    def __init__(self, compute: Callable[[Any], Value]) -> None:
+        self._compute = compute
+        self._name = compute.__name__
+
+    def __get__(self, holder: Any, _owner: type | None = None) -> Value:
+        # Python looks into the object's own dictionary first, so this runs once.
+        value = holder.__dict__[self._name] = self._compute(holder)
+        return value

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accredit.base.recently_used import RecentlyUsed
+from accredit.base.caching import RecentlyUsed
 
 STEPS = st.lists(st.tuples(st.sampled_from(["get", "peek", "put", "forget"]), st.integers(0, 5)), max_size=30)
 
