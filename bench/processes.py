@@ -55,15 +55,21 @@ def gateway(upstream_url: str, folder: Path) -> Generator[Server, None, None]:
 
 @contextlib.contextmanager
 def configured(
-    toml: str, folder: Path, name: str, *, command: Sequence[str] = (str(Path(sys.executable).with_name("accredit")),)
+    toml: str,
+    folder: Path,
+    name: str,
+    *,
+    command: Sequence[str] = (str(Path(sys.executable).with_name("accredit")),),
+    patience: float = _START_SECONDS,
 ) -> Generator[Server, None, None]:
-    """`accredit serve` with a configuration file of its own in `folder`; `command` stands in for `accredit`."""
+    """`accredit serve` with a configuration file of its own in `folder`; `command` stands in for `accredit`, and has
+    `patience` seconds to start."""
     stem = re.sub(r"[^a-z]+", "-", name.lower())
     file, log = folder / f"{stem}.toml", folder / f"{stem}.log"
     file.write_text(toml)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ACCREDIT_")}
     with _running([*command, "serve", "--config", str(file)], folder, environment, log) as process:
-        yield Server(_announced(process, log), process.pid)
+        yield Server(_announced(process, log, patience), process.pid)
 
 
 @contextlib.contextmanager
@@ -128,9 +134,9 @@ def _running(
             process.wait()
 
 
-def _announced(process: subprocess.Popen[bytes], log: Path) -> str:
+def _announced(process: subprocess.Popen[bytes], log: Path, patience: float = _START_SECONDS) -> str:
     """The URL that the process has printed, as soon as it has."""
-    for _ in _until_started(process, log):
+    for _ in _until_started(process, log, patience):
         found = _LISTENING.search(log.read_text(errors="replace"))
         if found is not None:
             return found[1]
@@ -143,9 +149,11 @@ def _wait_open(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
             return
 
 
-def _until_started(process: subprocess.Popen[bytes], log: Path) -> Iterator[None]:
+def _until_started(
+    process: subprocess.Popen[bytes], log: Path, patience: float = _START_SECONDS
+) -> Iterator[None]:
     """Yields until the caller has seen what it waits for; raises when the process ended or takes too long."""
-    deadline = time.monotonic() + _START_SECONDS
+    deadline = time.monotonic() + patience
     while time.monotonic() < deadline and process.poll() is None:
         yield
         time.sleep(_POLL_SECONDS)

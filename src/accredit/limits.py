@@ -121,6 +121,10 @@ CLIENT_STALL_SECONDS = 30.0
 """How long a client may take to read 256 KiB of its answer, or an event; after that it counts as gone. Its unread data
 is in memory, and holds a connection to the upstream, or its session's child."""
 
+ANSWER_PIECE_BYTES = 262_144
+"""Bytes of a whole answer that are written at once; of a larger one each piece waits until the client has read the one
+before."""
+
 ONE_WRITE_BYTES = 65_536
 """Bytes of an answer that are held so as to leave in one write with its head; more leave at once, so that the
 transport's own bound on buffered data applies."""
@@ -337,6 +341,10 @@ LISTEN_BACKLOG = 2_048
 MAX_REQUEST_HEAD_BYTES = 65_536
 """Bytes of a request outside its body, at a time: its head, its trailers, a chunk's extension. Clients and proxies
 themselves stop at 8 to 64 KiB."""
+
+MAX_REMEMBERED_HEAD_BYTES = 4_096
+"""Bytes of a request's head that a connection remembers, so that the same need not be parsed again: clients say the same
+for each call, most in less than 1 KiB, with a token in some 2 KiB. It is held twice, on each connection."""
 
 REQUEST_HEAD_SECONDS = 20.0
 """The time from a connection's beginning, or the first byte of its next request, to the end of that request's head. A

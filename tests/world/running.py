@@ -17,7 +17,7 @@ import uvloop
 from tests.world.raw_server import until
 from uvicorn.server import ServerState
 
-from accredit.app.edge import EdgeProtocol
+from accredit.app.fast import FastProtocol
 from accredit.gateway import GatewaySettings, create_app
 from accredit.limits import CLIENT_IDLE_SECONDS
 
@@ -102,7 +102,7 @@ class RunningGateway:
         self._errors = ServerErrors()
         self._config = uvicorn.Config(
             self.app,
-            http=EdgeProtocol,
+            http=FastProtocol,
             ws="none",
             lifespan="on",
             log_config=None,
@@ -148,4 +148,4 @@ class RunningGateway:
         return f"http://127.0.0.1:{self.port}/mcp"
 
     def _protocol(self) -> asyncio.Protocol:
-        return EdgeProtocol(config=self._config, server_state=self.state, app_state=self._lifespan.state)
+        return FastProtocol(config=self._config, server_state=self.state, app_state=self._lifespan.state)

@@ -62,6 +62,7 @@ class EdgeProtocol(HttpToolsProtocol):
         self._without_progress = 0
         self._head_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
+        self._rest_ends: float | None = None
         self._resuming = False
         self._fault = ""
         self._resting = _resting.setdefault(self.server_state, OrderedDict())
@@ -76,8 +77,10 @@ class EdgeProtocol(HttpToolsProtocol):
             self._resting[self] = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stops the clock."""
+        """Stops the clocks."""
         self._stop_clock()
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
         self._resting.pop(self, None)
         super().connection_lost(exc)
 
@@ -153,10 +156,31 @@ class EdgeProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """An answer is given."""
-        super().on_response_complete()
-        if not self._is_answering():
+        """An answer is given: the next request's turn, or rest. uvicorn's own sets a timer for each rest."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        elif not self._is_answering():
             self._resting[self] = None
+            self._rest_ends = self.loop.time() + self.timeout_keep_alive
+            if self.timeout_keep_alive_task is None:
+                self.timeout_keep_alive_task = self.loop.call_at(self._rest_ends, self.timeout_keep_alive_handler)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Closes a connection on which nothing was asked for so long. One timer serves all rests of a connection."""
+        self.timeout_keep_alive_task = None
+        if self._rest_ends is None or self.transport.is_closing():
+            return  # the next rest sets it anew
+        if self._rest_ends > self.loop.time():
+            self.timeout_keep_alive_task = self.loop.call_at(self._rest_ends, self.timeout_keep_alive_handler)
+        else:
+            self.transport.close()
+
+    def _unset_keepalive_if_required(self) -> None:
+        self._rest_ends = None
 
     def _feed(self, data: bytes) -> None:
         while True:

@@ -7,6 +7,7 @@ together they cost a fifth of a small call.
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from accredit.gateway.end_of_step import end_of_step
 from accredit.limits import CLIENT_STALL_SECONDS, ONE_WRITE_BYTES
 
 if TYPE_CHECKING:
@@ -21,13 +22,14 @@ class OneWriteTransport(Base):
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
+        self._end_of_step = end_of_step(loop)
         self._held: list[bytes] = []
         self._size = 0
 
     def write(self, data: Any) -> None:
         """Takes bytes to send."""
         if not self._held:
-            self._loop.call_soon(self._flush)
+            self._end_of_step.add(self._flush)
         self._held.append(data)
         self._size += len(data)
         if self._size > ONE_WRITE_BYTES:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import uvicorn
 
-from accredit.app.edge import EdgeProtocol
+from accredit.app.fast import FastProtocol
 from accredit.app.handshakes import TlsListener
 from accredit.app.memory import give_large_blocks_back
 from accredit.limits import CLIENT_IDLE_SECONDS, GRACE_SECONDS, LISTEN_BACKLOG
@@ -63,7 +63,7 @@ def _config(app: Application) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="uvloop",
-        http=EdgeProtocol,
+        http=FastProtocol,
         ws="none",
         interface="asgi3",
         lifespan="on",
@@ -107,8 +107,8 @@ class _Server(uvicorn.Server):
         self._app.drain()
         await super().shutdown(sockets)
 
-    def _protocol(self) -> EdgeProtocol:
-        return EdgeProtocol(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+    def _protocol(self) -> FastProtocol:
+        return FastProtocol(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A signal came. uvicorn's own would end the process by that signal after a stop that went well."""

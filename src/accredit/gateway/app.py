@@ -98,11 +98,21 @@ class Gateway:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one ASGI scope."""
         if scope["type"] == "http":
-            await self.serve(AsgiExchange(scope, receive, send, self.rooms, self._settings.allowed_origins))
+            await self.serve(AsgiExchange(scope, receive, send, *self.surroundings))
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
         else:
             await send({"type": "websocket.close", "code": 1000})
+
+    @property
+    def endpoint_path(self) -> str:
+        """The path whose POSTs are MCP's."""
+        return self._settings.path
+
+    @property
+    def surroundings(self) -> tuple[Rooms, tuple[str, ...]]:
+        """What an exchange needs to know of its gateway."""
+        return self.rooms, self._settings.allowed_origins
 
     @property
     def refused(self) -> dict[str, int]:

@@ -61,6 +61,15 @@ class RequestHead:
         self.raw_headers = raw_headers
         self.headers = fold(raw_headers)
 
+    def copy(self) -> "RequestHead":
+        """Another one, from which fields can be taken off."""
+        made = object.__new__(RequestHead)
+        made.method, made.path, made.query = self.method, self.path, self.query
+        made.root, made.raw_path = self.root, self.raw_path
+        made.raw_headers = self.raw_headers  # replaced, never changed
+        made.headers = self.headers.copy()
+        return made
+
     @property
     def session(self) -> str:
         """The session that it names, or ""."""

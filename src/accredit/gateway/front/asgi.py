@@ -8,7 +8,7 @@ from accredit.errors import ClientGone
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.headers import RawHeaders, RequestHead
 from accredit.gateway.room import Rooms
-from accredit.limits import CLIENT_STALL_SECONDS, DISCONNECT_WATCH_SECONDS
+from accredit.limits import ANSWER_PIECE_BYTES, CLIENT_STALL_SECONDS, DISCONNECT_WATCH_SECONDS
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -16,7 +16,21 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 ASGIApplication = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_PIECE_BYTES = 262_144
+
+
+
+def head_of(scope: Scope) -> RequestHead:
+    """The head of a request."""
+    root: str = scope.get("root_path", "")
+    path: str = scope["path"]
+    return RequestHead(
+        scope["method"],
+        path.removeprefix(root),
+        list(scope["headers"]),
+        query=scope["query_string"],
+        root=root,
+        raw_path=scope.get("raw_path") or path.encode("utf-8"),
+    )
 
 
 class AsgiExchange(Exchange):
@@ -29,17 +43,7 @@ class AsgiExchange(Exchange):
     __slots__ = ("_gone", "_receive", "_send", "_task", "_timer", "_watcher")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, rooms: Rooms, origins: tuple[str, ...] = ()) -> None:
-        root: str = scope.get("root_path", "")
-        path: str = scope["path"]
-        head = RequestHead(
-            scope["method"],
-            path.removeprefix(root),
-            list(scope["headers"]),
-            query=scope["query_string"],
-            root=root,
-            raw_path=scope.get("raw_path") or path.encode("utf-8"),
-        )
-        super().__init__(head, (scope.get("client") or ("",))[0], rooms, origins)
+        super().__init__(head_of(scope), (scope.get("client") or ("",))[0], rooms, origins)
         self._receive = receive
         self._send = send
         self._gone = False
@@ -55,9 +59,9 @@ class AsgiExchange(Exchange):
 
     async def _send_whole(self, status: int, headers: RawHeaders, body: bytes) -> None:
         await self._send_head(status, headers)
-        if len(body) > _PIECE_BYTES:
-            for start in range(0, len(body), _PIECE_BYTES):
-                await self.write(body[start : start + _PIECE_BYTES])
+        if len(body) > ANSWER_PIECE_BYTES:
+            for start in range(0, len(body), ANSWER_PIECE_BYTES):
+                await self.write(body[start : start + ANSWER_PIECE_BYTES])
             body = b""
         await self._send({"type": "http.response.body", "body": body})
 

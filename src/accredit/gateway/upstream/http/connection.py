@@ -9,6 +9,8 @@ import socket
 from typing import Protocol, cast
 
 from accredit.errors import AccreditError, AnswerError, UpstreamTimeout, UpstreamUnavailable
+from accredit.gateway.eager import Wakeup
+from accredit.gateway.end_of_step import end_of_step
 from accredit.gateway.upstream.http.parsing import Response, ResponseParser, cut_off
 from accredit.limits import HIGH_WATER_BYTES
 
@@ -32,7 +34,7 @@ class Connection(asyncio.Protocol):
     """The protocol of one connection; `sock` is its raw socket, which the transport owns."""
 
     __slots__ = (
-        "_armed", "_closing", "_deadline", "_error", "_loop", "_owner", "_parser", "_paused", "_response",
+        "_armed", "_closing", "_deadline", "_end_of_step", "_error", "_loop", "_owner", "_parser", "_paused", "_response",
         "_rest_until", "_sock", "_timer", "_transport", "_unsent", "_waiter",
     )  # fmt: skip
 
@@ -42,13 +44,14 @@ class Connection(asyncio.Protocol):
         self._owner = owner
         self._parser = ResponseParser()
         self._response: Response | None = None
-        self._waiter: asyncio.Future[None] | None = None
+        self._waiter: Wakeup | None = None
         self._deadline: float | None = None
         self._rest_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._armed = 0.0
         self._error: AccreditError | None = None
         self._unsent: tuple[bytes, ...] = ()
+        self._end_of_step = end_of_step(self._loop)
         self._paused = False
         self._closing = False
 
@@ -80,9 +83,8 @@ class Connection(asyncio.Protocol):
     def start(self, head: bytes, body: bytes, *, bodiless: bool) -> Response:
         """Sends a request. From here on it may have reached the upstream."""
         self._response = response = self._parser.expect(bodiless=bodiless)
-        # At the end of this step: the requests of several calls leave together, and wake the upstream up once.
         self._unsent = (head, body) if body else (head,)
-        self._loop.call_soon(self._write)
+        self._end_of_step.add(self._write)
         return response
 
     def _write(self) -> None:
@@ -101,7 +103,7 @@ class Connection(asyncio.Protocol):
         if self._paused:
             self._paused = False
             self._transport.resume_reading()
-        waiter = self._waiter = self._loop.create_future()
+        waiter = self._waiter = Wakeup(loop=self._loop)
         self._deadline = deadline
         if deadline is not None:
             self._arm(deadline)
@@ -204,9 +206,8 @@ class Connection(asyncio.Protocol):
         elif waiter is None:
             self.abort()
         else:
-            waiter.set_exception(UpstreamTimeout("the upstream did not answer in time"))
+            waiter.fail(UpstreamTimeout("the upstream did not answer in time"))
 
     def _wake(self) -> None:
-        waiter = self._waiter
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+        if self._waiter is not None:
+            self._waiter.wake()

@@ -1,0 +1,42 @@
+"""What is put off to the end of the event loop's step: once for all of them. Runs in the event loop.
+
+What several calls write in one step leaves together, and wakes whoever reads it up once. A write is a system call, and
+most of its cost is to wake somebody up.
+"""
+
+import asyncio
+from collections.abc import Callable
+from weakref import WeakKeyDictionary
+
+
+class EndOfStep:
+    """One per loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._due: list[Callable[[], None]] = []
+
+    def add(self, work: Callable[[], None]) -> None:
+        """Does `work` at the end of this step."""
+        if not self._due:
+            self._loop.call_soon(self._run)
+        self._due.append(work)
+
+    def _run(self) -> None:
+        due, self._due = self._due, []
+        for work in due:
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - it is nobody else's who waits here
+                self._loop.call_exception_handler({"message": "an exception at the end of a step", "exception": error})
+
+
+_known: WeakKeyDictionary[asyncio.AbstractEventLoop, EndOfStep] = WeakKeyDictionary()
+
+
+def end_of_step(loop: asyncio.AbstractEventLoop) -> EndOfStep:
+    """That of a loop."""
+    found = _known.get(loop)
+    if found is None:
+        found = _known[loop] = EndOfStep(loop)
+    return found
