@@ -1,8 +1,8 @@
 """`python -m bench.instructions [NAME...]`: how many instructions one call takes of the gateway, counted by valgrind.
 
-A steady measure where CPU time is not: load from elsewhere does not move it. What the kernel does is not in it. A gateway
-runs under callgrind; after some calls that fill its caches its counts are set to zero, so many calls follow one by one
-on each of a few connections, and what was counted is divided by them.
+A steady measure where CPU time is not: load from elsewhere does not move it. What the kernel does is not in it. A
+gateway runs under callgrind; after some calls that fill its caches its counts are set to zero, so many calls follow one
+by one on each of a few connections, and what was counted is divided by them.
 """
 
 import argparse
@@ -34,7 +34,10 @@ def main(arguments: list[str]) -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="accredit-bench-") as folder:
             for name in names:
-                print(f"{name}: {asyncio.run(counted(CALLS[name], Path(folder), options.keep)):,} instructions", flush=True)
+                print(
+                    f"{name}: {asyncio.run(counted(CALLS[name], Path(folder), options.keep)):,} instructions",
+                    flush=True,
+                )
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1

@@ -149,9 +149,7 @@ def _wait_open(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
             return
 
 
-def _until_started(
-    process: subprocess.Popen[bytes], log: Path, patience: float = _START_SECONDS
-) -> Iterator[None]:
+def _until_started(process: subprocess.Popen[bytes], log: Path, patience: float = _START_SECONDS) -> Iterator[None]:
     """Yields until the caller has seen what it waits for; raises when the process ended or takes too long."""
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline and process.poll() is None:

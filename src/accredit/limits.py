@@ -343,8 +343,8 @@ MAX_REQUEST_HEAD_BYTES = 65_536
 themselves stop at 8 to 64 KiB."""
 
 MAX_REMEMBERED_HEAD_BYTES = 4_096
-"""Bytes of a request's head that a connection remembers, so that the same need not be parsed again: clients say the same
-for each call, most in less than 1 KiB, with a token in some 2 KiB. It is held twice, on each connection."""
+"""Bytes of a request's head that a connection remembers, so that the same need not be parsed again: clients say the
+same for each call, most in less than 1 KiB, with a token in some 2 KiB. It is held twice, on each connection."""
 
 REQUEST_HEAD_SECONDS = 20.0
 """The time from a connection's beginning, or the first byte of its next request, to the end of that request's head. A

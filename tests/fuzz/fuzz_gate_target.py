@@ -25,7 +25,7 @@ from tests.world.asgi import MemoryAnswer
 from tests.world.authorization import GATEWAY, Trust
 from uvicorn.server import ServerState
 
-from accredit.app.edge import EdgeProtocol
+from accredit.app.fast import FastProtocol
 from accredit.app.server import _config as server_config
 from accredit.attest import CallDecision, Outcome
 from accredit.base.clock import unix_seconds
@@ -307,23 +307,27 @@ async def _connection(sent: bytes, cut: int) -> tuple[bytes, int, int]:
     config = server_config(app)
     config.load()
     state = ServerState()
-    wire, protocol = Wire(), EdgeProtocol(config=config, server_state=state, app_state={})
-    protocol.connection_made(wire)
+    wire, protocol = Wire(), FastProtocol(config=config, server_state=state, app_state={})
+    loop = asyncio.get_running_loop()
+    loop.call_soon(protocol.connection_made, wire)
     for part in (sent[:cut], sent[cut:]):
         if part and not wire.is_closing():
-            protocol.data_received(part)
+            loop.call_soon(protocol.data_received, part)
             await _settled(state)
-    protocol.connection_lost(None)
-    if state.tasks:
-        await asyncio.wait(set(state.tasks))
+    loop.call_soon(protocol.connection_lost, None)
+    await _settled(state)
+    while state.tasks:
+        await asyncio.sleep(0.001)
     await app.aclose()
     return bytes(wire.written), server.requests, len(records.allowed)
 
 
 async def _settled(state: ServerState) -> None:
     """Waits while requests are being answered, as long as that needs no time."""
+    await asyncio.sleep(0)
     for _ in itertools.takewhile(lambda _: state.tasks, range(_STEPS)):
         await asyncio.sleep(0)
+    await asyncio.sleep(0)
 
 
 def post(body: bytes, *headers: bytes, content_type: bytes = b"application/json") -> bytes:

@@ -3,10 +3,59 @@
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from pathlib import Path
+from types import ModuleType
+from typing import cast
 
 import pytest
 from tests.conformance.targets import direct
 from tests.world.ports import reserved_port
+from tests.world.running import ASGI, FAST, by_road
+
+BOTH_ROADS = {
+    "test_besieged_http",
+    "test_browsers",
+    "test_hostile_frames",
+    "test_hostile_heads",
+    "test_hostile_http",
+    "test_hostile_streams",
+    "test_transparent_requests",
+}
+"""Modules of which each test runs over the fast and the ASGI road. Of others that use `RunningGateway`, and of these
+where they are slow, the second is in `make test-long`."""
+BOTH_ROADS_AT_LENGTH = {
+    "test_dropped_answers",
+    "test_hostile_batches",
+    "test_hostile_sizes",
+    "test_hostile_standing",
+    "test_hostile_times",
+    "test_one_reading",
+    "test_records_gateway",
+    "test_records_resumed",
+    "test_sealed_state",
+    "test_tasks",
+    "test_tokens_gateway",
+    "test_transparent_headers",
+    "test_transparent_observe",
+    "test_transparent_params",
+    "test_transparent_streams",
+    "test_upstream_failures",
+}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Has tests run over both roads."""
+    module = cast(ModuleType, metafunc.module).__name__.rpartition(".")[2]
+    if module in BOTH_ROADS | BOTH_ROADS_AT_LENGTH:
+        metafunc.fixturenames.append("road")
+        second = pytest.param(ASGI, marks=[pytest.mark.long] if module in BOTH_ROADS_AT_LENGTH else [])
+        metafunc.parametrize("road", [FAST, second], indirect=True)
+
+
+@pytest.fixture
+def road(request: pytest.FixtureRequest) -> Generator[str]:
+    """The road that the test's gateways take."""
+    with by_road(request.param):
+        yield request.param
 
 
 class SdkServer:

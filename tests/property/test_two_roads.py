@@ -1,5 +1,5 @@
-"""Whatever a client sends, the fast and the ASGI road answer it with the same bytes, ask the server for the same, write the
-same records and count the same refusals."""
+"""Whatever a client sends, the fast and the ASGI road answer it with the same bytes, ask the server for the same, write
+the same records and count the same refusals."""
 
 import json
 from typing import Any
@@ -52,7 +52,14 @@ BODIES = [
     b"",
     b"\xff",
 ]
-TARGETS = [b"/mcp"] * 12 + [b"/mcp?a=b", b"/%6dcp", b"/mcp/", b"http://127.0.0.1:8484/mcp", b"http://b/mcp", b"/healthz"]
+TARGETS = [b"/mcp"] * 12 + [
+    b"/mcp?a=b",
+    b"/%6dcp",
+    b"/mcp/",
+    b"http://127.0.0.1:8484/mcp",
+    b"http://b/mcp",
+    b"/healthz",
+]
 FIELDS = [
     b"Accept: application/json, text/event-stream",
     b"Mcp-Session-Id: s1",

@@ -7,7 +7,8 @@ HTTP server) fails it.
 import asyncio
 import logging
 import warnings
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -89,6 +90,21 @@ class ServerErrors(logging.Handler):
         self.texts.append(formatter.format(record))
 
 
+FAST, ASGI = "fast", "asgi"
+_roads = [FAST]
+
+
+@contextmanager
+def by_road(road: str) -> Generator[None]:
+    """Which road the gateways that are started within take: `FAST`, as `accredit serve`, or `ASGI`, as where one is
+    mounted."""
+    _roads.append(road)
+    try:
+        yield
+    finally:
+        _roads.pop()
+
+
 class RunningGateway:
     """`async with RunningGateway(settings) as gateway`: serves on a free port until the block is left.
 
@@ -101,9 +117,10 @@ class RunningGateway:
         self._reports_errors = reports_errors
         self._errors = ServerErrors()
         self._config = uvicorn.Config(
-            self.app,
+            self.app if _roads[-1] == FAST else self._mounted,
             http=FastProtocol,
             ws="none",
+            interface="asgi3",
             lifespan="on",
             log_config=None,
             access_log=False,
@@ -146,6 +163,9 @@ class RunningGateway:
     def url(self) -> str:
         """The endpoint."""
         return f"http://127.0.0.1:{self.port}/mcp"
+
+    async def _mounted(self, scope: Any, receive: Any, send: Any) -> None:
+        await self.app(scope, receive, send)
 
     def _protocol(self) -> asyncio.Protocol:
         return FastProtocol(config=self._config, server_state=self.state, app_state=self._lifespan.state)

@@ -1,5 +1,5 @@
-"""The same bytes over the fast and the ASGI road: what a client was answered, what a server was sent, and what is known of
-it afterwards. In memory, but for the event loop.
+"""The same bytes over the fast and the ASGI road: what a client was answered, what a server was sent, and what is known
+of it afterwards. In memory, but for the event loop.
 
 Between is the product: the HTTP server's protocol, the endpoint, the gate, the relay. Ids and nonces that the gateway
 makes are left out of what is compared.
@@ -110,7 +110,9 @@ class Server(UpstreamClient):
         frames = [each for each in (told if isinstance(told, list) else [told]) if "id" in each and "method" in each]
         if not frames:
             return MemoryAnswer(202, []).as_answer()
-        texts = [json.dumps({"jsonrpc": "2.0", "id": each["id"], "result": result_of(body)}).encode() for each in frames]
+        texts = [
+            json.dumps({"jsonrpc": "2.0", "id": each["id"], "result": result_of(body)}).encode() for each in frames
+        ]
         return answer_of(body, texts, isinstance(told, list)).as_answer()
 
     async def reachable(self) -> bool:
@@ -183,9 +185,9 @@ def seen(road: str, kind: str, parts: Sequence[bytes]) -> Seen:
 
 async def _seen(road: str, kind: str, parts: Sequence[bytes]) -> Seen:
     records, server = Records(), Server()
-    proofs = {"store": MemoryStore(), "revocations": NobodyRevoked()} if kind == "proofs" else {}
-    tokens = {"key_sets": TOKENED.key_sets} if kind == "tokens" else {}
-    recorded = {"records": records} if kind != "plain" else {}
+    proofs: dict[str, Any] = {"store": MemoryStore(), "revocations": NobodyRevoked()} if kind == "proofs" else {}
+    tokens: dict[str, Any] = {"key_sets": TOKENED.key_sets} if kind == "tokens" else {}
+    recorded: dict[str, Any] = {"records": records} if kind != "plain" else {}
     gateway = create_app(settings_of(kind), **proofs, **tokens, **recorded)
     cast(Any, gateway)._backend.client = server
 

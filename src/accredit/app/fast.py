@@ -7,8 +7,8 @@ one queue of requests, read by one parser. What is different of a plain POST (`_
 1. it begins when the bytes that it came in are read, not at the loop's next step, and needs no task of asyncio's
    (`gateway.eager`);
 2. a whole answer is one write;
-3. a connection remembers the last head that came in one piece with its body and nothing else. The same bytes again, with
-   a body of the same length and nothing behind it, are the same head: it is not parsed again;
+3. a connection remembers the last head that came in one piece with its body and nothing else. The same bytes again,
+   with a body of the same length and nothing behind it, are the same head: it is not parsed again;
 4. a client that goes away is noticed by the connection's end, not by a task that waits for it. The call still has the
    moment that it has on the other road.
 
@@ -25,7 +25,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCy
 from accredit.app.edge import EdgeProtocol
 from accredit.gateway.app import Gateway
 from accredit.gateway.eager import EagerTask
-from accredit.gateway.front.asgi import Receive, Scope, Send, head_of
+from accredit.gateway.front.asgi import Scope, head_of
 from accredit.gateway.front.fast import FastExchange
 from accredit.gateway.headers import RawHeaders, RequestHead
 from accredit.limits import ANSWER_PIECE_BYTES, DISCONNECT_WATCH_SECONDS, MAX_REMEMBERED_HEAD_BYTES
@@ -51,7 +51,8 @@ class FastProtocol(EdgeProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        gateway = self.app if isinstance(self.app, Gateway) else None
+        app = cast(object, self.app)
+        gateway = app if isinstance(app, Gateway) else None
         fits = not self.access_log and not self.root_path and self.limit_concurrency is None
         self._gateway = gateway if fits else None
         self._target = gateway.endpoint_path.encode("utf-8") if gateway is not None else b""
@@ -126,7 +127,7 @@ class FastProtocol(EdgeProtocol):
         lengths = [value for name, value in cycle.scope["headers"] if name in _FRAMING]
         if not cycle.keep_alive or size > MAX_REMEMBERED_HEAD_BYTES or lengths != [b"%d" % len(cycle.body)]:
             return
-        if data.find(_END_OF_HEAD) == size - len(_END_OF_HEAD) and data[size:] == cycle.body:
+        if data.find(_END_OF_HEAD) == size - len(_END_OF_HEAD) and data.endswith(cycle.body):
             scope = cast(Scope, cycle.scope)
             self._known = _Head(data[:size], len(cycle.body), scope, head_of(scope))
 
@@ -161,14 +162,13 @@ class FastProtocol(EdgeProtocol):
 class _Wire:
     """One plain POST: `gateway.front.fast.Wire`, over uvicorn's cycle."""
 
-    __slots__ = ("_cycle", "_gateway", "_head", "_looks", "_protocol", "on_gone", "receive", "send")
+    __slots__ = ("_cycle", "_gateway", "_head", "_looks", "_lost", "_on_gone", "_protocol")
 
     def __init__(
         self, protocol: FastProtocol, cycle: RequestResponseCycle, gateway: Gateway, head: RequestHead
     ) -> None:
-        self.receive = cast(Receive, cycle.receive)
-        self.send = cast(Send, cycle.send)
-        self.on_gone: Callable[[], None] | None = None
+        self._on_gone: Callable[[], None] | None = None
+        self._lost = False
         self._protocol = protocol
         self._cycle = cycle
         self._gateway = gateway
@@ -178,7 +178,8 @@ class _Wire:
     async def serve(self, scope: Any, receive: Any, send: Any) -> None:
         """The application of this one request."""
         address = (self._protocol.client or ("",))[0]
-        await self._gateway.serve(FastExchange(self, self._head, address, *self._gateway.surroundings))
+        around = self._gateway.surroundings
+        await self._gateway.serve(FastExchange(self, receive, send, self._head, address, *around))
 
     @property
     def writable(self) -> bool:
@@ -216,21 +217,32 @@ class _Wire:
         cycle.on_response()
         return True
 
+    def watch(self, on_gone: Callable[[], None] | None) -> None:
+        """Sees to it that `on_gone` is called a moment after the connection's end. None ends that."""
+        self._on_gone = on_gone
+        if on_gone is None:
+            return
+        if self._lost:
+            self.lost()
+        if self._cycle.flow.read_paused:
+            self.look_later()
+
     def lost(self) -> None:
-        """The connection has ended."""
-        if self.on_gone is not None:
+        """The connection has ended. uvicorn tells only the last request of it, which may wait for its turn."""
+        self._lost = self._cycle.disconnected = True
+        if self._on_gone is not None:
             self._protocol.loop.call_later(DISCONNECT_WATCH_SECONDS, self._tell)
 
     def look_later(self) -> None:
         """Reads on after a moment, once, where others wait for their turn: else its client's end would go unnoticed."""
-        if self.on_gone is not None and not self._looks:
+        if self._on_gone is not None and not self._looks:
             self._looks = True
             self._protocol.loop.call_later(DISCONNECT_WATCH_SECONDS, self._look)
 
     def _look(self) -> None:
-        if self.on_gone is not None:
+        if self._on_gone is not None:
             self._cycle.flow.resume_reading()
 
     def _tell(self) -> None:
-        if self.on_gone is not None:
-            self.on_gone()
+        if self._on_gone is not None:
+            self._on_gone()

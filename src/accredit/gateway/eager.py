@@ -16,7 +16,7 @@ from typing import Any, cast
 
 
 class Wakeup(asyncio.Future[None]):
-    """What one task waits for. `wake` and `fail` are how it ends, unless the waiter is cancelled; a second end is none."""
+    """What one task waits for. `wake` and `fail` are how it ends, unless it is cancelled; a second end is none."""
 
     sleeper: "EagerTask | None" = None
 
@@ -55,7 +55,10 @@ class Wakeup(asyncio.Future[None]):
 class EagerTask:
     """Runs `work` to its end, of which `on_done` is told. What `work` raises is for the loop's exception handler."""
 
-    __slots__ = ("__weakref__", "_cancelling", "_context", "_done", "_message", "_must_cancel", "_on_done", "_waits", "_work", "loop")  # fmt: skip
+    __slots__ = (
+        "__weakref__", "_cancelling", "_context", "_done", "_message", "_must_cancel", "_on_done", "_waits", "_work",
+        "loop",
+    )  # fmt: skip
 
     def __init__(
         self, work: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop, on_done: Callable[["EagerTask"], object]
@@ -112,7 +115,7 @@ class EagerTask:
         """Goes on: what it has waited for is done."""
         try:
             waited.result()
-        except BaseException as error:  # noqa: BLE001 - it is raised where the work waits
+        except BaseException as error:
             self._step(error)
         else:
             self._step(None)
@@ -132,7 +135,7 @@ class EagerTask:
                 waits = self._context.run(self._work.throw, error)
         except (StopIteration, CancelledError):
             self._end()
-        except Exception as raised:  # noqa: BLE001 - there is nobody above it
+        except Exception as raised:
             self._end()
             self.loop.call_exception_handler({"message": "an exception that nobody caught", "exception": raised})
         except BaseException:

@@ -27,7 +27,7 @@ class EndOfStep:
         for work in due:
             try:
                 work()
-            except Exception as error:  # noqa: BLE001 - it is nobody else's who waits here
+            except Exception as error:
                 self._loop.call_exception_handler({"message": "an exception at the end of a step", "exception": error})
 
 

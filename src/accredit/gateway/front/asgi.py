@@ -17,8 +17,6 @@ Send = Callable[[Message], Awaitable[None]]
 ASGIApplication = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-
-
 def head_of(scope: Scope) -> RequestHead:
     """The head of a request."""
     root: str = scope.get("root_path", "")

@@ -1,8 +1,8 @@
 """The exchange of the fast road: one of the ASGI road, with short cuts where nothing has to wait. I/O through its wire.
 
-A server that knows it (`app.fast`) hands a plain POST over with its body, takes a whole answer in one call, and tells of
-a client that has gone by itself. What has to wait (a body that comes in pieces, a client that is slow to read, a large
-answer) takes the ways of `AsgiExchange`, over the same connection.
+A server that knows it (`app.fast`) hands a plain POST over with its body, takes a whole answer in one call, and tells
+of a client that has gone by itself. What has to wait (a body that comes in pieces, a client that is slow to read, a
+large answer) takes the ways of `AsgiExchange`, over the same connection.
 """
 
 import asyncio
@@ -16,16 +16,15 @@ from accredit.gateway.room import Rooms
 
 
 class Wire(Protocol):
-    """One request's part of a client's connection. `receive` and `send` are ASGI's."""
-
-    receive: Receive
-    send: Send
-    on_gone: Callable[[], None] | None
-    """Called a moment after the client has closed its connection."""
+    """One request's part of a client's connection."""
 
     @property
     def writable(self) -> bool:
         """Whether something can be sent without waiting."""
+        ...
+
+    def watch(self, on_gone: Callable[[], None] | None) -> None:
+        """Sees to it that `on_gone` is called a moment after the client has closed its connection. None ends that."""
         ...
 
     def body(self) -> bytes | None:
@@ -43,11 +42,18 @@ class FastExchange(AsgiExchange):
     __slots__ = ("_wire",)
 
     def __init__(
-        self, wire: Wire, head: RequestHead, address: str, rooms: Rooms, origins: tuple[str, ...] = ()
+        self,
+        wire: Wire,
+        receive: Receive,
+        send: Send,
+        head: RequestHead,
+        address: str,
+        rooms: Rooms,
+        origins: tuple[str, ...] = (),
     ) -> None:
         Exchange.__init__(self, head, address, rooms, origins)
-        self._receive = wire.receive
-        self._send = wire.send
+        self._receive = receive
+        self._send = send
         self._gone = False
         self._task: asyncio.Task[Any] | None = None
         self._wire = wire
@@ -63,11 +69,11 @@ class FastExchange(AsgiExchange):
         """From here on a client that goes away cancels the current task. Its body was read."""
         self._gone = False
         self._task = asyncio.current_task()
-        self._wire.on_gone = self._interrupt
+        self._wire.watch(self._interrupt)
 
     def unwatch(self) -> bool:
         """... and from here on not any more. Whether it did, and nobody else has cancelled the task as well."""
-        self._wire.on_gone = None
+        self._wire.watch(None)
         task, self._task = self._task, None
         return self._gone and task is not None and task.uncancel() == 0
 

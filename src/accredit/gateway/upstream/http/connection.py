@@ -34,8 +34,8 @@ class Connection(asyncio.Protocol):
     """The protocol of one connection; `sock` is its raw socket, which the transport owns."""
 
     __slots__ = (
-        "_armed", "_closing", "_deadline", "_end_of_step", "_error", "_loop", "_owner", "_parser", "_paused", "_response",
-        "_rest_until", "_sock", "_timer", "_transport", "_unsent", "_waiter",
+        "_armed", "_closing", "_deadline", "_end_of_step", "_error", "_loop", "_owner", "_parser", "_paused",
+        "_response", "_rest_until", "_sock", "_timer", "_transport", "_unsent", "_waiter",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, owner: Owner) -> None:
