@@ -6,7 +6,7 @@ form.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import NamedTuple, cast
 
 import msgspec
@@ -38,11 +38,25 @@ def canonical(text: bytes | Raw) -> bytes:
 def recorded_params(params: bytes | Raw | None, *, token_argument: bool, full: bool = False) -> RecordedParams:
     """Return what is recorded of a request's `params` (None if it has none): everything but `_meta` and, with
     `token_argument`, `arguments._token`. Raises `AttestationError` for a text without a canonical form."""
+    steps = record_params(params, token_argument=token_argument, full=full)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as last:
+            return last.value
+
+
+def record_params(
+    params: bytes | Raw | None, *, token_argument: bool, full: bool = False
+) -> Generator[None, None, RecordedParams]:
+    """Do the same in steps, for callers that serve others between two of them."""
     tree = _parse(b"{}" if params is None else params)
+    yield
     _members(tree).pop("_meta", None)
     if token_argument:
         _members(_members(tree).get("arguments")).pop("_token", None)
     form = _canonical(tree)
+    yield
     return RecordedParams(sha256_hex(form), form if full else None)
 
 

@@ -28,8 +28,8 @@ from accredit.attest import (
     RecordedChain,
     RecordedDecision,
     RecordedToken,
+    record_params,
     recorded_chain,
-    recorded_params,
 )
 from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_ms
@@ -50,6 +50,7 @@ from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings, RecordSettings
 from accredit.gateway.settings_digest import settings_digest
 from accredit.gateway.trace import trace_of
+from accredit.gateway.turns import in_turns
 from accredit.jsonrpc.encode import HEADER_MISMATCH, INVALID_PARAMS
 from accredit.jsonrpc.frames import Request
 from accredit.limits import MAX_RECORDED_CHAINS, MAX_RECORDED_TARGET, MAX_RECORDED_TEXT
@@ -114,7 +115,8 @@ class Recorder:
         received_ms = unix_ms()
         target, trace = target_of(request), trace_of(request)
         try:
-            params = recorded_params(request.params, token_argument=False, full=self._settings.full and not stranger)
+            steps = record_params(request.params, token_argument=False, full=self._settings.full and not stranger)
+            params = await in_turns(steps, len(request.text))
         except AttestationError:
             detail = "Invalid params: params hold what has no canonical form"
             raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200) from None
