@@ -59,6 +59,10 @@ SHORT_MESSAGE_BYTES = 65_536
 """Bytes of a message of a client that is worked on at one go: some milliseconds. Between the steps of a longer one, and
 the members of such a batch, others have their turn."""
 
+LONG_ANSWER_BYTES = 1_048_576
+"""Bytes of an answer that is opened at one go: up to some 40 ms, where it is all brackets. A longer one is opened in
+steps, which costs up to three times as much and lets others have their turn."""
+
 MAX_SESSION_ID_BYTES = 4_096
 """Bytes of `Mcp-Session-Id`. A UUID has 36; ids that hold a sealed state have some 500."""
 

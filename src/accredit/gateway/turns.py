@@ -4,7 +4,10 @@ import asyncio
 from collections.abc import Generator
 from typing import TypeVar
 
-from accredit.limits import SHORT_MESSAGE_BYTES
+from accredit.jsonrpc.frames import Opened
+from accredit.jsonrpc.methods import Era
+from accredit.jsonrpc.responses import open_answer
+from accredit.limits import LONG_ANSWER_BYTES, SHORT_MESSAGE_BYTES
 
 Found = TypeVar("Found")
 
@@ -23,3 +26,8 @@ async def in_turns(steps: Generator[None, None, Found], size: int) -> Found:
             next(steps)
         except StopIteration as last:
             return last.value
+
+
+async def opened(text: bytes, era: Era) -> Opened | None:
+    """Opens an answer in turns if it is long, for `Expected` to judge it; a short one it opens itself."""
+    return await in_turns(open_answer(text, era), len(text)) if len(text) > LONG_ANSWER_BYTES else None

@@ -14,7 +14,7 @@ byte for byte. `decode_frame` applies, in this order (docs/reference/validation.
 from collections.abc import Collection, Mapping
 from copy import copy
 from functools import cached_property
-from typing import Self, cast
+from typing import NamedTuple, Self, cast
 
 from msgspec import Raw, Struct
 
@@ -27,6 +27,22 @@ from accredit.jsonrpc.text import check_text
 
 MESSAGE = Names("jsonrpc", "id", "method", "params", "result", "error")
 _ERROR = Names("code", "message", "data")
+
+
+class Opened(NamedTuple):
+    """A long message that was opened in steps (`responses.open_answer`): its members, and those of its result if they
+    are needed; or what it was refused for."""
+
+    found: dict[str, Raw]
+    result: list[tuple[str, Raw]] | None = None
+    error: FrameError | None = None
+
+    @property
+    def members(self) -> dict[str, Raw]:
+        """The members of the message. Raises `FrameError`."""
+        if self.error is not None:
+            raise self.error
+        return self.found
 
 
 class _Call:
@@ -172,8 +188,10 @@ Frame = Request | Notification | Success | Failure
 Response = Success | Failure
 
 
-def decode_frame(text: bytes) -> Frame:
-    """Reads one message. Raises `FrameError` for anything that is not exactly one."""
+def decode_frame(text: bytes, opened: Opened | None = None) -> Frame:
+    """Reads one message, which may be opened already. Raises `FrameError` for anything that is not exactly one."""
+    if opened is not None:
+        return frame_of(opened.members, text)
     check_text(text)
     return frame_of(unambiguous_members(text, MESSAGE), text)
 

@@ -34,8 +34,8 @@ _decode_short: Callable[[bytes | Raw], dict[_Name, Raw]] = msgspec.json.Decoder(
 _decode_members: Callable[[bytes | Raw], dict[str, Raw]] = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
-def _decode_long(text: bytes | Raw) -> dict[_Name, Raw]:
-    left = MAX_MEMBERS
+def _decode_long(text: bytes | Raw, most: int) -> dict[_Name, Raw]:
+    left = most
 
     def count(_: type, name: str) -> _Name:
         nonlocal left
@@ -52,11 +52,11 @@ def _surely_within(text: bytes | Raw) -> bool:
     return len(text) < 5 * MAX_MEMBERS or bytes(text).count(b":") <= MAX_MEMBERS
 
 
-def pairs(text: bytes | Raw) -> list[tuple[str, Raw]]:
-    """The members of an object, each as it comes, at most `MAX_MEMBERS`. Raises `FrameError`."""
-    decode = _decode_short if _surely_within(text) else _decode_long
+def pairs(text: bytes | Raw, most: int = MAX_MEMBERS) -> list[tuple[str, Raw]]:
+    """The members of an object, each as it comes, at most `most` of them. Raises `FrameError`."""
     try:
-        return [(name.text, value) for name, value in decode(text).items()]
+        found = _decode_short(text) if most == MAX_MEMBERS and _surely_within(text) else _decode_long(text, most)
+        return [(name.text, value) for name, value in found.items()]
     except msgspec.ValidationError:
         raise FrameError("not a JSON object") from None
     except _NOT_JSON:

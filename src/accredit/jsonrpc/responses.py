@@ -14,7 +14,7 @@ order (docs/reference/validation.md):
 What it does not check: whether a result has the shape that its method defines.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import NamedTuple
 
 from msgspec import Raw
@@ -28,6 +28,7 @@ from accredit.jsonrpc.frames import (
     Failure,
     Frame,
     Notification,
+    Opened,
     Request,
     Response,
     Success,
@@ -35,6 +36,7 @@ from accredit.jsonrpc.frames import (
     frame_of,
 )
 from accredit.jsonrpc.input_required import check_input_requests, check_input_required, check_told_of_task
+from accredit.jsonrpc.long_text import members_in_steps, pairs_in_steps
 from accredit.jsonrpc.methods import TASK_METHODS, TASK_NOTIFICATION, Era
 from accredit.jsonrpc.objects import (
     Names,
@@ -48,6 +50,7 @@ from accredit.jsonrpc.objects import (
 from accredit.jsonrpc.result_types import INPUT_REQUIRED, declared_extensions, is_result_type
 from accredit.jsonrpc.scalars import as_string
 from accredit.jsonrpc.text import check_text
+from accredit.limits import LONG_ANSWER_BYTES
 
 _RESULT = Names("resultType", "inputRequests", "requestState")
 
@@ -108,22 +111,24 @@ class Expected:
             raise FrameError("a request with this id is still open")
         self.open[request.id] = request
 
-    def body(self, text: bytes) -> bytes:
-        """Judges a JSON body, and gives the bytes to forward. Raises `AnswerError`."""
+    def body(self, text: bytes, opened: Opened | None = None) -> bytes:
+        """Judges a JSON body, which may be `opened` already, and gives the bytes to forward. Raises `AnswerError`."""
         self.answers = Answers([])
         try:
             if self.batch and text.lstrip(b" \t\r\n").startswith(b"["):
                 check_text(text)
                 return self._batch(text)
-            frame = decode_frame(text)
+            frame = decode_frame(text, opened)
             if not isinstance(frame, Success | Failure):
                 raise FrameError("a call where a response was due")
-            return self._response(frame)
+            return self._response(frame, opened)
         except FrameError as error:
             raise AnswerError(error.detail, bound=error.bound) from None
 
-    def event(self, data: bytes) -> tuple[bytes, Frame | None]:
+    def event(self, data: bytes, opened: Opened | None = None) -> tuple[bytes, Frame | None]:
         """Judges the data of one SSE event, or one line; gives the bytes to forward, and the frame in them.
+
+        It may be `opened` already.
 
         The frame is None for a batch. Raises `AnswerError`.
         """
@@ -132,9 +137,9 @@ class Expected:
             if self.batch and data.lstrip(b" \t\r\n").startswith(b"["):
                 check_text(data)
                 return self._batch(data), None
-            frame = decode_frame(data)
+            frame = decode_frame(data, opened)
             if isinstance(frame, Success | Failure):
-                return self._response(frame), frame
+                return self._response(frame, opened), frame
             if isinstance(frame, Request) and self.era is Era.MODERN:
                 raise FrameError("a request from the upstream, which this revision does not allow")
             if isinstance(frame, Notification) and frame.method == TASK_NOTIFICATION:
@@ -159,14 +164,14 @@ class Expected:
             raise
         return text if edited == parts else b"[" + b",".join(edited) + b"]"
 
-    def _response(self, frame: Response) -> bytes:
+    def _response(self, frame: Response, opened: Opened | None = None) -> bytes:
         if frame.id is None:
             return self._nameless(frame)
         request = self.open.get(frame.id)
         if request is None and not self.resumed:
             raise FrameError("a response to an id that was not asked for")
         if isinstance(frame, Success) and self.era is Era.MODERN and request is not None:
-            check_modern_result(request, frame.result)
+            check_modern_result(request, frame.result, opened.result if opened is not None else None)
         edit = self.edits.get(frame.id) if request is not None else self.otherwise
         text = edit(frame) if edit is not None and isinstance(frame, Success) else frame.text
         self.open.pop(frame.id, None)  # only now: a request whose answer is refused is still owed one
@@ -184,12 +189,25 @@ class Expected:
         return text
 
 
-def check_modern_result(request: Request, result: Raw) -> None:
-    """Rule 5, for the `result` of a response to `request`. Raises `FrameError`."""
+def open_answer(text: bytes, era: Era) -> Generator[None, None, Opened]:
+    """Opens a long answer in steps, for `Expected` to judge it, or the message that comes in its place."""
+    try:
+        found = yield from members_in_steps(text, MESSAGE)
+        result = found.get("result")
+        if result is None or len(result) <= LONG_ANSWER_BYTES or era is Era.LEGACY or not is_object(result):
+            return Opened(found)
+        return Opened(found, (yield from pairs_in_steps(bytes(result))))
+    except FrameError as error:
+        return Opened({}, error=error)
+
+
+def check_modern_result(request: Request, result: Raw, listed: list[tuple[str, Raw]] | None = None) -> None:
+    """Rule 5, for the `result` of a response to `request`, whose members may be listed. Raises `FrameError`."""
     if not is_object(result):
         raise FrameError('"result" is not an object')
     # What decides about input must be said once; of other names in a result it is for the client to judge.
-    deciding = [(name, value) for name, value in pairs(result) if name.casefold() in _RESULT.folded]
+    listed = pairs(result) if listed is None else listed
+    deciding = [(name, value) for name, value in listed if name.casefold() in _RESULT.folded]
     check_names([name for name, _ in deciding], _RESULT)
     found = dict(deciding)
     if request.method in TASK_METHODS and "inputRequests" in found:

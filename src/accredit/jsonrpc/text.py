@@ -13,6 +13,7 @@ no object of ours. `simd` does most of it in one pass where it can; it never dec
 import codecs
 import math
 import re
+from collections.abc import Iterable
 from itertools import accumulate
 
 from accredit.errors import FrameError, JsonError
@@ -31,20 +32,20 @@ _EXTREME_NUMBER = re.compile(
     rb"-?[0-9](?:[0-9]*+(?:\.[0-9]++)?[eE]\+?[0-9]{3,}+|[0-9]{199,}+(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?)"
 )
 # Numbers, each between blanks; of words only an e is left, which is none.
-_NUMBERS = bytes(byte if byte in b"0123456789.+-eE" else ord(" ") for byte in range(256))
+NUMBERS = bytes(byte if byte in b"0123456789.+-eE" else ord(" ") for byte in range(256))
 
 # What may follow a backslash, and the backslash itself.
 _ESCAPED = b"\\/bfnrtu"
-_BRACKETS = b"[]{}"
+BRACKETS = b"[]{}"
 _STRUCTURE = b"[{:,"
 _COLONS = b":"
-_ALL_BUT = {keep: bytes(set(range(256)) - set(b'"' + keep)) for keep in (_BRACKETS, _STRUCTURE, _COLONS)}
-_ALL_BUT_ESCAPES = {keep: bytes(set(dropped) - set(_ESCAPED)) for keep, dropped in _ALL_BUT.items()}
+ALL_BUT = {keep: bytes(set(range(256)) - set(b'"' + keep)) for keep in (BRACKETS, _STRUCTURE, _COLONS)}
+ALL_BUT_ESCAPES = {keep: bytes(set(dropped) - set(_ESCAPED)) for keep, dropped in ALL_BUT.items()}
 # In a long text, so many brackets are found one by one faster than all are counted; most messages have fewer.
 _FEW_BRACKETS = 16
 _SHORT = 2_048
 # As signed bytes: a level deeper is 1, a level back is -1.
-_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _THERE_AND_BACK = b"\x01\xff"
 # Most brackets of real data are the two innermost levels. To take one away is a fifth of what counting it costs.
 _TAKEN_LEVELS = 2
@@ -64,14 +65,37 @@ def check_each_rule(data: bytes) -> None:
     check_utf8(data)
     opened, extreme = 0, False
     for start in range(0, len(data), _SLICE):
-        shape = data[start : start + _SLICE + len(_LONG_DIGITS)].translate(_SHAPE)
+        shape = _shape(data, start, _SLICE)
         if opened <= MAX_DEPTH:  # to take them away is the fastest way to count a few
             opened += len(shape) - len(shape.replace(b"[", b"", MAX_DEPTH + 1))
-        extreme = extreme or _LONG_EXPONENT in shape or _LONG_DIGITS in shape
+        extreme = extreme or _is_extreme(shape)
     if opened > MAX_DEPTH and depth_exceeds(data, MAX_DEPTH):
-        raise JsonError(f"nested more than {MAX_DEPTH} deep", bound=True)
+        raise too_deep()
     if extreme and not numbers_are_finite(data):
-        raise JsonError("a number is too large")
+        raise too_large()
+
+
+def too_deep() -> JsonError:
+    """Rule 2 is broken."""
+    return JsonError(f"nested more than {MAX_DEPTH} deep", bound=True)
+
+
+def too_large() -> JsonError:
+    """Rule 3 is broken."""
+    return JsonError("a number is too large")
+
+
+def _shape(data: bytes, start: int, length: int) -> bytes:
+    return data[start : start + length + len(_LONG_DIGITS)].translate(_SHAPE)
+
+
+def _is_extreme(shape: bytes) -> bool:
+    return _LONG_EXPONENT in shape or _LONG_DIGITS in shape
+
+
+def may_be_infinite(data: bytes, start: int, length: int) -> bool:
+    """Whether a number that begins in this part may be too large for a double. Quick."""
+    return _is_extreme(_shape(data, start, length))
 
 
 def check_amount(data: bytes) -> None:
@@ -83,7 +107,7 @@ def check_amount(data: bytes) -> None:
         return
     if not _within_amount(_outside_strings(data, _STRUCTURE)):
         if depth_exceeds(data[:_SLICE], MAX_DEPTH):
-            raise JsonError(f"nested more than {MAX_DEPTH} deep", bound=True)
+            raise too_deep()
         raise FrameError(f"more than {MAX_VALUES} values, or {MAX_STRUCTURES} arrays, objects and members", bound=True)
 
 
@@ -113,11 +137,11 @@ def _outside_strings(data: bytes, keep: bytes = b"") -> bytes:
     # escapes may go only then: without its n, the backslash of `\n` would join the next one.
     if b"\\" in data:
         if keep:
-            data = data.translate(None, _ALL_BUT_ESCAPES[keep])
+            data = data.translate(None, ALL_BUT_ESCAPES[keep])
         data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
     if keep:
         # What is left of most strings is two quotes; two that close one and open the next may go as well.
-        data = data.translate(None, _ALL_BUT[keep]).replace(b'""', b"")
+        data = data.translate(None, ALL_BUT[keep]).replace(b'""', b"")
     if b'"' not in data:
         return data
     outside = bytearray()
@@ -148,7 +172,7 @@ def depth_exceeds(data: bytes, limit: int) -> bool:
     """Whether brackets outside strings are nested deeper than `limit`."""
     if _has_few_brackets(data, limit):
         return False
-    steps = _outside_strings(data, _BRACKETS).translate(_STEPS)
+    steps = _outside_strings(data, BRACKETS).translate(STEPS)
     # With everything closed, each time that all innermost pairs are taken away makes it one level less deep.
     steps += b"\xff" * (2 * steps.count(1) - len(steps))
     for _ in range(min(_TAKEN_LEVELS, limit)):
@@ -166,21 +190,31 @@ def depth_exceeds(data: bytes, limit: int) -> bool:
 
 
 def numbers_are_finite(data: bytes) -> bool:
-    """Whether each number outside strings is finite as an IEEE 754 double (RFC 8259 section 6).
-
-    Only those that could be too large are looked at one by one, and not more than `MAX_EXTREME_NUMBERS` of them.
-    """
-    numbers, start, left = _outside_strings(data).translate(_NUMBERS), 0, MAX_EXTREME_NUMBERS
+    """Whether each number outside strings is finite as an IEEE 754 double (RFC 8259 section 6)."""
+    numbers, start, looked_at = _outside_strings(data).translate(NUMBERS), 0, ExtremeNumbers()
     while start < len(numbers):
         end = numbers.find(b" ", start + _SLICE)
         end = end if end >= 0 else len(numbers)
-        for word in numbers[start:end].split():
-            if len(word) >= len(_LONG_DIGITS) or b"e" in word or b"E" in word:
-                left -= (number := _EXTREME_NUMBER.match(word)) is not None
-                if left < 0 or (number is not None and math.isinf(float(number[0]))):
-                    return False
+        if not looked_at.are_finite(numbers[start:end].split()):
+            return False
         start = end
     return True
+
+
+class ExtremeNumbers:
+    """The numbers of one text that could be too large. Not more than `MAX_EXTREME_NUMBERS` of them are looked at."""
+
+    def __init__(self) -> None:
+        self._left = MAX_EXTREME_NUMBERS
+
+    def are_finite(self, words: Iterable[bytes]) -> bool:
+        """Whether those among these words are finite as IEEE 754 doubles, and not too many."""
+        for word in words:
+            if len(word) >= len(_LONG_DIGITS) or b"e" in word or b"E" in word:
+                self._left -= (number := _EXTREME_NUMBER.match(word)) is not None
+                if self._left < 0 or (number is not None and math.isinf(float(number[0]))):
+                    return False
+        return True
 
 
 def count_members(data: bytes) -> int:

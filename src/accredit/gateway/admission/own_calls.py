@@ -7,6 +7,7 @@ from accredit.gateway.forwarding import Forwarding
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE, answer_type
 from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.turns import opened
 from accredit.gateway.upstream.http.client import Answer
 from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER, PARAM_HEADERS
 from accredit.jsonrpc.frames import Request
@@ -34,7 +35,8 @@ async def whole_response(answer: Answer, era: Era, request: Request, settings: G
     if not said.in_utf8:
         raise AnswerError("a charset other than utf-8")
     if said.name == JSON_TYPE:
-        return expected.body(await answer.read(settings.max_response_bytes, timeout=timeout))
+        body = await answer.read(settings.max_response_bytes, timeout=timeout)
+        return expected.body(body, await opened(body, era))
     if said.name != EVENTS_TYPE:
         raise AnswerError("neither JSON nor an event stream")
     parser = SseParser(settings.max_event_bytes)
@@ -46,7 +48,7 @@ async def whole_response(answer: Answer, era: Era, request: Request, settings: G
             raise AnswerError("the stream is too long", bound=True)
         for event in parser.feed(chunk):
             if event.data is not None:
-                text, _ = expected.event(event.data)
+                text, _ = expected.event(event.data, await opened(event.data, era))
                 if expected.done:
                     return text
     raise AnswerError("the stream ended without a response")

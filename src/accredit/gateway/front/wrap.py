@@ -316,7 +316,7 @@ class Wrap:
         while (lines := await self._child.lines()) is not None:
             for line in lines:
                 set_current(None)
-                self._take(self._pending.judge(line))
+                self._take(self._pending.judge(line, await self._pending.opened(line)))
                 await self._host.drained()
             if self._closing and not self._pending.calls:
                 return

@@ -42,6 +42,7 @@ from accredit.gateway.recording.resumable_calls import ResumableCalls
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.trace import traced
+from accredit.gateway.turns import opened
 from accredit.gateway.upstream.http.client import Answer, UpstreamClient
 from accredit.gateway.upstream.http.encoding import accepted_codings
 from accredit.gateway.upstream.http.long_lived_streams import LongLivedStreams
@@ -223,7 +224,7 @@ class HttpRelay:
             if problem is not None:
                 raise problem
             body = decoded(answer, raw, self._settings.max_response_bytes)
-            judged = expected.body(body.text) if expected.waiting else _nothing(body.text)
+            judged = await _judged(expected, body.text) if expected.waiting else _nothing(body.text)
             self._learn_body(answer, requests, judged)
             if reply.calls:
                 judged = await reply.calls.withhold(expected.answers) or judged
@@ -371,6 +372,10 @@ class HttpRelay:
     async def _end_session(self, headers: RawHeaders) -> None:
         with contextlib.suppress(AccreditError):
             (await self.client.send("DELETE", headers)).close()
+
+
+async def _judged(expected: Expected, text: bytes) -> bytes:
+    return expected.body(text, await opened(text, expected.era))
 
 
 def _nothing(body: bytes) -> bytes:

@@ -28,10 +28,11 @@ from accredit.gateway.headers import SESSION_HEADER, RawHeaders, of_unjudged
 from accredit.gateway.recording.open_calls import outcome_of_end
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.turns import opened
 from accredit.gateway.upstream.http.client import Answer
 from accredit.gateway.upstream.http.encoding import open_decoder
 from accredit.gateway.upstream.reply import Reply
-from accredit.jsonrpc.frames import Frame, Notification
+from accredit.jsonrpc.frames import Frame, Notification, Opened
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.sse import KEEP_ALIVE, Event, SseParser, encode_event
@@ -175,7 +176,8 @@ class EventRelay:
         try:
             for event in events:
                 self._observed = None
-                text = self._judged(event)
+                long = await opened(event.data, self._expected.era) if event.data is not None else None
+                text = self._judged(event, long)
                 self._judged_one = self._judged_one or bool(event.data)
                 if self._reply.calls and (self._expected.answers.members or self._observed):
                     if judged:
@@ -215,7 +217,7 @@ class EventRelay:
         elif too_many:
             raise AnswerError(f"more than {self._max_held} bytes before the response", bound=True)
 
-    def _judged(self, event: Event) -> bytes:
+    def _judged(self, event: Event, long: Opened | None) -> bytes:
         legacy = self._expected.era is Era.LEGACY
         if event.id and legacy:
             self._has_ids = True
@@ -231,7 +233,7 @@ class EventRelay:
             if event.name not in (None, b"", b"message"):
                 # Clients ignore events of other names: if one counted here, nobody would get the answer.
                 raise AnswerError("an event that is no message")
-            text, frame = self._expected.event(event.data)
+            text, frame = self._expected.event(event.data, long)
         except AnswerError as error:
             if self._enforce or error.bound:
                 raise

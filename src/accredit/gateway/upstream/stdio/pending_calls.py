@@ -27,10 +27,11 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.recording.open_calls import OpenCall, outcome_of, outcome_of_end
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import set_current
+from accredit.gateway.turns import opened
 from accredit.gateway.upstream.stdio.deadline import Deadline
 from accredit.gateway.upstream.stdio.pace import Pace
 from accredit.jsonrpc.encode import INVALID_REQUEST, UPSTREAM_ERROR, error_frame, to_json
-from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success, message_id
+from accredit.jsonrpc.frames import Failure, Frame, Notification, Opened, Request, Success, message_id
 from accredit.jsonrpc.methods import META_PROGRESS, Era
 from accredit.jsonrpc.objects import members, split_batch
 from accredit.jsonrpc.responses import Answers, Edit, Expected
@@ -218,12 +219,16 @@ class PendingCalls(Generic[C]):
             if call.deadline is not None:
                 call.deadline.touch()
 
-    def judge(self, line: bytes | FrameError) -> Verdict[C]:
+    async def opened(self, line: bytes | FrameError) -> Opened | None:
+        """Opens a line, if it is a long one, for `judge`: meanwhile others are served."""
+        return await opened(line, self._expected.era) if isinstance(line, bytes) else None
+
+    def judge(self, line: bytes | FrameError, long: Opened | None = None) -> Verdict[C]:
         """Says what a line of the child is. Whatever it answers is closed."""
         try:
             if isinstance(line, FrameError):
                 raise line
-            text, frame = self._expected.event(line)
+            text, frame = self._expected.event(line, long)
             if isinstance(frame, Request):
                 self._ask(frame)
         except FrameError as error:

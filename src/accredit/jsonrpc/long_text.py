@@ -1,0 +1,341 @@
+"""Long answers, opened in steps between which others are served: `text` and `objects`, a piece at a time. No I/O.
+
+C code that reads 100 MiB at one go keeps everybody waiting, in whatever thread it runs. So a text is cut after commas
+that stand outside strings. Since the brackets that are open there are known, what lies between two cuts is a JSON text
+of its own, once those are written before and after it; and if all pieces are valid, the whole is. What lies deeper than
+the members that are asked for is then left out, which makes a short text with the same members. Their values are views
+of the whole.
+
+Verdicts and reasons are those for short texts, in the same order (`tests/property/test_long_text.py`).
+"""
+
+import codecs
+import re
+from bisect import bisect_right
+from collections.abc import Generator, Iterator
+from itertools import accumulate
+
+import msgspec
+from msgspec import Raw
+
+from accredit.errors import FrameError, JsonError
+from accredit.jsonrpc.objects import Names, check_names, pairs
+from accredit.jsonrpc.simd import reads_well
+from accredit.jsonrpc.text import (
+    ALL_BUT,
+    ALL_BUT_ESCAPES,
+    BRACKETS,
+    NUMBERS,
+    STEPS,
+    ExtremeNumbers,
+    may_be_infinite,
+    too_deep,
+    too_large,
+)
+from accredit.limits import MAX_DEPTH, MAX_MEMBERS, ONE_PASS_BYTES
+
+# A piece with a long string cut out of it is two of them, and the brackets around it.
+_SLICE = ONE_PASS_BYTES // 2 - 1_024
+# So many parts outside strings are searched for a comma, from a slice's end: each without one goes a level up or down.
+_SEGMENTS = 4 * MAX_DEPTH
+# A pair of surrogates, `\\ud83d\\ude00`, is the longest that must not be cut.
+_ESCAPE_BYTES = 12
+_HIGH_SURROGATE = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}")
+_BEFORE_A_VALUE = re.compile(rb'[ \t\r\n]*+[{,][ \t\r\n]*+"(?:[^"\\]++|\\.)*+"[ \t\r\n]*+:[ \t\r\n]*+', re.DOTALL)
+_CLOSING = bytes.maketrans(b"[{", b"]}")
+_skip = msgspec.json.Decoder(Raw).decode
+_NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_BLANKS = b" \t\r\n"
+_FIRST = re.compile(rb"[ \t\r\n]*+(?!\{)")
+
+
+def members_in_steps(text: bytes, names: Names) -> Generator[None, None, dict[str, Raw]]:
+    """`check_text` and `unambiguous_members`, in steps. Raises `FrameError`."""
+    listed = yield from pairs_in_steps(text)
+    check_names([name for name, _ in listed], names)
+    return dict(listed)
+
+
+def pairs_in_steps(text: bytes) -> Generator[None, None, list[tuple[str, Raw]]]:
+    """`check_text` and `pairs`, in steps. Raises `FrameError`."""
+    if _FIRST.match(text):  # the first byte says that it is no object, whatever follows
+        yield from check_in_steps(text)
+        return pairs(text)
+    reading = _Reading(text)
+    while reading.goes_on:
+        reading.take_slice()
+        yield
+    if not reading.sure:
+        yield from check_in_steps(text)
+    if reading.problem is not None:
+        raise reading.problem
+    return reading.found
+
+
+def check_in_steps(text: bytes) -> Generator[None, None, None]:
+    """`check_text` in steps. Raises `JsonError`."""
+    if text.startswith(codecs.BOM_UTF8):
+        raise JsonError("the body starts with a byte order mark")
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for start in range(0, len(text), _SLICE):
+            decoder.decode(text[start : start + _SLICE], start + _SLICE >= len(text))
+            yield
+    except UnicodeDecodeError:
+        raise JsonError("the body is not UTF-8") from None
+    depth = 0
+    for part in _outside(text, BRACKETS):
+        steps = part.translate(STEPS)
+        if max(accumulate(memoryview(steps).cast("b"), initial=depth)) > MAX_DEPTH:
+            raise too_deep()
+        depth += 2 * steps.count(1) - len(steps)
+        yield
+    for start in range(0, len(text), _SLICE):
+        if may_be_infinite(text, start, _SLICE):
+            yield from _check_numbers(text)
+            return
+        yield
+
+
+def _check_numbers(text: bytes) -> Generator[None, None, None]:
+    extremes, word = ExtremeNumbers(), bytearray()
+    for part in _outside(text):
+        *ended, rest = part.translate(NUMBERS).split(b" ")
+        if ended:
+            word += ended[0]
+            if not extremes.are_finite([bytes(word), *ended[1:]]):
+                raise too_large()
+            word.clear()
+        word += rest
+        yield
+    if not extremes.are_finite([bytes(word)]):
+        raise too_large()
+
+
+def _outside(text: bytes, keep: bytes = b"") -> Iterator[bytes]:
+    """What is outside strings, slice by slice; with `keep`, of that only these bytes. As `text` does it at one go."""
+    inside, carried = 0, b""
+    for start in range(0, len(text), _SLICE):
+        part = text[start : start + _SLICE]
+        part = carried + (part.translate(None, ALL_BUT_ESCAPES[keep]) if keep else part)
+        part = part.replace(b"\\\\", b"").replace(b'\\"', b"")
+        carried = b"\\" if part.endswith(b"\\") else b""
+        part = part.removesuffix(carried)
+        if keep:
+            part = part.translate(None, ALL_BUT[keep])
+        parts = part.split(b'"')
+        yield b"".join(parts[inside::2])
+        inside ^= (len(parts) - 1) & 1
+
+
+def _masked_slice(text: bytes, start: int) -> bytes:
+    """The slice that begins there, and cuts no escape; something else is in place of escaped backslashes and quotes."""
+    masked = text[start : start + _SLICE]
+    last = start + _SLICE >= len(text)
+    if b"\\" in masked:
+        masked = masked.replace(b"\\\\", b"__").replace(b'\\"', b"__")
+        if not last:
+            masked = masked.removesuffix(b"\\")
+            at = masked.find(b"\\u", max(len(masked) - _ESCAPE_BYTES + 1, 0))
+            if at > 6:
+                masked = masked[: at - 6 if _HIGH_SURROGATE.fullmatch(masked, at - 6, at) else at]
+    if not last:  # nor a character
+        while len(masked) > 1 and text[start + len(masked)] & 0xC0 == 0x80 and len(masked) > _SLICE - 4 - _ESCAPE_BYTES:
+            masked = masked[:-1]
+    return masked
+
+
+def _last_comma(masked: bytes, inside: bool) -> int:
+    """Where the last comma outside strings is, in a slice that ends `inside` one or not; -1 where none is near."""
+    end = len(masked)
+    for _ in range(_SEGMENTS):
+        quote = masked.rfind(b'"', 0, end)
+        if not inside:
+            comma = masked.rfind(b",", quote + 1, end)
+            if comma >= 0:
+                return comma
+        if quote < 0:
+            return -1
+        end, inside = quote, not inside
+    return -1
+
+
+def _opened(stack: bytes) -> bytes:
+    """What has to stand before a member or an element that has these brackets around it."""
+    return stack[:-1].replace(b"{", b'{"":') + stack[-1:]
+
+
+def _element(stack: bytes) -> bytes:
+    return b"0" if stack.endswith(b"[") else b'"":0'
+
+
+def _closed(stack: bytes) -> bytes:
+    return stack[::-1].translate(_CLOSING)
+
+
+class _Reading:
+    """An object, read slice by slice. `sure` says that the rules for its text hold. `problem` is what it failed of.
+
+    A piece goes from one cut to the next, and is checked. A part goes from one cut between two members of the object to
+    the next: its members are `found` in an `envelope`, which is the part without what lies deeper.
+    """
+
+    def __init__(self, text: bytes) -> None:
+        self.found: list[tuple[str, Raw]] = []
+        self.problem: FrameError | None = None
+        self.sure = not text.startswith(codecs.BOM_UTF8)
+        self._text = text
+        self._at = 0
+        self._inside = False
+        self._stack = b""
+        self._cuts_string = False
+        """Whether the string that it is in may be cut out: not where it could be the name of a member."""
+        self._piece: list[tuple[int, int]] = []
+        """Where what is read of the piece is in the text."""
+        self._piece_stack = b""
+        self._lowest = 0
+        """How far up the piece goes."""
+        self._envelope: list[bytes] = []
+        self._length = 0
+        self._whole = True
+        self._kept_stack = b""
+        """What is open where the envelope ends."""
+        self._places: list[tuple[int, int]] = []
+        """Where what is kept begins in the envelope, and in the text."""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is more to read."""
+        return self._at < len(self._text) and self.problem is None
+
+    def take_slice(self) -> None:
+        """Reads on, to the last comma of a slice or to its end."""
+        start, masked = self._at, _masked_slice(self._text, self._at)
+        if self._inside and b'"' not in masked:
+            self._at += len(masked)
+            self._take_string(start)
+            return
+        inside = bool((masked.count(b'"') & 1) ^ self._inside)
+        comma = _last_comma(masked, inside)
+        if comma >= 0:
+            masked, inside = masked[: comma + 1], False
+        self._at += len(masked)
+        if not self._inside and (masked.isdigit() or not masked.strip(_BLANKS)):
+            self._piece.append((start, start + 1))  # of blanks, and of digits within a number, one is as good as many
+            self._whole = False
+            self.sure = self.sure and not masked.isdigit()
+        else:
+            self._piece.append((start, self._at))
+        if self._follow(masked):
+            if inside:
+                self._cuts_string = len(self._stack) > 1 or masked[: masked.rfind(b'"')].rstrip(_BLANKS).endswith(b":")
+            self._inside = inside
+            if comma >= 0 or self._at == len(self._text):
+                self._end_piece()
+
+    def _take_string(self, start: int) -> None:
+        """What is within a string from its one end to the other."""
+        if not self._cuts_string:
+            self._piece.append((start, self._at))
+        elif self._is_valid(b'"%b"' % self._text[start : self._at]):
+            self._whole = False
+        else:
+            self._fail()
+            return
+        if self._at == len(self._text):
+            self._fail()  # it has no end
+
+    def _follow(self, masked: bytes) -> bool:
+        """Notes which brackets are open after this, and how far up it went."""
+        parts = masked.translate(None, ALL_BUT[BRACKETS]).replace(b'""', b"").split(b'"')
+        brackets = b"".join(parts[self._inside :: 2])
+        if not brackets:
+            return True
+        steps = memoryview(brackets.translate(STEPS)).cast("b")
+        try:
+            levels = bytes(accumulate(steps, initial=len(self._stack)))
+        except ValueError:  # more is closed than was open, or it is far too deep
+            self._fail()
+            return False
+        self.sure = self.sure and max(levels) <= MAX_DEPTH
+        lowest, now = min(levels), levels[-1]
+        self._lowest = min(self._lowest, lowest)
+        # What opened a level is what comes after the last time that the level was not reached.
+        self._stack = self._stack[:lowest] + bytes(brackets[levels.rfind(level)] for level in range(lowest, now))
+        return True
+
+    def _end_piece(self) -> None:
+        piece = b"".join(self._text[start:end] for start, end in self._piece)
+        if self._piece_stack:  # there is a comma before it, and one after it, which wants something to follow
+            piece = _opened(self._piece_stack) + _element(self._piece_stack) + b"," + piece
+        if self._at < len(self._text):
+            piece += _element(self._stack) + _closed(self._stack)
+        if not self._is_valid(piece):
+            self._fail()
+            return
+        if self._lowest > 1:
+            self._whole = False
+        else:
+            self._keep()
+        self._piece, self._piece_stack, self._lowest = [], self._stack, len(self._stack)
+        if len(self._stack) == 1 or self._at == len(self._text):
+            self._end_part()
+
+    def _keep(self) -> None:
+        if self._kept_stack != self._piece_stack:
+            # Something in place of what was left out: it ends what was open, and opens what is.
+            self._put(
+                _element(self._kept_stack) + _closed(self._kept_stack[2:]) + b"," + _opened(self._piece_stack[1:])[1:]
+            )
+        for start, end in self._piece:
+            self._places.append((self._length, start))
+            self._put(self._text[start:end])
+        self._kept_stack = self._stack
+
+    def _put(self, part: bytes) -> None:
+        self._envelope.append(part)
+        self._length += len(part)
+
+    def _fail(self) -> None:
+        self.sure = False
+        self._keep()
+        self._end_part()
+        if self.problem is None:
+            self.problem = JsonError("not valid JSON")
+
+    def _end_part(self) -> None:
+        envelope = b"".join(self._envelope)
+        if self._at < len(self._text) and self.problem is None and envelope.endswith(b","):
+            envelope = envelope[:-1] + b"}"
+        try:
+            listed = pairs(envelope, MAX_MEMBERS - len(self.found))
+        except FrameError as error:
+            self.sure, self.problem = False, error
+            return
+        self.found += listed if self._whole else self._in_the_whole(envelope, listed)
+        # The next one is an object of its own.
+        self._envelope, self._length, self._places, self._whole = [b"{"], 1, [], True
+
+    def _is_valid(self, piece: bytes) -> bool:
+        if reads_well(piece):
+            return True
+        self.sure = False
+        try:
+            _skip(piece)
+        except _NOT_JSON:
+            return False
+        return True
+
+    def _in_the_whole(self, envelope: bytes, listed: list[tuple[str, Raw]]) -> Iterator[tuple[str, Raw]]:
+        """Members of the envelope, with their values as they are in the text."""
+        at, text = 0, memoryview(self._text)
+        for name, value in listed:
+            before = _BEFORE_A_VALUE.match(envelope, at)
+            assert before is not None  # noqa: S101 - it is valid, and this is its next member
+            at = before.end() + len(value)
+            yield name, Raw(text[self._place(before.end()) : self._place(at - 1) + 1])
+
+    def _place(self, at: int) -> int:
+        """Where a byte of the envelope is in the text."""
+        began, start = self._places[bisect_right(self._places, (at, len(self._text))) - 1]
+        return start + at - began
