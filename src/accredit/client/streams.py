@@ -131,8 +131,8 @@ class ProvingTransport:
                 params = None
                 self._prover.answered(opened.attempt, message.result)
         except ProofRefused as error:
-            told = ErrorData(code=error.code, message=error.message, data=dict(error.data))
-            return SessionMessage(JSONRPCError(jsonrpc="2.0", id=opened.id, error=told))
+            refusal = ErrorData(code=error.code, message=error.message, data=dict(error.data))
+            return SessionMessage(JSONRPCError(jsonrpc="2.0", id=opened.id, error=refusal))
         if params is None:
             return SessionMessage(message.model_copy(update=changes))
         self._send_again(opened, params)
@@ -150,8 +150,8 @@ class ProvingTransport:
 
     def _shown(self, listed: Listed, result: Params, items: str) -> Params:
         if self._uncovered is not None:
-            noted = [self._uncovered(cast("dict[str, object]", tool)) for tool in listed.others]
-            return {**result, items: [*listed.covered, *noted]}
+            others = [self._uncovered(cast("dict[str, object]", tool)) for tool in listed.others]
+            return {**result, items: [*listed.covered, *others]}
         private = {"cacheScope": "private"} if listed.others else {}
         return {**result, **private, items: listed.covered}
 

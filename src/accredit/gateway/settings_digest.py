@@ -54,10 +54,10 @@ def _plain(value: object) -> object:
 
 
 def _field(value: object, field: "dataclasses.Field[Any]") -> object:
-    found = getattr(value, field.name)
+    content = getattr(value, field.name)
     if field.repr:
-        return _plain(found)
-    return sorted(map(_name, cast("Mapping[object, object]", found))) if isinstance(found, Mapping) else _LEFT_OUT
+        return _plain(content)
+    return sorted(map(_name, cast("Mapping[object, object]", content))) if isinstance(content, Mapping) else _LEFT_OUT
 
 
 def _name(key: object) -> str:

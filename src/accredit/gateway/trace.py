@@ -23,8 +23,8 @@ def trace_of(message: Frame | Batch | None) -> str | None:
     """Return the trace id in `params._meta.traceparent` of a message, if it is one: 32 lowercase hex characters."""
     if not isinstance(message, Request | Notification):
         return None
-    found = _TRACEPARENT.fullmatch(as_string(message.in_meta("traceparent")) or "")
-    return found[2] if found and not (found[1] == "00" and found[3]) else None
+    match = _TRACEPARENT.fullmatch(as_string(message.in_meta("traceparent")) or "")
+    return match[2] if match and not (match[1] == "00" and match[3]) else None
 
 
 def trace_id() -> str | None:
@@ -34,5 +34,5 @@ def trace_id() -> str | None:
 
 def traced() -> dict[str, Any]:
     """Return the field of a log line that names the trace, where there is one."""
-    found = trace_id()
-    return {} if found is None else {"trace_id": found}
+    id = trace_id()
+    return {} if id is None else {"trace_id": id}

@@ -29,6 +29,6 @@ def error_frame(id: MessageId | None, code: int, message: str, data: object = No
     return to_json({"jsonrpc": "2.0", "id": id, "error": error})
 
 
-def with_members(found: dict[str, Raw], changes: dict[str, object]) -> bytes:
+def with_members(own: dict[str, Raw], changes: dict[str, object]) -> bytes:
     """Return an object's text with some members replaced or added; the text of every other value stays as it was."""
-    return to_json({**found, **changes})
+    return to_json({**own, **changes})

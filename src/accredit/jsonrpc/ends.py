@@ -41,23 +41,23 @@ def line_too_long(limit: int, head: bytes, tail: bytes) -> LineTooLong:
 
 def _first(head: bytes) -> list[tuple[str, bytes]]:
     """Return the members up to the first long one, of which only the name is known."""
-    found: list[tuple[str, bytes]] = []
+    pairs: list[tuple[str, bytes]] = []
     at = 1
     while (member := _NEXT.match(head, at)) is not None:
-        found.append((_name(member[1]), member[2]))
+        pairs.append((_name(member[1]), member[2]))
         at = member.end()
     named = _NAME.match(head, at)
-    return [*found, (_name(named[1]), b"")] if named is not None else found
+    return [*pairs, (_name(named[1]), b"")] if named is not None else pairs
 
 
 def _last(tail: bytes) -> list[tuple[str, bytes]]:
     begun = _LAST.search(tail)
-    found: list[tuple[str, bytes]] = []
+    pairs: list[tuple[str, bytes]] = []
     at = begun.start() + 1 if begun is not None else len(tail)
     while (member := _NEXT.match(tail, at)) is not None:
-        found.append((_name(member[1]), member[2]))
+        pairs.append((_name(member[1]), member[2]))
         at = member.end()
-    return found
+    return pairs
 
 
 def _name(text: bytes) -> str:

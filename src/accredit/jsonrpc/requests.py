@@ -60,7 +60,7 @@ def decode_request(text: bytes, *, batch_allowed: bool = False) -> Frame | Batch
 
 def read_request(text: bytes, *, batch_allowed: bool = False) -> Generator[None, None, Frame | Batch]:
     """Do the same in steps, for a caller that has others to serve between them. Returns the message."""
-    found: dict[str, Raw] = {}
+    message: dict[str, Raw] = {}
     try:
         check_amount(text)
         yield
@@ -68,15 +68,15 @@ def read_request(text: bytes, *, batch_allowed: bool = False) -> Generator[None,
         yield
         if text.lstrip(b" \t\r\n").startswith(b"["):
             return _decode_batch(text, batch_allowed)
-        found = unambiguous_members(text, MESSAGE)
+        message = unambiguous_members(text, MESSAGE)
         yield
         check_no_duplicates(text)
         yield
-        return _checked(frame_of(found, text))
+        return _checked(frame_of(message, text))
     except JsonError as error:
         raise RequestError(PARSE_ERROR, f"Parse error: {error.detail}") from None
     except FrameError as error:
-        raise RequestError(INVALID_REQUEST, f"Invalid Request: {error.detail}", id=_id_of(found)) from None
+        raise RequestError(INVALID_REQUEST, f"Invalid Request: {error.detail}", id=_id_of(message)) from None
 
 
 def _decode_batch(text: bytes, allowed: bool) -> Batch:
@@ -123,9 +123,9 @@ def _too_long(what: str, chars: int) -> FrameError:
     return FrameError(f"a {what} of more than {chars} characters", bound=True)
 
 
-def _id_of(found: dict[str, Raw]) -> MessageId | None:
+def _id_of(message: dict[str, Raw]) -> MessageId | None:
     try:
-        id = message_id(found["id"]) if "id" in found else None
+        id = message_id(message["id"]) if "id" in message else None
     except FrameError:
         return None
     return None if isinstance(id, str) and len(id) > MAX_ID_CHARS else id

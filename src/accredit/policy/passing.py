@@ -77,12 +77,12 @@ def for_upstream(
 
     `judged` says that proofs are judged here, `tell` that the upstream is told on whose authority the call comes.
     """
-    told = tell and _on_authority(call, authority, token)
+    tells = tell and _on_authority(call, authority, token)
     try:
         taken = [name for name in call.meta if is_claim(name) or (judged and name in PROOFS)]
-        if not taken and not told:
+        if not taken and not tells:
             return call
-        put = {AUTHORIZATION: Raw(to_json(authorization(authority, token)))} if told else {}
+        put = {AUTHORIZATION: Raw(to_json(authorization(authority, token)))} if tells else {}
         return call.with_meta(put, without=taken)
     except FrameError:
         return call  # no object: nothing can be in it

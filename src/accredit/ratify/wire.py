@@ -94,7 +94,7 @@ def tree(value: object) -> object:
     if isinstance(value, Struct):
         fields = msgspec.structs.fields(value)
         members = {field.name: (getattr(value, field.name), field.default) for field in fields}
-        return {name: tree(found) for name, (found, default) in members.items() if found != default}
+        return {name: tree(value) for name, (value, default) in members.items() if value != default}
     return value
 
 

@@ -154,11 +154,11 @@ def passed(ctx: Context, allowed: Allowed | None) -> Context:
     params = ctx.params or {}
     meta = _meta(ctx)
     kept = {name: value for name, value in meta.items() if not _is_ours(name)}
-    told = _told(ctx.method, allowed)
-    if not told and len(kept) == len(meta):
+    claim = _told(ctx.method, allowed)
+    if not claim and len(kept) == len(meta):
         return ctx
     known = {name: value for name, value in (ctx.meta or {}).items() if not _is_ours(name)}
-    return replace(ctx, params={**params, "_meta": {**kept, **told}}, meta=cast("Any", {**known, **told}))
+    return replace(ctx, params={**params, "_meta": {**kept, **claim}}, meta=cast("Any", {**known, **claim}))
 
 
 def _is_ours(name: str) -> bool:
@@ -190,9 +190,9 @@ def _told(method: str, allowed: Allowed | None) -> dict[str, object]:
     """Return who authorized a call, as a member of `_meta`; nothing for a list on nobody's authority."""
     if allowed is None or (allowed.authority is None and (allowed.token is None or method not in GUARDED)):
         return {}
-    told = msgspec.json.encode(authorization(allowed.authority, allowed.token))
+    text = msgspec.json.encode(authorization(allowed.authority, allowed.token))
     # Via JSON, so that it looks as it does behind the gateway.
-    return {AUTHORIZATION: msgspec.json.decode(told)}
+    return {AUTHORIZATION: msgspec.json.decode(text)}
 
 
 def _guarded_call(ctx: Context) -> GuardedCall:

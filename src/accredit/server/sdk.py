@@ -87,8 +87,8 @@ class ProofGuard(Guard, Extension):
 def _applying(frame: FrameType | None) -> MCPServer[Any]:
     """Return the server that the guard is being given to: the one whose method is running."""
     while frame is not None:
-        found = frame.f_locals.get("self")
-        if isinstance(found, MCPServer):
-            return cast("MCPServer[Any]", found)
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, MCPServer):
+            return cast("MCPServer[Any]", owner)
         frame = frame.f_back
     raise ConfigurationError("the guard can't see which server it is for", "call guard.protect(server)")

@@ -162,9 +162,9 @@ def _text(ctx: Context, holder: str, name: str) -> str | None:
 
 
 def _members(params: Mapping[str, object], holder: str) -> Mapping[str, object]:
-    found = params.get(holder)
-    return cast("Mapping[str, object]", found) if isinstance(found, Mapping) else {}
+    holder_value = params.get(holder)
+    return cast("Mapping[str, object]", holder_value) if isinstance(holder_value, Mapping) else {}
 
 
-def _without(found: Mapping[str, object], name: str) -> dict[str, object]:
-    return {member: value for member, value in found.items() if member != name}
+def _without(object_members: Mapping[str, object], name: str) -> dict[str, object]:
+    return {member: value for member, value in object_members.items() if member != name}

@@ -48,8 +48,8 @@ def challenge_fault(bundle: ProofBundle) -> str | None:
     return signature_fault(message, bundle.challenge_sig, bundle.agent_pub_key)
 
 
-def _id_fault(whose: str, found: str, key: HybridPublicKey) -> str | None:
-    return None if found == derive_id(key) else f"the {whose}'s id is not that of its key"
+def _id_fault(whose: str, id: str, key: HybridPublicKey) -> str | None:
+    return None if id == derive_id(key) else f"the {whose}'s id is not that of its key"
 
 
 def _link_fault(cert: DelegationCert, parent: DelegationCert) -> str | None:

@@ -56,29 +56,29 @@ def typed(tool: str, words: Iterable[str], given: Mapping[str, object], schema: 
 def json_object(data: bytes, where: str) -> dict[str, object]:
     """Read `--json-args`: a JSON object without repeated names. Raises `ConfigurationError`."""
     try:
-        found: object = json.loads(data, object_pairs_hook=_once, parse_constant=_no_constant)
+        value: object = json.loads(data, object_pairs_hook=_once, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"--json-args {where}: not JSON ({error})", _AN_OBJECT) from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise ConfigurationError(f"--json-args {where}: not a JSON object", _AN_OBJECT)
-    return cast("dict[str, object]", found)
+    return cast("dict[str, object]", value)
 
 
 def _argument(tool: str, name: str, values: Sequence[str], schema: Schema) -> object:
-    found = _resolved(_property(tool, name, schema), schema)
-    kinds = _kinds(found, schema)
+    own = _resolved(_property(tool, name, schema), schema)
+    kinds = _kinds(own, schema)
     if "string" in kinds and len(values) == 1:
-        return _listed(name, values[0], found)
+        return _listed(name, values[0], own)
     if "array" in kinds:
         whole = _json(values[0]) if len(values) == 1 else None
         if isinstance(whole, list):
             return cast("list[object]", whole)
         if len(values) > 1 or len(kinds) == 1:
-            items = _resolved(_object(found.get("items")), schema)
+            items = _resolved(_object(own.get("items")), schema)
             return [_one(name, value, items, _kinds(items, schema)) for value in values]
     if len(values) > 1:
         raise ConfigurationError(f"--arg {name} is given {len(values)} times, and is no list", "give it once")
-    return _one(name, values[0], found, kinds)
+    return _one(name, values[0], own, kinds)
 
 
 def _property(tool: str, name: str, schema: Schema) -> Schema:
@@ -173,17 +173,17 @@ _NAMES[_NotJson] = ""
 
 def _json(text: str) -> object:
     try:
-        found: object = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+        value: object = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         return _NotJson()
-    return _NotJson() if isinstance(found, float) and not math.isfinite(found) else found
+    return _NotJson() if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise ValueError("a name is twice in an object")
-    return found
+    return members
 
 
 def _no_constant(name: str) -> NoReturn:

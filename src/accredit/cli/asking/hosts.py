@@ -81,6 +81,6 @@ class _Declaring:
             return {**params, "capabilities": self._capabilities}
         meta = params.get("_meta")
         if isinstance(meta, dict) and META_CAPABILITIES in meta:
-            said = cast("dict[str, Any]", meta)
-            return {**params, "_meta": {**said, META_CAPABILITIES: self._capabilities}}
+            members = cast("dict[str, Any]", meta)
+            return {**params, "_meta": {**members, META_CAPABILITIES: self._capabilities}}
         return dict(params)

@@ -42,7 +42,7 @@ async def knock(upstream: HttpUpstream, *, follow: bool, seconds: float) -> Door
     """Find the server's door, with `seconds` for each step. Unless `follow`, a redirect is an error."""
     for _ in range(MAX_SETUP_REDIRECTS):
         try:
-            found = await _look(upstream, seconds)
+            door = await _look(upstream, seconds)
         except UpstreamError as error:
             raise ConfigurationError(f"the server did not list its tools: {error.detail}", _remedy(error)) from None
         except AnswerError as error:
@@ -50,9 +50,9 @@ async def knock(upstream: HttpUpstream, *, follow: bool, seconds: float) -> Door
                 f"what answers at {shown(upstream.url)} can't be understood: {error.detail}",
                 "see whether the URL is that of an MCP server",
             ) from None
-        if isinstance(found, Door):
-            return found
-        upstream = replace(upstream, url=_next(upstream.url, found, follow=follow))
+        if isinstance(door, Door):
+            return door
+        upstream = replace(upstream, url=_next(upstream.url, door, follow=follow))
     raise ConfigurationError(f"{shown(upstream.url)} redirects again and again", "name the URL where the server is")
 
 
@@ -103,12 +103,12 @@ async def _stream_of(upstream: HttpUpstream, client: UpstreamClient) -> Door:
     for url in (upstream.url, beside):
         answer = await client.send("GET", _GET, target=_path_of(url))
         try:
-            found = await _announces(answer)
+            is_stream = await _announces(answer)
         finally:
             answer.close()
-        if found and url == beside:
+        if is_stream and url == beside:
             return Door(replace(upstream, url=beside), sse=True)
-        if found:
+        if is_stream:
             raise ConfigurationError(
                 f"{shown(url)} speaks HTTP+SSE (2024-11-05), which a gateway looks for at paths that end in /sse",
                 "have the server serve it at a path that ends in /sse, or speak streamable HTTP",
@@ -118,8 +118,8 @@ async def _stream_of(upstream: HttpUpstream, client: UpstreamClient) -> Door:
 
 async def _announces(answer: Answer) -> bool:
     """Return whether an answer is a stream of HTTP+SSE: its first event says where to send messages."""
-    said = answer_type(answer.header(b"content-type"))
-    if answer.status != 200 or said.name != EVENTS_TYPE:
+    media_type = answer_type(answer.header(b"content-type"))
+    if answer.status != 200 or media_type.name != EVENTS_TYPE:
         return False
     parser = SseParser(MAX_ENDPOINT_EVENT_BYTES)
     deadline = asyncio.get_running_loop().time() + ENDPOINT_EVENT_SECONDS

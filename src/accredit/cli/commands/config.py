@@ -42,23 +42,23 @@ def check(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         raise ConfigurationError(
             "no configuration: there is no accredit.toml here", "name a file with --config or ACCREDIT_CONFIG"
         )
-    found = _examined(loaded)  # only now something is printed: nothing that raises comes after it
+    parts = _examined(loaded)  # only now something is printed: nothing that raises comes after it
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        typer.echo(json.dumps(parts, indent=2))
         return
-    upstream = found["upstream"]
+    upstream = parts["upstream"]
     typer.echo(f"ok: {loaded.file} is valid")
     if upstream is not None:
         typer.echo(f"ok: the upstream is a {'URL' if upstream == 'url' else 'command'}")
     else:
         typer.echo("ok: it names no upstream, so `accredit serve --config` needs a URL or a command")
     for name in ("tokens", "proofs", "records"):
-        typer.echo(f"ok: {name} are {found[name]}")
-    if found["signer"]:
+        typer.echo(f"ok: {name} are {parts[name]}")
+    if parts["signer"]:
         typer.echo("ok: attest.signer has signed a trial, and its public key verifies that")
-    typer.echo(f"ok: TLS is {'on' if found['tls'] else 'off'}")
-    if found["exposed"]:
-        typer.echo(f"note: {found['exposed']}; `accredit serve` needs --insecure")
+    typer.echo(f"ok: TLS is {'on' if parts['tls'] else 'off'}")
+    if parts["exposed"]:
+        typer.echo(f"note: {parts['exposed']}; `accredit serve` needs --insecure")
 
 
 def _examined(loaded: "Loaded") -> dict[str, object]:
@@ -127,8 +127,8 @@ def show(
     if as_json:
         tables: dict[str, dict[str, object]] = {}
         for row in rows:
-            told = {"value": row.value, "origin": row.origin, "source": row.source}
-            tables.setdefault(row.section, {})[row.key] = told
+            members = {"value": row.value, "origin": row.origin, "source": row.source}
+            tables.setdefault(row.section, {})[row.key] = members
         typer.echo(json.dumps(tables, indent=2))
         return
     for row in rows:

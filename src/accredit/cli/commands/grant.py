@@ -103,18 +103,18 @@ def grant(
 
     constraints = _constraints(max_amount, between, resource, rate, constraint)
     asked = Asked(tuple(dict.fromkeys(scope or ())), tuple(tool or ()), all_read_only, force)
-    found = look_up(asked, constraints, Place(config, url, read_reach(header, token_env, timeout)))
+    lookup = look_up(asked, constraints, Place(config, url, read_reach(header, token_env, timeout)))
     request = Request(
         issuer=issuer,
         agent=agent,
-        scope=found.scopes,
+        scope=lookup.scopes,
         constraints=constraints,
         expires=expires,
         parent=parent,
         out=out,
         force=force,
         yes=yes,
-        notes=found.notes,
+        notes=lookup.notes,
     )
     return grant_delegation(request, as_json=as_json)
 

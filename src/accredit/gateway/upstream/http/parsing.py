@@ -178,9 +178,9 @@ class ResponseParser:
                 response.length = int(value)
             elif name == b"transfer-encoding":
                 codings.append(value.lower())
-            elif name == b"keep-alive" and (found := _KEEP_ALIVE_TIMEOUT.search(value)):
+            elif name == b"keep-alive" and (timeout := _KEEP_ALIVE_TIMEOUT.search(value)):
                 # The upstream's clock started before ours.
-                idle_seconds = min(idle_seconds, int(found[1]) - 1.0)
+                idle_seconds = min(idle_seconds, int(timeout[1]) - 1.0)
         if codings and (codings != [b"chunked"] or version == "1.0"):
             self._refuse("the upstream's answer has an unknown transfer coding")
         self._chunked = bool(codings)
