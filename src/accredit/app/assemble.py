@@ -22,7 +22,6 @@ from accredit.config import (
 )
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import ProofSettings
-from accredit.net import IssuerKeys
 from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.stores import RevocationLists, open_store, open_tasks, store_file
 from accredit.stores.audit_log.process import LogProcess
@@ -48,7 +47,7 @@ def assemble(loaded: Loaded, proofs: ProofSettings | None) -> Ports:
 
     Raises `ConfigurationError`.
     """
-    key_sets = IssuerKeys(build_key_sources(loaded)) if loaded.config.tokens.mode != "off" else None
+    key_sets = _key_sets(loaded) if loaded.config.tokens.mode != "off" else None
     records = _records(loaded)
     url, folder = loaded.config.store.url, folder_of(loaded, ("store", "url"))
     if proofs is None or not proofs.required:
@@ -57,6 +56,12 @@ def assemble(loaded: Loaded, proofs: ProofSettings | None) -> Ports:
     store = open_store(url, folder)
     revocations = _revocations(loaded, proofs, store_file(url, folder))
     return Ports(store, revocations, key_sets, records, open_tasks(url, folder))
+
+
+def _key_sets(loaded: Loaded) -> KeySets:
+    from accredit.net import IssuerKeys  # noqa: PLC0415 - httpx2 costs 2 MiB, and only keys at a URL need it
+
+    return IssuerKeys(build_key_sources(loaded))
 
 
 def _records(loaded: Loaded) -> Records | None:

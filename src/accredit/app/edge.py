@@ -5,7 +5,7 @@ headers, and queues as many requests as a peer sends before it reads an answer. 
 
 1. a connection has `REQUEST_HEAD_SECONDS` from its beginning, or from the first byte after an answer, to the end
    of the next request's head and the first byte of its body; where there are too many connections, those that wait
-   longest for a request make room (`waiting`);
+   longest for a request make room (rule 8);
 2. bytes that are no body's and end no head (the head, trailers, chunk extensions) are bounded by
    `MAX_REQUEST_HEAD_BYTES` at a time, a head's fields by `MAX_HEADERS`, and requests that wait for the answer to an
    earlier one of their connection by `MAX_PIPELINED_REQUESTS`;

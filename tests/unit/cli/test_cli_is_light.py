@@ -31,6 +31,9 @@ def test_the_command_line_is_read_without_it(module: str) -> None:
     assert module not in modules_after("import accredit.cli")
 
 
-@pytest.mark.parametrize("module", ["mcp", "mcp_types", "pydantic_settings", "h11"])
+@pytest.mark.parametrize(
+    "module",
+    ["mcp", "mcp_types", "pydantic_settings", "h11", "httpx2", "accredit.net", "starlette", "securesystemslib"],
+)
 def test_the_gateway_runs_without_it(module: str) -> None:
     assert module not in modules_after("import accredit.cli.actions.serve")
