@@ -38,9 +38,13 @@ def authorized(run: Path, environments: Environments, server: str) -> None:
     authorize(place)
 
 
-def played(run: Path, environments: Environments, wanted: list[str], cell: Cell) -> list[Verdict]:
-    """Plays a cell and compares its ways."""
+def played(
+    run: Path, environments: Environments, wanted: list[str], cell: Cell, *, only: bool = False
+) -> list[Verdict]:
+    """Plays a cell and compares its ways; with `only` those that have been played."""
     ways = [way for way in wanted if possible(way, cell.server)]
+    if only:
+        ways = [way for way in ways if all(cell.played(run, each) for each in (way, *baselines(way, cell.server)))]
     needed = {base for way in ways for base in baselines(way, cell.server)}
     began = time.monotonic()
     names = (cell.client.name, cell.server.name)
@@ -70,6 +74,7 @@ def chosen() -> argparse.Namespace:
     parser.add_argument(
         "--keep", type=Path, help="transcripts and logs go here; what is there already is not played again"
     )
+    parser.add_argument("--played", action="store_true", help="play nothing: compare what lies in the folder of --keep")
     parser.add_argument("--write", action="store_true", help="write the page, also of a part of the matrix")
     return parser.parse_args()
 
@@ -82,13 +87,13 @@ def main() -> int:
     run = run.resolve()
     environments = Environments(run)
     clients, servers, ways = choice.client or [*CLIENTS], choice.server or [*SERVERS], choice.way or [*WAYS]
-    whole = not (choice.client or choice.server or choice.way)
+    whole = not (choice.client or choice.server or choice.way or choice.played)
     cells = [Cell(CLIENTS[client], SERVERS[server]) for server in servers for client in clients]
     began = time.monotonic()
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        if "connect" in ways:
+        if "connect" in ways and not choice.played:
             list(pool.map(partial(authorized, run, environments), servers))
-        parts = pool.map(partial(played, run, environments, ways), cells)
+        parts = pool.map(partial(played, run, environments, ways, only=choice.played), cells)
         verdicts = [verdict for part in parts for verdict in part]
     failures = [verdict for verdict in verdicts if verdict.failed]
     for verdict in failures:

@@ -3,6 +3,7 @@
 I/O: processes, files. In the folder of the run, `CLIENT/SERVER/WAY` has the plan, the transcript, and all logs.
 """
 
+import hashlib
 import json
 import re
 import shutil
@@ -23,6 +24,10 @@ from tests.world.command import environment
 CELL_SECONDS = 600.0
 PLAN, TRANSCRIPT = "plan.json", "transcript.jsonl"
 
+_LONG = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/=]{1000,}+")
+"""Images and the like: compared by their digest."""
+SEARCHED = 100_000
+"""A line of more characters even so is compared as it is."""
 _VOLATILE = [
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "<uuid>"),
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:<port>"),
@@ -59,8 +64,8 @@ def read(folder: Path) -> Transcript:
     """The transcript that lies in a folder: each step with what came of it."""
     steps = json.loads((folder / PLAN).read_text("utf-8"))["steps"]
     loose = {step["name"] for step in steps if step["loosely"]}
-    text = _settled((folder / TRANSCRIPT).read_text("utf-8"), folder / DATA)
-    lines = [json.loads(line) for line in text.split("\n")[:-1]]
+    text = (folder / TRANSCRIPT).read_text("utf-8")
+    lines = [json.loads(_settled(line, folder / DATA)) for line in text.split("\n")[:-1]]
     named = [(line.pop("step"), line) for line in lines]
     return {name: _loosened(line) if name in loose else line for name, line in named}
 
@@ -103,12 +108,17 @@ def _restart_asked(line: str) -> str | None:
         return None
 
 
-def _settled(text: str, data: Path) -> str:
-    """Lines without what no two runs have in common."""
-    text = text.replace(json.dumps(str(data))[1:-1], "<data>")
-    for pattern, instead in _VOLATILE:
-        text = pattern.sub(instead, text)
-    return text
+def _settled(line: str, data: Path) -> str:
+    """A line without what no two runs have in common."""
+    line = _LONG.sub(_digest, line.replace(json.dumps(str(data))[1:-1], "<data>"))
+    if len(line) <= SEARCHED:
+        for pattern, instead in _VOLATILE:
+            line = pattern.sub(instead, line)
+    return line
+
+
+def _digest(found: re.Match[str]) -> str:
+    return f"<{len(found[0])} characters, {hashlib.sha256(found[0].encode()).hexdigest()[:16]}>"
 
 
 def _loosened(value: Any) -> Any:
@@ -126,14 +136,21 @@ class Cell(Struct, frozen=True):
     client: Client
     server: Server
 
+    def played(self, run: Path, way: str) -> bool:
+        """Whether a whole transcript of this way is there."""
+        return (self._folder(run, way) / TRANSCRIPT).exists()
+
     def play(self, run: Path, environments: Environments, ways: list[str]) -> dict[str, Transcript]:
         """The transcripts of these ways. One that is there whole, of a run that was broken off, is taken as it is."""
         transcripts: dict[str, Transcript] = {}
         for way in ways:
-            folder = run / self.client.name / self.server.name / way.replace(" ", "-").lower()
-            if not (folder / TRANSCRIPT).exists():
+            folder = self._folder(run, way)
+            if not self.played(run, way):
                 shutil.rmtree(folder, ignore_errors=True)
                 place = Place(self.server, environments, folder, run / "authority" / self.server.name)
                 play(self.client, place, way)
             transcripts[way] = read(folder)
         return transcripts
+
+    def _folder(self, run: Path, way: str) -> Path:
+        return run / self.client.name / self.server.name / way.replace(" ", "-").lower()

@@ -13,6 +13,23 @@ DIFFERENCES: tuple[Difference, ...] = (
         members=("ratify_scope", "ratify_sensitive", "ratify_binding", "ratify_verifier"),
     ),
     Difference(
+        name="a list of one's own",
+        reason="with proofs, what is listed is not the same for everybody: its `cacheScope` is `private`",
+        ways=("connect",),
+        steps=LISTS[1:],
+        members=("cacheScope",),
+    ),
+    Difference(
+        name="an input that the client can't give",
+        reason="a server must not ask for an input that the client did not declare (SEP-2322); the gateway refuses "
+        "such an answer before the client does",
+        clients=("openai-agents",),
+        servers=("python-sdk-2",),
+        steps=("call test_streaming_elicitation", "call test_input_required_*", "prompt test_input_required_*"),
+        direct="Server returned InputRequiredResult",
+        through="an input request that the client did not declare",
+    ),
+    Difference(
         name="unknown tool",
         reason="the gateway answers for a tool that is not in its catalog: with proofs, none reaches the server",
         ways=("connect",),
@@ -57,6 +74,28 @@ DIFFERENCES: tuple[Difference, ...] = (
         through="502 Bad Gateway|^null$",
     ),
     Difference(
+        name="a session that ends with its server's process",
+        reason="over HTTP this server keeps no sessions for older clients; behind `serve -- COMMAND` each has a "
+        "process, whose end is a 404, and these clients do not initialize anew then, as the specification demands",
+        ways=("serve -- COMMAND",),
+        servers=("typescript-sdk-2",),
+        steps=("works after a restart of *", "restart *", "end"),
+        direct='"recovered": true|"result": {}',
+        through='"recovered": false|^null$|502 Bad Gateway|404 Not Found',
+    ),
+    Difference(
+        name="a session that is not known",
+        reason="this server answers for a session that it does not know with 400, which ends clients on the Python SDK "
+        "1.x; the gateway's own sessions are answered for with 404, as the specification says: these go on, but do "
+        "not initialize anew",
+        ways=("serve -- COMMAND",),
+        clients=("python-sdk-1", "langchain"),
+        servers=("everything",),
+        steps=("works after a restart of *",),
+        direct="^null$",
+        through='"recovered": false',
+    ),
+    Difference(
         name="a server's last word",
         reason="clients on the Python SDK 1.x end with an error where a server by stdio still answers a call that was "
         "given up while they close; over HTTP they hear nothing of that",
@@ -69,7 +108,8 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         name="a client that does not survive what connect does",
-        reason="some clients end when their server over HTTP is restarted; `connect` begins a new session for them",
+        reason="some clients end when their server over HTTP is restarted, and none goes on when one over stdio is; "
+        "`connect` begins a new session for them",
         ways=("connect",),
         steps=("works after a restart of *", "restart *", "end"),
         direct='^null$|"recovered": false|"error"',

@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import venv
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -92,12 +93,15 @@ def version(environment: str, package: str) -> str:
 class Environments:
     """Where programs run: each Python environment, and one Node with the modules of one folder.
 
-    Node looks for modules beside a program, so that the programs are copied beside a link to them.
+    Node looks for modules beside a program, so that the programs are copied beside a link to them: at the start of each
+    run, also where a folder is gone on with.
     """
 
     def __init__(self, folder: Path, modules: Callable[[], Path] = node_modules) -> None:
         self._folder = folder / "node"
         self._modules = modules
+        self._ready = False
+        self._lock = threading.Lock()
 
     def python(self, name: str, program: str) -> list[str]:
         """The command of a program of ours in a Python environment."""
@@ -109,9 +113,13 @@ class Environments:
 
     def node(self, program: str) -> list[str]:
         """The command of a program of ours, or of one that a module brings."""
-        if not self._folder.exists():
-            self._folder.mkdir(parents=True)
-            (self._folder / "node_modules").symlink_to(self._modules())
-            for file in PROGRAMS.glob("*.mjs"):
-                shutil.copy(file, self._folder)
+        with self._lock:
+            if not self._ready:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                link = self._folder / "node_modules"
+                link.unlink(missing_ok=True)
+                link.symlink_to(self._modules())
+                for file in PROGRAMS.glob("*.mjs"):
+                    shutil.copy(file, self._folder)
+                self._ready = True
         return [find_node().node, str(self._folder / program)]

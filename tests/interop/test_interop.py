@@ -103,30 +103,16 @@ def test_the_page_says_how_often_and_why(tmp_path: Path) -> None:
     assert "gone" not in text
 
 
-def unexplained(run: Path, client: str, server: str, *ways: str) -> list[str]:
-    """Plays a cell of the matrix; what differs without a name."""
-    environments = Environments(run)
-    if "connect" in ways:
-        authorized(run, environments, server)
-    verdicts = played(run, environments, [*ways], Cell(CLIENTS[client], SERVERS[server]))
-    assert len(verdicts) > 40
-    assert sum(not (verdict.cannot or verdict.known) for verdict in verdicts) > 30
-    return [f"{verdict.where}: {verdict.direct} {verdict.through}" for verdict in verdicts if verdict.failed]
-
-
 @pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_what_works_directly_works_through_serve__and_after_restarts_of_either(tmp_path: Path) -> None:
-    assert unexplained(tmp_path, "python-sdk-2", "python-sdk-2", "serve URL") == []
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_what_works_directly_works_through_wrap(tmp_path: Path) -> None:
-    assert unexplained(tmp_path, "python-sdk-2", "python-sdk-2", "wrap") == []
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_what_works_directly_works_through_connect_with_proofs(tmp_path: Path) -> None:
-    assert unexplained(tmp_path, "python-sdk-2", "python-sdk-2", "connect") == []
+@pytest.mark.timeout(600)
+def test_what_works_directly_works_through_serve_wrap_and_connect_with_proofs__and_after_restarts_of_either(
+    tmp_path: Path,
+) -> None:
+    environments, cell = Environments(tmp_path), Cell(CLIENTS["python-sdk-2"], SERVERS["python-sdk-2"])
+    authorized(tmp_path, environments, cell.server.name)
+    verdicts = played(tmp_path, environments, ["serve URL", "wrap", "connect"], cell)
+    assert [f"{verdict.where}: {verdict.direct} {verdict.through}" for verdict in verdicts if verdict.failed] == []
+    for way in ("serve URL", "wrap", "connect"):
+        here = [verdict for verdict in verdicts if verdict.where.way == way]
+        assert len(here) > 40
+        assert sum(not (verdict.cannot or verdict.known) for verdict in here) > 30

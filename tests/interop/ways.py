@@ -20,6 +20,7 @@ from tests.interop.environments import Environments
 from tests.interop.servers import Server
 from tests.world.command import COMMAND, accepts, accredit, environment, wait_until
 from tests.world.ports import reserved_port
+from tests.world.warm import Warm
 
 COMMAND_SECONDS = 120.0
 DATA = "data"
@@ -49,11 +50,11 @@ class Process:
 
     def __init__(self, command: list[str], port: int, log: Path, env: dict[str, str]) -> None:
         self._command, self._port, self._log, self._env = command, port, log, env
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Warm | None = None
 
     def start(self) -> None:
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = Warm(
                 self._command, env=environment(self._env), cwd=self._log.parent, start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip

@@ -5,12 +5,15 @@ stdout. The plan is a file: `{"endpoint": {"url": ...} or {"command": [...]}, "s
 """
 
 import asyncio
+import contextlib
+import importlib
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
 STEP_SECONDS = 30.0
+START_SECONDS = 120.0
 HEARD_SECONDS = 6.0
 LATE_SECONDS = 0.1
 CANCEL_AFTER_SECONDS = 1.0
@@ -162,7 +165,12 @@ def read_plan() -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 
 def run(main: Any) -> None:
-    """Runs a client's coroutine; what keeps it from starting, or breaks its connection, is the last line."""
+    """Runs a client's coroutine; what keeps it from starting, or breaks its connection, is the last line.
+
+    The Python SDK 2.x takes a server that starts slowly, as on a busy machine, for an old one: here it is patient.
+    """
+    with contextlib.suppress(ImportError):
+        setattr(importlib.import_module("mcp.client.session"), "DISCOVER_TIMEOUT_SECONDS", START_SECONDS)  # noqa: B010
     try:
         asyncio.run(main)
     except BaseException as error:
