@@ -313,7 +313,7 @@ class Gate:
         if refused is not None:
             raise refused
         speaker = speaker_of(request, case.authority, token, _id_on_record(call))
-        if request.method == "tools/call":
+        if request.method == "tools/call" and (call is not None or self._tasks.store is not None):
             maker = Maker(case.made(request, owner_of_case(case.authority, token), leg.flow), client)
             call, edit = self._tasks.opened(call, request, maker, leg.edit)
         judged = self._judging is not None

@@ -219,7 +219,7 @@ class HttpRelay:
         if problem is not None and self._settings.enforce:
             raise problem
         raw = await self._read(answer)
-        text, headers = raw, self.forwarding.unread_to_client(answer.headers)
+        text = raw
         try:
             if problem is not None:
                 raise problem
@@ -234,6 +234,7 @@ class HttpRelay:
             headers = [*self.forwarding.to_client(answer.headers), *([JSON] if expected.waiting else []), *coding]
         except AnswerError as error:
             self._observe(error)
+            headers = self.forwarding.unread_to_client(answer.headers)
             await reply.calls.fail(outcome_of_end(error))
         await reply.reply(answer.status, text, headers)
 
