@@ -1,4 +1,4 @@
-"""Who is at an address, and from where it can be reached. No I/O: no name is looked up."""
+"""What an address identifies, and from where it can be reached. No I/O: no name is looked up."""
 
 import ipaddress
 from functools import lru_cache
@@ -7,7 +7,7 @@ from accredit.limits import MAX_KNOWN_PEERS
 
 
 def is_loopback_address(address: str) -> bool:
-    """Whether an IP address is this machine's own. A name is no address, not even `localhost`."""
+    """Return whether an IP address is this machine's own. A name is not an address, not even `localhost`."""
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
@@ -15,14 +15,14 @@ def is_loopback_address(address: str) -> bool:
 
 
 def is_loopback_host(host: str) -> bool:
-    """Whether only this machine can reach a host, as URLs and settings name it. `localhost` is the one name that
+    """Return whether only this machine can reach a host, as URLs and settings name it. Of names, only `localhost`
     counts."""
     return host == "localhost" or is_loopback_address(host.strip("[]"))
 
 
 @lru_cache(MAX_KNOWN_PEERS)
 def peer_of(address: str) -> str:
-    """What counts as one peer: all of IPv6 that share their first 64 bits, as one machine has as many."""
+    """Return what counts as one peer: all IPv6 addresses with the same first 64 bits, as one machine has as many."""
     if ":" not in address:
         return address
     try:

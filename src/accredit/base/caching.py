@@ -1,4 +1,4 @@
-"""What need not be worked out again: by its key in a bounded memory, or once for each object. No I/O."""
+"""Values that need not be computed again: by key in a bounded memory, or once per object. No I/O."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
@@ -27,7 +27,7 @@ class RecentlyUsed(Generic[Key, Value]):
         return key in self._entries
 
     def get(self, key: Key) -> Value | None:
-        """The value of a key, which is used by that."""
+        """Return the value of a key, and count that as a use."""
         try:
             self._entries.move_to_end(key)
             return self._entries[key]
@@ -35,15 +35,15 @@ class RecentlyUsed(Generic[Key, Value]):
             return None
 
     def peek(self, key: Key) -> Value | None:
-        """The value of a key, without using it."""
+        """Return the value of a key, without using it."""
         return self._entries.get(key)
 
     def values(self) -> Iterable[Value]:
-        """All values, the least recently used first."""
+        """Return all values, the least recently used first."""
         return self._entries.values()
 
     def put(self, key: Key, value: Value) -> None:
-        """Remember a value, as the one used last."""
+        """Remember a value, as the most recently used."""
         self._entries.pop(key, None)
         self._entries[key] = value
         while len(self._entries) > self._max_entries:

@@ -29,13 +29,13 @@ def log_event(
     exc_info: BaseException | None = None,
     **fields: object,
 ) -> None:
-    """Logs `event`, a short constant sentence, with its facts; `exc_info` adds a traceback as one field."""
+    """Log `event`, a short constant sentence, with its facts; `exc_info` adds a traceback as one field."""
     if logger.isEnabledFor(level):
         logger.log(level, event, exc_info=exc_info, extra={_FIELDS: fields})
 
 
 def notice(line: str) -> None:
-    """Tells whoever started this process something that they wait for, at every level.
+    """Tell whoever started this process something that they wait for, at every level.
 
     It is a sentence for people on a terminal and with `text`; else an event, as a program that reads the log expects.
     """
@@ -43,7 +43,7 @@ def notice(line: str) -> None:
 
 
 def configure_logs(level: LogLevel, format: LogFormat, stream: TextIO | None = None) -> None:
-    """Sends every log of this process to `stream` (stderr). For a command's start: it owns the process.
+    """Send every log of this process to `stream` (stderr). For a command's start: it owns the process.
 
     Other libraries (uvicorn, asyncio) are heard from warnings on, and at `debug` in full.
     """
@@ -65,7 +65,7 @@ def configure_logs(level: LogLevel, format: LogFormat, stream: TextIO | None = N
 
 class _Handler(logging.StreamHandler[TextIO]):
     def handleError(self, record: logging.LogRecord) -> None:
-        """Drops the record: a stderr that nobody reads any more must not stop the gateway."""
+        """Drop the record: a stderr that nobody reads any more must not stop the gateway."""
 
 
 class _JsonFormatter(logging.Formatter):
@@ -100,7 +100,7 @@ def _timestamp(record: logging.LogRecord) -> str:
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, object]:
-    """The facts of an event that `log_event` logged, each of them bounded."""
+    """Return the facts of an event that `log_event` logged, each of them bounded."""
     given = cast("dict[str, object]", getattr(record, _FIELDS, {}))
     fields = {name: _bounded(value) if isinstance(value, str) else value for name, value in given.items()}
     if record.exc_info:
@@ -109,7 +109,7 @@ def fields_of(record: logging.LogRecord) -> dict[str, object]:
 
 
 def _bounded(text: str) -> str:
-    """The end is kept as well as the beginning: a traceback names its cause last."""
+    """Shorten a text, keeping its end as well as its beginning: a traceback names its cause last."""
     if len(text) <= MAX_LOG_TEXT:
         return text
     half = MAX_LOG_TEXT // 2

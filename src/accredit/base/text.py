@@ -1,20 +1,20 @@
-"""Text that anybody may have written, made fit to be shown. No I/O."""
+"""Text of any origin, made fit to be shown. No I/O."""
 
 from accredit.limits import MAX_QUOTED
 
 
 def excerpt(text: str | bytes, limit: int = MAX_QUOTED) -> str:
-    """At most `limit` printable ASCII characters of what a peer sent, for an error's text."""
+    """Return at most `limit` printable ASCII characters of what a peer sent, for an error's text."""
     if isinstance(text, bytes):
         text = text[: limit * 4].decode("utf-8", "replace")
     return "".join(char if " " <= char <= "~" else "?" for char in text[:limit])
 
 
 def one_line(text: str) -> str:
-    """Escape what is not printable: line ends, control sequences, changes of writing direction."""
+    """Escape whatever is not printable: line ends, control sequences, changes of writing direction."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def two_lines(what: str, remedy: str) -> str:
-    """How every command says what is wrong, and what to do."""
+    """Return the two lines by which every command says what is wrong, and what to do."""
     return f"error: {one_line(what)}\nhelp: {one_line(remedy)}"

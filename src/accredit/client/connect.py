@@ -56,7 +56,7 @@ _log = logging.getLogger("accredit.client")
 
 
 class Host(Protocol):
-    """Whoever started us. `gone` is set when nobody reads what we send."""
+    """The host that started us. `gone` is set when nobody reads our output any more."""
 
     @property
     def gone(self) -> asyncio.Event:
@@ -64,23 +64,23 @@ class Host(Protocol):
         ...
 
     async def read(self) -> bytes:
-        """What the host wrote next; b"" at the end."""
+        """Return the host's next output; b"" at its end."""
         ...
 
     def send(self, line: bytes) -> None:
-        """Writes a line when the host comes to read it."""
+        """Queue a line for the host."""
         ...
 
     async def drained(self, limit: int = ...) -> None:
-        """Waits until no more than `limit` bytes are unwritten, or nobody reads them any more."""
+        """Wait until no more than `limit` bytes are unwritten, or nobody reads them any more."""
         ...
 
 
 class Connecting(Struct, frozen=True, kw_only=True):
-    """What is connected to. Without a `presenter` nothing is proved, and the gateway's refusals say so.
+    """How to reach the gateway. Without a `presenter` nothing is proved, and the gateway's refusals say so.
 
-    `headers` go with every request; `timeout` is how long the gateway may be silent, in seconds, where that is bounded.
-    With `modern` the gateway is spoken to in the modern era, if it can be, whichever era the host is of.
+    `headers` go with every request; `timeout` bounds the gateway's silence, in seconds, or is None. With `modern` the
+    modern era is used with the gateway if it can be, whichever era the host is of.
     """
 
     url: str
@@ -96,7 +96,7 @@ class Connecting(Struct, frozen=True, kw_only=True):
 
 
 async def run(connecting: Connecting, make_host: Callable[[], Host]) -> int:
-    """Serves until the host ends, or a signal comes; gives the exit code. Raises `ConfigurationError`."""
+    """Serve until the host ends, or a signal comes; return the exit code. Raises `ConfigurationError`."""
     presenter = connecting.presenter
     reached = Reached(
         url=connecting.url,
@@ -155,7 +155,7 @@ class Connection:
         self._revision = ""
 
     async def serve(self, stopping: asyncio.Event) -> int:
-        """Rule 4."""
+        """Serve until either side ends (rule 4)."""
         from_host = asyncio.create_task(self._from_host())
         from_gateway = asyncio.create_task(self._from_gateway())
         sending = asyncio.create_task(self._to_gateway())
@@ -179,7 +179,7 @@ class Connection:
             await asyncio.wait(tasks)
 
     async def _over(self) -> None:
-        """Waits until all that the host has said was sent, and answered where it has to be."""
+        """Wait until everything that the host said was sent, and answered where necessary."""
         await self._waiting.join()
         await self._idle.wait()
 
@@ -196,7 +196,8 @@ class Connection:
                     self._host.send(encode_line(error_frame(error.id, error.code, error.detail)))
 
     def _frames(self, line: bytes | FrameError) -> tuple[Frame, ...]:
-        """The messages of a line; those of a batch go on, and are answered, one by one. Raises `RequestError`."""
+        """Return the messages of a line; those of a batch are passed on and answered one by one. Raises
+        `RequestError`."""
         if isinstance(line, FrameError):
             id = line.id if isinstance(line, LineTooLong) and line.kind != "response" else None
             raise RequestError(INVALID_REQUEST, f"Invalid Request: {line.detail}", id=id)
@@ -204,7 +205,7 @@ class Connection:
         return found.frames if isinstance(found, Batch) else (found,)
 
     async def _take(self, frame: Frame) -> None:
-        """Rule 1. Raises `RequestError`."""
+        """Take a line of the host by rule 1. Raises `RequestError`."""
         try:
             message = jsonrpc_message_adapter.validate_json(frame.text, by_name=False)
         except ValidationError:
@@ -222,7 +223,7 @@ class Connection:
         await self._waiting.put(message)
 
     async def _to_gateway(self) -> None:
-        """Rule 3."""
+        """Send messages to the gateway by rule 3."""
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # whoever waits is told by `serve`
             while True:
                 message = await self._waiting.get()
@@ -234,7 +235,7 @@ class Connection:
                 self._waiting.task_done()
 
     async def _from_gateway(self) -> None:
-        """Rule 2."""
+        """Pass messages of the gateway on by rule 2."""
         async for item in self._read:
             if isinstance(item, Exception):
                 _log.warning("a message of the gateway can't be read")
@@ -245,7 +246,7 @@ class Connection:
                 await self._host.drained()
 
     def _told(self, message: JSONRPCMessage) -> JSONRPCMessage | None:
-        """What the host gets of a message; None for an answer that it does not wait for."""
+        """Return a message as the host gets it; None for an answer that it does not wait for."""
         if not isinstance(message, JSONRPCResponse | JSONRPCError):
             return message
         opened = self._open.get(message.id) if message.id is not None else None

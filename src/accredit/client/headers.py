@@ -1,7 +1,7 @@
 """The HTTP headers that go with a message (2025-11-25 and 2026-07-28, basic/transports). No I/O.
 
 The legacy era names its revision, once it is agreed on. The modern era mirrors what routes a request: its revision,
-method and target, and the arguments that a tool's schema declares (`x-mcp-header`), as far as its list was seen.
+method and target, and the arguments that a tool's schema declares (`x-mcp-header`), if its list was seen.
 """
 
 from collections.abc import Mapping
@@ -27,14 +27,14 @@ Declared = dict[tuple[str, ...], str]
 
 
 class RoutingHeaders:
-    """What is known of one connection that its headers depend on."""
+    """What a connection's headers depend on."""
 
     def __init__(self) -> None:
         self._agreed = ""
         self._declared = RecentlyUsed[str, Declared](MAX_KNOWN_TARGETS)
 
     def of(self, message: object) -> dict[str, str]:
-        """The headers of a message."""
+        """Return the headers of a message."""
         params = message.params or {} if isinstance(message, JSONRPCRequest) else {}
         if not isinstance(message, JSONRPCRequest) or not (version := modern_version(params)):
             return {MCP_PROTOCOL_VERSION_HEADER: self._agreed} if self._agreed else {}
@@ -49,7 +49,7 @@ class RoutingHeaders:
         return headers
 
     def learn(self, method: str, result: Mapping[str, Any]) -> None:
-        """Takes in what a response says of later requests."""
+        """Learn from a response what later requests need."""
         version, tools = result.get("protocolVersion"), result.get("tools")
         if method == "initialize" and isinstance(version, str):
             self._agreed = version
@@ -67,7 +67,7 @@ class RoutingHeaders:
 
 
 def modern_version(params: Mapping[str, object]) -> str:
-    """The revision that a modern request names, or ""."""
+    """Return the revision that a modern request names, or ""."""
     meta = params.get("_meta")
     version = cast("dict[str, object]", meta).get(META_VERSION) if isinstance(meta, dict) else None
     return version if isinstance(version, str) else ""

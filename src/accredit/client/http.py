@@ -37,12 +37,13 @@ _OF_A_SESSION = re.compile(r"session|not initialized", re.IGNORECASE)
 
 
 class GatewayHttp(httpx2.AsyncClient):
-    """A client for one gateway. `token` is sent as `Authorization: Bearer` and shows nowhere else; `headers` go with
-    every request. `timeout` is for how long a request may go without a byte, in seconds.
+    """A client for one gateway. `token` is sent as `Authorization: Bearer` and shown nowhere else; `headers` go with
+    every request.
 
-    `on_trouble` is told, in a line for the log, of each message that the gateway could not be had for; `on_lost` that
-    the session is gone. `has_no_endpoint`: the last message was refused as whoever speaks no streamable HTTP does it.
-    With `is_session` every request is of a session, whatever its headers say.
+    `timeout` bounds a request's silence, in seconds. `on_trouble` is called with a line for the log for each message
+    that did not reach the gateway; `on_lost` when the session is gone. `has_no_endpoint` says that the last message was
+    refused in the way of a server without streamable HTTP. With `is_session` every request belongs to a session,
+    whatever its headers say.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class GatewayHttp(httpx2.AsyncClient):
         self._on_lost = on_lost
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Sends a request. Nothing of the network is raised."""
+        """Send a request. Never raises for the network."""
         if request.method == "GET":  # what stands open is silent until there is something to say
             times = cast("dict[str, float]", request.extensions.get("timeout", {}))
             request.extensions = {**request.extensions, "timeout": {**times, "read": MCP_DEFAULT_SSE_READ_TIMEOUT}}
@@ -90,7 +91,7 @@ class GatewayHttp(httpx2.AsyncClient):
         return response
 
     async def _refusal(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-        """Rules 3 and 4; any other refusal is as it came, or in words of ours where it has none."""
+        """Apply rules 3 and 4; any other refusal stays as it is, or gets our words if it has none."""
         status, body = response.status_code, await _body(response)
         if "www-authenticate" in response.headers and status in (401, 403):
             return self._unauthorized(request, status)
@@ -133,7 +134,7 @@ class GatewayHttp(httpx2.AsyncClient):
 
 
 class _Fenced(httpx2.AsyncByteStream):
-    """A body whose breaking off, or going on for too long, is the one error that the SDK's transport expects of it."""
+    """A body that, if it breaks off or is too long, raises the one error that the SDK's transport expects."""
 
     def __init__(self, inner: Any, max_bytes: int | None) -> None:
         self._inner = inner
@@ -155,7 +156,7 @@ class _Fenced(httpx2.AsyncByteStream):
 
 
 async def _body(response: httpx2.Response) -> bytes:
-    """The body of a refusal, as far as it is not too long and does not break off."""
+    """Return the body of a refusal, up to its bound, or until it breaks off."""
     body = bytearray()
     try:
         async for piece in response.aiter_bytes():
@@ -170,7 +171,7 @@ async def _body(response: httpx2.Response) -> bytes:
 
 
 def _error_in(body: bytes) -> dict[str, object]:
-    """The error of a JSON-RPC error message, or {}."""
+    """Return the error of a JSON-RPC error message, or {}."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
@@ -200,7 +201,7 @@ def _why_not(error: httpx2.RequestError) -> str:
 
 
 def _place(request: httpx2.Request) -> str:
-    """Host and port only: the rest of a URL may hold a secret."""
+    """Return host and port only: the rest of a URL may hold a secret."""
     return excerpt(request.url.netloc)
 
 

@@ -43,21 +43,21 @@ _log = logging.getLogger("accredit.client")
 
 
 class GatewayPin:
-    """The id of the gateway at one URL ("" where it has none). `id` is "" until it is known."""
+    """The id of the gateway at one URL ("" for none). `id` is "" until it is known."""
 
     def __init__(
         self, id: str = "", *, url: str = "", file: Path | None = None, met: MutableMapping[str, str] | None = None
     ) -> None:
-        """`met` are the ids by URL that this process has met. Raises `ConfigurationError` for a file that can't be
-        read as one of known gateways."""
+        """`met` are the ids that this process has met, by URL. Raises `ConfigurationError` for a file that can't be
+        read."""
         self._file = file if url else None
         self.url = url
         self._met: MutableMapping[str, str] = {} if met is None else met
         self.id = id or self._known_here(self._known())
 
     def meet(self, found: str) -> None:
-        """The gateway says that this is its id. Raises `ProofRefused` for another one than is pinned, and for one that
-        is known elsewhere."""
+        """Compare the id that the gateway claims. Raises `ProofRefused` if another one is pinned, or if it is known
+        elsewhere."""
         if not self.id and found.isprintable() and 0 < len(found.encode()) <= MAX_IDENTIFIER_LENGTH_BYTES:
             with _alone(self._file):
                 self._meet_first(found)
@@ -67,12 +67,12 @@ class GatewayPin:
             raise ProofRefused(data, f"gateway_changed: {text}; nothing was signed for it", GATEWAY_CHANGED)
 
     def unknown(self, why: str = "the gateway asks for a proof and does not say who it is") -> ProofRefused:
-        """The refusal to sign before the gateway's id is known: such a proof would be good elsewhere as well."""
+        """Return the refusal to sign before the gateway's id is known: such a proof would be valid elsewhere, too."""
         text = f"gateway_unknown: {why}; nothing was signed for it"
         return ProofRefused({"error": "gateway_unknown"}, text, GATEWAY_CHANGED)
 
     def _meet_first(self, found: str) -> None:
-        """Rules 2 and 3, with what other processes have met meanwhile. Raises `ProofRefused`."""
+        """Apply rules 2 and 3, with what other processes have met meanwhile. Raises `ProofRefused`."""
         try:
             known = self._known()
         except ConfigurationError as error:
@@ -113,7 +113,7 @@ class GatewayPin:
 
 
 def told_url(url: str) -> str:
-    """A URL for people: without what may be a secret in it, and bounded."""
+    """Return a URL for people: bounded, and without what may be a secret."""
     try:
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
@@ -130,7 +130,7 @@ def _mismatch(found: str, here: str, elsewhere: str) -> ProofRefused:
 
 
 def _place(url: str) -> tuple[object, ...]:
-    """What a URL has in common with its other spellings."""
+    """Return what all spellings of a URL have in common."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
@@ -142,7 +142,7 @@ def _place(url: str) -> tuple[object, ...]:
 
 @contextmanager
 def _alone(file: Path | None) -> Generator[None]:
-    """One process at a time looks at the file and changes it, where there is a folder for it."""
+    """Let one process at a time read and change the file, if there is a folder for it."""
     try:
         lock = None if file is None else os.open(_lock_of(file), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
@@ -158,7 +158,7 @@ def _alone(file: Path | None) -> Generator[None]:
 
 
 def _lock_of(file: Path) -> str:
-    """The file itself is replaced by each change, so it can't be what is locked; others must not be able to."""
+    """Return the file to lock: the file itself is replaced by each change, and others must not be able to lock it."""
     folder, name = os.path.split(os.path.realpath(file))
     return os.path.join(folder, f".{name}.lock")
 

@@ -68,8 +68,10 @@ class _Target(Struct, frozen=True):
 
 
 class Attempt(Struct):
-    """A request on its way: its `params` without a proof, and what was tried. `scope` is what was signed for, if so;
-    `chains` are the delegations for it that were not refused yet."""
+    """A request on its way: its `params` without a proof, and what was tried.
+
+    `scope` is what was signed for, if anything; `chains` are the delegations for it that were not refused yet.
+    """
 
     method: str
     params: Params
@@ -81,7 +83,7 @@ class Attempt(Struct):
 
 
 class Listed(NamedTuple):
-    """The items of a list. `again` are the params to ask for it with once more, instead."""
+    """The items of a list. `again` are the params to request it with once more instead, or None."""
 
     covered: list[object]
     others: list[object]
@@ -89,10 +91,11 @@ class Listed(NamedTuple):
 
 
 class Prover:
-    """`session_id` gives the MCP session's id, or ""; `url` names the gateway where it has one.
+    """Decides on the proofs of one connection. Raises `ConfigurationError` for a file of known gateways that can't be
+    read.
 
-    With `whole_lists` the gateway is not asked to filter. Raises `ConfigurationError` for a file of known gateways
-    that can't be read.
+    `session_id` returns the MCP session's id, or ""; `url` names the gateway, if it has one. With `whole_lists` the
+    gateway is not asked to filter lists.
     """
 
     def __init__(
@@ -110,7 +113,7 @@ class Prover:
         self._targets = RecentlyUsed[tuple[str, str], _Target](MAX_KNOWN_TARGETS)
 
     def attempt(self, method: str, params: Params) -> Attempt | None:
-        """The request as something to be proved, or None: it goes as it is."""
+        """Return the request as an attempt to be proved, or None if it is sent as it is."""
         if method not in GUARDED | LISTS | {LISTEN}:
             return None
         if any(name in PROOFS for name in _object(params.get("_meta"))):
@@ -123,7 +126,7 @@ class Prover:
         return Attempt(method, params, found) if method != LISTEN or found.subscribed else None
 
     def proved(self, attempt: Attempt) -> Params:
-        """The params that are sent first."""
+        """Return the params to send first."""
         if attempt.method in LISTS:
             return self._signed(attempt, "") if self._pin.id and self._filters else attempt.params
         target = self._target(attempt)
@@ -132,17 +135,17 @@ class Prover:
         return self._signed(attempt, target.scope)
 
     def answered(self, attempt: Attempt, result: Params) -> None:
-        """Learns which task a call has become: what is done to it needs what the tool needs."""
+        """Learn which task a call has become: changing it needs what the tool needs."""
         task = result if result.get("resultType") == TASK else _object(result.get("task"))
         id, target = task.get(TASK_MEMBER), self._target(attempt)
         if attempt.method == "tools/call" and isinstance(id, str) and target is not None:
             self._targets.put((TASK, id), target)
 
     def again(self, attempt: Attempt, code: int, data: object) -> Params | None:
-        """The params to send in answer to a refusal, or None where it stands.
+        """Return the params to send in answer to a refusal, or None if the refusal stands.
 
-        Raises `ProofRefused` where the gateway asks for what is not signed, does not say who it is, or is not the one
-        that is pinned.
+        Raises `ProofRefused` if the gateway asks for something that is not signed, does not say who it is, or is not
+        the pinned one.
         """
         if attempt.method in LISTS:
             refused = code in LIST_REFUSALS and attempt.scope is not None
@@ -171,11 +174,11 @@ class Prover:
         return self._signed(attempt, self._learned(attempt, scope, sensitive=False))
 
     def listed(self, attempt: Attempt, result: Params) -> Listed:
-        """Learns from a list, and tells the items that the delegations cover from those that they don't.
+        """Learn from a list, and separate the items that the delegations cover from the others.
 
-        A gateway that filters knows more of that than we do (an item may accept several scopes): so one that is only
-        now known is asked again, where something would be left out. Raises `ProofRefused` where the gateway is not the
-        one that is pinned.
+        A gateway that filters knows more about that (an item may accept several scopes): if its id has only now become
+        known, and something would be left out, the list is requested again. Raises `ProofRefused` if it is not the
+        pinned gateway.
         """
         kind = KINDS[attempt.method]
         items = result.get(kind.items)
@@ -244,12 +247,12 @@ class Prover:
 
 
 def with_meta(params: Params, more: Mapping[str, object]) -> Params:
-    """The params with more in their `_meta`."""
+    """Return the params with more members in their `_meta`."""
     return {**params, "_meta": {**_object(params.get("_meta")), **more}}
 
 
 def scope_in(value: object) -> str | None:
-    """A scope that a gateway names, or None for what no catalog could ask for."""
+    """Return a scope that a gateway names, or None if no catalog could ask for it."""
     return value if isinstance(value, str) and scope_fault(value) is None else None
 
 

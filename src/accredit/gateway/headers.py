@@ -34,12 +34,9 @@ _LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
 class RequestHead:
-    """The head of a client's request.
-
-    `headers` are folded (`fold`), `raw_headers` are in their order; both without what was taken off, which nothing
-    forwards from then on. `root` is where the gateway is mounted, `path` what comes after it, decoded; `raw_path` is
-    the whole, as it came.
-    """
+    """The head of a client's request. `headers` are folded (`fold`), `raw_headers` are in their order; both without
+    what was taken off, which is never forwarded. `root` is where the gateway is mounted, `path` the decoded rest;
+    `raw_path` is the whole, as it came."""
 
     __slots__ = ("headers", "method", "path", "query", "raw_headers", "raw_path", "root")
 
@@ -62,7 +59,7 @@ class RequestHead:
         self.headers = fold(raw_headers)
 
     def copy(self) -> "RequestHead":
-        """Another one, from which fields can be taken off."""
+        """Return a copy, from which fields can be taken off."""
         made = object.__new__(RequestHead)
         made.method, made.path, made.query = self.method, self.path, self.query
         made.root, made.raw_path = self.root, self.raw_path
@@ -76,27 +73,27 @@ class RequestHead:
         return self.headers.get(SESSION_HEADER, b"").decode("latin-1")
 
     def take_credentials(self) -> RawHeaders:
-        """Takes the Authorization fields off, and gives them."""
+        """Take the Authorization fields off, and return them."""
         taken = [pair for pair in self.raw_headers if pair[0].lower() == b"authorization"]
         self.raw_headers = without_authorization(self.raw_headers)
         self.headers.pop(b"authorization", None)
         return taken
 
     def drop(self, names: Collection[bytes]) -> None:
-        """Takes fields off."""
+        """Take fields off."""
         if names:
             self.raw_headers = [pair for pair in self.raw_headers if pair[0] not in names]
             for name in names:
                 self.headers.pop(name, None)
 
     def name_session(self, id: bytes) -> None:
-        """Names another session."""
+        """Make the head name another session."""
         self.raw_headers = [(name, id if name == SESSION_HEADER else value) for name, value in self.raw_headers]
         self.headers[SESSION_HEADER] = id
 
 
 def check_request(headers: Mapping[bytes, bytes]) -> None:
-    """Raises `RequestError` (415) for a POST whose body could be read as anything but JSON in UTF-8."""
+    """Raise `RequestError` (415) for a POST whose body could be read as anything but JSON in UTF-8."""
     if not is_json_request(headers.get(b"content-type")):
         raise RequestError(INVALID_REQUEST, "Content-Type must be application/json", status=415)
     if headers.get(b"content-encoding", b"identity").strip(b" \t").lower() != b"identity":
@@ -104,14 +101,14 @@ def check_request(headers: Mapping[bytes, bytes]) -> None:
 
 
 def check_once(headers: Mapping[bytes, bytes], *names: bytes) -> None:
-    """Raises `RequestError` (400) for a header that occurs twice: some servers take the first, others the last."""
+    """Raise `RequestError` (400) for a header that occurs twice: some servers take the first, others the last."""
     for name in names:
         if DUPLICATED in headers.get(name, b""):
             raise RequestError(INVALID_REQUEST, f"Invalid Request: {name.decode().title()} occurs twice")
 
 
 def fold(raw: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """Values by name; those of a repeated header are joined by `DUPLICATED`, which equals no value."""
+    """Return values by name; those of a repeated header are joined by `DUPLICATED`, which equals no value."""
     values: dict[bytes, list[bytes]] = {}
     for name, value in raw:
         values.setdefault(name, []).append(value)
@@ -119,10 +116,11 @@ def fold(raw: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
 
 
 def of_unjudged(raw: RawHeaders, session: bytes | None) -> RawHeaders:
-    """Of an answer's headers for the client, those that go out before anything in its body was judged.
+    """Return those of an answer's headers that may be sent before anything in its body was judged: only those that say
+    how a stream is carried.
 
-    Only what says how a stream is carried. `session` is the one that the request was made in: another one, which an
-    answer announces, would be the client's from then on.
+    `session` is the one that the request was made in: a different one, announced by the answer, would become the
+    client's.
     """
     return [
         (name, value) for name, value in raw if name in _OF_UNJUDGED or (name == SESSION_HEADER and value == session)
@@ -131,7 +129,7 @@ def of_unjudged(raw: RawHeaders, session: bytes | None) -> RawHeaders:
 
 @lru_cache(256)
 def host_allowed(host: bytes | None, allowed: tuple[str, ...]) -> bool:
-    """Whether a `Host` header names this gateway: a rebound DNS name does not. The port does not matter."""
+    """Return whether a `Host` header names this gateway: a rebound DNS name does not. The port does not matter."""
     if host is None or DUPLICATED in host:
         return False
     name = host.decode("latin-1").lower()
@@ -140,12 +138,13 @@ def host_allowed(host: bytes | None, allowed: tuple[str, ...]) -> bool:
 
 
 def origin_listed(origin: bytes, allowed: tuple[str, ...]) -> bool:
-    """Whether an origin is one of those that the configuration names."""
+    """Return whether an origin is one of those that the configuration names."""
     return origin.decode("latin-1").lower() in {entry.lower().rstrip("/") for entry in allowed}
 
 
 def origin_allowed(origin: bytes | None, host: bytes | None, allowed: tuple[str, ...]) -> bool:
-    """Whether a page of this origin may ask: none (not a browser), a listed one, or the same on loopback."""
+    """Return whether a page of this origin may ask: none (not a browser), a listed one, or the same origin on
+    loopback."""
     if origin is None:
         return True
     if origin_listed(origin, allowed):

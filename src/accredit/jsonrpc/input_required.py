@@ -32,7 +32,7 @@ _CAPABILITY = {
 
 
 def check_input_required(request: Request, result: dict[str, Raw]) -> None:
-    """Judges the members of an `input_required` result that answers `request`. Raises `FrameError`."""
+    """Check the members of an `input_required` result that answers `request`. Raises `FrameError`."""
     if request.method not in INPUT_REQUIRED_METHODS:
         raise FrameError(f"input_required in answer to {excerpt(request.method)}")
     state = result.get("requestState")
@@ -48,8 +48,8 @@ def check_input_required(request: Request, result: dict[str, Raw]) -> None:
 
 
 def check_told_of_task(notification: Notification, open_requests: Mapping[MessageId, Request]) -> None:
-    """Judges the `inputRequests` of a task in a `notifications/tasks` as in a result: by what the subscription declared
-    that it belongs to, or the only request that is open. Raises `FrameError`."""
+    """Check the `inputRequests` of a task in a `notifications/tasks` like those of a result: by what its subscription
+    declared, or else the only open request. Raises `FrameError`."""
     if notification.params is None or not may_name(notification.params, b"inputRequests"):
         return
     found = unambiguous_members(notification.params, _TOLD)
@@ -62,8 +62,8 @@ def check_told_of_task(notification: Notification, open_requests: Mapping[Messag
 
 
 def check_input_requests(request: Request | None, asked: Raw) -> None:
-    """Judges the `inputRequests` of a task in the result that answers `request`: rules 3 and 4. Where nobody knows the
-    request, nothing was declared. Raises `FrameError`."""
+    """Check the `inputRequests` of a task in the result that answers `request` (rules 3 and 4). An unknown request has
+    declared nothing. Raises `FrameError`."""
     if not is_object(asked):
         raise FrameError('"inputRequests" is not an object')
     _check_entries(request, pairs(asked))

@@ -32,7 +32,7 @@ _ID_BYTES = 16
 
 
 class Identity:
-    """One per gateway that tells its server so. `upstream` is the server's URL."""
+    """One per gateway that tells its server who calls. `upstream` is the server's URL."""
 
     def __init__(self, settings: IdentitySettings, upstream: str) -> None:
         self._settings = settings
@@ -41,7 +41,8 @@ class Identity:
         self._keys = to_json({"keys": [public_jwk(settings.key.public_key())]})
 
     def fields(self, speaker: Speaker | None) -> RawHeaders:
-        """What a request carries that comes on this speaker's authority. Raises `RequestError` where no header can."""
+        """Return the header fields of a request on this speaker's authority. Raises `RequestError` if none can be
+        made."""
         if speaker is None:
             return []
         authority, token, now = speaker.authority, speaker.token, unix_seconds()
@@ -65,14 +66,14 @@ class Identity:
             raise RequestError(INVALID_REQUEST, detail) from None
 
     async def serve(self, reply: Reply) -> None:
-        """Answers a request for the public key, which is for everybody. Raises `RequestError`."""
+        """Answer a request for the public key, which is for everybody. Raises `RequestError`."""
         if reply.head.method not in ("GET", "HEAD"):
             raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
         await reply.reply(200, self._keys, [JSON])
 
 
 def check_single(message: Frame | Batch) -> None:
-    """Rule 4. Raises `RequestError`."""
+    """Check rule 4. Raises `RequestError`."""
     if isinstance(message, Batch) and any(isinstance(frame, Request) for frame in message.frames):
         detail = "Invalid Request: no batches here: each request goes on with a header that says whose it is"
         raise RequestError(INVALID_REQUEST, detail, word="batch")

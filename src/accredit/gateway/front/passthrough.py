@@ -15,11 +15,11 @@ from accredit.jsonrpc.encode import INVALID_REQUEST
 
 
 def named(path: str, patterns: tuple[str, ...]) -> bool:
-    """Whether a decoded path is one of `patterns`: exact, or below one that ends with `/*`.
+    """Return whether a decoded path is one of `patterns`: exact, or below one that ends with `/*`.
 
-    A path with dot segments is none: the upstream would resolve it to somewhere else. Some servers do so with
-    backslashes as well, and with parameters after the dots (`..;x`). One that can be decoded once more is none either:
-    some servers do, and see another path.
+    A path with dot segments is not: the upstream would resolve it to another path. Some servers also do so with
+    backslashes, and with parameters after the dots (`..;x`). One that can be decoded once more is not, either: some
+    servers do that, and see another path.
     """
     if "%" in path:
         return False
@@ -31,7 +31,7 @@ def named(path: str, patterns: tuple[str, ...]) -> bool:
 async def forward(
     exchange: Exchange, target: bytes, client: UpstreamClient, settings: GatewaySettings, forwarding: Forwarding
 ) -> None:
-    """Forwards a request and its answer, piece by piece."""
+    """Forward a request and its answer, piece by piece."""
     body = await exchange.body(settings.max_request_bytes)
     headers = forwarding.unread_to_upstream(exchange.head.raw_headers)
     encodings = exchange.head.headers.get(b"accept-encoding")
@@ -56,5 +56,5 @@ async def forward(
 
 
 def refuse(path: str) -> RequestError:
-    """What anybody else's path gets."""
+    """Answer a request for any other path."""
     return RequestError(INVALID_REQUEST, f"Not found: {excerpt(path)}", status=404)

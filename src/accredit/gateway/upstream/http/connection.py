@@ -18,16 +18,16 @@ _PEEK = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
 
 
 class Owner(Protocol):
-    """Who keeps connections."""
+    """Keeps connections."""
 
     def opened(self, connection: "Connection") -> None:
-        """It is connected, TLS included. `lost` will follow, some time."""
+        """A connection is established, TLS included. `lost` will follow at some time."""
 
     def free(self, connection: "Connection", seconds: float) -> None:
-        """It may serve again, within so many seconds."""
+        """A connection may be reused within so many seconds."""
 
     def lost(self, connection: "Connection") -> None:
-        """Nothing is left of it."""
+        """A connection is gone."""
 
 
 class Connection(asyncio.Protocol):
@@ -61,14 +61,14 @@ class Connection(asyncio.Protocol):
         return self._closing
 
     def rest(self, seconds: float) -> None:
-        """Waits for the next exchange, and closes when none came within `seconds`."""
+        """Wait for the next exchange, and close if none came within `seconds`."""
         self._rest_until = self._loop.time() + seconds
         self._arm(self._rest_until)
 
     def usable(self) -> bool:
-        """Whether a resting connection can serve: nothing, not even an end, has come that nobody asked for.
+        """Return whether an idle connection can be reused: nothing unrequested has arrived on it, not even its end.
 
-        The event loop may not have seen it yet; the kernel has.
+        The event loop may not have seen that yet; the kernel has.
         """
         if self._closing:
             return False
@@ -81,7 +81,7 @@ class Connection(asyncio.Protocol):
         return False
 
     def start(self, head: bytes, body: bytes, *, bodiless: bool) -> Response:
-        """Sends a request. From here on it may have reached the upstream."""
+        """Send a request. From here on it may have reached the upstream."""
         self._response = response = self._parser.expect(bodiless=bodiless)
         self._unsent = (head, body) if body else (head,)
         self._end_of_step.add(self._write)
@@ -93,10 +93,10 @@ class Connection(asyncio.Protocol):
             self._transport.writelines(parts)
 
     async def more(self, deadline: float | None) -> None:
-        """Returns when something new came, or nothing more will: the next call raises why.
+        """Return when something new has arrived, or nothing more will: the next call raises why.
 
-        `deadline` is in the loop's time; past it, `UpstreamTimeout`. A timeout or a cancellation leaves the
-        exchange as it is. One waiter at a time.
+        `deadline` is in the loop's time; after it, raises `UpstreamTimeout`. A timeout or a cancellation leaves the
+        exchange as it is. Only one waiter at a time.
         """
         if self._error is not None:
             raise self._error
@@ -114,7 +114,7 @@ class Connection(asyncio.Protocol):
                 self._waiter = None
 
     def abort(self) -> None:
-        """Closes at once. `Owner.lost` follows."""
+        """Close at once. `Owner.lost` follows."""
         self._fail(UpstreamUnavailable("the connection to the upstream was closed"))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -180,10 +180,10 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     def _arm(self, when: float) -> None:
-        """Sees to it that `_tick` runs at `when`, or before.
+        """Make sure that `_tick` runs at `when`, or before.
 
-        One timer serves a connection for many exchanges: to move it for each of them would cost more than all else
-        that the client does in time.
+        One timer serves a connection for many exchanges: rescheduling it for each would cost more than the rest of the
+        client.
         """
         if self._timer is None or when < self._armed:
             if self._timer is not None:

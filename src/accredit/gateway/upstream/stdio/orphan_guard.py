@@ -31,26 +31,26 @@ class OrphanGuard:
         self._helper: _Helper | None = None
 
     def ready(self) -> None:
-        """Sees to it that the reaper runs. Raises `UpstreamUnavailable`."""
+        """Make sure that the reaper runs. Raises `UpstreamUnavailable`."""
         try:
             self._helper = self._helper or _Helper(self._lost)
         except OSError as error:
             raise UpstreamUnavailable("the process that watches over the upstream can't start") from error
 
     def add(self, group: int) -> None:
-        """Makes a group known: when this returns, it can't outlive the gateway. Raises `UpstreamUnavailable`."""
+        """Register a group: when this returns, it can't outlive the gateway. Raises `UpstreamUnavailable`."""
         self._groups.add(group)
         if self._helper is None or not self._helper.tell(b"+%d\n" % group):
             raise UpstreamUnavailable("the process that watches over the upstream does not")
 
     def remove(self, group: int) -> None:
-        """Forgets a group in which nobody is left."""
+        """Remove a group that has no members any more."""
         self._groups.discard(group)
         if self._helper is not None:
             self._helper.tell(b"-%d\n" % group)
 
     async def aclose(self) -> None:
-        """Ends the reaper, which ends whatever group is still known."""
+        """End the reaper, which ends the remaining groups."""
         if self._helper is not None:
             helper, self._helper = self._helper, None
             await helper.aclose()
@@ -63,10 +63,10 @@ class OrphanGuard:
 
 
 class _Helper:
-    """The reaper's process, and the pipe to it. `lost` is called when it ends before it was told to."""
+    """The reaper's process, and the pipe to it. `lost` is called if it ends before it was told to."""
 
     def __init__(self, lost: Callable[[], None]) -> None:
-        """Starts it. Raises `OSError`."""
+        """Start it. Raises `OSError`."""
         self._popen = subprocess.Popen(  # noqa: S603 - our own file
             (sys.executable, "-I", "-S", str(Path(reaper.__file__)), str(STOP_GRACE_SECONDS)),
             stdin=subprocess.PIPE,
@@ -85,7 +85,7 @@ class _Helper:
         watch_exit(self._popen, self._has_exited)
 
     def tell(self, line: bytes) -> bool:
-        """Writes a line, at once; False when nobody reads. A reaper that does not read is of no use, and is ended."""
+        """Write a line, at once; return False if nobody reads. A reaper that does not read is useless, and is ended."""
         try:
             # Not through the event loop: a group must be known when this returns, not at some later turn.
             read = self._pipe.write(line) == len(line)

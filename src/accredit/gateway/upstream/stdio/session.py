@@ -72,7 +72,7 @@ class Session(Conversation[SessionCall]):
         self._made = 0
 
     async def initialize(self, request: Request) -> Stream:
-        """Forwards the first request, and gives the stream with its answer. Raises `AccreditError`."""
+        """Forward the first request, and return the stream with its answer. Raises `AccreditError`."""
         stream = Stream(due=1)
         self._begin(SessionCall(request, stream))
         await self._child.send(request.text, self._patience)
@@ -81,7 +81,8 @@ class Session(Conversation[SessionCall]):
         return stream
 
     def establish(self, answer: bytes) -> bool:
-        """Whether the answer to `initialize` makes this a session; its revision is known then. Raises `AnswerError`."""
+        """Return whether the answer to `initialize` makes this a session; its revision is known then. Raises
+        `AnswerError`."""
         try:
             result = members(answer).get("result")
             found = members(result) if is_object(result) and result is not None else {}
@@ -95,7 +96,7 @@ class Session(Conversation[SessionCall]):
         return True
 
     async def post(self, reply: Reply, message: Frame | Batch, edits: Mapping[MessageId, Edit]) -> None:
-        """Forwards a message, or the members of a batch, and answers the client."""
+        """Forward a message, or the members of a batch, and answer the client."""
         frames = message.frames if isinstance(message, Batch) else (message,)
         requests = [frame for frame in frames if isinstance(frame, Request)]
         if not requests:
@@ -122,7 +123,7 @@ class Session(Conversation[SessionCall]):
             self._forget_streams(stream)
 
     async def ask(self, request: Request) -> bytes | None:
-        """Sends a request of the gateway's own; gives the response's text, or None where there is none."""
+        """Send a request of the gateway's own; return the response's text, or None if there is none."""
         call = SessionCall(request, Stream(due=1))
         try:
             self._begin(call)
@@ -136,7 +137,7 @@ class Session(Conversation[SessionCall]):
         return call.stream.whole() if call.stream.status == 200 else None
 
     async def get(self, reply: Reply, last_event_id: bytes | None) -> None:
-        """Serves the standing stream, or resumes one. Raises `RequestError`."""
+        """Serve the long-lived stream, or resume one. Raises `RequestError`."""
         with WhileConnected(reply):
             if last_event_id is not None:
                 stream, position = self._resumed(last_event_id)
@@ -147,7 +148,7 @@ class Session(Conversation[SessionCall]):
                 await stand(reply, self._standing, self._standing.sent, priming=self._primed)
 
     def withdraw(self) -> None:
-        """The client ends the session: what it still waits for, it has cancelled."""
+        """End the session for its client: whatever it still waits for is cancelled."""
         for call in list(self._pending.calls.values()):
             self._withdraw(call)
 
@@ -157,7 +158,7 @@ class Session(Conversation[SessionCall]):
         return bool(self._pending.calls)
 
     def drain(self) -> None:
-        """Ends the standing stream."""
+        """End the long-lived stream."""
         self._standing.release()
 
     @property
@@ -237,6 +238,6 @@ class Session(Conversation[SessionCall]):
             await stream.changed(CLIENT_STALL_SECONDS)
 
     def _elsewhere(self) -> Stream:
-        """Rule 3."""
+        """Deliver a message by rule 3."""
         posts = (stream for stream in reversed(self._posts.values()) if stream.reader is not None)
         return next((stream for stream in posts if not stream.ended), self._standing)

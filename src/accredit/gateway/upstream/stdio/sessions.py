@@ -55,7 +55,7 @@ class _Entry:
 
 
 class Sessions:
-    """A session is found by its id, which only its client knows."""
+    """The sessions of a process, each found by its id, which only its client knows."""
 
     def __init__(
         self,
@@ -74,10 +74,8 @@ class Sessions:
         self._endings: set[asyncio.Task[None]] = set()
 
     async def create(self, reply: Reply, request: Request) -> None:
-        """Starts a child for an `initialize`, and answers the client: with a session, if the child's answer is valid.
-
-        Raises `AccreditError`.
-        """
+        """Start a child for an `initialize`, and answer the client: with a session, if the child's answer is valid.
+        Raises `AccreditError`."""
         await self._make_room(reply, request)
         session = await self._start()
         kept = False
@@ -118,29 +116,29 @@ class Sessions:
                 self._rest(entry)
 
     def end(self, reply: Reply) -> None:
-        """Ends the session that a client names. Raises `RequestError` (400, 404)."""
+        """End the session that a client names. Raises `RequestError` (400, 404)."""
         session = self._find(reply).session
         session.withdraw()
         self._end(session)
 
     def revision(self, session_id: str | None) -> str | None:
-        """The revision that a session negotiated."""
+        """Return the revision that a session negotiated."""
         entry = self._entries.get(session_id) if session_id is not None else None
         return entry.session.revision if entry is not None else None
 
     def drain(self) -> None:
-        """Ends the standing streams."""
+        """End the long-lived streams."""
         for entry in self._entries.values():
             entry.session.drain()
 
     async def aclose(self) -> None:
-        """Ends all sessions, at once."""
+        """End all sessions, at once."""
         for entry in list(self._entries.values()):
             self._end(entry.session)
         await asyncio.gather(*self._endings)
 
     async def _make_room(self, reply: Reply, request: Request) -> None:
-        """Waits for the end of others, while there is no room. Raises `RequestError` (503)."""
+        """Wait for others to end while there is no room. Raises `RequestError` (503)."""
         while self._full(reply):
             entry = self._least_valuable(reply)
             if entry is not None:
@@ -161,7 +159,7 @@ class Sessions:
         return sum(entry.proved for entry in self._entries.values())
 
     def _least_valuable(self, reply: Reply) -> _Entry | None:
-        """Rules 1 to 4."""
+        """Return the session to end by rules 1 to 4."""
         held = Counter(entry.peer for entry in self._entries.values() if not entry.proved)
         spared = not reply.proved and self._proved() <= self._reserved
 

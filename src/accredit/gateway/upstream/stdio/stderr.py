@@ -1,6 +1,6 @@
-"""A child's stderr, as lines of our log: bounded in length and in number. Logs only.
+"""A child's stderr, as lines of our log, bounded in length and in number. Logs only.
 
-Whatever the child writes is taken at once, so that it never waits for us; what is over the bounds is left out.
+Whatever the child writes is read at once, so that it never blocks; what exceeds the bounds is left out.
 """
 
 import logging
@@ -23,7 +23,7 @@ class StderrLog:
         self._pace = Pace(STDERR_LINES_PER_SECOND)
 
     def feed(self, data: bytes, now: float) -> None:
-        """Takes what the child wrote."""
+        """Add what the child wrote."""
         *ended, rest = data.split(b"\n")
         for part in ended:
             self._keep(part)
@@ -31,7 +31,7 @@ class StderrLog:
         self._keep(rest)
 
     def close(self, now: float) -> None:
-        """Logs what is left: a last line may have no end."""
+        """Log what remains: a last line may have no end."""
         self._log(now)
         self._log_skipped()
 

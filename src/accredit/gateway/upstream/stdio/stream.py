@@ -48,12 +48,12 @@ class Stream:
         return self._last_byte - self._sent_bytes
 
     def tell(self, message: bytes) -> None:
-        """Adds what is no response: the answer becomes a stream of events."""
+        """Add a message that is not a response: the answer becomes an event stream."""
         self.plain = False
         self._put(message)
 
     def answer(self, response: bytes, *, status: int = 200) -> None:
-        """Adds a response; `status` goes with it where it is the whole answer."""
+        """Add a response; `status` is used if it is the whole answer."""
         if not self.batch:
             self.status = status
         self._due -= 1
@@ -61,26 +61,26 @@ class Stream:
         self._put(response)
 
     def fail(self, id: MessageId, error: AccreditError) -> None:
-        """Adds the error response that the request `id` gets instead of an answer."""
+        """Add the error response for the request `id`."""
         told = refusal(error)
         # Where it is the whole answer, with a status of its own, its id is null.
         alone = self.plain and not self.batch
         self.answer(told.frame(None if alone else id), status=told.status)
 
     def end(self) -> None:
-        """Nothing more will come."""
+        """End the stream."""
         self.ended = True
         self._changed.set()
 
     def attach(self) -> object:
-        """Makes the caller the one who writes the answer; if there was another, it stops."""
+        """Make the caller the writer of the answer; a previous writer stops."""
         self._losing = False
         self.reader = object()
         self._changed.set()
         return self.reader
 
     def release(self) -> None:
-        """Nobody writes the answer any more; if somebody does, it stops."""
+        """Leave the answer without a writer; a present writer stops."""
         self.reader = None
         self._changed.set()
         self._trim()
@@ -91,16 +91,16 @@ class Stream:
         return bool(self._messages)
 
     def whole(self) -> bytes:
-        """The answer as JSON, of a plain stream that has ended and is filled."""
+        """Return the answer as JSON, for a plain stream that has ended and has messages."""
         texts = [text for text, _ in self._messages]
         return b"[" + b",".join(texts) + b"]" if self.batch else texts[0]
 
     def holds(self, position: int) -> bool:
-        """Whether everything after the message of that number is still there."""
+        """Return whether every message after that number is still kept."""
         return self._last - len(self._messages) <= position <= self._last
 
     def events(self, after: int) -> tuple[bytes, int]:
-        """The events after the message of that number, as far as they came, and the number of the last one."""
+        """Return the events after that number that have come so far, and the number of the last one."""
         first = self._last - len(self._messages) + 1
         start = max(after + 1, first)
         texts = islice(self._messages, start - first, None)
@@ -108,11 +108,11 @@ class Stream:
         return b"".join(events), self._last
 
     def priming(self) -> bytes:
-        """An event without a message: its id lets the client resume from where the answer began."""
+        """Return an event without a message: its id lets the client resume from where the answer began."""
         return b"id: %s\nretry: %d\ndata: \n\n" % (self._id(self.sent) or b"", RETRY_MILLISECONDS)
 
     def written(self, position: int) -> None:
-        """Notes that the client was sent everything up to the message of that number."""
+        """Record that everything up to that number was sent to the client."""
         if position > self.sent:
             index = position - self._last - 1
             self.sent, self._sent_bytes = position, self._messages[index][1]
@@ -120,7 +120,7 @@ class Stream:
             self._changed.set()
 
     async def changed(self, seconds: float) -> bool:
-        """Waits for anything to happen to the stream; False when nothing did for so long."""
+        """Wait for a change of the stream; return False if there was none for so long."""
         self._changed.clear()
         try:
             async with asyncio.timeout(seconds):
