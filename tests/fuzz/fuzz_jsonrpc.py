@@ -20,7 +20,7 @@ with atheris.instrument_imports(include=["accredit"]):  # pyright: ignore[report
     from accredit.jsonrpc.lines import LineSplitter
     from accredit.jsonrpc.methods import META_CAPABILITIES, META_VERSION, Era
     from accredit.jsonrpc.objects import members
-    from accredit.jsonrpc.param_headers import check_param_headers, declared_headers, listed_headers
+    from accredit.jsonrpc.param_headers import check_param_headers, declared_headers, listed_schemas
     from accredit.jsonrpc.requests import decode_request
     from accredit.jsonrpc.responses import Expected
     from accredit.jsonrpc.sse import SseParser
@@ -116,8 +116,9 @@ def check_lines(text: bytes) -> None:
 def check_schema(text: bytes) -> None:
     """Schemas, lists and header values are read or not, but never raise."""
     declared = declared_headers(text)
-    assert listed_headers(b'{"tools":[{"name":"a","inputSchema":' + text + b"}]}") in ({}, {"a": declared})
-    listed_headers(text)
+    listed = listed_schemas(b'{"tools":[{"name":"a","inputSchema":' + text + b"}]}")
+    assert {name: declared_headers(found) for name, found in listed.items()} in ({}, {"a": declared})
+    listed_schemas(text)
     decode_header(text)
 
 

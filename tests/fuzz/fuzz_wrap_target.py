@@ -32,12 +32,13 @@ from tests.world.authorization import GATEWAY
 
 from accredit.errors import FrameError, UpstreamUnavailable
 from accredit.gateway.admission.gate import Gate
+from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.front.wrap import Wrap
 from accredit.gateway.recording.recorder import recorder_of
 from accredit.gateway.settings import RecordSettings, StdioUpstream
 from accredit.jsonrpc.lines import encode_line
-from accredit.stores import MemoryStore
+from accredit.stores import MemoryStore, MemoryTasks
 
 _SECONDS = 20
 _PIECE = 61
@@ -147,7 +148,15 @@ async def _wrapped(sent: bytes, size: int) -> tuple[bytes, int, int]:
     settings = TRUST.settings(StdioUpstream(("server",)), records=RecordSettings(GATEWAY))
     counters = Counters()
     recorder = recorder_of(settings, counters, records)
-    gate = Gate(settings, counters, MemoryStore(), NobodyRevoked(), None, recorder)
+    gate = Gate(
+        settings,
+        counters,
+        ToolDirectory(),
+        store=MemoryStore(),
+        revocations=NobodyRevoked(),
+        recorder=recorder,
+        tasks=MemoryTasks(),
+    )
     child, host = FreeChild(records), MemoryHost(sent, size)
     wrap: Any = Wrap(settings, gate, cast(Any, child), cast(Any, host), counters, None, recorder)
     sides = [asyncio.create_task(wrap._from_host()), asyncio.create_task(wrap._from_child())]

@@ -20,10 +20,11 @@ from tests.world.measured_loop import MeasuredLoop
 
 from accredit.errors import FrameError, UpstreamUnavailable
 from accredit.gateway.admission.gate import Gate
+from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.front.wrap import Wrap
 from accredit.gateway.settings import StdioUpstream
-from accredit.stores import MemoryStore, RevocationLists
+from accredit.stores import MemoryStore, MemoryTasks, RevocationLists
 
 __all__ = ["small_heap"]
 
@@ -131,7 +132,14 @@ def test_no_line_of_a_host_blocks_the_loop_of_wrap() -> None:
         assert isinstance(loop, MeasuredLoop)
         for name in NAMES:
             counters, host = Counters(), Host(bodies()[name].encode())
-            gate = Gate(settings, counters, MemoryStore(), RevocationLists((), {}), None, None)
+            gate = Gate(
+                settings,
+                counters,
+                ToolDirectory(),
+                store=MemoryStore(),
+                revocations=RevocationLists((), {}),
+                tasks=MemoryTasks(),
+            )
             wrap: Any = Wrap(settings, gate, cast(Any, Child()), cast(Any, host), counters, None, None)
             await asyncio.sleep(0)
             loop.longest = 0.0

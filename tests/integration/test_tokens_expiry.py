@@ -18,6 +18,7 @@ from accredit.base.clock import unix_seconds
 from accredit.errors import InvalidToken
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.admission.bearer import Bearer
+from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.jsonrpc.methods import Era
 from accredit.limits import TOKEN_LEEWAY_SECONDS
 
@@ -67,7 +68,7 @@ def test_the_token_of_an_environment_expires_while_the_process_runs() -> None:
 
     async def main() -> None:
         settings, key_sets, exp = world.settings(), world.key_sets, ends(3)
-        bearer = Bearer(settings, key_sets, world.token(exp=exp))
+        bearer = Bearer(settings, key_sets, ToolDirectory(), world.token(exp=exp))
         assert await bearer.of_environment() is not None
         await until(lambda: over(exp))
         with pytest.raises(InvalidToken, match="expired"):

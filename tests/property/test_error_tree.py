@@ -14,7 +14,7 @@ from accredit.jsonrpc.frames import Failure, Notification, Request, decode_frame
 from accredit.jsonrpc.input_required import check_input_required
 from accredit.jsonrpc.methods import META_CAPABILITIES, META_VERSION, Era
 from accredit.jsonrpc.objects import members
-from accredit.jsonrpc.param_headers import check_param_headers, declared_headers, listed_headers
+from accredit.jsonrpc.param_headers import check_param_headers, declared_headers, listed_schemas
 from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.text import check_text
@@ -150,8 +150,9 @@ def test_schemas_and_lists_declare_headers_or_nothing(
     schema: bytes, headers: dict[bytes, bytes], arguments: bytes
 ) -> None:
     declared = declared_headers(schema)
-    assert listed_headers(b'{"tools":[{"name":"a","inputSchema":' + schema + b"}]}") in ({}, {"a": declared})
-    listed_headers(schema)
+    listed = listed_schemas(b'{"tools":[{"name":"a","inputSchema":' + schema + b"}]}")
+    assert {name: declared_headers(found) for name, found in listed.items()} in ({}, {"a": declared})
+    listed_schemas(schema)
     call = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"arguments":' + arguments + b"}}"
     if error_of(lambda: decode_request(call)) is None:
         asked = decode_request(call)

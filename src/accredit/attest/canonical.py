@@ -6,7 +6,7 @@ form.
 """
 
 import hashlib
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from typing import NamedTuple, cast
 
 import msgspec
@@ -15,6 +15,9 @@ from msgspec import Raw
 from accredit.canonical import canonical as canonical_form
 from accredit.errors import AttestationError
 from accredit.limits import MAX_CANONICAL_RESULT_BYTES
+
+Params = bytes | Raw | Mapping[str, Raw] | None
+"""A request's `params`: their text, or their members where they are split already; None where there are none."""
 
 
 class RecordedParams(NamedTuple):
@@ -35,9 +38,9 @@ def canonical(text: bytes | Raw) -> bytes:
     return _canonical(_parse(text))
 
 
-def recorded_params(params: bytes | Raw | None, *, token_argument: bool, full: bool = False) -> RecordedParams:
-    """Return what is recorded of a request's `params` (None if it has none): everything but `_meta` and, with
-    `token_argument`, `arguments._token`. Raises `AttestationError` for a text without a canonical form."""
+def recorded_params(params: Params, *, token_argument: bool, full: bool = False) -> RecordedParams:
+    """Return what is recorded of a request's `params`: everything but `_meta` and, with `token_argument`,
+    `arguments._token`. Raises `AttestationError` for a text without a canonical form."""
     steps = record_params(params, token_argument=token_argument, full=full)
     while True:
         try:
@@ -46,11 +49,12 @@ def recorded_params(params: bytes | Raw | None, *, token_argument: bool, full: b
             return last.value
 
 
-def record_params(
-    params: bytes | Raw | None, *, token_argument: bool, full: bool = False
-) -> Generator[None, None, RecordedParams]:
+def record_params(params: Params, *, token_argument: bool, full: bool = False) -> Generator[None, None, RecordedParams]:
     """Do the same in steps, for callers that serve others between two of them."""
-    tree = _parse(b"{}" if params is None else params)
+    if isinstance(params, Mapping):
+        tree: object = {name: _parse(value) for name, value in params.items()}
+    else:
+        tree = _parse(b"{}" if params is None else params)
     yield
     _members(tree).pop("_meta", None)
     if token_argument:

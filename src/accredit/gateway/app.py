@@ -11,6 +11,7 @@ from accredit.errors import AccreditError, ClientGone, TokenError, UpstreamUnava
 from accredit.gateway.admission.bearer import bearer_for
 from accredit.gateway.admission.gate import Gate
 from accredit.gateway.admission.identity import KEYS_PATH
+from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.front.asgi import AsgiExchange, Receive, Scope, Send
 from accredit.gateway.front.authenticator import HttpAuthenticator
@@ -32,6 +33,7 @@ from accredit.gateway.upstream.backend import Backend
 from accredit.gateway.upstream.http.relay import HttpRelay
 from accredit.gateway.upstream.stdio.backend import StdioBackend
 from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
+from accredit.stores import MemoryTasks
 
 
 def create_app(
@@ -54,6 +56,8 @@ def create_app(
         upstream = GatewaySettings(HttpUpstream(upstream))
     elif not isinstance(upstream, GatewaySettings):
         upstream = GatewaySettings(StdioUpstream(tuple(upstream)))
+    if upstream.guards and tasks is None:
+        tasks = MemoryTasks()
     return Gateway(upstream, store, revocations, key_sets, records, tasks)
 
 
@@ -75,21 +79,31 @@ class Gateway:
         self.rooms = Rooms(settings.max_request_bytes, proving=settings.proving)
         self._recorder = recorder_of(settings, self._counters, records)
         self._key_sets = key_sets
-        bearer = bearer_for(settings, key_sets)
+        directory = ToolDirectory()
+        bearer = bearer_for(settings, key_sets, directory)
         tokens = settings.tokens
         self._resource = Resource(tokens, settings.path) if tokens is not None else None
         authenticator = (
             HttpAuthenticator(bearer, SessionTags(tokens.session_key)) if tokens is not None and bearer else None
         )
         self._tasks = tasks
-        gate = Gate(settings, self._counters, store, revocations, bearer, self._recorder, tasks)
+        gate = Gate(
+            settings,
+            self._counters,
+            directory,
+            store=store,
+            revocations=revocations,
+            bearer=bearer,
+            recorder=self._recorder,
+            tasks=tasks,
+        )
         self._backend: Backend
         self._http: HttpRelay | None = None
         if isinstance(settings.upstream, HttpUpstream):
-            self._backend = self._http = HttpRelay(settings, settings.upstream, self._counters)
+            self._backend = self._http = HttpRelay(settings, settings.upstream, self._counters, directory)
             self._sse = LegacySse(settings, settings.upstream.url, gate, self._http, self._counters, authenticator)
         else:
-            self._backend = StdioBackend(settings, settings.upstream, self._counters)
+            self._backend = StdioBackend(settings, settings.upstream, self._counters, directory)
         self._endpoint = Endpoint(settings, gate, self._backend, authenticator)
         self._health = Health(
             self._backend, self._counters, authenticator, self._recorder, store, revocations, key_sets

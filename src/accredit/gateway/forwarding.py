@@ -19,6 +19,7 @@ from functools import lru_cache
 
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.media_types import JSON_TYPE, parse_media_type
+from accredit.jsonrpc.param_headers import PARAM_HEADERS
 from accredit.limits import MAX_MEDIA_RANGES, MAX_MEDIA_TYPE_BYTES
 
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
@@ -75,7 +76,8 @@ _IN_WHOSE_NAME = (
 
 TO_UPSTREAM = Table(
     {
-        Fate.PASSES: "authorization last-event-id mcp-method mcp-name mcp-param-* mcp-protocol-version mcp-session-id "
+        Fate.PASSES: "authorization last-event-id mcp-method mcp-name mcp-protocol-version mcp-session-id "
+        f"{PARAM_HEADERS.decode()}* "
         "traceparent tracestate user-agent",
         Fate.OWN: "accept accept-encoding content-length content-type host",
         Fate.NEVER: _HOP_BY_HOP + _WHERE_TO + _IN_WHOSE_NAME + "access-control-* accredit-* expect",

@@ -14,33 +14,20 @@ A routing header that mirrors nothing in its message (any in the legacy era, one
 compared with nothing, so it does not go on (`unmirrored`).
 """
 
-import base64
-import binascii
-import re
-from collections.abc import Mapping
-
 from accredit.errors import RequestError
 from accredit.jsonrpc.encode import HEADER_MISMATCH, INVALID_PARAMS
 from accredit.jsonrpc.frames import Frame, Notification, Request
+from accredit.jsonrpc.header_values import DUPLICATED, Headers, decode_header, plain_header
 from accredit.jsonrpc.methods import META_CAPABILITIES, META_VERSION, METHODS, TARGET_MEMBER, Era, is_known, is_modern
+from accredit.jsonrpc.param_headers import is_param_header
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.scalars import as_string
 
 VERSION_HEADER = b"mcp-protocol-version"
 METHOD_HEADER = b"mcp-method"
 NAME_HEADER = b"mcp-name"
-PARAM_HEADERS = b"mcp-param-"
-"""What the names begin with of headers that mirror arguments of a tool."""
 
 _SHOWN = {VERSION_HEADER: "MCP-Protocol-Version", METHOD_HEADER: "Mcp-Method", NAME_HEADER: "Mcp-Name"}
-_PLAIN = re.compile(rb"[\t\x20-\x7e]*")
-_SENTINEL = re.compile(r"=\?base64\?(.*)\?=")
-
-Headers = Mapping[bytes, bytes]
-"""Header values by lower-case name; a header that came twice holds both values, joined by `DUPLICATED`."""
-
-DUPLICATED = b"\0"
-"""Joins the values of a repeated header: no value can hold it, so it equals nothing that a body says."""
 
 
 def era_of(frame: Frame | Batch, headers: Headers) -> Era:
@@ -69,7 +56,7 @@ def unmirrored(frame: Frame | Batch | None, era: Era, headers: Headers) -> froze
 
     Those of a method that MCP does not have mean what whoever defined it says.
     """
-    routing = [name for name in headers if name in (METHOD_HEADER, NAME_HEADER) or name.startswith(PARAM_HEADERS)]
+    routing = [name for name in headers if name in (METHOD_HEADER, NAME_HEADER) or is_param_header(name)]
     if not routing:
         return frozenset()
     if era is Era.LEGACY or not isinstance(frame, Request | Notification):
@@ -78,30 +65,7 @@ def unmirrored(frame: Frame | Batch | None, era: Era, headers: Headers) -> froze
     if frame.method not in METHODS or _target(frame, headers) is not None:
         mirrored.add(NAME_HEADER)
     with_params = frame.method == "tools/call" or frame.method not in METHODS
-    return frozenset(
-        name for name in routing if name not in mirrored and not (with_params and name.startswith(PARAM_HEADERS))
-    )
-
-
-def plain_header(value: bytes) -> str | None:
-    """The text of a header value, without the blanks around it (RFC 9110 section 5.5); None if it is not ASCII."""
-    value = value.strip(b" \t")
-    return value.decode("ascii") if _PLAIN.fullmatch(value) else None
-
-
-def decode_header(value: bytes) -> str | None:
-    """The same for a value that may have the Base64 sentinel form `=?base64?...?=`; None too if that is malformed."""
-    text = plain_header(value)
-    found = _SENTINEL.fullmatch(text or "")
-    if found is None:
-        return text
-    try:
-        decoded = base64.b64decode(found[1], validate=True)
-        if base64.b64encode(decoded).decode("ascii") != found[1]:
-            return None  # two spellings of one value: only the canonical one counts
-        return decoded.decode("utf-8")
-    except (binascii.Error, UnicodeDecodeError, ValueError):
-        return None
+    return frozenset(name for name in routing if name not in mirrored and not (with_params and is_param_header(name)))
 
 
 def _target(frame: Request | Notification, headers: Headers) -> str | None:

@@ -68,6 +68,11 @@ class _Call:
         envelope = self._envelope if self._envelope is not None else members(self._came)
         return to_json({**envelope, **self._changes})
 
+    @property
+    def size(self) -> int:
+        """The bytes that it came in: what is done with it takes time that grows with them."""
+        return len(self._came)
+
     @cached_property
     def params(self) -> Raw | None:
         """The text of `params`; None where there are none."""

@@ -29,8 +29,8 @@ from msgspec import Raw, Struct
 from accredit.base.text import excerpt
 from accredit.errors import RequestError
 from accredit.jsonrpc.encode import HEADER_MISMATCH
-from accredit.jsonrpc.era import DUPLICATED, PARAM_HEADERS, Headers, decode_header
 from accredit.jsonrpc.frames import Request
+from accredit.jsonrpc.header_values import DUPLICATED, Headers, decode_header
 from accredit.jsonrpc.objects import is_object, members
 from accredit.jsonrpc.scalars import as_string
 from accredit.limits import MAX_PARAM_HEADERS, MAX_SCHEMA_BYTES, MAX_TOOL_LIST_BYTES
@@ -38,7 +38,11 @@ from accredit.limits import MAX_PARAM_HEADERS, MAX_SCHEMA_BYTES, MAX_TOOL_LIST_B
 Path = tuple[str, ...]
 """Names of properties from the root of a tool's arguments to one value."""
 
+PARAM_HEADERS = b"mcp-param-"
+"""What the names of these headers begin with."""
+
 _ANNOTATION = "x-mcp-header"
+_ANNOTATED = _ANNOTATION.encode("ascii")
 _TYPES = frozenset({"string", "integer", "boolean"})
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _WHOLE_NUMBER = re.compile(rb"(-?)0*([0-9]+)(?:\.0+)?")
@@ -75,15 +79,21 @@ _decode_page = msgspec.json.Decoder(_Page).decode
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
+def is_param_header(name: bytes) -> bool:
+    """Whether a header, whose name is in lower case, mirrors an argument."""
+    return name.startswith(PARAM_HEADERS)
+
+
 def declared_headers(input_schema: bytes | Raw) -> tuple[DeclaredHeader, ...]:
     """The headers that a tool's `inputSchema` declares; none where an annotation is not valid. Never raises.
 
     Nor does it find any in a schema of more than `MAX_SCHEMA_BYTES` or with more than `MAX_PARAM_HEADERS`.
     """
-    if len(input_schema) > MAX_SCHEMA_BYTES:
+    text = bytes(input_schema)
+    if len(text) > MAX_SCHEMA_BYTES or (_ANNOTATED not in text and b"\\" not in text):
         return ()
     try:
-        root: object = msgspec.json.decode(input_schema)
+        root: object = msgspec.json.decode(text)
     except _UNREADABLE:
         return ()
     found: dict[bytes, DeclaredHeader] = {}
@@ -96,8 +106,8 @@ def declared_headers(input_schema: bytes | Raw) -> tuple[DeclaredHeader, ...]:
     return tuple(found.values())
 
 
-def listed_headers(result: bytes | Raw) -> dict[str, tuple[DeclaredHeader, ...]]:
-    """The headers that each tool in the `result` of a `tools/list` declares, by the tool's name. Never raises.
+def listed_schemas(result: bytes | Raw) -> dict[str, Raw]:
+    """The `inputSchema` of each tool in the `result` of a `tools/list`, by the tool's name. Never raises.
 
     Empty for what is no such result, or is longer than `MAX_TOOL_LIST_BYTES`.
     """
@@ -107,7 +117,7 @@ def listed_headers(result: bytes | Raw) -> dict[str, tuple[DeclaredHeader, ...]]
         page = _decode_page(result)
     except _UNREADABLE:
         return {}
-    return {tool.name: declared_headers(tool.input_schema) for tool in page.tools}
+    return {tool.name: tool.input_schema for tool in page.tools}
 
 
 def check_param_headers(request: Request, declared: Iterable[DeclaredHeader], headers: Headers) -> None:

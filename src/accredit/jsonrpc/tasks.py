@@ -54,8 +54,11 @@ def announced(result: Raw, era: Era, *, asked: bool) -> Announced | None:
         return None
     found = unambiguous_members(result, _CREATED)
     if era is Era.MODERN:
-        # One that was not asked for has been refused before (`result_types`).
-        return _announced(found, "ttlMs") if as_string(found.get("resultType")) == TASK else None
+        if as_string(found.get("resultType")) != TASK:
+            return None
+        if not asked:
+            raise FrameError("a task that was not asked for")
+        return _announced(found, "ttlMs")
     task = found.get("task")
     if task is None or not is_object(task):
         return None

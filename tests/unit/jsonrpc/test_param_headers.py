@@ -11,7 +11,7 @@ from accredit.jsonrpc.param_headers import (
     DeclaredHeader,
     check_param_headers,
     declared_headers,
-    listed_headers,
+    listed_schemas,
 )
 from accredit.jsonrpc.requests import decode_request
 from accredit.limits import MAX_PARAM_HEADERS, MAX_SCHEMA_BYTES, MAX_TOOL_LIST_BYTES
@@ -103,6 +103,10 @@ def test_more_headers_than_a_server_takes_declare_nothing() -> None:
 
 
 # --- lists ------------------------------------------------------------------------------------------
+
+
+def listed_headers(result: bytes) -> dict[str, tuple[DeclaredHeader, ...]]:
+    return {name: declared_headers(schema) for name, schema in listed_schemas(result).items()}
 
 
 def test_a_list_gives_the_headers_of_each_tool() -> None:

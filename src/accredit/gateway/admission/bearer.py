@@ -15,8 +15,7 @@ from msgspec import Struct
 
 from accredit.base.clock import unix_seconds
 from accredit.errors import ConfigurationError, KeysUnavailable, MissingToken, RequestError, TokenError
-from accredit.gateway.admission.token_arguments import TokenArguments
-from accredit.gateway.admission.tool_lists import Ask
+from accredit.gateway.admission.tool_directory import Ask, ToolDirectory
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.settings import GatewaySettings, TokenSettings
 from accredit.jsonrpc.encode import INVALID_PARAMS, METHOD_NOT_FOUND
@@ -50,14 +49,14 @@ _CALL = "tools/call"
 class Bearer:
     """One per gateway. `environment` is the token of the process that it serves, on stdio."""
 
-    def __init__(self, settings: TokenSettings, keys: KeySets, environment: str | None = None) -> None:
+    def __init__(
+        self, settings: TokenSettings, keys: KeySets, tools: ToolDirectory, environment: str | None = None
+    ) -> None:
         self._settings = settings
         self._keys = keys
         self._environment = environment
         self._verifier = TokenVerifier(settings.issuers)
-        self._arguments = TokenArguments()
-        self.learn = self._arguments.learn
-        """Takes in the result of a `tools/list`."""
+        self._tools = tools
 
     async def of_header(self, credentials: RawHeaders, session: str = "") -> VerifiedToken | None:
         """The token in the Authorization header. Raises `TokenError` and `KeysUnavailable`."""
@@ -81,10 +80,10 @@ class Bearer:
         found = _carried(frame)
         tool = frame.target if isinstance(frame, Request) and frame.method == _CALL else None
         if found.argument is not None and tool is not None and ask is not None and isinstance(frame, Request):
-            await self._arguments.ask_for(tool, frame, ask)
+            await self._tools.look_up(tool, frame, ask)
         token = header
         if token is None:
-            own = tool is not None and self._arguments.declared(tool)
+            own = tool is not None and self._tools.takes_token(tool)
             text = found.deciding(self._settings.sources, argument_is_the_tools=own)
             token = await self._verified(text, session) if text is not None else await self.of_environment()
         else:
@@ -137,7 +136,7 @@ class Bearer:
         if not isinstance(frame, Request | Notification):
             return frame
         tool = frame.target if frame.method == _CALL else None
-        declared = tool is not None and self._arguments.declared(tool)
+        declared = tool is not None and self._tools.takes_token(tool)
         kept = without_tokens(frame.members, argument_is_the_tools=declared)
         if kept is not frame.members:
             frame = frame.with_params(kept)
@@ -153,13 +152,15 @@ class Bearer:
         return token
 
 
-def bearer_for(settings: GatewaySettings, keys: KeySets | None, environment: str | None = None) -> Bearer | None:
+def bearer_for(
+    settings: GatewaySettings, keys: KeySets | None, tools: ToolDirectory, environment: str | None = None
+) -> Bearer | None:
     """Who judges the tokens of a gateway, where they are on. Raises `ConfigurationError`."""
     if settings.tokens is None:
         return None
     if keys is None:
         raise ConfigurationError("tokens are on, and there are no key sets", "give create_app the key sets")
-    return Bearer(settings.tokens, keys, environment)
+    return Bearer(settings.tokens, keys, tools, environment)
 
 
 def _carried(frame: Frame) -> Carried:

@@ -9,9 +9,10 @@ from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE, answer_type
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import opened
 from accredit.gateway.upstream.http.client import Answer
-from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER, PARAM_HEADERS
+from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import Era
+from accredit.jsonrpc.param_headers import is_param_header
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.sse import SseParser
 
@@ -20,7 +21,7 @@ def own_call(raw: RawHeaders, era: Era, method: str, forwarding: Forwarding) -> 
     """The client's headers (who it is counts), with the routing headers of another call."""
     dropped = (METHOD_HEADER, NAME_HEADER)
     goes = forwarding.to_upstream(raw, body=True)
-    kept = [(name, value) for name, value in goes if name not in dropped and not name.startswith(PARAM_HEADERS)]
+    kept = [(name, value) for name, value in goes if name not in dropped and not is_param_header(name)]
     routing = [(METHOD_HEADER, method.encode("ascii"))] if era is Era.MODERN else []
     return [*kept, *routing, (b"accept-encoding", b"identity")]
 

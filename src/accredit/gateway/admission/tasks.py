@@ -13,15 +13,15 @@
 import asyncio
 import secrets
 from collections.abc import Callable, Collection, Coroutine
+from functools import partial
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from accredit.attest import Outcome
 from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_seconds
-from accredit.errors import AnswerError, MessageId, StoreUnavailable
+from accredit.errors import AnswerError, ConfigurationError, MessageId, StoreUnavailable
 from accredit.gateway.counters import Counters
 from accredit.gateway.recording.open_calls import OpenCall, ResumedCalls
 from accredit.gateway.recording.recorder import Client
@@ -83,13 +83,6 @@ class Unrecorded:
         return task
 
 
-class Maker(Struct, frozen=True):
-    """Who makes a task, with which call."""
-
-    task: Task
-    client: Client
-
-
 Hears = Callable[[Notification], bool]
 """Whether a notification goes to a stream."""
 
@@ -98,30 +91,41 @@ class Tasks:
     """One per gateway. Without a `store` nobody has to show who they are: then a task is everybody's."""
 
     def __init__(self, store: TaskStore | None, settings: GatewaySettings, counters: Counters) -> None:
+        """Raises `ConfigurationError` where calls are guarded and there is nowhere to remember tasks."""
+        if settings.guards and store is None:
+            raise ConfigurationError("calls are guarded, and nobody remembers their tasks", "give the gateway tasks")
         self._counters = counters
         self._apart = secrets.token_hex(8) if isinstance(settings.upstream, StdioUpstream) else ""
         self._told = RecentlyUsed[str, set[str]](MAX_TASK_SESSIONS)
         self.unrecorded = Unrecorded()
-        self.store = store
+        self.store = store if settings.guards else None
 
     def place(self, client: Client) -> str:
         """Rule 3."""
         return f"{self._apart}/{client.session_id}" if self._apart else ""
 
     def opened(
-        self, call: OpenCall | None, request: Request, maker: Maker, inner: Edit | None
+        self,
+        call: OpenCall | None,
+        request: Request,
+        client: Client,
+        make: Callable[[], Task],
+        inner: Edit | None,
     ) -> tuple[OpenCall | None, Edit | None]:
-        """The call that is to be settled, and what becomes of its answer: with a task in it, where there is one."""
-        asked = may_announce(request)
+        """The call that is to be settled, and what becomes of its answer: with a task in it, where there is one.
+
+        `make` gives that task; nothing of the call is kept where none may come.
+        """
         if call is None and self.store is None:
             return call, inner
-        if call is None and asked:
-            call = self.unrecorded.begin(request.id, maker.client.session_id)
+        task = make() if may_announce(request) else None
+        if call is None and task is not None:
+            call = self.unrecorded.begin(request.id, client.session_id)
 
         def edit(response: Success) -> bytes:
-            found = announced(response.result, request.era, asked=asked)
-            if found is not None and call is not None:
-                call.on_settled = lambda outcome: self._keep(request.id, found, maker, outcome)
+            found = announced(response.result, request.era, asked=task is not None)
+            if found is not None and call is not None and task is not None:
+                call.on_settled = partial(self._keep, request.id, found, task, client)
             return inner(response) if inner is not None else response.text
 
         if call is not None:
@@ -174,19 +178,19 @@ class Tasks:
         return hears
 
     async def _keep(
-        self, id: MessageId, found: Announced, maker: Maker, outcome: Outcome
+        self, id: MessageId, found: Announced, task: Task, client: Client, outcome: Outcome
     ) -> tuple[Outcome, bytes | None]:
         """Rules 1 and 2: the outcome of the call, and what its client gets in place of the answer, if anything."""
         if outcome.status not in ("ok", "tool_error"):
             return outcome, None  # the answer was refused, or came too late
-        now, task = unix_seconds(), maker.task
+        now = unix_seconds()
         seconds = TASK_SECONDS
         if found.ttl_ms is not None and found.ttl_ms >= 0:
             seconds = min(-(-found.ttl_ms // 1000), MAX_TASK_TTL_SECONDS) + TASK_GRACE_SECONDS
         if self.store is None:
             return Outcome(status="task", result=outcome.result), None
         try:
-            key = task_key(self.place(maker.client), found.id)
+            key = task_key(self.place(client), found.id)
             known = await self.store.keep(key, task, keep_until=now + seconds, now=now)
             same = same_call(known, task)
         except StoreUnavailable:
@@ -197,7 +201,7 @@ class Tasks:
             problem = AnswerError("a task with the id of another")
             self._counters.refused(problem, method=task.method)
             return Outcome(status="upstream_invalid", detail=problem.detail), refusal(problem).frame(id)
-        self.named(maker.client, (found.id,))
+        self.named(client, (found.id,))
         return Outcome(status="task", result=outcome.result), None
 
 

@@ -10,7 +10,7 @@
 
 from accredit.errors import RequestError
 from accredit.gateway.admission.bearer import Bearer
-from accredit.gateway.admission.tool_lists import Ask
+from accredit.gateway.admission.tool_directory import Ask
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.session_binding import SessionTags, principal_of, without_tag
 from accredit.gateway.headers import SESSION_HEADER

@@ -7,6 +7,7 @@ of this goes no further (`forwarding`).
 """
 
 from accredit.gateway.headers import RawHeaders, origin_listed
+from accredit.jsonrpc.param_headers import PARAM_HEADERS
 from accredit.limits import PREFLIGHT_SECONDS
 
 METHODS = b"GET, POST, DELETE"
@@ -14,7 +15,6 @@ _PLAIN = frozenset(
     b"accept authorization content-type last-event-id mcp-method mcp-name mcp-protocol-version mcp-session-id "
     b"traceparent tracestate".split()
 )
-_PARAMS = b"mcp-param-"
 _EXPOSED = b"Mcp-Session-Id, Mcp-Protocol-Version, WWW-Authenticate, Retry-After"
 VARY = (b"vary", b"Origin")
 
@@ -48,5 +48,5 @@ def answered(raw: RawHeaders, origin: bytes | None, allowed: tuple[str, ...]) ->
 
 
 def _is_param(name: bytes) -> bool:
-    rest = name.removeprefix(_PARAMS)
+    rest = name.removeprefix(PARAM_HEADERS)
     return rest != name and rest != b"" and rest.replace(b"-", b"").replace(b"_", b"").isalnum()

@@ -34,6 +34,7 @@ from accredit.errors import (
 )
 from accredit.gateway.admission.bearer import Bearer, bearer_for
 from accredit.gateway.admission.gate import Admission, Gate
+from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.front.host import Host
 from accredit.gateway.recording.open_calls import OpenCalls, outcome_of_end
@@ -94,8 +95,11 @@ async def run(
         raise ConfigurationError("wrap stands around a stdio server", "name its command after --")
     counters = Counters()
     recorder = recorder_of(settings, counters, records)
-    bearer = bearer_for(settings, key_sets, token)
-    gate = Gate(settings, counters, store, revocations, bearer, recorder, tasks)
+    tools = ToolDirectory()
+    bearer = bearer_for(settings, key_sets, tools, token)
+    gate = Gate(
+        settings, counters, tools, store=store, revocations=revocations, bearer=bearer, recorder=recorder, tasks=tasks
+    )
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

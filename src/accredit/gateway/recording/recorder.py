@@ -27,6 +27,7 @@ from accredit.attest import (
     RecordedAuthority,
     RecordedChain,
     RecordedDecision,
+    RecordedParams,
     RecordedToken,
     record_params,
     recorded_chain,
@@ -37,6 +38,7 @@ from accredit.errors import (
     AccreditError,
     AttestationError,
     ConfigurationError,
+    FrameError,
     KeysUnavailable,
     MessageId,
     ProofRefused,
@@ -113,11 +115,10 @@ class Recorder:
         Raises `ProofRefused`, or `RequestError` for params that no record can hold.
         """
         received_ms = unix_ms()
-        target, trace = target_of(request), trace_of(request)
+        target, trace = request.target or "", trace_of(request)
         try:
-            steps = record_params(request.params, token_argument=False, full=self._settings.full and not stranger)
-            params = await in_turns(steps, len(request.text))
-        except AttestationError:
+            params = await _params(request, decision, full=self._settings.full and not stranger)
+        except (AttestationError, FrameError):
             detail = "Invalid params: params hold what has no canonical form"
             raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200) from None
         chain = self._chain(decision.proved.chain) if decision is not None and decision.proved is not None else None
@@ -250,9 +251,12 @@ def recorder_of(settings: GatewaySettings, counters: Counters, records: Records 
     return Recorder(records, told, counters)
 
 
-def target_of(request: Request) -> str:
-    """What a guarded request is about, or "" where it does not say so with a string."""
-    return request.target or ""
+async def _params(request: Request, decision: Decision | None, *, full: bool) -> RecordedParams:
+    # Both digests are over the same form; the decision's is there already where a proof was looked at.
+    digest = decision.call.digest if decision is not None and not full else b""
+    if digest:
+        return RecordedParams(digest.hex())
+    return await in_turns(record_params(request.members, token_argument=False, full=full), request.size)
 
 
 def _authority(decision: Decision, chain_sha256: str) -> RecordedAuthority | None:

@@ -12,11 +12,13 @@ from tests.world.tokened import Tokened
 from accredit.attest import CallDecision
 from accredit.gateway.admission.bearer import Bearer
 from accredit.gateway.admission.gate import Gate
+from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.recording.recorder import Client, Recorder
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RecordSettings
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
+from accredit.stores import MemoryTasks
 
 
 @pytest.mark.parametrize("method", ["tools/call", "tools/list"])
@@ -24,7 +26,8 @@ def test_where_tokens_are_required_a_way_that_asks_nobody_for_one_leads_nowhere(
     trusted = Tokened()
     tokens = trusted.settings(required=True)
     settings = GatewaySettings(HttpUpstream("http://127.0.0.1:9/mcp"), tokens=tokens)
-    gate = Gate(settings, Counters(), None, None, Bearer(tokens, trusted.key_sets))
+    tools = ToolDirectory()
+    gate = Gate(settings, Counters(), tools, bearer=Bearer(tokens, trusted.key_sets, tools), tasks=MemoryTasks())
     message = decode_request(post(Era.MODERN, method, {"name": "echo"}).body)
     admission = asyncio.run(gate.admit(message, Client()))
     assert admission.message is None
@@ -49,7 +52,7 @@ def test_a_batch_that_is_not_decided_to_its_end_leaves_no_call_open(how: str) ->
     async def main() -> None:
         records, settings = Second(), GatewaySettings(HttpUpstream("http://127.0.0.1:9/mcp"))
         recorder = Recorder(records, RecordSettings("gate"), Counters())
-        gate = Gate(settings, Counters(), None, None, recorder=recorder)
+        gate = Gate(settings, Counters(), ToolDirectory(), recorder=recorder)
         members = [post(Era.LEGACY, id=id).body for id in (7, 8)]
         batch = decode_request(b"[%b]" % b",".join(members), batch_allowed=True)
         deciding = asyncio.create_task(gate.admit(batch, Client("session")))

@@ -15,6 +15,7 @@ from accredit.base.clock import unix_seconds
 from accredit.errors import FrameError, RequestError
 from accredit.gateway.admission.gate import Gate
 from accredit.gateway.admission.request_state import Leg, RequestStateSealer, principal_of
+from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.recording.recorder import Client
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RoundsSettings
@@ -203,7 +204,7 @@ def test_settings_are_alike_whatever_key_they_drew__and_each_draws_its_own() -> 
 def test_a_refused_state_is_answered_like_a_call_without_a_proof__so_where_its_transport_reads_answers() -> None:
     """Over HTTP+SSE of 2024-11-05 that is the stream, and not the POST."""
     counters = Counters()
-    gate = Gate(GatewaySettings(HttpUpstream("http://u/")), counters, None, None)
+    gate = Gate(GatewaySettings(HttpUpstream("http://u/")), counters, ToolDirectory())
     admission = asyncio.run(gate.admit(request(again(CALL, "mine")), Client()))
     assert admission.message is None
     error = {"code": -32602, "message": "Invalid or expired requestState"}

@@ -9,6 +9,7 @@ from tests.world.calls import ERAS, Posted, notification, post, response
 
 from accredit.errors import MessageId, RequestError
 from accredit.gateway.admission.gate import Gate
+from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.front.endpoint import Endpoint
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
@@ -60,7 +61,7 @@ def told(posted: Posted, method: str = "POST", **headers: str) -> Told:
 
 def serve(asked: Told, backend: Recorder | None = None) -> Recorder:
     recorder = backend or Recorder()
-    asyncio.run(Endpoint(SETTINGS, Gate(SETTINGS, Counters(), None, None), recorder).serve(asked.exchange))
+    asyncio.run(Endpoint(SETTINGS, Gate(SETTINGS, Counters(), ToolDirectory()), recorder).serve(asked.exchange))
     return recorder
 
 

@@ -15,6 +15,7 @@ from tests.world.running import run
 from accredit.attest import CallDecision
 from accredit.errors import AnswerError, RequestError
 from accredit.gateway.admission.gate import Gate
+from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.front import legacy_sse
 from accredit.gateway.front.legacy_sse import LegacySse
@@ -32,12 +33,10 @@ def sse_to(
     url: str = URL, answer: MemoryAnswer | None = None, recorder: Recorder | None = None
 ) -> tuple[LegacySse, MemoryClient]:
     settings = GatewaySettings(HttpUpstream(url))
-    relay = HttpRelay(settings, HttpUpstream(url), Counters())
+    relay = HttpRelay(settings, HttpUpstream(url), Counters(), tools := ToolDirectory())
     client = MemoryClient(answer or MemoryAnswer(202, []))
     relay.client = client.as_client()
-    return LegacySse(
-        settings, url, Gate(settings, Counters(), None, None, recorder=recorder), relay, Counters()
-    ), client
+    return LegacySse(settings, url, Gate(settings, Counters(), tools, recorder=recorder), relay, Counters()), client
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from accredit.errors import (
 )
 from accredit.gateway.admission.identity import Identity
 from accredit.gateway.admission.own_calls import own_call, whole_response
-from accredit.gateway.admission.param_schemas import ParamSchemas
+from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.forwarding import Forwarding
 from accredit.gateway.headers import JSON, SESSION_HEADER, RawHeaders
@@ -58,7 +58,7 @@ from accredit.gateway.upstream.http.representation import (
 from accredit.gateway.upstream.http.sse_relay import EventRelay
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.gateway.upstream.stdio.pending_calls import LATE, cancellation
-from accredit.jsonrpc.frames import Frame, Request, Success, decode_frame
+from accredit.jsonrpc.frames import Frame, Request, Success
 from accredit.jsonrpc.methods import LISTEN, Era
 from accredit.jsonrpc.objects import members
 from accredit.jsonrpc.requests import Batch
@@ -67,13 +67,14 @@ from accredit.jsonrpc.scalars import as_string
 from accredit.limits import MAX_REMEMBERED_SESSIONS
 
 _log = logging.getLogger("accredit.gateway")
-_LEARNED_FROM = frozenset({"initialize", "tools/list"})
 
 
 class HttpRelay:
     """The backend for an `HttpUpstream`."""
 
-    def __init__(self, settings: GatewaySettings, upstream: HttpUpstream, counters: Counters) -> None:
+    def __init__(
+        self, settings: GatewaySettings, upstream: HttpUpstream, counters: Counters, tools: ToolDirectory
+    ) -> None:
         self._settings = settings
         self._counters = counters
         self._url = upstream.url
@@ -83,7 +84,7 @@ class HttpRelay:
         self.forwarding = Forwarding(listed_only=settings.guards, added=settings.forward_headers, own=own)
         # A legacy session's revision: where a client does not name one, it says whether a batch is allowed.
         self._revisions = RecentlyUsed[str, str](MAX_REMEMBERED_SESSIONS)
-        self._schemas = ParamSchemas()
+        self._tools = tools
         self.standing = LongLivedStreams()
         self._cut_off = ResumableCalls()
         self._chores: set[asyncio.Task[None]] = set()
@@ -105,7 +106,7 @@ class HttpRelay:
     ) -> None:
         with WhileConnected(reply):
             if era is Era.MODERN and isinstance(message, Request) and message.method == "tools/call":
-                await self._schemas.check(message, reply.head.headers, partial(self.ask, reply, era))
+                await self._tools.check_headers(message, reply.head.headers, partial(self.ask, reply, era))
             try:
                 answer = await self._send(reply, message.text)
             except UpstreamTimeout:
@@ -225,7 +226,9 @@ class HttpRelay:
                 raise problem
             body = decoded(answer, raw, self._settings.max_response_bytes)
             judged = await _judged(expected, body.text) if expected.waiting else _nothing(body.text)
-            self._learn_body(answer, requests, judged)
+            learn = self._learner(answer, requests)
+            for response, _ in expected.answers.members:
+                learn(response)
             if reply.calls:
                 judged = await reply.calls.withhold(expected.answers) or judged
             text, coding = judged, []
@@ -302,21 +305,11 @@ class HttpRelay:
             raise error
         self._counters.refused(error, observed=True)
 
-    def _learn_body(self, answer: Answer, requests: list[Request], text: bytes) -> None:
-        if _LEARNED_FROM.isdisjoint([request.method for request in requests]):
-            return
-        learn = self._learner(answer, requests)
-        with contextlib.suppress(FrameError):
-            learn(decode_frame(text))
-
     def _learner(self, answer: Answer, requests: list[Request]) -> Callable[[Frame], None]:
-        methods = {request.id: request.method for request in requests}
+        begun = {request.id for request in requests if request.method == "initialize"}
 
         def learn(frame: Frame) -> None:
-            method = methods.get(frame.id) if isinstance(frame, Success) else None
-            if method == "tools/list" and isinstance(frame, Success):
-                self._schemas.learn(frame.result)
-            elif method == "initialize" and isinstance(frame, Success):
+            if isinstance(frame, Success) and frame.id in begun:
                 session = answer.header(SESSION_HEADER)
                 with contextlib.suppress(FrameError):
                     revision = as_string(members(frame.result).get("protocolVersion"))

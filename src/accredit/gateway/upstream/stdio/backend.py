@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Mapping
 
 from accredit.errors import AccreditError, MessageId, RequestError
+from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import SESSION_HEADER
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
@@ -31,11 +32,13 @@ from accredit.jsonrpc.responses import Edit
 class StdioBackend:
     """Owns every child of the process."""
 
-    def __init__(self, settings: GatewaySettings, upstream: StdioUpstream, counters: Counters) -> None:
+    def __init__(
+        self, settings: GatewaySettings, upstream: StdioUpstream, counters: Counters, tools: ToolDirectory
+    ) -> None:
         self._upstream = upstream
         self._guard = OrphanGuard()
         self._sessions = Sessions(settings, upstream, self._guard, counters)
-        self._shared = SharedUpstream(settings, upstream, self._guard, counters)
+        self._shared = SharedUpstream(settings, upstream, self._guard, counters, tools)
 
     async def post(self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
         """Answers a client's message."""

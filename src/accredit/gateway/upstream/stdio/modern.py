@@ -7,7 +7,7 @@ Meanwhile requests fail at once: nobody waits for a server that does not come up
 import asyncio
 
 from accredit.errors import UpstreamUnavailable
-from accredit.gateway.admission.param_schemas import ParamSchemas
+from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.upstream.reply import Reply
@@ -23,7 +23,12 @@ class SharedUpstream:
     """Serves the modern era."""
 
     def __init__(
-        self, settings: GatewaySettings, upstream: StdioUpstream, guard: OrphanGuard, counters: Counters
+        self,
+        settings: GatewaySettings,
+        upstream: StdioUpstream,
+        guard: OrphanGuard,
+        counters: Counters,
+        tools: ToolDirectory,
     ) -> None:
         self._settings = settings
         self._upstream = upstream
@@ -34,13 +39,13 @@ class SharedUpstream:
         self._starting = asyncio.Lock()
         self._deaths = 0
         self._not_before = 0.0
-        self._schemas = ParamSchemas()
+        self._tools = tools
 
     async def post(self, reply: Reply, request: Request, edit: Edit | None) -> None:
         """Forwards a request and answers the client. Raises `AccreditError`."""
         life = await self._living()
         if request.method == "tools/call":
-            await self._schemas.check(request, reply.head.headers, life.ask)
+            await self._tools.check_headers(request, reply.head.headers, life.ask)
         await life.post(reply, request, edit)
 
     async def ask(self, request: Request) -> bytes | None:
@@ -67,9 +72,7 @@ class SharedUpstream:
             if self.resting():
                 raise UpstreamUnavailable("the upstream has ended repeatedly, and is not started again yet")
             child = await Child.start(self._upstream, self._guard, self._settings.max_event_bytes)
-            life = self._life = SharedChild(
-                child, self._settings, self._counters, lost=self._lost, learn=self._schemas.learn
-            )
+            life = self._life = SharedChild(child, self._settings, self._counters, lost=self._lost)
             self._lives.add(life)
             life.over.add_done_callback(lambda _: self._lives.discard(life))
             return life

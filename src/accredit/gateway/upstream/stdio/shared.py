@@ -16,8 +16,6 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from msgspec import Raw
-
 from accredit.attest import Outcome
 from accredit.base.log_events import log_event
 from accredit.errors import AccreditError, AnswerError, FrameError
@@ -45,7 +43,7 @@ from accredit.jsonrpc.encode import (
     METHOD_NOT_FOUND,
     PARSE_ERROR,
 )
-from accredit.jsonrpc.frames import Failure, Notification, Request, Success, message_id
+from accredit.jsonrpc.frames import Failure, Notification, Request, message_id
 from accredit.jsonrpc.methods import LISTEN, META_LOG_LEVEL, Era
 from accredit.jsonrpc.responses import Edit
 from accredit.jsonrpc.tasks import subject_of, subscribed_tasks, without_state
@@ -79,7 +77,7 @@ class SharedCall(StreamCall):
 class SharedChild(Conversation[SharedCall]):
     """One life of the child. `proved` says that it has given a valid answer.
 
-    `lost` is called when it ends, and `learn` with the result of each `tools/list`.
+    `lost` is called when it ends.
     """
 
     def __init__(
@@ -89,14 +87,12 @@ class SharedChild(Conversation[SharedCall]):
         counters: Counters,
         *,
         lost: Callable[["SharedChild"], None],
-        learn: Callable[[Raw], None],
     ) -> None:
         # Its clients are bounded before, with room for those who have proved something (`gateway.room`).
         super().__init__(child, Era.MODERN, settings, counters, most=MAX_CALLS + MAX_STREAMS)
         self.proved = False
         self._guards = settings.guards
         self._on_lost = lost
-        self._learn = learn
         self._numbers = itertools.count(1)
 
     async def post(self, reply: Reply, request: Request, edit: Edit | None) -> None:
@@ -163,8 +159,6 @@ class SharedChild(Conversation[SharedCall]):
             self._fail(call, problem)
             return
         self.proved = self.proved or frame is not None
-        if call.request.method == "tools/list" and isinstance(frame, Success):
-            self._learn(frame.result)
         status = _STATUS.get(frame.code, 200) if isinstance(frame, Failure) else 200
         self._settled(call, answered.outcome, partial(call.stream.answer, restored, status=status))
 

@@ -11,6 +11,7 @@ from tests.world.asgi import MemoryAnswer, MemoryClient, Told
 from tests.world.calls import ERAS, Posted, error, event, initialize, initialized, notification, post, response
 
 from accredit.errors import AccreditError, AnswerError, UpstreamUnavailable
+from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
@@ -24,7 +25,7 @@ SETTINGS = GatewaySettings(UPSTREAM, max_response_bytes=5_000, max_event_bytes=5
 
 
 def relay_to(answer: MemoryAnswer) -> tuple[HttpRelay, MemoryClient]:
-    relay = HttpRelay(SETTINGS, UPSTREAM, Counters())
+    relay = HttpRelay(SETTINGS, UPSTREAM, Counters(), ToolDirectory())
     client = MemoryClient(answer)
     relay.client = client.as_client()
     return relay, client

@@ -1,0 +1,174 @@
+"""What is found out about a request before it goes on: by the proof that it carries, or by its token. Asks the ports;
+logs.
+
+Where proofs are judged, `policy.decide` decides. Where only tokens are, a call needs no more than `bearer` has seen to,
+but what is asked about tasks is decided here: they belong to whoever's token made them.
+"""
+
+import logging
+
+from msgspec import Struct
+
+from accredit.base.clock import unix_seconds
+from accredit.base.log_events import log_event
+from accredit.base.text import excerpt
+from accredit.errors import ConfigurationError, FrameError, ProofRefused, RequestError, StoreUnavailable
+from accredit.gateway.admission.bearer import Bearer
+from accredit.gateway.admission.request_state import (
+    RequestStateSealer,
+    brings_state,
+    principal_by_id,
+    principal_of,
+)
+from accredit.gateway.admission.tasks import Tasks
+from accredit.gateway.recording.recorder import Client
+from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.trace import traced
+from accredit.gateway.turns import turn
+from accredit.jsonrpc.encode import INVALID_PARAMS
+from accredit.jsonrpc.frames import Request
+from accredit.jsonrpc.methods import LISTEN
+from accredit.policy import (
+    TASK_CHANGES,
+    TASKS,
+    Authority,
+    Decision,
+    GuardedCall,
+    decide,
+    drive,
+    guarded_call_of,
+    refusals,
+)
+from accredit.policy.decide import FlowOf
+from accredit.policy.tasks import made_by, owner_of
+from accredit.ports import ProofStore, Revocations, Task
+from accredit.tokens import VerifiedToken
+
+_log = logging.getLogger("accredit.gateway.gate")
+
+
+class Case(Struct, frozen=True):
+    """What was found out about a request, whose `token` is a good one: `decision` where proofs are judged, `token_task`
+    where a token decides."""
+
+    token: VerifiedToken | None = None
+    call: GuardedCall | None = None
+    decision: Decision | None = None
+    token_task: Task | None = None
+
+    @property
+    def refusal(self) -> ProofRefused | None:
+        """Why it is refused, if it is."""
+        return self.decision.refusal if self.decision is not None else None
+
+    @property
+    def authority(self) -> Authority | None:
+        """On whose word it comes."""
+        return self.decision.authority if self.decision is not None else None
+
+    @property
+    def task(self) -> Task | None:
+        """The task that it is about."""
+        return self.decision.task if self.decision is not None else self.token_task
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The ids of tasks that it names."""
+        return self.call.tasks if self.call is not None else ()
+
+    @property
+    def owner(self) -> bytes:
+        """Whose the tasks are that come of it."""
+        if self.authority is None:
+            return owner_of("", "", self.token)
+        return owner_of(self.authority.principal_id, self.authority.agent_id, self.token)
+
+    @property
+    def principal(self) -> tuple[str, ...]:
+        """Whom a state is given to that comes of it."""
+        return principal_of(self.authority, _subject(self.token))
+
+    def task_of(self, request: Request, flow: str) -> Task:
+        """The task that comes of it, should it be answered with one."""
+        found = made_by({}, b"", None, ())
+        if self.call is not None and self.decision is not None and self.authority is not None:
+            entry = self.decision.entry
+            facts = entry.facts.of(self.call.arguments) if entry is not None else {}
+            found = made_by(facts, self.call.call_digest(), self.call.arguments, self.authority.chain)
+        return Task(self.owner, request.method, request.target or "", found, flow)
+
+
+class Judge:
+    """One per gateway. Raises `ConfigurationError` where proofs are to be judged and there is no one to ask."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        store: ProofStore | None,
+        revocations: Revocations | None,
+        tasks: Tasks,
+        sealer: RequestStateSealer,
+        bearer: Bearer | None,
+    ) -> None:
+        proofs = settings.proofs
+        self._policy = proofs.policy if proofs is not None and proofs.required else None
+        self._ports = (store, revocations) if store is not None and revocations is not None else None
+        if self._policy is not None and self._ports is None:
+            raise ConfigurationError("proofs are required, and there is no store", "give create_app a store")
+        self._guards = settings.guards
+        self._tasks = tasks
+        self._sealer = sealer
+        self._bearer = bearer
+
+    @property
+    def of_proofs(self) -> bool:
+        """Whether proofs are judged here."""
+        return self._policy is not None
+
+    async def case(self, request: Request, client: Client, token: VerifiedToken | None) -> Case:
+        """Raises `RequestError`; where no proofs are judged, `ProofRefused` and `TokenError` as well."""
+        if self._policy is None or self._ports is None:
+            return await self._by_token(request, client, token) if self._guards else Case(token)
+        call = guarded_call_of(request, client.session_id)
+        if call is None:
+            return Case(token)
+        await turn(request.size)
+        now, place = unix_seconds(), self._tasks.place(client)
+        flow_of = self._flow_of(request, token) if brings_state(request) else None
+        steps = decide(call, self._policy, now, token, place=place, flow_of=flow_of)
+        decision = await drive(steps, *self._ports, now, self._tasks.store)
+        if isinstance(decision.fault, FrameError):  # what is asked has no digest
+            detail = f"Invalid params: {decision.fault.detail}"
+            raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200)
+        if decision.fault is not None:
+            _report(decision, decision.fault)
+        return Case(token, call, decision)
+
+    async def _by_token(self, request: Request, client: Client, token: VerifiedToken | None) -> Case:
+        """What is asked about tasks where a token decides."""
+        asks = request.method in TASKS or request.method == LISTEN
+        call = guarded_call_of(request, client.session_id) if asks else None
+        if call is None:
+            return Case(token)
+        try:
+            task = await self._tasks.of(call, Case(token).owner, client)
+        except StoreUnavailable as error:
+            refusal = refusals.undecided(call, None)
+            _report(Decision(call, None, None, refusal, error), error)
+            raise refusal from None
+        if task is not None and request.method in TASK_CHANGES and self._bearer is not None:
+            self._bearer.check_tool(task.target, token)
+        return Case(token, call, None, task)
+
+    def _flow_of(self, request: Request, token: VerifiedToken | None) -> FlowOf:
+        subject = _subject(token)
+        return lambda principal, agent: self._sealer.place(request, principal_by_id(principal, agent, subject))
+
+
+def _subject(token: VerifiedToken | None) -> tuple[str, str] | None:
+    return (token.issuer, token.subject) if token is not None else None
+
+
+def _report(decision: Decision, fault: Exception) -> None:
+    detail = excerpt(f"{fault!r}")
+    log_event(_log, logging.ERROR, "decision_failed", method=decision.call.method, detail=detail, **traced())

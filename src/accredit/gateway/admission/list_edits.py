@@ -1,0 +1,51 @@
+"""What becomes of lists on their way to a client: told and shown as `policy.lists` says, and learned from. No I/O."""
+
+from collections.abc import Sequence
+
+from accredit.gateway.admission.tool_directory import ToolDirectory
+from accredit.gateway.settings import ProofSettings
+from accredit.jsonrpc.frames import Success
+from accredit.jsonrpc.responses import Edit
+from accredit.policy import Authority, Catalog
+from accredit.policy.lists import KINDS, Kind, ListView, kinds_in, listed
+from accredit.tokens import VerifiedToken
+
+_TOOLS = KINDS["tools/list"]
+
+
+class ListEdits:
+    """One per gateway."""
+
+    def __init__(self, proofs: ProofSettings | None, tools: ToolDirectory) -> None:
+        self._proofs = proofs
+        self._tools = tools
+
+    def of(self, method: str, authority: Authority | None, token: VerifiedToken | None) -> Edit | None:
+        """What becomes of the answer to a request for a list."""
+        view, kind = self._view(authority, token), KINDS[method]
+        if kind is not _TOOLS and not view.edits(kind):
+            return None
+        return lambda response: self._edited(response, view, (kind,))
+
+    def of_unknown(self, token: VerifiedToken | None) -> Edit:
+        """What becomes of a response whose request is not known, by what it holds. `token` is whose stream it is in."""
+        view = self._view(None, token)
+        return lambda response: self._edited(response, view, kinds_in(response))
+
+    def _edited(self, response: Success, view: ListView, kinds: Sequence[Kind]) -> bytes:
+        if _TOOLS in kinds:
+            self._tools.learn(response.result)
+        edited = [kind for kind in kinds if view.edits(kind)]
+        return listed(response, view, *edited) if edited else response.text
+
+    def _view(self, authority: Authority | None, token: VerifiedToken | None) -> ListView:
+        proofs = self._proofs
+        if proofs is None:
+            return ListView(catalog=Catalog(), token=token)
+        return ListView(
+            catalog=proofs.policy.catalog,
+            verifier_id=proofs.policy.verifier_id if proofs.required else "",
+            binding=proofs.policy.binding if proofs.required else "",
+            granted=authority.granted_scope if authority is not None and proofs.filter_tools else None,
+            token=token,
+        )

@@ -1,0 +1,134 @@
+"""What the upstream's tools declare: learned from its lists, which the gateway asks for itself where it matters.
+
+Of each tool it is known whether `_token` is an argument of its own, and which `Mcp-Param-*` headers mirror its
+arguments. The latest list decides, whoever asked for it. What is asked for is asked on behalf of the caller at hand, so
+that a list shows what this caller may see:
+
+1. A call with a `_token` for a tool that is not known makes the gateway ask first, where its backend can. What can't
+   be learned is taken for a credential: it is not forwarded.
+2. So does a call with `Mcp-Param-*` headers. One that disagrees with an older list is judged by a fresh one. A list
+   that can't be had checks nothing.
+3. It asks at most once in `TOOL_LIST_FRESH_SECONDS` for callers who were admitted, and as often for those of whom
+   nothing is known yet: these can't keep the others from a fresh list.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from msgspec import Raw, Struct
+
+from accredit.base.caching import RecentlyUsed
+from accredit.errors import FrameError, RequestError
+from accredit.jsonrpc.encode import to_json
+from accredit.jsonrpc.frames import Request, Success, decode_frame
+from accredit.jsonrpc.header_values import Headers
+from accredit.jsonrpc.methods import META_CAPABILITIES, META_CLIENT_INFO, META_VERSION
+from accredit.jsonrpc.objects import members
+from accredit.jsonrpc.param_headers import (
+    DeclaredHeader,
+    check_param_headers,
+    declared_headers,
+    is_param_header,
+    listed_schemas,
+)
+from accredit.jsonrpc.requests import decode_request
+from accredit.jsonrpc.scalars import as_string
+from accredit.limits import MAX_KNOWN_TOOL_NAME_CHARS, MAX_KNOWN_TOOLS, MAX_LIST_PAGES, TOOL_LIST_FRESH_SECONDS
+from accredit.tokens import declares_token
+
+Ask = Callable[[Request], Awaitable[bytes | None]]
+"""Sends a request of ours upstream, as the caller at hand; gives the response's text, or None."""
+
+_CARRIED = (META_VERSION, META_CAPABILITIES, META_CLIENT_INFO)
+
+
+class _Tool(Struct, frozen=True):
+    takes_token: bool = False
+    headers: tuple[DeclaredHeader, ...] = ()
+
+
+class _Pace:
+    """When the list may be asked for again."""
+
+    def __init__(self) -> None:
+        self._asked_at = float("-inf")
+
+    def admits(self) -> bool:
+        """Whether it may be asked for now; then it is."""
+        now = asyncio.get_running_loop().time()
+        if now - self._asked_at < TOOL_LIST_FRESH_SECONDS:
+            return False
+        self._asked_at = now
+        return True
+
+
+class ToolDirectory:
+    """One per gateway."""
+
+    def __init__(self) -> None:
+        self._tools = RecentlyUsed[str, _Tool](MAX_KNOWN_TOOLS)
+        self._for_admitted = _Pace()
+        self._for_others = _Pace()
+
+    def learn(self, result: Raw) -> None:
+        """Takes in the result of a `tools/list`."""
+        for name, schema in listed_schemas(result).items():
+            if len(name) <= MAX_KNOWN_TOOL_NAME_CHARS:
+                self._tools.put(name, _Tool(declares_token(schema), declared_headers(schema)))
+
+    def takes_token(self, name: str) -> bool:
+        """Whether `_token` is the tool's own argument, as far as is known."""
+        found = self._tools.peek(name)
+        return found is not None and found.takes_token
+
+    async def look_up(self, name: str, call: Request, ask: Ask) -> None:
+        """Rule 1: makes a tool known, if that can be had, for a caller whose token is to be found first."""
+        if self._tools.peek(name) is None and self._for_others.admits():
+            await self._ask_for_list(call, ask)
+
+    async def check_headers(self, call: Request, headers: Headers, ask: Ask) -> None:
+        """Rule 2: refuses a `tools/call` whose headers and arguments disagree. Raises `RequestError`."""
+        name = call.target
+        if name is None:
+            return
+        known = self._tools.peek(name)
+        if known is None and any(map(is_param_header, headers)) and self._for_admitted.admits():
+            await self._ask_for_list(call, ask)
+        try:
+            check_param_headers(call, self._headers_of(name), headers)
+        except RequestError:
+            if not self._for_admitted.admits():
+                raise
+            await self._ask_for_list(call, ask)
+            check_param_headers(call, self._headers_of(name), headers)
+
+    def _headers_of(self, name: str) -> tuple[DeclaredHeader, ...]:
+        found = self._tools.peek(name)
+        return found.headers if found is not None else ()
+
+    async def _ask_for_list(self, call: Request, ask: Ask) -> None:
+        """Asks for all pages, with the metadata that `call` carries."""
+        cursor: Raw | None = None
+        for page in range(MAX_LIST_PAGES):
+            answer = await ask(_list_request(call, page, cursor))
+            try:
+                frame = decode_frame(answer) if answer is not None else None
+                if not isinstance(frame, Success):
+                    return
+                self.learn(frame.result)
+                cursor = members(frame.result).get("nextCursor")
+            except FrameError:
+                return
+            if as_string(cursor) is None:
+                return
+
+
+def _list_request(call: Request, page: int, cursor: Raw | None) -> Request:
+    carried = {name: value for name in _CARRIED if (value := call.in_meta(name)) is not None}
+    params: dict[str, object] = {"_meta": carried}
+    if cursor is not None:
+        params["cursor"] = cursor
+    listing = {"jsonrpc": "2.0", "id": f"accredit-tools-list-{page}", "method": "tools/list", "params": params}
+    made = decode_request(to_json(listing))
+    assert isinstance(made, Request)  # noqa: S101 - it was built as one
+    return made

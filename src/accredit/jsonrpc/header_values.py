@@ -1,0 +1,36 @@
+"""HTTP header values that mirror what a message says: as they are spelled, and what they mean (2026-07-28). No I/O."""
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+
+_PLAIN = re.compile(rb"[\t\x20-\x7e]*")
+_SENTINEL = re.compile(r"=\?base64\?(.*)\?=")
+
+Headers = Mapping[bytes, bytes]
+"""Header values by lower-case name; a header that came twice holds both values, joined by `DUPLICATED`."""
+
+DUPLICATED = b"\0"
+"""Joins the values of a repeated header: no value can hold it, so it equals nothing that a body says."""
+
+
+def plain_header(value: bytes) -> str | None:
+    """The text of a header value, without the blanks around it (RFC 9110 section 5.5); None if it is not ASCII."""
+    value = value.strip(b" \t")
+    return value.decode("ascii") if _PLAIN.fullmatch(value) else None
+
+
+def decode_header(value: bytes) -> str | None:
+    """The same for a value that may have the Base64 sentinel form `=?base64?...?=`; None too if that is malformed."""
+    text = plain_header(value)
+    found = _SENTINEL.fullmatch(text or "")
+    if found is None:
+        return text
+    try:
+        decoded = base64.b64decode(found[1], validate=True)
+        if base64.b64encode(decoded).decode("ascii") != found[1]:
+            return None  # two spellings of one value: only the canonical one counts
+        return decoded.decode("utf-8")
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return None
