@@ -17,7 +17,7 @@ from tests.world import hostile_frames
 
 from accredit.errors import AnswerError, FrameError, JsonError, RequestError
 from accredit.jsonrpc import simd, text
-from accredit.jsonrpc.frames import Frame, Request, decode_error, decode_frame
+from accredit.jsonrpc.frames import Failure, Notification, Request, Success, decode_error, decode_frame
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.jsonrpc.responses import Expected
@@ -47,10 +47,23 @@ def reason(read: Callable[[bytes], object], data: bytes) -> tuple[object, ...]:
         return "refused", error.code, error.detail, error.id
     except (AnswerError, FrameError) as error:
         return "refused", type(error), error.detail, error.bound
-    if isinstance(found, Batch):
-        return "batch", found.frames, found.text
-    assert found is None or isinstance(found, Frame | bytes | tuple)
-    return "read", found
+    return "read", shown(found)
+
+
+def shown(found: object) -> object:
+    """What can be compared."""
+    match found:
+        case Batch():
+            return [shown(frame) for frame in found.frames], found.text
+        case Request():
+            return "request", found.id, found.method, found.params, found.text
+        case Notification():
+            return "notification", found.method, found.params, found.text
+        case (bytes() as text, frame):
+            return text, shown(frame)
+        case _:
+            assert found is None or isinstance(found, Success | Failure | bytes)
+            return found
 
 
 def body(data: bytes) -> object:
