@@ -601,7 +601,7 @@ MAX_PRESENTED = 4
 """Delegations that are tried for one call, one after the other: each that is refused is a record in a log."""
 
 SILENCE_SECONDS = 3_600.0
-"""How long a gateway may send nothing while a request waits, by default: an hour, for long-running tools."""
+"""How long a gateway may send no message while a request waits, by default: an hour, for long-running tools."""
 
 RENEW_SECONDS = 30.0
 """The time for a server to begin a new session, and for each step that sets it up again: the same as for a

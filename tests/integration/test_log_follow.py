@@ -22,13 +22,19 @@ class Following:
 
     async def __aenter__(self) -> "Following":
         self._process = await asyncio.create_subprocess_exec(
-            *self._command, env=environment(), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL
+            *self._command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
         )
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._process.terminate()
         await self._process.wait()
+
+    async def note(self) -> str:
+        """What it says on stderr next."""
+        assert self._process.stderr is not None
+        async with asyncio.timeout(PATIENCE):
+            return (await self._process.stderr.readline()).decode()
 
     async def next(self) -> str:
         """The id of the call that is shown next."""
@@ -52,5 +58,24 @@ def test_a_log_that_is_longer_than_the_limit_is_followed__also_calls_that_began_
                 # Whoever follows keeps no older state of the log alive: it would grow, and nothing could be pruned.
                 with closing(sqlite3.connect(tmp_path / "accredit.db")) as store:
                     assert store.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
+
+    run(main())
+
+
+def test_a_log_that_is_replaced_is_followed_from_its_beginning__and_not_silently_never_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        path = tmp_path / "accredit.db"
+        async with Log(path) as log:
+            calls = [await log.call() for _ in range(3)]
+        async with Following(path) as following:
+            assert [await following.next(), await following.next()] == [each.call.id for each in calls[-2:]]
+            for name in ("accredit.db", "accredit.db-wal", "accredit.db-shm"):
+                if (tmp_path / name).exists():
+                    (tmp_path / name).rename(tmp_path / f"old-{name}")
+            assert "was taken away" in await following.note()
+            async with Log(path) as log:
+                new = await log.call()
+                assert "is another log now" in await following.note()
+                assert await following.next() == new.call.id
 
     run(main())

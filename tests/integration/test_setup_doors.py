@@ -1,6 +1,7 @@
 """`accredit init` and `check` at URLs that are not quite right, locked, or of the older transport."""
 
 import json
+import ssl
 import subprocess
 import sys
 import threading
@@ -8,11 +9,13 @@ import tomllib
 from collections.abc import Generator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from tests.world import sse_server
+from tests.world.certificates import write_certificate
 from tests.world.command import Serving, accredit, environment
+from tests.world.connected import Connected
 from tests.world.raw_server import PATIENCE
 
 TOKEN = {"DOOR_TOKEN": "sesame"}
@@ -21,11 +24,14 @@ TOKEN = {"DOOR_TOKEN": "sesame"}
 class Door(BaseHTTPRequestHandler):
     """An MCP server at `/mcp/` for who brings the token; `/mcp` leads there, `/away` to another server."""
 
+    teams: ClassVar[list[str | None]] = []
+
     def log_message(self, format: str, *args: object) -> None:
         """Says nothing."""
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.teams.append(self.headers["X-Team"])
         if self.path == "/mcp":
             self._answer(307, Location="/mcp/")
         elif self.path == "/away":
@@ -107,6 +113,38 @@ def test_what_is_wrong_with_a_url_is_told_in_words(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("command", ["init", "check"])
+def test_headers_reach_the_server_that_is_asked(command: str, door: str, tmp_path: Path) -> None:
+    Door.teams.clear()
+    options = ("--token-env", "DOOR_TOKEN", "--header", "X-Team=mail")
+    accredit(command, f"{door}/mcp/", *options, folder=tmp_path, env=TOKEN)
+    assert set(Door.teams) == {"mail"}
+
+
+def test_a_certificate_that_is_not_trusted_is_told_with_what_helps(tmp_path: Path) -> None:
+    write_certificate(tmp_path)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Door)
+    server.socket = tls.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        url = f"https://127.0.0.1:{server.server_address[1]}/mcp/"
+        done = accredit("init", url, "--dir", "guarded", folder=tmp_path)
+        assert done.returncode == 2
+        assert "certificate" in done.stderr
+        assert "SSL_CERT_FILE" in done.stderr
+        assert not (tmp_path / "guarded").exists()
+        trusting = {**TOKEN, "SSL_CERT_FILE": str(tmp_path / "cert.pem")}
+        options = ("--dir", "guarded", "--token-env", "DOOR_TOKEN")
+        assert accredit("init", url, *options, folder=tmp_path, env=trusting).returncode == 0
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
 def test_headers_are_for_a_url(tmp_path: Path) -> None:
     done = accredit("init", "--header", "X-Team=mail", "--", "cat", folder=tmp_path)
     assert done.returncode == 2
@@ -134,6 +172,13 @@ def test_a_server_of_the_older_transport_is_set_up__and_the_gateway_serves_it(be
             assert done.returncode == 0, done
             assert tomllib.loads((tmp_path / "accredit.toml").read_text("utf-8"))["upstream"] == {"url": url}
             assert accredit("check", folder=tmp_path).returncode == 0
+            assert accredit("keys", "new", "owner.key", "--kind", "human", folder=tmp_path).returncode == 0
+            with (
+                Serving("--config", "accredit.toml", folder=tmp_path) as gateway,
+                Connected(tmp_path, gateway.url) as host,
+            ):
+                host.initialize()
+                assert host.ask("tools/list")["result"]["tools"]
         finally:
             server.kill()
             server.wait(PATIENCE)

@@ -150,6 +150,12 @@ BAD_LINES = {
 }
 
 
+def test_a_child_that_is_silent_for_the_time_that_is_named_is_given_up__and_the_call_taken_back(tmp_path: Path) -> None:
+    with wrapped(tmp_path, "--timeout", "0.5") as wrap:
+        assert wrap.call("mute")["error"]["message"] == "Upstream unavailable"
+        assert wrap.read()[-2]["method"] == "notifications/cancelled"
+
+
 def test_bad_lines_of_the_host_are_answered_and_not_forwarded(tmp_path: Path) -> None:
     with wrapped(tmp_path) as wrap:
         for line, code in BAD_LINES.items():

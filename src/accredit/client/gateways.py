@@ -13,6 +13,7 @@ from accredit.client.proving import Prover
 from accredit.client.renewing import Opened, RenewingTransport, Ways
 from accredit.client.streams import ProvingTransport, Uncovered
 from accredit.client.ways import over_http, over_sse
+from accredit.limits import SILENCE_SECONDS
 
 
 class Reached(Struct, frozen=True, kw_only=True):
@@ -72,4 +73,5 @@ def to_gateway(
         http = latest.open(on_lost)
         return Opened(http, ProvingTransport(over_sse(reached.url, http), prover, uncovered=uncovered))
 
-    return RenewingTransport(Ways(streamable, sse))
+    patience = SILENCE_SECONDS if reached.timeout is None else reached.timeout
+    return RenewingTransport(Ways(streamable, sse), patience)

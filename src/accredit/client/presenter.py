@@ -28,10 +28,11 @@ from accredit.client.pins import KNOWN_GATEWAYS, GatewayPin
 from accredit.errors import ConfigurationError, ProofRefused, WireError
 from accredit.keys import DelegationFile, SigningKey, load_signing_key, read_file
 from accredit.limits import CLOCK_LEAD_SECONDS, MAX_DELEGATION_FILE_BYTES, MAX_PRESENTED
+from accredit.policy.constraint_words import refused_constraint
 from accredit.policy.evaluators import OWN_EVALUATORS
 from accredit.policy.guarded_call import GuardedCall
 from accredit.policy.refusals import CHALLENGE_REQUIRED
-from accredit.ratify import DelegationCert, IdentityStatus, present, verify_chain
+from accredit.ratify import Constraint, DelegationCert, IdentityStatus, present, verify_chain
 from accredit.ratify.challenges import CHALLENGE_BYTES
 from accredit.ratify.facts import CallFacts, VerifierContext
 from accredit.ratify.verify import Terms, constraints_fault
@@ -136,6 +137,16 @@ class ProofPresenter:
     def chain_for(self, scope: str) -> Chain:
         """The first of `chains_for`."""
         return self.chains_for(scope)[0]
+
+    def constraints_refused(self, scope: str, reason: str) -> tuple[Constraint, tuple[Constraint, ...]] | None:
+        """The constraint that a verifier's reason is about, and the others of the delegation that holds it. None where
+        no delegation for the scope has such a one."""
+        for chain in self.chains_for(scope):
+            found = refused_constraint(reason, chain)
+            if found is not None and f"({found[0].type})" in reason:
+                every = (each for cert in chain for each in cert.constraints)
+                return found[0], tuple(each for each in every if each is not found[0])
+        return None
 
     def prove(
         self,

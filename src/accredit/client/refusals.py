@@ -7,7 +7,7 @@ here holds a key, a proof, a challenge or a token.
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain, count
 from pathlib import Path
 from typing import cast
@@ -22,6 +22,7 @@ from accredit.client.proving import scope_in
 from accredit.errors import ProofRefused
 from accredit.keys import public_path
 from accredit.limits import MAX_TOLD_REASON_CHARS, MAX_TOLD_URL_CHARS
+from accredit.policy.constraint_words import duration
 from accredit.policy.lists import SCOPE
 from accredit.policy.refusals import (
     CHALLENGE_REQUIRED,
@@ -33,6 +34,9 @@ from accredit.policy.refusals import (
     UNKNOWN_ERRORS,
     UNTRUSTED_ROOT,
 )
+from accredit.ratify import Constraint
+from accredit.ratify.canonical import canonical
+from accredit.ratify.constraints import MaxAmount, MaxRate, TimeWindow
 
 _REFUSALS = frozenset(
     {
@@ -47,14 +51,15 @@ _A_GRANT_HELPS = frozenset(
         "ratify_constraint_unknown",
     }
 )  # fmt: skip
+_LIMIT = "LIMIT"
 _MISMATCH = ("found", "url", "known_url")
 _OF_SCOPE = frozenset({"missing_ratify_proof", "ratify_scope_denied"})
 _SAYS_MORE = {
     "ratify_untrusted_root": "Only a delegation from a principal whose key this gateway has as a root counts.",
     "ratify_revoked": "Its principal has withdrawn it; only a new one counts.",
     "ratify_constraint_denied": "The new delegation must allow this call by its constraints, too.",
-    "ratify_constraint_unverifiable": "The new delegation must do without this constraint: the gateway does not know"
-    " what it is about.",
+    "ratify_constraint_unverifiable": "Whoever runs the gateway can say in its catalog where the fact is (`facts`"
+    " in the tool's table). Or the new delegation must do without this constraint.",
     "ratify_constraint_unknown": "The new delegation must do without this constraint: the gateway does not know it.",
     "gateway_changed": "If the gateway was replaced on purpose, correct its id in known_gateways.json, or name it with"
     " --gateway-id.",
@@ -84,7 +89,7 @@ def explained(refusal: ProofRefused, presenter: ProofPresenter | None, command: 
     if refusal.error in _SAYS_MORE:
         lines.append(_SAYS_MORE[refusal.error])
     if scope is not None and refusal.error in _A_GRANT_HELPS:
-        lines += _grant(scope, presenter, command)
+        lines += _grant(scope, presenter, command, _constraints(refusal, scope, presenter))
     return "\n".join(lines)
 
 
@@ -102,19 +107,45 @@ def _reason(refusal: ProofRefused, scope: str | None, presenter: ProofPresenter 
     return excerpt(refusal.message.removeprefix(f"{refusal.error}: "), MAX_TOLD_REASON_CHARS)
 
 
-def _grant(scope: str, presenter: ProofPresenter | None, command: str) -> list[str]:
+def _constraints(refusal: ProofRefused, scope: str, presenter: ProofPresenter | None) -> list[str]:
+    """The options of a grant that keeps what the refused delegation asks for, but for what refused the call."""
+    reason = refusal.data.get("reason")
+    if presenter is None or not isinstance(reason, str):
+        return []
+    found = presenter.constraints_refused(scope, reason)
+    if found is None:
+        return []
+    words = [word for each in found[1] for word in _option(each)]
+    return [*words, _option(found[0])[0], _LIMIT] if refusal.error == "ratify_constraint_denied" else words
+
+
+def _option(found: Constraint) -> list[str]:
+    """A constraint, as `accredit grant` takes it."""
+    match found:
+        case MaxRate() if found.count > 0 and found.window_s > 0:
+            return ["--rate", f"{found.count}/{duration(found.window_s)}"]
+        case TimeWindow():
+            return ["--between", f"{found.start}-{found.end}@{found.tz}"]
+        case MaxAmount() if found.max_amount == int(found.max_amount):
+            return ["--max-amount", f"{int(found.max_amount)}{found.currency}"]
+        case _:
+            return ["--constraint", canonical(found.members()).decode()]
+
+
+def _grant(scope: str, presenter: ProofPresenter | None, command: str, constraints: Sequence[str]) -> list[str]:
     own_key = presenter.key_path if presenter is not None else None
     key = own_key or _free(Path("agent.key"))
     name = re.sub(r"[^A-Za-z0-9]+", "-", scope).strip("-") or "delegation"
     out = str(_free(key.with_name(f"{name}.json")))
     words = ["accredit", "grant", "--issuer", "PATH", "--agent", str(public_path(key)), "--scope", scope]
-    words += ["--expires", "7d", "--out", out]
+    words += [*constraints, "--expires", "7d", "--out", out]
     options = f"--delegation {shlex.quote(out)}"
     lines: list[str] = []
     if presenter is None:
         lines.append(f"This agent has no key yet; make one: accredit keys new {key} --kind agent")
         options = f"--key {key} {options}"
-    lines.append("Whoever may allow it does so with this command, where PATH is their private key:")
+    limit = f", and {_LIMIT} what they allow" if _LIMIT in constraints else ""
+    lines.append(f"Whoever may allow it does so with this command, where PATH is their private key{limit}:")
     lines.append(f"  {shlex.join(words)}")
     lines.append(f"Then add {options} to the arguments of `{command}`.")
     return lines

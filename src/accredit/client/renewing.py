@@ -10,6 +10,8 @@
 4. A stream of the modern era (`subscriptions/listen`) that breaks after it was acknowledged is asked for again.
 5. A server that has no endpoint of streamable HTTP at the URL is tried with HTTP+SSE (2024-11-05), whose session is its
    stream.
+6. The server may be silent about what it owes for so long. Every message of it counts, comments that keep a stream
+   open don't, nor does the time for which it waits for the host. What takes longer is given up, and taken back.
 
 A session can be begun again only in the revision that the host agreed to. While the server is away each request gets an
 error, and the next one finds it again; a session is tried for without being asked for as well, less and less often.
@@ -56,6 +58,7 @@ from accredit.limits import (
     MAX_RENEWED_SUBSCRIPTIONS,
     MAX_TRIES,
     RENEW_SECONDS,
+    SILENCE_SECONDS,
     STOP_GRACE_SECONDS,
 )
 
@@ -64,6 +67,9 @@ _log = logging.getLogger("accredit.client")
 _ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 _ROOTS_CHANGED = "notifications/roots/list_changed"
 _CUT_OFF = "the connection broke off before the answer came: whether this was done is not known"
+_TOO_LATE = "the gateway did not answer in time: whether this was done is not known"
+_LOOKS = 0.1
+"""Of the patience: how often is looked who has waited for too long. HTTP's own timeout comes first, in its words."""
 _NO_SESSION = "the session was lost, and the one that followed it, too: this was not done"
 
 
@@ -98,6 +104,7 @@ class _Request(Struct, eq=False):
     message: JSONRPCRequest
     to: _Connection | None = None
     tries: int = 0
+    since: float = 0.0
     acknowledged: bool = False
     delay: float = BACKOFF_FIRST_SECONDS
 
@@ -123,8 +130,11 @@ class _Session(Struct):
 class RenewingTransport:
     """An async context manager that gives a read and a write stream, as every transport does."""
 
-    def __init__(self, ways: Ways) -> None:
+    def __init__(self, ways: Ways, patience: float = SILENCE_SECONDS) -> None:
+        """`patience` is for how long the server may send no message while it owes an answer, in seconds."""
         self._ways = ways
+        self._patience = patience
+        self._heard_at = 0.0
         self._open_way = ways.streamable
         self._open: dict[RequestId, _Request] = {}
         self._asked: dict[RequestId, tuple[_Connection, RequestId]] = {}
@@ -152,6 +162,7 @@ class RenewingTransport:
             stack.callback(self._tasks.cancel_scope.cancel)
             self._current = await self._connect()
             self._tasks.start_soon(self._from_host, from_host)
+            self._tasks.start_soon(self._watch)
             self._stack = stack.pop_all()
         return host_reads, host_writes
 
@@ -218,6 +229,29 @@ class RenewingTransport:
             self._renewing = True
             self._tasks.start_soon(self._renew, connection)
 
+    async def _watch(self) -> None:
+        """Rule 6."""
+        while True:
+            await anyio.sleep(self._patience * _LOOKS)
+            now = anyio.current_time()
+            if self._asked:
+                self._heard_at = now
+            for request in [each for each in self._open.values() if self._is_late(each, now)]:
+                await self._give_up(request)
+
+    def _is_late(self, request: _Request, now: float) -> bool:
+        is_owed = request.to is not None and request.message.method != LISTEN
+        return is_owed and now - max(request.since, self._heard_at) > self._patience
+
+    async def _give_up(self, request: _Request) -> None:
+        _log.warning("the gateway sent no message in time: a request is given up")
+        await self._fail(request, ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data=_TOO_LATE))
+        if request.to is not None and request.message.method != "initialize":
+            params: Params = {"requestId": request.message.id, "reason": "no message in time"}
+            cancelled = JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params=params)
+            metadata = self._session.metadata if self._session is not None else None
+            await request.to.peer.send(SessionMessage(cancelled, metadata))
+
     def _is_idle(self, connection: _Connection) -> bool:
         return connection is not self._current and all(each.to is not connection for each in self._open.values())
 
@@ -239,7 +273,7 @@ class RenewingTransport:
         self._wanted.set()
         if self._renewing or self._current is None:
             return  # it goes out, or fails, when that is over
-        request.to, request.tries = self._current, request.tries + 1
+        request.to, request.tries, request.since = self._current, request.tries + 1, anyio.current_time()
         await self._current.peer.send(request.sent)
 
     async def _notify(self, item: SessionMessage, message: JSONRPCNotification) -> None:
@@ -267,6 +301,7 @@ class RenewingTransport:
 
     async def _from_server(self, connection: _Connection, read: ReadStream[Incoming]) -> None:
         async for item in read:
+            self._heard_at = anyio.current_time()
             message = item.message if isinstance(item, SessionMessage) else None
             if connection.peer.settles(message):
                 continue

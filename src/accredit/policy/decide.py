@@ -49,6 +49,7 @@ from accredit.limits import (
 )
 from accredit.policy import refusals
 from accredit.policy.catalog import Catalog, Entry
+from accredit.policy.constraint_words import why_refused
 from accredit.policy.evaluators import OWN_EVALUATORS
 from accredit.policy.facts import CONTEXT_NAMES
 from accredit.policy.guarded_call import TASK_CHANGES, GuardedCall
@@ -263,7 +264,7 @@ class _Case:
         )
         self.proved = authority if result.valid or result.identity_status in _PROVED else None
         if not result.valid:
-            yield from self._refuse(result)
+            yield from self._refuse(bundle, result)
         yield from self._covered(bundle, result)
         return authority
 
@@ -443,20 +444,26 @@ class _Case:
             terms = replace(self._terms(bundle), check_constraints=True)
             fault = constraints_fault(bundle.delegations, terms)
             if fault is not None:
-                raise self._denied(result, fault.identity_status, fault.error_reason)
+                words = self._words(bundle, fault.error_reason)
+                raise self._denied(result, fault.identity_status, fault.error_reason, words)
             return
         limits = tuple(limit for _, limit in _limits(bundle, self._flow))
         if limits and (yield TakeUse(limits)) is not True:
             # Others took the use after it was counted, or this leg of the call was made before.
-            raise self._denied(result, IdentityStatus.CONSTRAINT_DENIED, "constraint_denied: rate limit exceeded")
+            words = "the calls that this delegation allows are used up for now; wait, or ask for another one"
+            reason = "constraint_denied: rate limit exceeded"
+            raise self._denied(result, IdentityStatus.CONSTRAINT_DENIED, reason, words)
 
-    def _denied(self, result: VerifyResult, status: IdentityStatus, reason: str) -> ProofRefused:
+    def _words(self, bundle: ProofBundle, reason: str) -> str:
+        return why_refused(reason, bundle.delegations, self._facts(), self._call, self.entry)
+
+    def _denied(self, result: VerifyResult, status: IdentityStatus, reason: str, words: str = "") -> ProofRefused:
         named = VerifyResult(
             valid=False, identity_status=status, human_id=result.human_id, agent_id=result.agent_id, error_reason=reason
         )
-        return refusals.denied(self._call, self.entry, named, granted=result.granted_scope)
+        return refusals.denied(self._call, self.entry, named, words, result.granted_scope)
 
-    def _refuse(self, result: VerifyResult) -> Generator[Need, object, None]:
+    def _refuse(self, bundle: ProofBundle, result: VerifyResult) -> Generator[Need, object, None]:
         """Raise the refusal of a proof that the verifier did not accept."""
         if self._fault is not None:
             raise self._fault
@@ -464,7 +471,8 @@ class _Case:
             raise refusals.replayed(self._call, self.entry)
         if self._seen is Spending.NOT_ISSUED:
             yield from self._challenge()
-        raise refusals.denied(self._call, self.entry, result)
+        words = self._words(bundle, result.error_reason)
+        raise refusals.denied(self._call, self.entry, result, words)
 
     def _challenge(self) -> Generator[Need, object, None]:
         """Raise -31002 with a fresh challenge for this call."""

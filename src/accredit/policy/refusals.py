@@ -74,12 +74,12 @@ def challenge_required(
 
 
 def denied(
-    call: GuardedCall, entry: Entry | None, result: VerifyResult, reason: str = "", granted: Collection[str] = ()
+    call: GuardedCall, entry: Entry | None, result: VerifyResult, words: str = "", granted: Collection[str] = ()
 ) -> ProofRefused:
-    """-31003: the verifier refused the proof, or what it grants does not cover the call."""
-    status = result.identity_status
-    reason = reason or result.error_reason
-    text = _STATUS_TEXT.get(status, reason)
+    """-31003: the verifier refused the proof, or what it grants does not cover the call. `words` are for people;
+    without them they are told the verifier's reason."""
+    status, reason = result.identity_status, result.error_reason
+    text = words or _STATUS_TEXT.get(status, reason)
     if status is IdentityStatus.SCOPE_DENIED and entry is not None:
         covers = ", ".join(granted) or "nothing"
         text = f"this delegation covers {covers}; {_name(call)} needs {entry.scope}"

@@ -14,8 +14,9 @@ from accredit.cli import app
 from accredit.client import ProofPresenter
 from accredit.client.refusals import explained, public_data, refusal_of, uncovered
 from accredit.errors import ProofRefused
-from accredit.keys import write_key
+from accredit.keys import DelegationFile, SigningKey, write_key
 from accredit.limits import MAX_TOLD_REASON_CHARS
+from accredit.ratify.constraints import MaxAmount, MaxRate
 
 SCOPE_DENIED = {"error": "ratify_scope_denied", "tool": "send_email", "target": "send_email"}
 
@@ -87,6 +88,39 @@ def test_who_has_no_key_yet_is_told_to_make_one() -> None:
 )
 def test_each_refusal_says_what_helps(error: str, code: int, says: str) -> None:
     assert says in told(None, error, code, required_scope="email:send", target="send_email")
+
+
+def test_the_advice_after_a_constraint_names_what_to_change_and_keeps_all_other_constraints(
+    trust: Trust, tmp_path: Path
+) -> None:
+    limits = (MaxAmount("EUR", 100), MaxRate(10, 3600))
+    granted = DelegationFile(trust.chain("payments:send", constraints=limits))
+    (tmp_path / "delegation.json").write_bytes(granted.encode())
+    write_key(tmp_path / "agent.key", trust.agent)
+    presenter = ProofPresenter(tmp_path / "agent.key", [tmp_path / "delegation.json"])
+    reason = "constraint_denied: cert 0: constraint[0] (max_amount): amount 250.00 EUR exceeds max 100.00 EUR"
+    text = told(presenter, "ratify_constraint_denied", required_scope="payments:send", reason=reason)
+    (line,) = [line for line in text.splitlines() if line.startswith("  accredit grant")]
+    assert "and LIMIT what they allow" in text
+    assert "--rate 10/1h --max-amount LIMIT --expires" in line
+    write_key(tmp_path / "boss.key", trust.owner)
+    given = {"PATH": str(tmp_path / "boss.key"), "LIMIT": "300EUR"}
+    words = [given.get(word, word) for word in shlex.split(line)]
+    assert CliRunner().invoke(app, words[1:], standalone_mode=False).exit_code == 0
+    (new,) = ProofPresenter(tmp_path / "agent.key", [tmp_path / "payments-send.json"]).chains_for("payments:send")
+    assert set(new[0].constraints) == {MaxAmount("EUR", 300), MaxRate(10, 3600)}
+
+
+def test_where_a_fact_is_unknown_the_advice_is_the_catalog_or_a_delegation_without_the_constraint(
+    trust: Trust, tmp_path: Path
+) -> None:
+    chain = trust.chain("payments:send", constraints=(MaxAmount("EUR", 100), MaxRate(10, 3600)))
+    presenter = ProofPresenter(SigningKey(trust.agent.public(), trust.agent.signer()), [chain])
+    reason = "constraint_unverifiable: cert 0: constraint[0] (max_amount): no requested amount in context"
+    text = told(presenter, "ratify_constraint_unverifiable", required_scope="payments:send", reason=reason)
+    assert "`facts` in the tool's table" in text
+    assert "--rate 10/1h --expires" in text
+    assert "--max-amount" not in text
 
 
 def test_another_gateway_s_id_and_the_known_one_are_both_named_whole() -> None:

@@ -8,11 +8,12 @@ import anyio
 import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
-from tests.world.running import run
+from tests.world.virtual_time import run_virtually
 
 from accredit.client import renewing
 from accredit.client.http import GatewayHttp
 from accredit.client.renewing import Opened, RenewingTransport, Ways
+from accredit.limits import SILENCE_SECONDS
 
 FEW = 3
 
@@ -42,13 +43,17 @@ class Server:
         return Ways(opened, opened)
 
 
-def between(case: Callable[[Server, Any, Any], Awaitable[None]]) -> None:
+def between(case: Callable[[Server, Any, Any], Awaitable[None]], patience: float = SILENCE_SECONDS) -> None:
     async def main() -> None:
         server = Server()
-        async with RenewingTransport(server.ways()) as (read, write):
+        async with RenewingTransport(server.ways(), patience) as (read, write):
             await case(server, read, write)
 
-    run(main())
+    run_virtually(main())
+
+
+def call(id: int) -> JSONRPCRequest:
+    return JSONRPCRequest(jsonrpc="2.0", id=id, method="tools/call", params={"name": "slow"})
 
 
 def question(id: int) -> JSONRPCRequest:
@@ -89,5 +94,56 @@ def test_what_a_server_takes_back_is_owed_no_more(monkeypatch: pytest.MonkeyPatc
             assert (await read.receive()).message == question(id)
             await server.says(taken_back(id))
             assert (await read.receive()).message == taken_back(id)
+
+    between(case)
+
+
+def test_a_server_that_says_nothing_for_too_long_is_given_up__and_told_so() -> None:
+    async def case(server: Server, read: Any, write: Any) -> None:
+        await write.send(SessionMessage(call(1)))
+        assert await server.reads() == call(1)
+        given_up = (await read.receive()).message
+        assert (given_up.id, "did not answer in time" in given_up.error.data) == (1, True)
+        assert 5 <= anyio.current_time() <= 6
+        cancelled = await server.reads()
+        assert (cancelled.method, cancelled.params["requestId"]) == ("notifications/cancelled", 1)
+        await server.says(JSONRPCResponse(jsonrpc="2.0", id=1, result={}))
+        await write.send(SessionMessage(call(2)))
+        await server.reads()
+        await server.says(JSONRPCResponse(jsonrpc="2.0", id=2, result={}))
+        assert (await read.receive()).message.id == 2
+
+    between(case, patience=5)
+
+
+def test_every_word_of_a_server_counts__and_the_time_for_which_it_waits_for_the_host_does_not() -> None:
+    async def case(server: Server, read: Any, write: Any) -> None:
+        progress = JSONRPCNotification(
+            jsonrpc="2.0", method="notifications/progress", params={"progressToken": 1, "progress": 1}
+        )
+        await write.send(SessionMessage(call(1)))
+        for _ in range(10):
+            await anyio.sleep(4)
+            await server.says(progress)
+            assert (await read.receive()).message == progress
+        await server.says(question(1))
+        assert (await read.receive()).message == question(1)
+        await anyio.sleep(100)
+        await write.send(SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=1, result={})))
+        await anyio.sleep(4)
+        await server.says(JSONRPCResponse(jsonrpc="2.0", id=1, result={}))
+        assert (await read.receive()).message == JSONRPCResponse(jsonrpc="2.0", id=1, result={})
+
+    between(case, patience=5)
+
+
+def test_a_call_outlives_a_long_silence_where_nothing_is_said__and_not_every_one() -> None:
+    async def case(server: Server, read: Any, write: Any) -> None:
+        await write.send(SessionMessage(call(1)))
+        await anyio.sleep(59 * 60)
+        await server.says(JSONRPCResponse(jsonrpc="2.0", id=1, result={}))
+        assert (await read.receive()).message.id == 1
+        await write.send(SessionMessage(call(2)))
+        assert "did not answer in time" in (await read.receive()).message.error.data
 
     between(case)

@@ -5,8 +5,9 @@ A tool is well when a call to it can be allowed, and when everybody who reads a 
 1. with a catalog: it has an entry (or the default), and what it advertises, if anything, is that entry's scope;
 2. without: it advertises a scope that somebody could ask for and grant.
 
-An entry of the catalog that names no tool is found too; tools that only some clients see are told. Not checked: whether
-a scope suits what the tool does.
+An entry of the catalog that names no tool is found too; tools that only some clients see are told, and those with
+arguments that constraints are about, where the catalog does not say so. Not checked: whether a scope suits what the
+tool does.
 """
 
 from collections.abc import Iterable
@@ -18,6 +19,8 @@ from accredit.cli.actions.output import print_json, say
 from accredit.cli.actions.suggest_scopes import advertised_scope, fault_of
 from accredit.cli.asking.listing import Offer
 from accredit.policy import Catalog
+from accredit.policy.constraint_words import facts_table
+from accredit.policy.facts import CONTEXT_NAMES
 
 
 class Finding(NamedTuple):
@@ -45,7 +48,22 @@ def check_offer(offer: Offer, catalog: Catalog | None, *, as_json: bool) -> int:
     if offer.only_some:
         some = ", ".join(sorted(offer.only_some))
         say(f"note: only some clients see these tools, by what they can do: {some}")
+    for note in _unsaid_facts(catalog, offer.tools) if catalog is not None else ():
+        say(note)
     return 1 if findings else 0
+
+
+def _unsaid_facts(catalog: Catalog, tools: Iterable[Tool]) -> Iterable[str]:
+    """Tools with arguments of a fact's name that the catalog does not take for that fact."""
+    for tool in tools:
+        entry, properties = catalog.tools.get(tool.name), tool.input_schema.get("properties")
+        if entry is None or not isinstance(properties, dict):
+            continue
+        unsaid = [fact for fact in CONTEXT_NAMES if fact in properties and fact not in entry.facts.sources]
+        if unsaid:
+            what = " and ".join(unsaid)
+            yield f"note: {tool.name}: a constraint on its {what} would refuse every call, until its table says"
+            yield f"  {facts_table(unsaid)}"
 
 
 def _with(catalog: Catalog, tools: Iterable[Tool]) -> Iterable[Finding]:

@@ -27,8 +27,8 @@ from accredit.config import build_catalog, build_upstream, load
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream
 from accredit.policy import Catalog, Entry
+from accredit.policy.constraint_words import facts_needed, facts_table
 from accredit.ratify import Constraint
-from accredit.ratify.constraints import GeoBox, GeoCircle, GeoPolygon, MaxAmount, MaxSpeed, ResourcePath
 from accredit.ratify.scopes import expand
 
 _IDENTITY = "identity:"
@@ -179,25 +179,9 @@ def _what_else(asked: Asked, scopes: Iterable[str], known: _Known) -> Iterator[s
             yield f"note: {scope} lets the agent use {', '.join(more)} as well"
 
 
-_FACTS: Mapping[type, tuple[str, ...]] = {
-    MaxAmount: ("amount", "currency"),
-    MaxSpeed: ("speed_mps",),
-    ResourcePath: ("resource_id",),
-    GeoBox: ("lat", "lon"),
-    GeoCircle: ("lat", "lon"),
-    GeoPolygon: ("lat", "lon"),
-}
-"""What a gateway has to know of a call for a constraint to be judged."""
-
-
 def _needed(constraints: Iterable[Constraint]) -> dict[str, str]:
     """The facts that constraints need, each with the constraint's type."""
-    needed: dict[str, str] = {}
-    for each in constraints:
-        facts = _FACTS.get(type(each), ())
-        paths = ("requested_path",) if isinstance(each, ResourcePath) and each.path_prefix else ()
-        needed |= dict.fromkeys((*facts, *paths), each.type)
-    return needed
+    return {fact: each.type for each in constraints for fact in facts_needed(each)}
 
 
 def _what_is_needed(constraints: Iterable[Constraint]) -> tuple[str, ...]:
@@ -227,5 +211,4 @@ def _why(needed: Mapping[str, str]) -> str:
 
 
 def _table(needed: Iterable[str]) -> str:
-    facts = ", ".join(f'{fact} = "/{fact}"' for fact in needed)
-    return f"facts = {{ {facts} }} (each the JSON Pointer of an argument, or a constant)"
+    return f"{facts_table(tuple(needed))} (each the JSON Pointer of an argument, or a constant)"

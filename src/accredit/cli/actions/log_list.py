@@ -16,7 +16,7 @@ from accredit.attest import CallRecord, timestamp
 from accredit.base.text import one_line
 from accredit.cli.actions.log_names import Names, named, one_agent, one_principal
 from accredit.cli.actions.log_place import understood
-from accredit.cli.actions.output import BAD, Words, print_table
+from accredit.cli.actions.output import BAD, Words, print_table, tell
 from accredit.errors import ConfigurationError
 from accredit.limits import FOLLOW_SECONDS, SHORT_ID_CHARS
 from accredit.stores.audit_log.calls import STATUSES, CallRow, joined_as_they_end, joined_newest_first
@@ -94,12 +94,33 @@ def _with_whole_ids(wanted: Filter, log: LogFile, names: Names) -> Filter | None
 
 
 def _following(path: Path, last: int, open_calls: dict[str, CallRecord]) -> Iterator[CallRow]:
+    """What comes. A file that is put in the log's place is followed from its beginning, and said."""
+    file = _identity(path)
     while True:
-        with LogFile(path) as log:  # opened anew: it shows what came since the last look
-            new = list(log.entries(after=last))
-        last = new[-1].number if new else last
-        yield from joined_as_they_end(_records(new), open_calls)
+        found = _identity(path)
+        if found is None and file is not None:
+            tell(f"note: {path} was taken away; waiting for another log there")
+        elif found is not None:
+            with LogFile(path) as log:  # opened anew: it shows what came since the last look
+                newest = next((entry.number for entry in log.newest_first()), 0)
+                if found != file or newest < last:
+                    tell(f"note: {path} is another log now, and shown from its beginning")
+                    last = 0
+                    open_calls.clear()
+                new = list(log.entries(after=last))
+            last = new[-1].number if new else last
+            yield from joined_as_they_end(_records(new), open_calls)
+        file = found
         time.sleep(FOLLOW_SECONDS)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another one of its name; None where there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _records(entries: Iterable[Numbered]) -> Iterator[CallRecord]:

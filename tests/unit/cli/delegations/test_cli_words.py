@@ -5,6 +5,7 @@ from tests.world.delegations import NOW, World
 
 from accredit.cli.actions import wording as words
 from accredit.cli.actions.wording import UNTIL_REVOKED
+from accredit.policy.constraint_words import duration
 from accredit.ratify import Constraint
 from accredit.ratify.constraints import (
     Extension,
@@ -59,7 +60,7 @@ def test_relative_times_never_promise_more_than_there_is(distance: int, text: st
     ("length", "text"), [(30, "30s"), (90, "90s"), (900, "15m"), (43_200, "12h"), (604_800, "7d"), (-5, "-5s")]
 )
 def test_durations_are_written_as_they_are_read(length: int, text: str) -> None:
-    assert words.duration(length) == text
+    assert duration(length) == text
 
 
 def test_when_a_certificate_begins_and_ends(world: World) -> None:

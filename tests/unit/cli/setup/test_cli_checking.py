@@ -8,7 +8,7 @@ from tests.world.tool_lists import tool
 
 from accredit.cli.actions.check import check_offer
 from accredit.cli.asking.listing import Offer
-from accredit.policy import Catalog, Entry
+from accredit.policy import Catalog, Entry, Facts
 
 Capture = pytest.CaptureFixture[str]
 
@@ -59,3 +59,18 @@ def test_without_a_catalog_each_tool_has_to_say_its_scope(capsys: Capture) -> No
 def test_a_name_can_not_steer_the_terminal(capsys: Capture) -> None:
     check_offer(Offer("", (tool("\x1b[2J\u202e"),)), None, as_json=False)
     assert capsys.readouterr().out.rstrip("\n").isprintable()
+
+
+def test_arguments_that_constraints_are_about_are_told_where_the_table_does_not_take_them_for_facts(
+    capsys: Capture,
+) -> None:
+    properties = {"amount": {"type": "number"}, "to": {"type": "string"}}
+    pay = Tool(name="pay", input_schema={"type": "object", "properties": properties})
+    assert check_offer(Offer("", (pay,)), Catalog(tools={"pay": Entry(scope="mcp:tool")}), as_json=False) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "note: pay: a constraint on its amount would refuse every call, until its table says",
+        '  facts = { amount = "/amount" }',
+    ]
+    known = Catalog(tools={"pay": Entry(scope="mcp:tool", facts=Facts({"amount": "/amount"}))})
+    assert check_offer(Offer("", (pay,)), known, as_json=False) == 0
+    assert "note" not in capsys.readouterr().out

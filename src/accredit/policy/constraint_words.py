@@ -1,0 +1,184 @@
+"""Constraints for people: what one allows, what it has to know of a call, and why it refuses one. No I/O.
+
+The verifier's reason (`constraint_denied: cert 0: constraint[1] (max_amount): ...`) stays what programs read. It names
+the constraint by its place, and begins its detail with words that the protocol fixes (Ratify section 7).
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+from accredit.base.text import excerpt
+from accredit.consent import CALL, CallTerms
+from accredit.errors import WireError
+from accredit.limits import MAX_TOLD_REASON_CHARS
+from accredit.policy.catalog import Entry
+from accredit.policy.facts import CONTEXT_NAMES
+from accredit.policy.guarded_call import GuardedCall
+from accredit.ratify import Constraint, DelegationCert, Extension, VerifierContext
+from accredit.ratify.canonical import canonical
+from accredit.ratify.constraints import (
+    GeoBox,
+    GeoCircle,
+    GeoPolygon,
+    MaxAmount,
+    MaxRate,
+    MaxSpeed,
+    ResourcePath,
+    TimeWindow,
+)
+
+UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+"""Seconds of the units in which durations are written."""
+
+_FACTS: Mapping[type, tuple[str, ...]] = {
+    MaxAmount: ("amount", "currency"),
+    MaxSpeed: ("speed_mps",),
+    ResourcePath: ("resource_id",),
+    GeoBox: ("lat", "lon"),
+    GeoCircle: ("lat", "lon"),
+    GeoPolygon: ("lat", "lon"),
+}
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_PLACE = re.compile(r"constraint_\w+: cert ([0-9]+): constraint\[([0-9]+)\] \([^)]*\): (.*)", re.DOTALL)
+_BEYOND = re.compile(
+    r"speed |amount |currency mismatch|rate limit exceeded|current |requested |outside |latitude |longitude |altitude "
+)
+"""How a detail begins where another call could pass; any other says that none can."""
+
+
+def duration(length: int) -> str:
+    """Seconds in the largest unit that says them exactly, such as 12h."""
+    unit = next(unit for unit, size in UNITS.items() if length % size == 0)
+    return f"{length // UNITS[unit]}{unit}"
+
+
+def several(number: int, what: str) -> str:
+    """`1 call`, `2 calls`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def facts_needed(found: Constraint) -> tuple[str, ...]:
+    """Return the facts that a gateway must know of a call to judge the constraint, by their names in a catalog."""
+    path = ("requested_path",) if isinstance(found, ResourcePath) and found.path_prefix else ()
+    height = ("alt_m",) if isinstance(found, GeoBox) and (found.min_alt_m or found.max_alt_m) else ()
+    return (*_FACTS.get(type(found), ()), *path, *height)
+
+
+def facts_table(facts: Sequence[str]) -> str:
+    """Return the line of a catalog that says where these facts are, with arguments of their names."""
+    sources = ", ".join(f'{fact} = "/{fact}"' for fact in facts)
+    return f"facts = {{ {sources} }}"
+
+
+def refused_constraint(reason: str, chain: Sequence[DelegationCert]) -> tuple[Constraint, str] | None:
+    """Return the constraint of the chain that a verifier's reason is about, and the reason's detail, or None."""
+    place = _PLACE.fullmatch(reason)
+    if place is None or int(place[1]) >= len(chain) or int(place[2]) >= len(chain[int(place[1])].constraints):
+        return None
+    return chain[int(place[1])].constraints[int(place[2])], place[3]
+
+
+def why_refused(
+    reason: str, chain: Sequence[DelegationCert], facts: VerifierContext, call: GuardedCall, entry: Entry | None
+) -> str:
+    """Return what was asked, what is allowed and what would help; "" for a reason that is about no constraint."""
+    place = refused_constraint(reason, chain)
+    if place is None:
+        return ""
+    found, detail = place
+    allowed = f"this delegation allows {constraint(found)}"
+    if reason.startswith("constraint_unknown"):
+        text = f"this delegation has a condition that this gateway can't judge ({found.type}); ask for one without it"
+    elif reason.startswith("constraint_unverifiable"):
+        # What the delegation allows is not told before the call is one that it could be held against.
+        text = f"this delegation has a condition ({found.type}), and {_unknown(found, detail, facts, call, entry)}"
+    elif isinstance(found, Extension) and found.name != CALL:
+        text = f"{allowed}: {detail}"
+    elif isinstance(found, Extension) or _BEYOND.match(detail):
+        text = f"{_asked(found, facts)}, and {allowed}; make a call within that, or ask for another delegation"
+    else:
+        text = f"no call can meet a condition of this delegation ({detail}); ask for another one"
+    return excerpt(text, MAX_TOLD_REASON_CHARS)
+
+
+def _asked(found: Constraint, facts: VerifierContext) -> str:
+    match found:
+        case MaxAmount():
+            return f"the call is for {_number(facts.requested_amount or 0)} {facts.requested_currency}"
+        case MaxRate():
+            return "the calls are used up for now"
+        case MaxSpeed():
+            return f"the speed is {_number(facts.current_speed_mps or 0)} metres per second"
+        case TimeWindow():
+            return "the call comes at another time"
+        case ResourcePath():
+            return f"the call is about {facts.requested_resource_id} {facts.requested_path}".rstrip()
+        case GeoBox() | GeoCircle() | GeoPolygon():
+            return f"the call is made at {_number(facts.current_lat or 0)}, {_number(facts.current_lon or 0)}"
+        case _:
+            return "this is another call"
+
+
+def _unknown(found: Constraint, detail: str, facts: VerifierContext, call: GuardedCall, entry: Entry | None) -> str:
+    sources: Mapping[str, str | float] = entry.facts.sources if entry is not None else {}
+    missing = [fact for fact in facts_needed(found) if getattr(facts, CONTEXT_NAMES[fact]) in (None, "")]
+    unsaid = [fact for fact in missing if fact not in sources]
+    if unsaid:
+        table = f"[tools.{_key(call.target)}]" if call.method == "tools/call" else "catalog"
+        return (
+            f"the gateway does not know the {' and '.join(unsaid)} of this call: its {table} has to say"
+            f" {facts_table(unsaid)} (each the JSON Pointer of an argument, or a constant)"
+        )
+    if missing:
+        told = " and ".join(f"{fact} ({sources[fact]})" for fact in missing)
+        return f"the call does not say its {told} in a form that can be judged: correct its arguments"
+    return f"that can't be judged here ({detail.removeprefix('constraint_unverifiable: ')}); ask for another delegation"
+
+
+def constraint(found: Constraint) -> str:
+    """Return what one constraint allows."""
+    match found:
+        case MaxAmount():
+            return f"at most {_number(found.max_amount)} {found.currency} in one call"
+        case MaxRate():
+            return f"at most {several(found.count, 'call')} in {duration(found.window_s)}"
+        case MaxSpeed():
+            return f"at most {_number(found.max_mps)} metres per second"
+        case TimeWindow():
+            return f"from {found.start} to {found.end} in {found.tz}"
+        case ResourcePath():
+            return f"only {found.resource_id}" + (f", {found.path_prefix} and below" if found.path_prefix else "")
+        case GeoCircle():
+            return f"within {_number(found.radius_m)} m of {_number(found.lat)}, {_number(found.lon)}"
+        case GeoPolygon():
+            return f"inside a polygon of {len(found.points)} points"
+        case GeoBox():
+            return _box(found)
+        case Extension() if found.name == CALL:
+            return _call(found)
+        case _:
+            return f"{found.type}, as judged by a verifier that knows it: {canonical(found.members()).decode()}"
+
+
+def _call(found: Extension) -> str:
+    try:
+        return CallTerms.read(found).words()
+    except WireError as error:
+        return f"nothing: {error.reason}"
+
+
+def _box(box: GeoBox) -> str:
+    south, north, west, east = map(_number, (box.min_lat, box.max_lat, box.min_lon, box.max_lon))
+    words = f"between latitudes {south} and {north}, longitudes {west} and {east}"
+    if box.min_alt_m or box.max_alt_m:
+        words += f", altitudes {_number(box.min_alt_m)} m and {_number(box.max_alt_m)} m"
+    return words
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else json.dumps(name)
+
+
+def _number(value: float) -> str:
+    return json.dumps(int(value) if value == int(value) else value)
