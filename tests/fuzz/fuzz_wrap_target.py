@@ -158,7 +158,7 @@ async def _wrapped(sent: bytes, size: int) -> tuple[bytes, int, int]:
         tasks=MemoryTasks(),
     )
     child, host = FreeChild(records), MemoryHost(sent, size)
-    wrap: Any = Wrap(settings, gate, cast(Any, child), cast(Any, host), counters, None, recorder)
+    wrap: Any = Wrap(settings, gate, cast(Any, child), cast(Any, host), counters)
     sides = [asyncio.create_task(wrap._from_host()), asyncio.create_task(wrap._from_child())]
     async with asyncio.timeout(_SECONDS):
         await asyncio.gather(*sides)

@@ -140,7 +140,7 @@ def test_no_line_of_a_host_blocks_the_loop_of_wrap() -> None:
                 revocations=RevocationLists((), {}),
                 tasks=MemoryTasks(),
             )
-            wrap: Any = Wrap(settings, gate, cast(Any, Child()), cast(Any, host), counters, None, None)
+            wrap: Any = Wrap(settings, gate, cast(Any, Child()), cast(Any, host), counters)
             await asyncio.sleep(0)
             loop.longest = 0.0
             await asyncio.gather(wrap._from_host(), wrap._from_child())

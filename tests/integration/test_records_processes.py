@@ -11,6 +11,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.integration.test_records_workers import writers_of
 from tests.world.calls import STREAM_HEAD, chunk, compact, event, http, response
 from tests.world.children import children
@@ -159,6 +160,7 @@ def tool_call(tool: str, id: int) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": {}}}
 
 
+@pytest.mark.holds("gateway/upstream/stdio/dedicated", 3)
 def test_wrap_records_before_it_passes_a_line_on(tmp_path: Path) -> None:
     db = tmp_path / "accredit.db"
     with wrapped(tmp_path) as process:

@@ -96,6 +96,7 @@ def test_a_token_reaches_neither_the_upstream_nor_a_log(
             assert world.mark(text).decode() not in shown
 
 
+@pytest.mark.holds("gateway/front/intake", 2)
 @pytest.mark.parametrize(
     ("headers", "status", "challenge"),
     [
@@ -262,6 +263,7 @@ def test_a_method_that_another_reader_takes_for_a_call_does_not_lead_around_the_
     on("http-legacy", world, trust, tmp_path, steps)
 
 
+@pytest.mark.holds("gateway/front/intake", 6)
 @pytest.mark.parametrize("name", ["http-legacy", "sse-legacy", "stdio-legacy"])
 def test_a_session_is_its_subjects_whatever_token_comes(
     name: str, trust: Trust, world: Tokened, tmp_path: Path

@@ -156,6 +156,7 @@ def test_a_child_that_is_silent_for_the_time_that_is_named_is_given_up__and_the_
         assert wrap.read()[-2]["method"] == "notifications/cancelled"
 
 
+@pytest.mark.holds("gateway/front/wrap", 1)
 def test_bad_lines_of_the_host_are_answered_and_not_forwarded(tmp_path: Path) -> None:
     with wrapped(tmp_path) as wrap:
         for line, code in BAD_LINES.items():
@@ -187,6 +188,7 @@ def test_an_answer_of_the_host_over_the_bound_becomes_an_error_for_the_child_tha
             assert text_of(wrap.message())["error"]["message"] == "Invalid Request: a line longer than 10000 bytes"
 
 
+@pytest.mark.holds("gateway/upstream/stdio/dedicated", 1)
 @pytest.mark.parametrize(
     ("name", "detail"),
     [
@@ -238,6 +240,7 @@ def test_an_answer_under_an_id_of_another_type_fails_its_request__nobody_else_wo
         assert wrap.call("echo", 8)["id"] == 8
 
 
+@pytest.mark.holds("gateway/upstream/stdio/dedicated", 2)
 def test_the_servers_requests_are_answered_once_by_the_host(tmp_path: Path) -> None:
     with wrapped(tmp_path) as wrap:
         wrap.initialize()
@@ -307,6 +310,7 @@ def test_when_the_host_closes_its_side_what_is_open_is_finished_first(tmp_path: 
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == list(range(100))
 
 
+@pytest.mark.holds("gateway/front/wrap", 3)
 def test_a_host_that_has_closed_its_side_is_told_nothing_that_its_server_does_not_say(tmp_path: Path) -> None:
     with wrapped(tmp_path) as wrap:
         wrap.tool("mute", "given up")
@@ -350,6 +354,7 @@ def test_a_signal_ends_it_and_its_child(tmp_path: Path, number: signal.Signals) 
         wait_until(lambda: not any(map(alive, pids)))
 
 
+@pytest.mark.holds("gateway/front/wrap", 2)
 def test_a_host_that_does_not_read_makes_the_child_wait__memory_stays_bounded(tmp_path: Path) -> None:
     def resident() -> int:
         status = Path(f"/proc/{wrap.process.pid}/status").read_text()

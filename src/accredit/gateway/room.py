@@ -13,8 +13,6 @@ It authorizes nothing: whoever has a place is judged like everybody else.
 """
 
 import asyncio
-from collections.abc import Generator
-from contextlib import contextmanager
 from types import TracebackType
 from typing import Protocol
 
@@ -84,6 +82,29 @@ class Place:
             raise self._room.full() from None  # else somebody else has cancelled it as well
 
 
+class Held:
+    """A place that is left at the end of the context, which is interrupted where it `yields`."""
+
+    __slots__ = ("_place", "_yields")
+
+    def __init__(self, place: Place, *, yields: bool) -> None:
+        self._place = place
+        self._yields = yields
+
+    def __enter__(self) -> None:
+        if self._yields:
+            self._place.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._yields:
+                self._place.__exit__(kind, error, trace)
+        finally:
+            self._place.leave()
+
+
 class Room:
     """`most` places at once, of which strangers hold at most `most - reserved`. `what` is the plural of what fills it.
 
@@ -114,18 +135,9 @@ class Room:
             raise self.full()
         return place
 
-    @contextmanager
-    def held(self, holder: Holder, *, yields: bool = False) -> Generator[None]:
+    def held(self, holder: Holder, *, yields: bool = False) -> "Held":
         """A place for the time of a context; with `yields` it may be interrupted. Raises `RequestError` (503)."""
-        place = self.take(holder)
-        try:
-            if yields:
-                with place:
-                    yield
-            else:
-                yield
-        finally:
-            place.leave()
+        return Held(self.take(holder), yields=yields)
 
     async def wait(self, holder: Holder, size: int, seconds: float) -> Place:
         """A place, for which others are waited for so long at most. Raises `RequestError` (503)."""

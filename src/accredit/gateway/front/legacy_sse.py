@@ -11,18 +11,15 @@ from typing import NamedTuple
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 from accredit.errors import AnswerError, FrameError, RequestError
-from accredit.gateway.admission.bearer import Caller
-from accredit.gateway.admission.gate import Gate
+from accredit.gateway.admission.gate import Admission, Gate
 from accredit.gateway.counters import Counters
 from accredit.gateway.front.authenticator import HttpAuthenticator
 from accredit.gateway.front.exchange import Exchange
+from accredit.gateway.front.intake import Intake
 from accredit.gateway.front.session_binding import Principal, not_found, principal_of
 from accredit.gateway.headers import SESSION_HEADER, check_once, check_request
-from accredit.gateway.recording.early_refusals import REFUSALS, InboundRequest
-from accredit.gateway.recording.recorder import Client
+from accredit.gateway.recording.early_refusals import InboundRequest
 from accredit.gateway.settings import GatewaySettings
-from accredit.gateway.trace import set_current
-from accredit.gateway.turns import in_turns, turn
 from accredit.gateway.upstream.http.client import Answer
 from accredit.gateway.upstream.http.relay import HttpRelay
 from accredit.gateway.upstream.http.representation import is_stream
@@ -33,7 +30,7 @@ from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.era import VERSION_HEADER, unmirrored
 from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.methods import Era
-from accredit.jsonrpc.requests import Batch, read_request
+from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit, Expected
 from accredit.jsonrpc.sse import encode_event
 from accredit.limits import MAX_OPEN_REQUESTS
@@ -52,8 +49,11 @@ class _Session(NamedTuple):
     principal: Principal
 
 
-class LegacySse:
-    """Serves the two paths. `url` is the upstream's; its stream is there if it ends so, or else beside it."""
+class LegacySse(Intake[Exchange]):
+    """Serves the two paths: messages come by one of them, and are taken in as on every way (`intake`).
+
+    `url` is the upstream's; its stream is there if it ends so, or else beside it.
+    """
 
     def __init__(
         self,
@@ -64,9 +64,8 @@ class LegacySse:
         counters: Counters,
         authenticator: HttpAuthenticator | None = None,
     ) -> None:
+        super().__init__(settings, gate)
         self._authenticator = authenticator
-        self._settings = settings
-        self._gate = gate
         self._relay = relay
         self._counters = counters
         self._url = url if urlsplit(url).path.rstrip("/").endswith("/sse") else urljoin(url, "sse")
@@ -114,49 +113,45 @@ class LegacySse:
 
     async def message(self, exchange: Exchange) -> None:
         """Serves `POST /messages?session_id=...`: the upstream's status is the answer, the rest is on the stream."""
-        inbound = InboundRequest(_REVISION)
-        try:
-            message = await self._arrived(exchange, inbound)
-        except REFUSALS as error:
-            await self._gate.early_refusals.of_request(exchange, inbound, error)
-            raise
-        callers = [Caller(token) for token in inbound.tokens] or None
-        admission = await self._gate.admit(message, Client(revision=_REVISION), callers)
-        exchange.calls, exchange.speaker = admission.calls, admission.speaker
-        async with exchange.calls:
-            session = self._session(exchange)  # what is added to a stream that has ended meanwhile, nobody settles
-            message = admission.message
-            if message is None:
-                if admission.replies:
-                    await session.stream.write(encode_event(admission.answer))
-                await exchange.reply(202)
-                return
-            if isinstance(message, Request):
-                _ask(session.expected, message, admission.edits.get(message.id))
-                # The answer may be there before the upstream says that it has accepted the request.
-                session.stream.calls.add(exchange.calls.take(message.id))
-            elif isinstance(message, Notification):
-                _take_back(session.stream, message)
-            if admission.proved:
-                exchange.vouched = session.stream.vouched = True
-                exchange.rooms.streams.recount()
-            await self._forward(exchange, message, session)
+        await self.take(exchange, exchange)
 
-    async def _arrived(self, exchange: Exchange, inbound: InboundRequest) -> Frame | Batch:
+    def _revision(self, client: Exchange) -> str:
+        return _REVISION
+
+    async def _arrive(self, client: Exchange, inbound: InboundRequest) -> Frame | Batch:
+        inbound.revision = _REVISION
         if self._authenticator is not None:
-            inbound.header = await self._authenticator.of_header(exchange)
-        session = self._session(exchange)
-        check_request(exchange.head.headers)
-        _check_headers(exchange)
-        text = await exchange.body(self._settings.max_request_bytes)
-        message = inbound.message = await in_turns(read_request(text), len(text))
-        set_current(message)
-        await turn(len(text))
+            inbound.header = await self._authenticator.of_header(client)  # 2
+        session = self._session(client)
+        check_request(client.head.headers)  # 3
+        _check_headers(client)
+        text = await client.body(self._settings.max_request_bytes)  # 4
+        message = await self._read(text, inbound, batches=False)
         if self._authenticator is not None:
-            await self._authenticator.of_message(exchange, message, inbound, None)
+            await self._authenticator.of_message(client, message, inbound, None)  # 6
             if principal_of(inbound.tokens[0]) != session.principal:
                 raise not_found()
         return message
+
+    async def _go_on(self, client: Exchange, inbound: InboundRequest, admission: Admission) -> None:
+        client.calls, client.speaker = admission.calls, admission.speaker
+        session = self._session(client)  # what is added to a stream that has ended meanwhile, nobody settles
+        message = admission.message
+        if message is None:
+            if admission.replies:
+                await session.stream.write(encode_event(admission.answer))
+            await client.reply(202)
+            return
+        if isinstance(message, Request):
+            _ask(session.expected, message, admission.edits.get(message.id))
+            # The answer may be there before the upstream says that it has accepted the request.
+            session.stream.calls.add(client.calls.take(message.id))
+        elif isinstance(message, Notification):
+            _take_back(session.stream, message)
+        if admission.proved:
+            client.vouched = session.stream.vouched = True
+            client.rooms.streams.recount()
+        await self._forward(client, message, session)
 
     def _session(self, exchange: Exchange) -> _Session:
         """The session that a request names. Raises `RequestError` (404)."""

@@ -20,13 +20,13 @@ from typing import Protocol
 from msgspec import Struct
 
 from accredit.errors import AccreditError, ClientGone, KeysUnavailable, ProofRefused, RequestError, TokenError
-from accredit.gateway.admission.bearer import Bearer
+from accredit.gateway.admission.bearer import Bearer, Caller
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import RequestHead
 from accredit.gateway.recording.recorder import Client, Recorder
 from accredit.gateway.turns import turn
 from accredit.jsonrpc.frames import Frame, Request
-from accredit.jsonrpc.methods import BATCH_REVISION
+from accredit.jsonrpc.methods import BATCH_REVISION, Era
 from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.limits import (
     MAX_STRANGER_MESSAGE_BYTES,
@@ -42,13 +42,17 @@ REFUSALS = (RequestError, TokenError, KeysUnavailable)
 
 
 class InboundRequest(Struct):
-    """What is known of a request to an endpoint so far: its message, and the good token of its header or of each of the
-    messages of its body, as far as they were judged."""
+    """What is known of what a client sent so far: its message, its era, and the good token of its header or of each of
+    the messages in it, as far as they were judged. `session` is the one that it is in, as the client knows it, or "".
+    `callers` are who sent its messages, where that is more than a token."""
 
-    revision: str = ""
+    revision: str | None = ""
     message: Frame | Batch | None = None
+    era: Era = Era.LEGACY
+    session: str = ""
     header: VerifiedToken | None = None
     tokens: list[VerifiedToken | None] = []
+    callers: list[Caller] | None = None
 
 
 class Unread(Protocol):
@@ -72,12 +76,12 @@ class EarlyRefusals:
         self._filled = monotonic()
         self._left_out = 0
 
-    async def of_request(self, unread: Unread, inbound: InboundRequest, error: AccreditError) -> None:
-        """Records the calls of a POST that is refused."""
+    async def of_request(self, unread: Unread | None, inbound: InboundRequest, error: AccreditError) -> None:
+        """Records the calls of a message that is refused; `unread` is who has it, as long as nobody has read it."""
         if self._recorder is None:
             return
         message = inbound.message
-        if message is None and (not isinstance(error, RequestError) or error.word):
+        if message is None and unread is not None and (not isinstance(error, RequestError) or error.word):
             message = await self._unread(unread, inbound)
         if message is not None:
             await self.of_message(message, Client(revision=inbound.revision), error, inbound.tokens, inbound.header)

@@ -197,6 +197,10 @@ class OpenCalls:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.close(error)
+
+    async def close(self, error: BaseException | None) -> None:
+        """Settles what nobody has settled or taken: the exchange has ended, with `error` if so."""
         if not self._calls:
             return
         if error is None or isinstance(error, ClientGone | asyncio.CancelledError):

@@ -11,6 +11,8 @@ from accredit.errors import ClientGone, RequestError
 from accredit.gateway.front import asgi as http
 from accredit.gateway.upstream.reply import WhileConnected
 
+pytestmark = pytest.mark.holds("gateway/front/asgi")
+
 
 def body_of(told: Told, limit: int = 100) -> bytes:
     return asyncio.run(told.exchange.body(limit))
@@ -105,6 +107,7 @@ async def forever(told: Told) -> None:
     await asyncio.Event().wait()
 
 
+@pytest.mark.holds("gateway/upstream/reply", 2)
 def test_it_cancels_the_work() -> None:
     with pytest.raises(ClientGone):
         during(forever)

@@ -1,0 +1,86 @@
+"""From a client's message to the backend: the one order of steps, whatever way it comes in. First failure wins.
+
+1. Over HTTP: `Host` and `Origin` are allowed (DNS rebinding): 403.
+2. Over HTTP, the method is one that MCP uses: 405. Where tokens are on, one in the header is good (401, 403, 503). The
+   session of HTTP+SSE is there (404).
+3. Over HTTP, a POST is JSON in UTF-8, without a coding (415), and names nothing twice that says where it goes (400).
+4. It is within bounds (413, or the error of a line), and one valid message, or a batch where its revision allows one
+   (400).
+5. Over HTTP in the modern era: the headers agree with the body (400, -32020; missing metadata -32602). Routing headers
+   that mirror nothing in it are dropped.
+6. Where tokens are on, each message has a good one that may do this, and the session is its subject's (404): see
+   `authenticator`; over stdio, calls and lists have one (`bearer`).
+7. The gate lets it through (`gate`): what is refused there has its answer from there, and a notification that it drops
+   has none. The decision on a call is on record before the gate is left.
+8. There is room for it, and it goes to the backend.
+9. Whatever ends this, no call stays open that nobody has taken.
+
+A call that is refused before the gate is recorded as well (`early_refusals`). What is not checked: whether the upstream
+knows the version or the session; that is its business.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
+
+from accredit.gateway.admission.bearer import Caller
+from accredit.gateway.admission.gate import Admission, Gate
+from accredit.gateway.admission.identity import check_single
+from accredit.gateway.recording.early_refusals import REFUSALS, InboundRequest, Unread
+from accredit.gateway.recording.recorder import Client
+from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.trace import set_current
+from accredit.gateway.turns import in_turns, turn
+from accredit.jsonrpc.frames import Frame
+from accredit.jsonrpc.requests import Batch, read_request
+
+C = TypeVar("C")
+
+
+class Intake(ABC, Generic[C]):
+    """A way in, one per gateway. `C` is what brings a message and takes its answer: an exchange, or a line."""
+
+    def __init__(self, settings: GatewaySettings, gate: Gate) -> None:
+        self._settings = settings
+        self._gate = gate
+
+    async def take(self, client: C, unread: Unread | None = None) -> None:
+        """Takes a message from step 2 on. Raises the `AccreditError` that becomes its answer.
+
+        `unread` is who has the message as long as nobody has read it.
+        """
+        inbound = InboundRequest()
+        try:
+            message = await self._arrive(client, inbound)
+        except REFUSALS as error:
+            inbound.revision = inbound.revision or self._revision(client)
+            await self._gate.early_refusals.of_request(unread, inbound, error)
+            raise
+        callers = inbound.callers or [Caller(token) for token in inbound.tokens] or None
+        admission = await self._gate.admit(message, Client(inbound.session, inbound.revision), callers)  # 7
+        try:
+            await self._go_on(client, inbound, admission)
+        except BaseException as error:
+            await admission.calls.close(error)  # 9
+            raise
+        await admission.calls.close(None)
+
+    async def _read(self, text: bytes, inbound: InboundRequest, *, batches: bool) -> Frame | Batch:
+        """Step 4, once the bytes are there. Raises `RequestError`."""
+        message = inbound.message = await in_turns(read_request(text, batch_allowed=batches), len(text))
+        if self._settings.identity is not None:
+            check_single(message)
+        set_current(message)
+        await turn(len(text))
+        return message
+
+    @abstractmethod
+    def _revision(self, client: C) -> str | None:
+        """The revision that a message is in, as far as the way in tells."""
+
+    @abstractmethod
+    async def _arrive(self, client: C, inbound: InboundRequest) -> Frame | Batch:
+        """Steps 2 to 6: the message; `inbound` is told on the way, for the record. Raises one of `REFUSALS`."""
+
+    @abstractmethod
+    async def _go_on(self, client: C, inbound: InboundRequest, admission: Admission) -> None:
+        """Answers what the gate has refused, and takes step 8 with what goes on. Raises `AccreditError`."""

@@ -1,0 +1,215 @@
+"""A child with one client: what is open between the two, and where the child's messages go. Timers and the log.
+
+The client is told in messages, not in answers: who asked gets a response, and so does nobody else, whenever it comes;
+what belongs to no request goes to it as well. So there is one way to tell it anything (`tell`), and no `Reply`.
+
+1. A good message goes on as it is, but for what is edited; a bad one becomes the error of the request that it answers,
+   or is dropped (`PendingCalls.judge`).
+2. A response of the client that the child did not ask for is dropped, or refused within a batch.
+3. A call that is recorded gets its answer once its outcome is on record; other messages pass meanwhile.
+"""
+
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+
+from accredit.attest import Outcome
+from accredit.base.log_events import log_event
+from accredit.errors import FrameError, LineTooLong, MessageId, RequestError, UpstreamError, UpstreamTimeout
+from accredit.gateway.counters import Counters
+from accredit.gateway.recording.open_calls import OpenCalls, outcome_of_end
+from accredit.gateway.replies import refusal
+from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.trace import set_current
+from accredit.gateway.upstream.stdio.child import Child
+from accredit.gateway.upstream.stdio.pending_calls import (
+    LATE,
+    Answered,
+    Call,
+    Failed,
+    Notified,
+    OwnCall,
+    PendingCalls,
+    UnexpectedAnswer,
+    Unread,
+    cancellation,
+    member_id,
+    progress_token,
+)
+from accredit.jsonrpc.encode import INVALID_REQUEST, error_frame
+from accredit.jsonrpc.era import required_version
+from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success
+from accredit.jsonrpc.methods import Era
+from accredit.jsonrpc.objects import is_object, members
+from accredit.jsonrpc.requests import Batch
+from accredit.jsonrpc.responses import Edit
+from accredit.jsonrpc.scalars import as_string
+from accredit.jsonrpc.tasks import without_state
+
+_log = logging.getLogger("accredit.gateway.stdio")
+
+
+class DedicatedChild:
+    """`tell` sends the client a message. `revision` is the one that it negotiated, once it has."""
+
+    def __init__(
+        self, child: Child, settings: GatewaySettings, counters: Counters, tell: Callable[[bytes], None]
+    ) -> None:
+        self._child = child
+        self._counters = counters
+        self._tell = tell
+        self._pending: PendingCalls[Call] = PendingCalls(Era.LEGACY, settings, counters, self._late)
+        self.revision: str | None = None
+
+    @property
+    def owes(self) -> bool:
+        """Whether an answer is still to come."""
+        return bool(self._pending.calls)
+
+    async def post(self, message: Frame | Batch, calls: OpenCalls, edits: Mapping[MessageId, Edit]) -> None:
+        """Passes a client's message on; answers follow. Raises `RequestError`."""
+        frames = message.frames if isinstance(message, Batch) else (message,)
+        answers = [frame for frame in frames if isinstance(frame, Success | Failure)]
+        if not all(self._pending.settles(frame) for frame in answers):
+            detail = "a response that answers no open request"
+            if isinstance(message, Batch):
+                raise RequestError(INVALID_REQUEST, f"Invalid Request: {detail}")
+            log_event(_log, logging.WARNING, "response_dropped", detail=detail)
+            return
+        opened = self._open([frame for frame in frames if isinstance(frame, Request)], calls, edits)
+        if isinstance(message, Batch):
+            self._pending.allow_batches()
+        try:
+            await self._child.send(message.text, None)
+        except UpstreamError as error:
+            for call in opened:
+                self._fail(call, error)
+        for frame in frames:
+            if isinstance(frame, Notification):
+                self._notified(frame)
+
+    async def ask(self, request: Request) -> bytes | None:
+        """Sends a request of ours to the child; gives the response's text, or None where there is none."""
+        call = OwnCall(request)
+        try:
+            self._pending.expect(request.era)
+            self._pending.open(call)
+            await self._child.send(request.text, None)
+            return await call.answer
+        except (RequestError, UpstreamError):
+            return None
+        finally:
+            self._pending.close(call)
+
+    async def refuse_unread(self, line: LineTooLong) -> None:
+        """A line of the client that is too long to be read: whoever waits for what it says, or for an answer to it, is
+        told. Raises `RequestError`."""
+        detail = f"Invalid Request: {line.detail}"
+        for id in self._pending.unanswered(line):
+            with contextlib.suppress(UpstreamError):
+                await self._child.send(error_frame(id, INVALID_REQUEST, detail), None)
+        if line.kind != "response":
+            raise RequestError(INVALID_REQUEST, detail, id=line.id)
+        log_event(_log, logging.WARNING, "response_dropped", detail=line.detail)
+
+    async def take(self, line: bytes | FrameError) -> None:
+        """Judges a line of the child, and brings it to whom it concerns."""
+        set_current(None)
+        match verdict := self._pending.judge(line, await self._pending.opened(line)):
+            case Answered(calls=[OwnCall() as own]):
+                own.settle(verdict.text)
+            case Answered():
+                for call in verdict.calls:
+                    self._learn(call, verdict.frame)
+                self._answer(verdict)
+            case Failed():
+                for call in verdict.calls:
+                    self._settled(call, outcome_of_end(verdict.error), refusal(verdict.error).frame(call.id))
+            case Notified():
+                self._tell(without_state(verdict.notification).text)
+            case Request() | UnexpectedAnswer():
+                self._tell(verdict.text)
+            case Unread():
+                self._child.send_now(verdict.answer)
+            case None:
+                pass
+
+    def lost(self, error: UpstreamError, *, told: bool) -> None:
+        """The child is gone: no open call gets an answer. Unless the client is `told`, it hears nothing of that."""
+        for call in list(self._pending.calls.values()):
+            if told or isinstance(call, OwnCall):
+                self._fail(call, error)
+                continue
+            self._pending.close(call)
+            self._counters.refused(error, method=call.request.method)
+            if call.record is not None:
+                call.record.settle_later(outcome_of_end(error))
+
+    def _open(self, requests: list[Request], calls: OpenCalls, edits: Mapping[MessageId, Edit]) -> list[Call]:
+        opened: list[Call] = []
+        try:
+            for request in requests:
+                if request.era is Era.MODERN:
+                    required_version(request)
+                self._pending.expect(request.era)
+                call = Call(request, request.id, progress_token(request))
+                call.edit = edits.get(request.id)
+                self._pending.open(call)
+                opened.append(call)
+        except RequestError:
+            for call in opened:
+                self._pending.close(call)
+            raise
+        for call in opened:
+            call.record = calls.take(call.id)
+        return opened
+
+    def _notified(self, notification: Notification) -> None:
+        if notification.method == "notifications/cancelled":
+            id = member_id(notification, "requestId")
+            call = self._pending.calls.get(id) if id is not None else None
+            if call is not None:
+                self._pending.give_up(call)
+                if call.record is not None:
+                    call.record.settle_later(Outcome(status="cancelled"))
+
+    def _answer(self, verdict: Answered[Call]) -> None:
+        open_calls = OpenCalls(call.record for call in verdict.calls if call.record is not None)
+        if open_calls:
+            open_calls.start(self._answer_recorded(verdict, open_calls))
+        else:
+            self._tell(verdict.text)
+
+    async def _answer_recorded(self, verdict: Answered[Call], open_calls: OpenCalls) -> None:
+        if verdict.observed is not None:
+            instead = await open_calls.end(outcome_of_end(verdict.observed))
+            texts = list(instead.values()) or [verdict.text]
+        else:
+            texts = [await open_calls.withhold(verdict.answers) or verdict.text]
+        for text in texts:
+            self._tell(text)
+
+    def _settled(self, call: Call, outcome: Outcome, text: bytes) -> None:
+        """Sends the answer to a call, once its outcome is on record; else the refusal for that."""
+        if isinstance(call, OwnCall):
+            call.settle(None)
+        elif call.record is None:
+            self._tell(text)
+        else:
+            call.record.settle_later(outcome, lambda instead: self._tell(instead or text))
+
+    def _learn(self, call: Call, frame: Frame | None) -> None:
+        if call.request.method == "initialize" and isinstance(frame, Success) and is_object(frame.result):
+            with contextlib.suppress(FrameError):
+                self.revision = as_string(members(frame.result).get("protocolVersion"))
+
+    def _late(self, call: Call) -> None:
+        self._child.send_now(cancellation(call.id, "timed out"))
+        self._pending.give_up(call)
+        self._fail(call, UpstreamTimeout(LATE))
+
+    def _fail(self, call: Call, error: UpstreamError) -> None:
+        set_current(call.request)
+        self._pending.close(call)
+        self._counters.refused(error, method=call.request.method)
+        self._settled(call, outcome_of_end(error), refusal(error).frame(call.id))
