@@ -13,7 +13,6 @@ from tests.world.running import ASGI, FAST, by_road
 
 BOTH_ROADS = {
     "test_besieged_http",
-    "test_browsers",
     "test_hostile_frames",
     "test_hostile_heads",
     "test_hostile_http",
@@ -38,7 +37,6 @@ BOTH_ROADS_AT_LENGTH = {
     "test_transparent_observe",
     "test_transparent_params",
     "test_transparent_streams",
-    "test_upstream_failures",
 }
 
 
