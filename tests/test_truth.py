@@ -43,7 +43,7 @@ def test_every_library_that_is_imported_is_declared__another_s_dependency_can_go
     extras = [each for group in PROJECT["optional-dependencies"].values() for each in group]
     declared = {re.split(r"[<>=!~;\[ ]", each)[0].lower() for each in [*PROJECT["dependencies"], *extras]}
     used = {name for path in FILES for name in imported(path)} - sys.stdlib_module_names - {"accredit"}
-    by = packages_distributions() | NOT_EVERYWHERE
+    by = {**packages_distributions(), **NOT_EVERYWHERE}
     found = {name: {name, *(each.lower().replace("_", "-") for each in by.get(name, []))} for name in used}
     assert {name for name, distributions in found.items() if not declared & distributions} == set()
 

@@ -1,7 +1,7 @@
 """A child with one client: what is open between the two, and where the child's messages go. Timers and the log.
 
 The client is told in messages, not in answers: who asked gets a response, and so does nobody else, whenever it comes;
-what belongs to no request goes to it as well. So there is one way to tell it anything (`tell`), and no `Reply`.
+what belongs to no request goes to it as well. So there is one way to tell it anything, `tell`, and no `Reply`.
 
 1. A good message goes on as it is, but for what is edited; a bad one becomes the error of the request that it answers,
    or is dropped (`PendingCalls.judge`).
