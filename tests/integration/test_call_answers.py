@@ -73,7 +73,6 @@ def server() -> Generator[str]:
     thread = threading.Thread(target=found.serve_forever, daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{found.server_address[1]}"
-    OVER.set()
     found.shutdown()
     thread.join()
     found.server_close()
@@ -94,7 +93,10 @@ def test_a_tool_that_fails_is_told_in_its_own_words__and_as_json_on_demand(serve
 
 
 def test_a_tool_that_takes_too_long_is_given_up(server: str, tmp_path: Path) -> None:
-    done = accredit("call", "slow", "--url", f"{server}/mcp", "--timeout", "0.5", folder=tmp_path)
+    try:
+        done = accredit("call", "slow", "--url", f"{server}/mcp", "--timeout", "0.5", folder=tmp_path)
+    finally:
+        OVER.set()  # the server's thread ends with the test
     assert (done.returncode, done.stdout) == (1, "")
     assert "did not answer in time" in done.stderr
 
