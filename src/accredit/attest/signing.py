@@ -7,7 +7,6 @@ outlives Ed25519 at no cost to a call.
 """
 
 from collections.abc import Callable
-from functools import cached_property
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -15,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA65PrivateKey, M
 from msgspec import Struct
 
 from accredit.attest.dsse import Envelope, Signature, signed_bytes
+from accredit.base.caching import Once
 from accredit.errors import AttestationError
 
 ML_DSA_65_SUFFIX = "/ml-dsa-65"
@@ -58,11 +58,11 @@ class LogSigner(Struct, frozen=True, dict=True):
         second = Signature(self.id + ML_DSA_65_SUFFIX, self._ml_dsa_65.sign(message))
         return Envelope(payload, (Signature(self.id, self._sign(message)), second))
 
-    @cached_property
+    @Once
     def _sign(self) -> Callable[[bytes], bytes]:
         return Ed25519PrivateKey.from_private_bytes(self.ed25519).sign
 
-    @cached_property
+    @Once
     def _ml_dsa_65(self) -> MLDSA65PrivateKey:
         return MLDSA65PrivateKey.from_seed_bytes(self.ml_dsa_65)
 
@@ -74,11 +74,11 @@ class LogKey(Struct, frozen=True, dict=True):
     ed25519: bytes
     ml_dsa_65: bytes
 
-    @cached_property
+    @Once
     def _ed25519(self) -> Ed25519PublicKey:
         return Ed25519PublicKey.from_public_bytes(self.ed25519)
 
-    @cached_property
+    @Once
     def _ml_dsa_65(self) -> MLDSA65PublicKey:
         return MLDSA65PublicKey.from_public_bytes(self.ml_dsa_65)
 

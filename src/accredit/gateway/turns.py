@@ -21,7 +21,8 @@ async def turn(size: int) -> None:
 async def in_turns(steps: Generator[None, None, Found], size: int) -> Found:
     """Takes the steps of such a piece of work, each in its turn; gives what it comes to."""
     while True:
-        await turn(size)
+        if size > SHORT_MESSAGE_BYTES:
+            await turn(size)
         try:
             next(steps)
         except StopIteration as last:

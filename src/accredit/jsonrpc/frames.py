@@ -13,11 +13,11 @@ byte for byte. `decode_frame` applies, in this order (docs/reference/validation.
 
 from collections.abc import Collection, Mapping
 from copy import copy
-from functools import cached_property
 from typing import NamedTuple, Self, cast
 
 from msgspec import Raw, Struct
 
+from accredit.base.caching import Once
 from accredit.errors import FrameError, MessageId
 from accredit.jsonrpc.encode import to_json
 from accredit.jsonrpc.methods import META_VERSION, TARGET_MEMBER, Era
@@ -60,7 +60,7 @@ class _Call:
         self._envelope = envelope
         self._changes: Mapping[str, object] = {}
 
-    @cached_property
+    @Once
     def text(self) -> bytes:
         """The message: as it came, or, of an edited one, as it goes on."""
         if not self._changes:
@@ -73,7 +73,7 @@ class _Call:
         """The bytes that it came in: what is done with it takes time that grows with them."""
         return len(self._came)
 
-    @cached_property
+    @Once
     def params(self) -> Raw | None:
         """The text of `params`; None where there are none."""
         return Raw(to_json(self._changes["params"])) if "params" in self._changes else self._given
@@ -83,7 +83,7 @@ class _Call:
         """The names of all members of `params`. Raises `FrameError`."""
         return self._split.keys()
 
-    @cached_property
+    @Once
     def members(self) -> Mapping[str, Raw]:
         """The members of `params`, but for `_meta`. Raises `FrameError`."""
         return {name: cast("Raw", value) for name, value in self._split.items() if name != "_meta"}
@@ -94,7 +94,7 @@ class _Call:
         meta = self._split.get("_meta")
         return is_object(meta) if isinstance(meta, Raw) else meta is not None
 
-    @cached_property
+    @Once
     def meta(self) -> Mapping[str, Raw]:
         """The members of `params._meta`; empty where there is none. Raises `FrameError` where it is no object."""
         meta = self._split.get("_meta")
@@ -107,7 +107,7 @@ class _Call:
         except FrameError:
             return None
 
-    @cached_property
+    @Once
     def target(self) -> str | None:
         """What it is about; None where its method has no target (`TARGET_MEMBER`), or this is no string.
 
@@ -126,7 +126,7 @@ class _Call:
         kept = {name: value for name, value in self.meta.items() if name not in without}
         return self._edited({"params": {**self._split, "_meta": {**kept, **changes}}})
 
-    @cached_property
+    @Once
     def _split(self) -> Mapping[str, Raw | Mapping[str, Raw]]:
         if "params" in self._changes:
             return cast("Mapping[str, Raw | Mapping[str, Raw]]", self._changes["params"])
@@ -152,7 +152,7 @@ class Request(_Call):
         super().__init__(method, params, text, envelope)
         self.id = id
 
-    @cached_property
+    @Once
     def era(self) -> Era:
         """The era that its own metadata says."""
         return Era.LEGACY if self.in_meta(META_VERSION) is None else Era.MODERN

@@ -31,12 +31,13 @@ agent (`binding = "required"` checks that).
 import hashlib
 import hmac
 from collections.abc import Callable, Collection, Generator, Mapping
-from functools import cached_property, partial
+from functools import partial
 from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from accredit.base.caching import Once
 from accredit.consent import this_call_only
 from accredit.errors import ChallengesFull, ClockSetBack, ProofRefused, StoreUnavailable, WireError
 from accredit.limits import (
@@ -235,7 +236,7 @@ class _Case:
         self._flow_of = flow_of
         self._flow: Flow | None = None
 
-    @cached_property
+    @Once
     def _request_hash(self) -> bytes:
         return self._call.request_hash(self._scope)
 

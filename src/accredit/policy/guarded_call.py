@@ -7,12 +7,13 @@ bound to it is worth nothing for another call.
 import hashlib
 import unicodedata
 from collections.abc import Mapping
-from functools import cached_property, partial
+from functools import partial
 from typing import cast
 
 import msgspec
 from msgspec import Raw, Struct
 
+from accredit.base.caching import Once
 from accredit.canonical import canonical, has_wide_integer
 from accredit.errors import FrameError, RequestError
 from accredit.jsonrpc.encode import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
@@ -105,7 +106,7 @@ class _Undigested(GuardedCall, frozen=True, dict=True):
     Reading `digest` raises `FrameError` if `covered` has no canonical form.
     """
 
-    @cached_property
+    @Once
     def digest(self) -> bytes:  # pyright: ignore[reportIncompatibleVariableOverride]
         return super().digest or _digest(self.covered)
 
