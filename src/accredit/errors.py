@@ -48,6 +48,8 @@ otherwise; it never quotes a secret, nor more than 100 ASCII characters of what 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
+from accredit.refusals import BY_WORD, DENIED
+
 if TYPE_CHECKING:  # only for a type: this module loads no library
     from mcp_types import InputRequiredResult
 
@@ -181,7 +183,7 @@ class ProofRefused(AccreditError):
     "ratify_scope_denied".
     """
 
-    def __init__(self, data: Mapping[str, object], message: str = "", code: int = -31003) -> None:
+    def __init__(self, data: Mapping[str, object], message: str = "", code: int = DENIED) -> None:
         super().__init__(message or str(data.get("error", "refused")))
         self.data = data
         self.message = str(self)
@@ -200,9 +202,13 @@ class TokenError(AccreditError):
     JSON-RPC error's, and `error` the word for programs.
     """
 
-    status: ClassVar[int] = 401
-    code: ClassVar[int] = -31010
     error: ClassVar[str] = "invalid_token"
+    status: ClassVar[int] = BY_WORD[error].status
+    code: ClassVar[int] = BY_WORD[error].code
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.status, cls.code = BY_WORD[cls.error].status, BY_WORD[cls.error].code
 
     def __init__(self, reason: str, detail: str = "the token is not valid") -> None:
         super().__init__(detail)
@@ -213,14 +219,12 @@ class TokenError(AccreditError):
 class AmbiguousToken(TokenError):
     """More than one Authorization header: readers would take different ones."""
 
-    status = 400
     error = "invalid_request"
 
 
 class MissingToken(TokenError):
     """A token is required, and there is none."""
 
-    code = -31011
     error = "missing_token"
 
 
@@ -231,7 +235,6 @@ class InvalidToken(TokenError):
 class InsufficientScope(TokenError):
     """A valid token that may not do this. `scopes` are those that it would need, if a scope is what it lacks."""
 
-    status = 403
     error = "insufficient_scope"
 
     def __init__(self, reason: str, detail: str, scopes: tuple[str, ...] = ()) -> None:

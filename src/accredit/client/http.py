@@ -24,11 +24,7 @@ from accredit.base.text import excerpt
 from accredit.client.sdk import MCP_DEFAULT_SSE_READ_TIMEOUT, MCP_DEFAULT_TIMEOUT
 from accredit.jsonrpc.encode import METHOD_NOT_FOUND, UNAVAILABLE, UPSTREAM_ERROR
 from accredit.limits import MAX_ANSWER_BYTES, MAX_REFUSAL_BYTES, SILENCE_SECONDS
-
-INVALID_TOKEN = -31010
-MISSING_TOKEN = -31011
-SESSION_LOST = -31021
-"""Code of an answer that never leaves the client: the session is gone, and the request was not taken."""
+from accredit.refusals import INVALID_TOKEN, MISSING_TOKEN, SESSION_LOST
 
 BROKEN_OFF = "the gateway broke its answer off"
 

@@ -31,10 +31,9 @@ from accredit.errors import ConfigurationError, ProofRefused, WireError
 from accredit.keys import read_file, write_file
 from accredit.limits import MAX_IDENTIFIER_LENGTH_BYTES, MAX_KNOWN_GATEWAYS_BYTES, MAX_TOLD_URL_CHARS
 from accredit.ratify.strict_json import parse
+from accredit.refusals import GATEWAY_CHANGED
 
 KNOWN_GATEWAYS = "known_gateways.json"
-GATEWAY_CHANGED = -31020
-"""Code of the refusals that never leave the client: the gateway is not the one that is pinned, or can't be known."""
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _PORTS = {"http": 80, "https": 443}

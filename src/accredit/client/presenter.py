@@ -31,11 +31,11 @@ from accredit.limits import CLOCK_LEAD_SECONDS, MAX_DELEGATION_FILE_BYTES, MAX_P
 from accredit.policy.constraint_words import refused_constraint
 from accredit.policy.evaluators import OWN_EVALUATORS
 from accredit.policy.guarded_call import GuardedCall
-from accredit.policy.refusals import CHALLENGE_REQUIRED
 from accredit.ratify import Constraint, DelegationCert, IdentityStatus, present, verify_chain
 from accredit.ratify.challenges import CHALLENGE_BYTES
 from accredit.ratify.facts import CallFacts, VerifierContext
 from accredit.ratify.verify import Terms, constraints_fault
+from accredit.refusals import CHALLENGE_REQUIRED
 
 _log = logging.getLogger("accredit.client")
 

@@ -44,19 +44,14 @@ from accredit.policy import (
     scope_fault,
 )
 from accredit.policy.lists import KINDS, SCOPE, SENSITIVE, VERIFIER, Kind
-from accredit.policy.refusals import CHALLENGE_REQUIRED, DENIED, MISSING, REPLAYED, UNTRUSTED_ROOT
+from accredit.refusals import BY_WORD, CHALLENGE_REQUIRED, DENIED, MISSING, REPLAYED, UNTRUSTED_ROOT
 
 Params = dict[str, object]
 
 LIST_REFUSALS = frozenset({DENIED, UNTRUSTED_ROOT, REPLAYED})
 """Codes with which a gateway refuses the proof that came with a list."""
 
-_ANOTHER_MAY_PASS = frozenset(
-    {
-        "ratify_constraint_denied", "ratify_constraint_unverifiable", "ratify_constraint_unknown", "ratify_expired",
-        "ratify_revoked", "ratify_untrusted_root",
-    }
-)  # fmt: skip
+_ANOTHER_MAY_PASS = frozenset(word for word, row in BY_WORD.items() if row.other_may_pass)
 """What a gateway says of a delegation, where another one for the same scope may be good."""
 
 _DEFAULT_SCOPES = {"resources/read": "mcp:resource", "prompts/get": "mcp:prompt"}

@@ -15,8 +15,6 @@ from typing import cast
 from mcp_types import ErrorData
 
 from accredit.base.text import excerpt
-from accredit.client.http import INVALID_TOKEN, MISSING_TOKEN
-from accredit.client.pins import GATEWAY_CHANGED
 from accredit.client.presenter import ProofPresenter
 from accredit.client.proving import scope_in
 from accredit.errors import ProofRefused
@@ -24,57 +22,21 @@ from accredit.keys import public_path
 from accredit.limits import MAX_TOLD_REASON_CHARS, MAX_TOLD_URL_CHARS
 from accredit.policy.constraint_words import duration
 from accredit.policy.lists import SCOPE
-from accredit.policy.refusals import (
-    CHALLENGE_REQUIRED,
-    DENIED,
-    MISSING,
-    RECORD_UNAVAILABLE,
-    REPLAYED,
-    TOO_MANY_CHALLENGES,
-    UNKNOWN_ERRORS,
-    UNTRUSTED_ROOT,
-)
+from accredit.policy.refusals import UNKNOWN_ERRORS
 from accredit.ratify import Constraint
 from accredit.ratify.canonical import canonical
 from accredit.ratify.constraints import MaxAmount, MaxRate, TimeWindow
+from accredit.refusals import BY_WORD, CODES
 
-_REFUSALS = frozenset(
-    {
-        MISSING, CHALLENGE_REQUIRED, DENIED, UNTRUSTED_ROOT, REPLAYED, RECORD_UNAVAILABLE, TOO_MANY_CHALLENGES,
-        INVALID_TOKEN, MISSING_TOKEN, GATEWAY_CHANGED,
-    }
-)  # fmt: skip
-_A_GRANT_HELPS = frozenset(
-    {
-        "missing_ratify_proof", "ratify_challenge_required", "ratify_scope_denied", "ratify_expired", "ratify_revoked",
-        "ratify_untrusted_root", "ratify_constraint_denied", "ratify_constraint_unverifiable",
-        "ratify_constraint_unknown",
-    }
-)  # fmt: skip
 _LIMIT = "LIMIT"
 _MISMATCH = ("found", "url", "known_url")
-_OF_SCOPE = frozenset({"missing_ratify_proof", "ratify_scope_denied"})
-_SAYS_MORE = {
-    "ratify_untrusted_root": "Only a delegation from a principal whose key this gateway has as a root counts.",
-    "ratify_revoked": "Its principal has withdrawn it; only a new one counts.",
-    "ratify_constraint_denied": "The new delegation must allow this call by its constraints, too.",
-    "ratify_constraint_unverifiable": "Whoever runs the gateway can say in its catalog where the fact is (`facts`"
-    " in the tool's table). Or the new delegation must do without this constraint.",
-    "ratify_constraint_unknown": "The new delegation must do without this constraint: the gateway does not know it.",
-    "gateway_changed": "If the gateway was replaced on purpose, correct its id in known_gateways.json, or name it with"
-    " --gateway-id.",
-    "gateway_mismatch": "Somebody may be posing as that gateway. If both URLs lead to it, say so with --gateway-id.",
-    "gateway_unknown": "If it binds proofs to an id, name that with --gateway-id.",
-    "missing_token": "Name the environment variable that holds one with --token-env.",
-    "invalid_token": "The variable that --token-env names needs a token that this gateway accepts.",
-}
 
 
 def refusal_of(error: ErrorData) -> ProofRefused | None:
     """The refusal that a JSON-RPC error is, or None."""
     data = cast("dict[str, object]", error.data) if isinstance(error.data, dict) else {}
     word = data.get("error")
-    if isinstance(word, str) and (error.code in _REFUSALS or word in UNKNOWN_ERRORS.values()):
+    if isinstance(word, str) and (error.code in CODES or word in UNKNOWN_ERRORS.values()):
         return ProofRefused(data, error.message, error.code)
     return None
 
@@ -86,9 +48,10 @@ def explained(refusal: ProofRefused, presenter: ProofPresenter | None, command: 
     if scope is not None:
         covers = ", ".join(sorted(presenter.granted)) if presenter is not None else ""
         lines.append(f"It needs the scope {excerpt(scope)}. This agent's delegation covers {covers or 'nothing'}.")
-    if refusal.error in _SAYS_MORE:
-        lines.append(_SAYS_MORE[refusal.error])
-    if scope is not None and refusal.error in _A_GRANT_HELPS:
+    row = BY_WORD.get(refusal.error)
+    if row is not None and row.advice:
+        lines.append(row.advice)
+    if scope is not None and row is not None and row.grant_helps:
         lines += _grant(scope, presenter, command, _constraints(refusal, scope, presenter))
     return "\n".join(lines)
 
@@ -102,7 +65,7 @@ def _reason(refusal: ProofRefused, scope: str | None, presenter: ProofPresenter 
         return f"{url} says that it is {found}, which is known as the gateway at {known}; nothing was signed for it"
     target = refusal.data.get("target")
     unproved = presenter is None and refusal.error == "ratify_challenge_required"
-    if isinstance(target, str) and scope is not None and (unproved or refusal.error in _OF_SCOPE):
+    if isinstance(target, str) and scope is not None and (unproved or _lacks_scope(refusal)):
         return f"nobody has allowed this agent {excerpt(target)}"
     return excerpt(refusal.message.removeprefix(f"{refusal.error}: "), MAX_TOLD_REASON_CHARS)
 
@@ -130,6 +93,11 @@ def _option(found: Constraint) -> list[str]:
             return ["--max-amount", f"{int(found.max_amount)}{found.currency}"]
         case _:
             return ["--constraint", canonical(found.members()).decode()]
+
+
+def _lacks_scope(refusal: ProofRefused) -> bool:
+    row = BY_WORD.get(refusal.error)
+    return row is not None and row.lacks_scope
 
 
 def _grant(scope: str, presenter: ProofPresenter | None, command: str, constraints: Sequence[str]) -> list[str]:

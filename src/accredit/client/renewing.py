@@ -44,7 +44,7 @@ from msgspec import Struct
 
 from accredit.base.caching import RecentlyUsed
 from accredit.base.text import excerpt
-from accredit.client.http import SESSION_LOST, GatewayHttp
+from accredit.client.http import GatewayHttp
 from accredit.client.peers import Answer, Peer
 from accredit.client.proving import Params
 from accredit.client.sdk import Incoming, ReadStream, TransportStreams
@@ -61,6 +61,7 @@ from accredit.limits import (
     SILENCE_SECONDS,
     STOP_GRACE_SECONDS,
 )
+from accredit.refusals import SESSION_LOST
 
 _log = logging.getLogger("accredit.client")
 

@@ -16,7 +16,7 @@ from accredit.errors import (
     UpstreamError,
 )
 from accredit.gateway.trace import traced
-from accredit.policy.refusals import CHALLENGE_REQUIRED
+from accredit.refusals import KINDS
 
 _log = logging.getLogger("accredit.gateway")
 _CHALLENGED = "call_challenged"
@@ -61,9 +61,9 @@ def _kind(error: AccreditError) -> str:
     if isinstance(error, RequestError):
         return "request_refused"
     if isinstance(error, ProofRefused):
-        return _CHALLENGED if error.code == CHALLENGE_REQUIRED else "call_denied"
+        return KINDS.get(error.code, "call_denied")
     if isinstance(error, TokenError):
-        return "token_refused"
+        return KINDS[error.code]
     if isinstance(error, KeysUnavailable):
         return "keys_unavailable"
     if isinstance(error, AnswerError):

@@ -14,14 +14,15 @@ from accredit.policy.catalog import Entry
 from accredit.policy.guarded_call import GuardedCall
 from accredit.ratify.challenges import IssuedChallenge
 from accredit.ratify.results import IdentityStatus, VerifyResult
-
-MISSING = -31001
-CHALLENGE_REQUIRED = -31002
-DENIED = -31003
-UNTRUSTED_ROOT = -31004
-REPLAYED = -31005
-RECORD_UNAVAILABLE = -31006
-TOO_MANY_CHALLENGES = -31007
+from accredit.refusals import (
+    CHALLENGE_REQUIRED,
+    DENIED,
+    MISSING,
+    RECORD_UNAVAILABLE,
+    REPLAYED,
+    TOO_MANY_CHALLENGES,
+    UNTRUSTED_ROOT,
+)
 
 UNKNOWN_ERRORS = {"tools/call": "unknown_tool", "resources/read": "unknown_resource", "prompts/get": "unknown_prompt"}
 

@@ -6,7 +6,7 @@ import pytest
 
 from accredit.errors import AccreditError, AnswerError, ProofRefused, RequestError, UpstreamTimeout, UpstreamUnavailable
 from accredit.gateway.counters import Counters
-from accredit.policy.refusals import CHALLENGE_REQUIRED, MISSING
+from accredit.refusals import CHALLENGE_REQUIRED, MISSING
 
 
 @pytest.mark.parametrize(

@@ -57,9 +57,9 @@ from accredit.jsonrpc.encode import HEADER_MISMATCH, INVALID_PARAMS
 from accredit.jsonrpc.frames import Request
 from accredit.limits import MAX_RECORDED_CHAINS, MAX_RECORDED_TARGET, MAX_RECORDED_TEXT
 from accredit.policy import CONSTRAINT_REFUSALS, Decision, refusals
-from accredit.policy.refusals import CHALLENGE_REQUIRED
 from accredit.ports import Records
 from accredit.ratify import DelegationCert, encode_delegation_cert
+from accredit.refusals import CHALLENGE_REQUIRED
 from accredit.tokens import VerifiedToken
 
 _CONSTRAINT = re.compile(r"constraint_\w+: cert \d+: constraint\[\d+\] \(\w+\)")

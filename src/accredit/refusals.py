@@ -1,0 +1,108 @@
+"""The table of refusals: what each is called, with which code and status it is answered, and what helps. No I/O.
+
+A row stands for one word (`data.error`, and the word of its record). Who refuses raises an error of `errors` with that
+word; the text is written where it is raised (`policy/refusals.py`, `tokens`, `client`). docs/reference/refusals.md has
+a row for each.
+"""
+
+from typing import NamedTuple
+
+MISSING = -31001
+CHALLENGE_REQUIRED = -31002
+DENIED = -31003
+UNTRUSTED_ROOT = -31004
+REPLAYED = -31005
+RECORD_UNAVAILABLE = -31006
+TOO_MANY_CHALLENGES = -31007
+INVALID_TOKEN = -31010
+MISSING_TOKEN = -31011
+GATEWAY_CHANGED = -31020
+"""A code that never leaves the client, like the next one: nothing was signed for this gateway."""
+SESSION_LOST = -31021
+"""The session is gone, and the request was not taken. An answer to a request, and no refusal of a call."""
+UNKNOWN = -32602
+"""Of what is not there, JSON-RPC's own code for invalid params."""
+
+
+class Refused(NamedTuple):
+    """One row. `status` is the HTTP status: 200 where clients are to show the error's text, which they do only then.
+
+    `kind` is what logs and counters call it. `grant_helps`: a new delegation can let the call pass. `other_may_pass`:
+    so can another one that the agent holds already. `lacks_scope`: nobody has allowed the target. `advice` is what a
+    person is told beside the refusal itself.
+    """
+
+    word: str
+    code: int
+    status: int = 200
+    kind: str = "call_denied"
+    grant_helps: bool = False
+    other_may_pass: bool = False
+    lacks_scope: bool = False
+    advice: str = ""
+
+
+_ROWS = (
+    Refused("missing_ratify_proof", MISSING, grant_helps=True, lacks_scope=True),
+    Refused("ratify_challenge_required", CHALLENGE_REQUIRED, kind="call_challenged", grant_helps=True),
+    Refused("ratify_scope_denied", DENIED, grant_helps=True, lacks_scope=True),
+    Refused("ratify_expired", DENIED, grant_helps=True, other_may_pass=True),
+    Refused(
+        "ratify_revoked", DENIED, grant_helps=True, other_may_pass=True,
+        advice="Its principal has withdrawn it; only a new one counts.",
+    ),
+    Refused(
+        "ratify_constraint_denied", DENIED, grant_helps=True, other_may_pass=True,
+        advice="The new delegation must allow this call by its constraints, too.",
+    ),
+    Refused(
+        "ratify_constraint_unverifiable", DENIED, grant_helps=True, other_may_pass=True,
+        advice="Whoever runs the gateway can say in its catalog where the fact is (`facts` in the tool's table). Or the"
+        " new delegation must do without this constraint.",
+    ),
+    Refused(
+        "ratify_constraint_unknown", DENIED, grant_helps=True, other_may_pass=True,
+        advice="The new delegation must do without this constraint: the gateway does not know it.",
+    ),
+    Refused("ratify_invalid_scope", DENIED),
+    Refused("ratify_delegation_not_authorized", DENIED),
+    Refused("ratify_invalid", DENIED),
+    Refused(
+        "ratify_untrusted_root", UNTRUSTED_ROOT, grant_helps=True, other_may_pass=True,
+        advice="Only a delegation from a principal whose key this gateway has as a root counts.",
+    ),
+    Refused("ratify_replayed", REPLAYED),
+    Refused("record_unavailable", RECORD_UNAVAILABLE),
+    Refused("too_many_challenges", TOO_MANY_CHALLENGES),
+    Refused("unknown_tool", UNKNOWN),
+    Refused("unknown_resource", UNKNOWN),
+    Refused("unknown_prompt", UNKNOWN),
+    Refused("unknown_task", UNKNOWN),
+    Refused(
+        "missing_token", MISSING_TOKEN, 401, "token_refused",
+        advice="Name the environment variable that holds one with --token-env.",
+    ),
+    Refused(
+        "invalid_token", INVALID_TOKEN, 401, "token_refused",
+        advice="The variable that --token-env names needs a token that this gateway accepts.",
+    ),
+    Refused("insufficient_scope", INVALID_TOKEN, 403, "token_refused"),
+    Refused("invalid_request", INVALID_TOKEN, 400, "token_refused"),  # two Authorization headers
+    Refused(
+        "gateway_changed", GATEWAY_CHANGED,
+        advice="If the gateway was replaced on purpose, correct its id in known_gateways.json, or name it with"
+        " --gateway-id.",
+    ),
+    Refused(
+        "gateway_mismatch", GATEWAY_CHANGED,
+        advice="Somebody may be posing as that gateway. If both URLs lead to it, say so with --gateway-id.",
+    ),
+    Refused(
+        "gateway_unknown", GATEWAY_CHANGED, advice="If it binds proofs to an id, name that with --gateway-id."
+    ),
+)  # fmt: skip
+
+KINDS = {row.code: row.kind for row in _ROWS}
+BY_WORD = {row.word: row for row in _ROWS}
+CODES = frozenset(row.code for row in _ROWS) - {UNKNOWN}
+"""Codes that are of refusals alone: whatever else the error says, it is one."""
