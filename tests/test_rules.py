@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from scripts.rules import SOURCE, Rule, held, items, module_of, rules, untested
 
-MAX_UNHELD = 336
+MAX_UNHELD = 171
 """How many rules no test names yet: it may only fall."""
-MAX_UNTESTED = 177
+MAX_UNTESTED = 0
 """How many modules have neither a test file of their own name nor one that names them: it may only fall."""
 
 

@@ -17,6 +17,8 @@ from accredit.errors import ChallengesFull, ClockSetBack, StoreUnavailable
 from accredit.limits import CLOCK_BACK_SECONDS, STORE_SWEEP_ENTRIES, USE_MARKS
 from accredit.ports import ProofStore, RateLimit, Spending
 
+pytestmark = pytest.mark.holds("ports")
+
 T = TypeVar("T")
 Told = Callable[[Callable[[ProofStore], Awaitable[T]]], T]
 

@@ -37,7 +37,11 @@ from accredit.stores.audit_log.writer_locks import hold
 __all__ = ["each_executor"]
 
 SIGNER, KEY = gateway()
-pytestmark = pytest.mark.usefixtures("each_executor")
+pytestmark = [
+    pytest.mark.usefixtures("each_executor"),
+    pytest.mark.holds("stores/audit_log/queue"),
+    pytest.mark.holds("stores/audit_log/appender"),
+]
 
 
 @pytest.fixture

@@ -19,6 +19,8 @@ from accredit.stores.audit_log.pruning import prune
 from accredit.stores.audit_log.queue import SqliteRecords
 from accredit.stores.audit_log.reader import LogFile
 
+pytestmark = pytest.mark.holds("stores/audit_log/pruning")
+
 SIGNER, KEY = gateway()
 COLUMNS = ("writer", "number", "key", "payload", "ed25519", "ml_dsa_65", "digest")
 UNSIGNED = {"log_writers": ("checkpointed", "turn", "over"), "log_delegations": ("sha256", "certificates")}

@@ -20,6 +20,8 @@ from accredit.errors import StoreUnavailable
 from accredit.stores.audit_log.pruning import prune
 from accredit.stores.audit_log.reader import LogFile
 
+pytestmark = [pytest.mark.holds("stores/audit_log/reader"), pytest.mark.holds("stores/audit_log/transactions")]
+
 SIGNER, KEY = gateway()
 
 

@@ -13,6 +13,8 @@ from accredit.limits import CLOCK_BACK_SECONDS
 from accredit.ports import Task, TaskStore
 from accredit.stores import open_tasks, tasks
 
+pytestmark = pytest.mark.holds("stores/tasks")
+
 Told = Callable[[Callable[[TaskStore], Awaitable[None]]], None]
 
 

@@ -22,6 +22,8 @@ from accredit.ratify import issue_revocation_list
 from accredit.ratify.constraints import MaxAmount, MaxRate
 from accredit.stores import RevocationLists
 
+pytestmark = pytest.mark.holds("gateway/admission/judge")
+
 INBOX = {"name": "list_inbox", "arguments": {"limit": 3}}
 SEND = {"name": "send_email", "arguments": {"to": "a@example.com", "subject": "hi"}}
 
@@ -75,6 +77,7 @@ def test_a_call_is_allowed_by_a_fresh_bound_proof__and_the_server_learns_on_whos
     run(main())
 
 
+@pytest.mark.holds("gateway/admission/gate", 3)
 @everywhere
 def test_what_is_refused_never_reaches_the_server(name: str, trust: Trust, tmp_path: Path) -> None:
     async def main() -> None:
@@ -321,6 +324,7 @@ def test_resources_and_prompts_that_a_proof_does_not_cover_are_not_listed__nor_w
     run(main())
 
 
+@pytest.mark.holds("gateway/admission/gate", 5)
 @everywhere
 def test_a_clients_own_authorization_is_removed__however_it_is_spelled(name: str, trust: Trust, tmp_path: Path) -> None:
     spellings = [AUTHORIZATION, "DEV.accredit/Authorization", "dev.accredit/authorizatio\uff4e", f" {AUTHORIZATION}"]

@@ -13,6 +13,13 @@ from tests.world.command import Serving, accredit
 
 from accredit.cli import main
 
+pytestmark = [
+    pytest.mark.holds("cli/actions/call"),
+    pytest.mark.holds("cli/actions/call_way"),
+    pytest.mark.holds("cli/commands/call"),
+    pytest.mark.holds("cli/asking/in_process"),
+]
+
 EMAIL = ("send_email", "--arg", "to=ada@example.org", "--arg", "subject=5")
 
 

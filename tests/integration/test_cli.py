@@ -18,6 +18,8 @@ from tests.world.ports import reserved_port
 from tests.world.raw_server import PATIENCE
 from tests.world.warm import Warm
 
+pytestmark = [pytest.mark.holds("cli/actions/serve"), pytest.mark.holds("cli/commands/config")]
+
 COMMANDS = [(), ("serve",), ("config",), ("config", "check")]  # of all of them: tests/unit/cli/test_cli_help.py
 
 ISSUER = '[[tokens.issuers]]\nissuer = "a"\naudience = "b"\njwks_url = "https://a.example/k"\n'

@@ -26,6 +26,8 @@ from accredit.policy import Catalog, Entry
 from accredit.rounds import InputContext
 from accredit.stores import MemoryStore, RevocationLists
 
+pytestmark = pytest.mark.holds("client/session")
+
 MODES = ["legacy", "auto"]
 CATALOG = Catalog(
     tools={

@@ -16,6 +16,8 @@ from accredit.client import http as client_http
 from accredit.client.http import GatewayHttp
 from accredit.client.ways import over_http
 
+pytestmark = [pytest.mark.holds("client/http"), pytest.mark.holds("client/ways")]
+
 SESSION = "5e551017"
 SECRET = "marked-secret"
 

@@ -22,6 +22,8 @@ from tests.world.ports import reserved_port
 from tests.world.raw_server import PATIENCE
 from tests.world.running import run
 
+pytestmark = [pytest.mark.holds("client/connect"), pytest.mark.holds("cli/commands/connect")]
+
 ERAS = ["legacy", "auto"]
 
 

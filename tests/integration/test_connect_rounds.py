@@ -33,6 +33,8 @@ from accredit.rounds import (
     list_roots,
 )
 
+pytestmark = pytest.mark.holds("client/bridge")
+
 FORM = {"type": "object", "properties": {"sure": {"type": "boolean"}}}
 
 _GUARDED = """

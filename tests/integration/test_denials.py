@@ -151,6 +151,7 @@ def _tokens_in(posted: Posted) -> list[str]:
     return [text for text in found if text]
 
 
+@pytest.mark.holds("gateway/recording/early_refusals", 2)
 @everywhere
 def test_the_answer_is_what_it_is_without_a_record_also_where_there_is_no_log(
     name: str, world: Tokened, trust: Trust, tmp_path: Path
@@ -241,6 +242,7 @@ def test_what_is_no_call_has_no_record(name: str, world: Tokened, trust: Trust, 
     run(main())
 
 
+@pytest.mark.holds("gateway/recording/early_refusals", 1)
 def test_a_body_that_does_not_come_is_not_waited_for_long(
     world: Tokened, trust: Trust, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,6 +263,7 @@ def test_a_body_that_does_not_come_is_not_waited_for_long(
     run(main())
 
 
+@pytest.mark.holds("gateway/recording/early_refusals", 1)
 def test_a_body_that_comes_after_the_head_is_read(
     world: Tokened, trust: Trust, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,6 +286,8 @@ def test_a_body_that_comes_after_the_head_is_read(
     run(main())
 
 
+@pytest.mark.holds("gateway/recording/early_refusals", 3)
+@pytest.mark.holds("gateway/front/health", 4)
 def test_strangers_can_not_fill_the_log_and_it_says_what_is_missing(
     world: Tokened, trust: Trust, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

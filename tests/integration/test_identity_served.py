@@ -22,6 +22,8 @@ from tests.world.tokened import ISSUER, Tokened
 from accredit.jsonrpc.methods import Era
 from accredit.keys import make_token_key, write_token_key
 
+pytestmark = pytest.mark.holds("config/identity")
+
 PAGE = (Path(__file__).parents[2] / "docs/how-to/know-who-calls.md").read_text("utf-8")
 KEYS = "/.well-known/accredit/jwks.json"
 

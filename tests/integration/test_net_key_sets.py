@@ -24,6 +24,8 @@ from accredit.net import IssuerKeys
 from accredit.net.fetch import check_url, fetch
 from accredit.tokens import Issuer, TokenVerifier, VerifiedToken, read_key_set
 
+pytestmark = [pytest.mark.holds("net/fetch"), pytest.mark.holds("net/key_sets")]
+
 NAME = "https://issuer.example"
 
 

@@ -112,6 +112,7 @@ class World:
         return json.loads(came.data)
 
 
+@pytest.mark.holds("gateway/recording/resumable_calls", 1, 2)
 @pytest.mark.parametrize("by_client", [False, True])
 def test_the_outcome_is_what_the_resumed_stream_brings(by_client: bool, tmp_path: Path) -> None:
     log = tmp_path / "log.db"
@@ -160,6 +161,7 @@ def test_a_stream_may_be_cut_off_again_and_two_calls_are_told_apart(tmp_path: Pa
     run(main())
 
 
+@pytest.mark.holds("gateway/recording/resumable_calls", 2)
 def test_another_session_s_stream_settles_nothing(tmp_path: Path) -> None:
     log = tmp_path / "log.db"
 
@@ -191,6 +193,7 @@ def test_a_stream_that_the_gateway_still_holds_may_be_resumed_too(tmp_path: Path
     run(main())
 
 
+@pytest.mark.holds("gateway/recording/resumable_calls", 3)
 @pytest.mark.parametrize(("by_client", "status"), [(False, "unknown"), (True, "cancelled")])
 def test_a_call_that_nobody_resumes_is_left_as_its_stream_left_it(
     by_client: bool, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -252,6 +255,7 @@ def test_the_end_of_the_gateway_is_the_end_of_what_waits(tmp_path: Path) -> None
     run(main())
 
 
+@pytest.mark.holds("gateway/recording/resumable_calls", 3)
 def test_what_waits_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "log.db"
     monkeypatch.setattr(cut_off, "MAX_CUT_OFF_CALLS", 1)

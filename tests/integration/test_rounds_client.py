@@ -37,6 +37,8 @@ from accredit.policy import Catalog, Entry
 from accredit.rounds import InputContext, RoundsOptions, accepted_content, elicit, input_required, with_input_required
 from accredit.stores import MemoryStore, RevocationLists
 
+pytestmark = pytest.mark.holds("client/legs")
+
 FORM = {"type": "object", "properties": {"sure": {"type": "boolean"}}}
 
 

@@ -16,6 +16,8 @@ from tests.world.running import run
 
 from accredit.limits import GRACE_SECONDS
 
+pytestmark = pytest.mark.holds("app/server")
+
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 PONG = b'{"jsonrpc":"2.0","id":1,"result":{}}'
 HEADERS = [("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")]

@@ -27,6 +27,8 @@ from accredit.jsonrpc.methods import Era
 from accredit.keys import write_file
 from accredit.ratify import issue_revocation_list
 
+pytestmark = [pytest.mark.holds("server/judge"), pytest.mark.holds("server/sdk"), pytest.mark.holds("server/fastmcp")]
+
 ROOT = Path(__file__).parents[2]
 LEGACY, MODERN = "legacy", "2026-07-28"
 WAYS = [(transport, mode) for transport in ("http", "stdio") for mode in (LEGACY, MODERN)]

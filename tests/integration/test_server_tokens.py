@@ -29,6 +29,8 @@ from tests.world.tokened import ISSUER, Tokened
 from accredit.jsonrpc.methods import Era
 from accredit.server import TokenRules, TrustedIssuer, current_authority, current_token, require
 
+pytestmark = pytest.mark.holds("server/tokens")
+
 ERAS = (Era.LEGACY, Era.MODERN)
 PLACES = ("header", "argument", "meta")
 UNBOUND = Signed(bound=False)
@@ -313,6 +315,7 @@ def test_a_token_that_may_be_left_out_has_to_be_good_where_it_is__and_for_tools_
     asyncio.run(main())
 
 
+@pytest.mark.holds("policy/decide", 2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_with_proofs_both_must_pass_and_may_have_to_name_one_agent(
     kind: str, world: Tokened, trust: Trust, tmp_path: Path

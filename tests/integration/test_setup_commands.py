@@ -25,6 +25,13 @@ from tests.world.tool_lists import HOSTILE_TEXTS
 from accredit.client import AccreditedClient, ProofPresenter
 from accredit.errors import ProofRefused
 
+pytestmark = [
+    pytest.mark.holds("cli/actions/init"),
+    pytest.mark.holds("cli/commands/check"),
+    pytest.mark.holds("cli/asking/listing"),
+    pytest.mark.holds("cli/asking/hosts"),
+]
+
 ROOT = Path(__file__).parents[2]
 MAIL = (sys.executable, str(ROOT / "examples" / "mail_server.py"))
 LISTING = (sys.executable, listing_server.__file__)

@@ -18,6 +18,8 @@ from tests.world.command import Serving, accredit, environment
 from tests.world.connected import Connected
 from tests.world.raw_server import PATIENCE
 
+pytestmark = pytest.mark.holds("cli/asking/knocking")
+
 TOKEN = {"DOOR_TOKEN": "sesame"}
 
 

@@ -139,6 +139,7 @@ def test_an_error_without_an_id_answers_the_one_request_that_isopen_stream() -> 
     run(main())
 
 
+@pytest.mark.holds("gateway/upstream/stdio/session", 1)
 def test_an_answer_is_forwarded_byte_for_byte() -> None:
     async def main() -> None:
         text = '{"result" : {"a":1.0e+2, "b":"\\u00e9\\/"},\t"id":7,"jsonrpc":"2.0" }'
@@ -261,6 +262,7 @@ def test_a_child_that_closes_its_output_ends_the_session() -> None:
     run(main())
 
 
+@pytest.mark.holds("gateway/upstream/stdio/backend", 1)
 def test_what_a_server_owes_its_clients() -> None:
     async def main() -> None:
         async with Bridge() as bridge:

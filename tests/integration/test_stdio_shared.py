@@ -26,6 +26,11 @@ from tests.world.stdio_bridge import (
 
 from accredit.jsonrpc.methods import Era
 
+pytestmark = [
+    pytest.mark.holds("gateway/upstream/stdio/modern"),
+    pytest.mark.holds("gateway/upstream/stdio/conversation"),
+]
+
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 LOG_LEVEL = "io.modelcontextprotocol/logLevel"
 INVALID = "Invalid upstream JSON-RPC response"
@@ -41,6 +46,7 @@ def listen(id: int | str) -> Posted:
     return post(Era.MODERN, "subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id=id)
 
 
+@pytest.mark.holds("gateway/upstream/stdio/shared", 1)
 def test_clients_share_a_child_and_may_use_the_same_ids() -> None:
     async def main() -> None:
         async with Bridge() as bridge:
@@ -66,6 +72,7 @@ def test_an_id_comes_back_with_its_type(id: int | str) -> None:
     run(main())
 
 
+@pytest.mark.holds("gateway/upstream/stdio/shared", 1)
 def test_clients_may_use_the_same_progress_token() -> None:
     async def main() -> None:
         async with Bridge() as bridge, RawClient(bridge.port) as one, RawClient(bridge.port) as two:
@@ -83,6 +90,7 @@ def test_clients_may_use_the_same_progress_token() -> None:
     run(main())
 
 
+@pytest.mark.holds("gateway/upstream/stdio/shared", 3)
 def test_what_belongs_to_no_request_reaches_nobody() -> None:
     async def main() -> None:
         async with Bridge() as bridge, RawClient(bridge.port) as bystander:
@@ -112,6 +120,7 @@ def text_of_plain(message: Any) -> str:
     return message["result"]["content"][0]["text"]
 
 
+@pytest.mark.holds("gateway/upstream/stdio/shared", 2)
 def test_a_log_message_goes_to_the_one_request_that_asked_for_logging() -> None:
     async def main() -> None:
         async with Bridge() as bridge, RawClient(bridge.port) as asked, RawClient(bridge.port) as other:
@@ -182,6 +191,7 @@ def test_a_client_that_goes_away_cancels_its_own_request_and_no_others() -> None
     run(main())
 
 
+@pytest.mark.holds("gateway/upstream/stdio/backend", 2)
 def test_clients_notifications_are_taken_and_concern_nobody() -> None:
     async def main() -> None:
         async with Bridge() as bridge:
@@ -194,6 +204,7 @@ def test_clients_notifications_are_taken_and_concern_nobody() -> None:
     run(main())
 
 
+@pytest.mark.holds("gateway/upstream/stdio/backend", 2)
 def test_initialize_never_reaches_the_child__it_would_turn_all_clients_back() -> None:
     async def main() -> None:
         async with Bridge() as bridge:

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from tests.world.raw_client import RawClient
 from tests.world.running import run
 from tests.world.stdio_bridge import (
@@ -77,6 +78,7 @@ def test_the_servers_request_goes_out_on_the_open_answer_and_the_clients_respons
     run(main())
 
 
+@pytest.mark.holds("gateway/upstream/stdio/session", 3)
 def test_what_belongs_to_no_request_goes_to_the_newest_open_answer() -> None:
     async def main() -> None:
         async with Bridge() as bridge, RawClient(bridge.port) as first, RawClient(bridge.port) as second:
@@ -95,6 +97,7 @@ def test_what_belongs_to_no_request_goes_to_the_newest_open_answer() -> None:
     run(main())
 
 
+@pytest.mark.holds("gateway/upstream/stdio/session", 3)
 def test_without_an_open_answer_it_waits_for_the_standing_stream() -> None:
     async def main() -> None:
         async with Bridge() as bridge, RawClient(bridge.port) as client:

@@ -20,7 +20,9 @@ from accredit.gateway.front.bootstrap import Bootstrap
 from accredit.gateway.settings import BootstrapSettings
 from accredit.jsonrpc.methods import Era
 from accredit.keys import make_token_key
-from accredit.limits import MAX_BOOTSTRAP_ATTEMPTS
+from accredit.limits import MAX_BOOTSTRAP_AGENT_CHARS, MAX_BOOTSTRAP_ATTEMPTS
+
+pytestmark = pytest.mark.holds("config/tokens")
 
 CALL = post(Era.MODERN, "tools/call", {"name": "list_inbox", "arguments": {}})
 TOKENS = """
@@ -108,11 +110,13 @@ def asked(first: Bootstrap, body: Any, peer: str = "127.0.0.1") -> int:
     return 200
 
 
+@pytest.mark.holds("gateway/front/bootstrap", 1)
 @pytest.mark.parametrize("peer", ["10.0.0.1", "", "localhost", "::ffff:10.0.0.1"])
 def test_nobody_elsewhere_gets_a_token(peer: str) -> None:
     assert asked(bootstrap(), {"secret": "s3cret", "agent": "a"}, peer) == 403
 
 
+@pytest.mark.holds("gateway/front/bootstrap", 3, 4)
 def test_who_guesses_too_often_gets_none_with_the_right_secret_either() -> None:
     first = bootstrap()
     guesses = [asked(first, {"secret": f"{number}", "agent": "a"}) for number in range(MAX_BOOTSTRAP_ATTEMPTS)]
@@ -120,8 +124,17 @@ def test_who_guesses_too_often_gets_none_with_the_right_secret_either() -> None:
     assert asked(first, {"secret": "s3cret", "agent": "a"}) == 410
 
 
+@pytest.mark.holds("gateway/front/bootstrap", 2)
 @pytest.mark.parametrize("body", [[], {}, {"secret": 1, "agent": "a"}, {"secret": "s3cret", "agent": "a", "x": 1}])
 def test_a_body_that_is_something_else_uses_nothing_up(body: Any) -> None:
     first = bootstrap()
     assert asked(first, body) == 400
+    assert asked(first, {"secret": "s3cret", "agent": "a"}) == 200
+
+
+@pytest.mark.holds("gateway/front/bootstrap", 5)
+@pytest.mark.parametrize("agent", ["", "a\nb", "a" * (MAX_BOOTSTRAP_AGENT_CHARS + 1)])
+def test_a_name_that_no_token_can_hold_gets_none_and_leaves_the_secret_unused(agent: str) -> None:
+    first = bootstrap()
+    assert asked(first, {"secret": "s3cret", "agent": agent}) == 400
     assert asked(first, {"secret": "s3cret", "agent": "a"}) == 200

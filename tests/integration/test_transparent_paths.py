@@ -13,6 +13,8 @@ from tests.world.running import ASGIApplication, RunningGateway, run
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.jsonrpc.methods import Era
 
+pytestmark = pytest.mark.holds("gateway/app")
+
 PASSTHROUGH = ("/.well-known/*", "/robots.txt")
 
 
@@ -25,6 +27,7 @@ async def fetch(world: World, method: str, target: str, *headers: tuple[str, str
 # --- health -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.holds("gateway/front/health", 3)
 def test_health_is_told_to_anybody_and_readiness_depends_on_the_upstream() -> None:
     async def case() -> None:
         async with World(sends(http(response()))) as world:
@@ -43,6 +46,7 @@ def test_health_is_told_to_anybody_and_readiness_depends_on_the_upstream() -> No
     run(case())
 
 
+@pytest.mark.holds("gateway/front/health", 1, 2)
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
 def test_health_is_told_to_no_page_of_another_name_and_by_no_other_method(path: str) -> None:
     async def case() -> None:

@@ -15,6 +15,12 @@ from accredit.errors import RequestError, UpstreamUnavailable
 from accredit.gateway.upstream.http import parsing, pool
 from accredit.gateway.upstream.http.client import UpstreamClient
 
+pytestmark = [
+    pytest.mark.holds("gateway/upstream/http/client"),
+    pytest.mark.holds("gateway/upstream/http/connection"),
+    pytest.mark.holds("gateway/upstream/http/pool"),
+]
+
 Run = Callable[[Coroutine[Any, Any, None]], None]
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -18,6 +18,8 @@ from accredit.gateway.upstream.http import pool as pool_module
 from accredit.gateway.upstream.http.client import Answer, UpstreamClient
 from accredit.gateway.upstream.http.connection import Connection as ClientConnection
 
+pytestmark = pytest.mark.holds("gateway/upstream/http/dial")
+
 Run = Callable[[Coroutine[Any, Any, None]], None]
 Handler = Callable[[Connection], Awaitable[None]]
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"

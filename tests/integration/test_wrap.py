@@ -19,6 +19,8 @@ from tests.world.raw_server import PATIENCE
 from tests.world.stdio_processes import alive, descendants, raw_command
 from tests.world.warm import Warm
 
+pytestmark = pytest.mark.holds("gateway/front/host")
+
 EVERYTHING = (sys.executable, str(Path(__file__).parents[1] / "conformance" / "everything_server.py"), "--stdio")
 INITIALIZE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 
@@ -217,6 +219,7 @@ def test_a_line_of_the_child_over_the_bound_fails_its_request(tmp_path: Path) ->
         assert wrap.call("endless", mib=2, answer=False)["error"]["data"] == "a line longer than 100000 bytes"
 
 
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 2)
 @pytest.mark.parametrize("name", ["huge", "huge_last"])
 def test_a_line_of_the_child_over_the_bound_fails_its_own_request_and_no_other(name: str, tmp_path: Path) -> None:
     with wrapped(tmp_path, *configured(tmp_path, "[gateway]\nmax_event_bytes = 100000\n")) as wrap:
@@ -227,6 +230,7 @@ def test_a_line_of_the_child_over_the_bound_fails_its_own_request_and_no_other(n
         assert wrap.call("echo", 8)["id"] == 8
 
 
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 2)
 def test_a_request_of_the_child_over_the_bound_is_answered__it_would_wait_for_ever(tmp_path: Path) -> None:
     with wrapped(tmp_path, *configured(tmp_path, "[gateway]\nmax_event_bytes = 100000\n")) as wrap:
         answered = text_of(wrap.call("long_ask", bytes=150_000))

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from accredit.canonical import canonical, has_wide_integer
 from accredit.limits import MAX_REWRITTEN_NUMBERS
 
+pytestmark = pytest.mark.holds("canonical")
+
 MAX_SAFE = 2**53 - 1
 texts = st.text(st.characters(codec="utf-8"), max_size=8)
 odd_texts = st.sampled_from(

@@ -17,6 +17,8 @@ from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.objects import pairs, unambiguous_members
 from accredit.limits import MAX_MEMBERS
 
+pytestmark = pytest.mark.holds("jsonrpc/long_text")
+
 Found = TypeVar("Found")
 ASKED = Request(7, "tools/call", None, b"")
 

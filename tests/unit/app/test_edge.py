@@ -40,6 +40,7 @@ def flood(piece: bytes) -> Iterator[bytes]:
         yield piece
 
 
+@pytest.mark.holds("app/edge", 2)
 @pytest.mark.parametrize(
     ("start", "piece"),
     [
@@ -83,6 +84,7 @@ def test_a_large_body_in_many_pieces_passes() -> None:
     run(main())
 
 
+@pytest.mark.holds("app/edge", 4)
 def test_a_trailer_is_no_header() -> None:
     async def main() -> None:
         async with RunningGateway(app) as server, RawClient(server.port) as client:
@@ -92,6 +94,7 @@ def test_a_trailer_is_no_header() -> None:
     run(main())
 
 
+@pytest.mark.holds("app/edge", 1)
 @pytest.mark.parametrize(
     ("first", "sent"),
     [
@@ -132,6 +135,7 @@ def test_a_head_that_comes_byte_by_byte_is_read() -> None:
     run(main())
 
 
+@pytest.mark.holds("app/edge", 2)
 @pytest.mark.parametrize(
     "head",
     [
@@ -152,6 +156,7 @@ def test_a_large_head_is_refused_also_where_it_comes_in_one_read(head: bytes) ->
     run(main())
 
 
+@pytest.mark.holds("app/edge", 3)
 @pytest.mark.parametrize(
     "request_",
     [
@@ -197,6 +202,7 @@ def test_a_target_that_names_this_host_is_read() -> None:
     run(main())
 
 
+@pytest.mark.holds("app/edge", 5)
 @pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize("offer", [b"h2c", b"websocket", b"h2c, websocket"])
 def test_an_offer_of_another_protocol_takes_no_body_away__java_s_client_makes_one_with_each_call(
@@ -228,6 +234,7 @@ async def streaming(scope: Any, receive: Any, send: Any) -> None:
     return None
 
 
+@pytest.mark.holds("app/edge", 6)
 def test_a_client_of_http_1_0_gets_no_chunks__it_would_take_their_sizes_for_content() -> None:
     async def main() -> None:
         async with RunningGateway(streaming) as server, RawClient(server.port) as client:
@@ -259,6 +266,7 @@ class Slow:
         await app(scope, receive, send)
 
 
+@pytest.mark.holds("app/edge", 2)
 @pytest.mark.parametrize("count", [MAX_PIPELINED_REQUESTS + 1, 10_000])
 def test_requests_that_come_before_an_answer_is_read_are_few__each_costs_memory_and_time(count: int) -> None:
     async def main() -> None:
@@ -277,6 +285,7 @@ def test_requests_that_come_before_an_answer_is_read_are_few__each_costs_memory_
     run(main())
 
 
+@pytest.mark.holds("app/edge", 7)
 def test_what_is_no_request_is_not_answered_in_place_of_the_call_before_it() -> None:
     async def main() -> None:
         slow = Slow()
@@ -290,6 +299,7 @@ def test_what_is_no_request_is_not_answered_in_place_of_the_call_before_it() -> 
     run(main())
 
 
+@pytest.mark.holds("app/edge", 1)
 def test_what_is_left_of_a_body_that_was_answered_is_not_waited_for_longer_than_a_head(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

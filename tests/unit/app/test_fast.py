@@ -14,6 +14,8 @@ from accredit.gateway import GatewaySettings
 from accredit.gateway.settings import HttpUpstream
 from accredit.limits import ANSWER_PIECE_BYTES, MAX_REMEMBERED_HEAD_BYTES
 
+pytestmark = pytest.mark.holds("gateway/front/fast")
+
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -76,6 +78,7 @@ def repeated(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return found
 
 
+@pytest.mark.holds("app/fast", 3)
 def test_a_head_is_parsed_once__until_another_comes(repeated: list[bytes]) -> None:
     async def main() -> None:
         async with World() as world, world.client as client:
@@ -141,6 +144,7 @@ def test_each_request_of_a_pipeline_has_its_answer_in_its_turn__whatever_road_it
         assert run(main()) == other
 
 
+@pytest.mark.holds("app/fast", 3)
 def test_bytes_behind_a_known_head_that_are_not_its_body_are_another_request() -> None:
     async def main() -> None:
         async with World() as world, world.client as client:
@@ -201,6 +205,7 @@ def test_a_head_that_is_large_or_ends_the_connection_is_not_remembered(repeated:
     assert not repeated
 
 
+@pytest.mark.holds("app/fast", 4)
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("half", [False, True])
 def test_a_client_that_goes_away_takes_its_call_with_it(known: bool, half: bool) -> None:

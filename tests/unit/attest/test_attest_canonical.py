@@ -11,6 +11,8 @@ from accredit.attest import canonical, recorded_chain, recorded_params, result_d
 from accredit.errors import AttestationError
 from accredit.limits import MAX_CANONICAL_RESULT_BYTES
 
+pytestmark = pytest.mark.holds("attest/canonical")
+
 
 @pytest.mark.parametrize(
     ("text", "form"),

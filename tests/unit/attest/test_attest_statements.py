@@ -28,6 +28,8 @@ from accredit.attest import (
 from accredit.attest.statements import CALL_TYPE, PolicyDigest
 from accredit.errors import AttestationError
 
+pytestmark = pytest.mark.holds("attest/records")
+
 SCHEMA: dict[str, Any] = json.loads(files("accredit.attest").joinpath("tool-call.v2.schema.json").read_text("utf-8"))
 PLACE = Place(writer="ab" * 16, sequence=7, previous="cd" * 32)
 

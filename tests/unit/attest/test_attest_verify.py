@@ -28,6 +28,8 @@ from accredit.attest import (
 )
 from accredit.errors import AttestationError
 
+pytestmark = pytest.mark.holds("attest/signing")
+
 WRITER = "0f" * 16
 KEYS = [gateway()[1]]
 Change = Callable[[list[Envelope]], Sequence[Envelope]]

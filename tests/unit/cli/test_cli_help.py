@@ -8,6 +8,8 @@ from typer.testing import CliRunner
 
 from accredit.cli import app
 
+pytestmark = pytest.mark.holds("cli")
+
 PRINTS_NO_DATA = {"demo", "serve", "wrap", "connect"}
 """What these write is a story, a log or a protocol."""
 

@@ -24,6 +24,8 @@ from accredit.errors import (
 )
 from accredit.rounds import InputContext, LegOptions, RoundsOptions, input_required, list_roots
 
+pytestmark = pytest.mark.holds("client/rounds")
+
 FINAL = CallToolResult(content=[])
 SHORT = 0.05
 LONG = 3_600.0

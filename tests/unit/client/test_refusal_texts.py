@@ -18,6 +18,8 @@ from accredit.keys import DelegationFile, SigningKey, write_key
 from accredit.limits import MAX_TOLD_REASON_CHARS
 from accredit.ratify.constraints import MaxAmount, MaxRate
 
+pytestmark = pytest.mark.holds("client/refusals")
+
 SCOPE_DENIED = {"error": "ratify_scope_denied", "tool": "send_email", "target": "send_email"}
 
 

@@ -15,6 +15,8 @@ from accredit.client.http import GatewayHttp
 from accredit.client.renewing import Opened, RenewingTransport, Ways
 from accredit.limits import SILENCE_SECONDS
 
+pytestmark = pytest.mark.holds("client/peers")
+
 FEW = 3
 
 

@@ -9,6 +9,8 @@ from tests.world.calls import meta
 from accredit.client.headers import RoutingHeaders
 from accredit.limits import MAX_KNOWN_TARGETS
 
+pytestmark = pytest.mark.holds("client/headers")
+
 
 def modern(method: str, **params: object) -> JSONRPCRequest:
     return JSONRPCRequest(jsonrpc="2.0", id=1, method=method, params={**params, "_meta": meta()})

@@ -11,6 +11,8 @@ from accredit.errors import ConfigurationError
 from accredit.gateway.settings import RecordSettings
 from accredit.keys import make_key, write_key
 
+pytestmark = pytest.mark.holds("config/attest")
+
 STORE = '[store]\nurl = "sqlite:///accredit.db"\n'
 
 

@@ -9,6 +9,8 @@ from accredit.config import build_settings, load
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstream
 
+pytestmark = pytest.mark.holds("config/build")
+
 
 def built(folder: Path, text: str, environ: dict[str, str] | None = None, *, workers: int = 1) -> GatewaySettings:
     file = folder / "accredit.toml"

@@ -15,6 +15,8 @@ from accredit.config.schema import Config
 from accredit.errors import ConfigurationError
 from accredit.keys import make_key, write_key
 
+pytestmark = pytest.mark.holds("config/digest")
+
 TEXT = """
 [gateway]
 port = 9000

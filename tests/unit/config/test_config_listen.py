@@ -13,6 +13,8 @@ from accredit.config import check_exposure, tls_context
 from accredit.config.schema import Gateway
 from accredit.errors import ConfigurationError
 
+pytestmark = pytest.mark.holds("config/listen")
+
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "[::1]", "localhost"])
 def test_loopback_needs_no_tls(host: str) -> None:

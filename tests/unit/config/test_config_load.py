@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from accredit.config import Config, Loaded, Origin, Values, load, load_command_line, shown
 from accredit.errors import ConfigurationError
 
+pytestmark = [pytest.mark.holds("config/load"), pytest.mark.holds("config/problems")]
+
 FILE = """
 [gateway]
 port = 1000

@@ -13,6 +13,8 @@ from accredit.gateway.settings import ProofSettings
 from accredit.keys import KeyKind, PrivateKeyFile, make_key, write_key
 from accredit.policy import Entry, Facts
 
+pytestmark = pytest.mark.holds("config/proofs")
+
 ROOT = '[[proofs.roots]]\nname = "Boss"\npublic_key_file = "owner.key.pub"\n'
 REQUIRED = '[gateway]\nid = "gate"\n[proofs]\nmode = "required"\n' + ROOT
 

@@ -9,6 +9,8 @@ from accredit.config import Config
 from accredit.config.schema import Gateway, Upstream
 from accredit.gateway.settings import GatewaySettings
 
+pytestmark = [pytest.mark.holds("config/schema"), pytest.mark.holds("config/values")]
+
 
 def test_the_defaults_are_those_of_the_data_plane() -> None:
     """It can be mounted without a configuration, and must not behave differently then."""

@@ -49,6 +49,7 @@ def test_whatever_a_result_holds_it_is_read_or_refused(value: Any, era: Era, ask
         assert b'"requestState"' not in without_state(told).text
 
 
+@pytest.mark.holds("jsonrpc/tasks", 2)
 @pytest.mark.parametrize("id", ["", 7, None, "x" * (MAX_TASK_ID_CHARS + 1), ["x"]])
 def test_an_id_is_a_string_of_bounded_length(id: Any) -> None:
     for era, result in (
@@ -59,6 +60,7 @@ def test_an_id_is_a_string_of_bounded_length(id: Any) -> None:
             announced(raw(result), era, asked=True)
 
 
+@pytest.mark.holds("jsonrpc/tasks", 2)
 @pytest.mark.parametrize(
     "text",
     [
@@ -74,6 +76,7 @@ def test_an_id_that_two_readers_take_differently_is_none(text: str) -> None:
         check_about(Raw(text.encode()), "a")
 
 
+@pytest.mark.holds("jsonrpc/tasks", 3)
 def test_an_answer_about_another_task_is_none() -> None:
     related = {"_meta": {"io.modelcontextprotocol/related-task": {"taskId": "b"}}}
     for result in ({"taskId": "b"}, {"taskId": "a", **related}, related):

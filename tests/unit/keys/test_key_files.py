@@ -10,6 +10,8 @@ import pytest
 from accredit.errors import ConfigurationError
 from accredit.keys import read_file, write_file
 
+pytestmark = pytest.mark.holds("keys/files")
+
 
 @pytest.fixture(autouse=True)
 def _usual_umask() -> Iterator[None]:

@@ -12,6 +12,8 @@ from accredit.keys import DelegationFile, KeyFile, PrivateKeyFile, make_key
 from accredit.limits import MAX_KEY_FILE_BYTES
 from accredit.ratify import derive_id
 
+pytestmark = pytest.mark.holds("keys/formats")
+
 KEY = make_key("human", "Owner", 1_800_000_000)
 
 

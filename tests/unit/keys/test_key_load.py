@@ -19,6 +19,8 @@ from accredit.keys import (
 )
 from accredit.ratify.hybrid import signature_fault
 
+pytestmark = pytest.mark.holds("keys/load")
+
 KEY = make_key("agent", "Mailer", 1_800_000_000)
 
 

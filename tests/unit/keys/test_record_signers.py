@@ -23,6 +23,8 @@ from accredit.keys.record_keys import load_record_key
 from accredit.keys.record_signers import SECRET_VARIABLE, load_record_signer, sign_trial
 from accredit.stores.audit_log.reader import LogFile
 
+pytestmark = pytest.mark.holds("keys/record_keys")
+
 KEYS = ("gateway.key.pub", "records.pem.pub")
 
 

@@ -12,6 +12,8 @@ from accredit.limits import MAX_TASK_FACTS_BYTES
 from accredit.policy.tasks import made_by, read_made_by, same_call
 from accredit.ports import Task
 
+pytestmark = pytest.mark.holds("policy/tasks")
+
 PARAMS = bytes(range(32))
 ARGUMENTS = {"to": "ada@example.org", "body": "nobody else's business"}
 

@@ -11,6 +11,14 @@ from accredit.errors import ConfigurationError
 from accredit.ratify import Extension, VerifierContext, read_constraint, zone_names
 from accredit.ratify.constraints import Evaluator, ResourcePath, evaluate
 
+pytestmark = [
+    pytest.mark.holds("ratify/constraints/base"),
+    pytest.mark.holds("ratify/constraints/extension"),
+    pytest.mark.holds("ratify/constraints/geo"),
+    pytest.mark.holds("ratify/constraints/resource"),
+    pytest.mark.holds("ratify/constraints/timing"),
+]
+
 Members = dict[str, Any]
 
 BERLIN: Members = {"current_lat": 52.52, "current_lon": 13.405}

@@ -5,6 +5,8 @@ import pytest
 from accredit.ratify import VerifierContext, build_session_context, challenge_sign_bytes, operation_context_hash
 from accredit.ratify.facts import verifier_context_hash
 
+pytestmark = pytest.mark.holds("ratify/facts")
+
 PUSH = ("files:write", "git.push", "git:github.com/acme/api", "/src/handlers")
 
 

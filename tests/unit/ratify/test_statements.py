@@ -34,6 +34,12 @@ from accredit.ratify.hybrid import HybridSignature, signature_fault
 from accredit.ratify.revocation import RevocationPush, issue_revocation_push, revocation_push_fault
 from accredit.ratify.wire import WireObject
 
+pytestmark = [
+    pytest.mark.holds("ratify/extras/receipts"),
+    pytest.mark.holds("ratify/extras/rotation"),
+    pytest.mark.holds("ratify/revocation"),
+]
+
 BAD = HybridSignature(bytes(64), bytes(3309))
 LIST = issue_revocation_list(HUMAN, ["b", "a", "b"], NOW)
 PUSH = issue_revocation_push(HUMAN, 1, ["b", "a"], NOW)

@@ -40,6 +40,12 @@ from accredit.ratify import (
 from accredit.ratify.results import Refusal
 from accredit.ratify.verify import _check_link as check_link
 
+pytestmark = [
+    pytest.mark.holds("ratify/checks"),
+    pytest.mark.holds("ratify/results"),
+    pytest.mark.holds("ratify/needs"),
+]
+
 GOOD = ("authorized_agent", "")
 
 

@@ -21,6 +21,8 @@ from accredit.ratify import (
     encode_proof_bundle,
 )
 
+pytestmark = pytest.mark.holds("ratify/structures")
+
 Members = dict[str, Any]
 
 

@@ -24,6 +24,8 @@ from accredit.rounds import (
     partition_input_responses,
 )
 
+pytestmark = pytest.mark.holds("rounds/answers")
+
 
 class Answer(BaseModel):
     sure: bool

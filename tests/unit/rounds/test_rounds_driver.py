@@ -25,6 +25,8 @@ from accredit.limits import LEG_SECONDS
 from accredit.rounds import InputContext, LegOptions, RoundsOptions, drive, input_required
 from accredit.rounds.steps import Announce, Dispatch, Pause, SendLeg
 
+pytestmark = [pytest.mark.holds("rounds/driver"), pytest.mark.holds("rounds/steps")]
+
 FINAL = CallToolResult(content=[])
 ANSWERED = {"a": YES.model_dump(mode="json", by_alias=True, exclude_none=True)}
 

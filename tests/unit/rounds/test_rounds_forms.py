@@ -10,6 +10,8 @@ from pydantic import AnyUrl, BaseModel, Field, create_model
 
 from accredit.rounds.forms import check_form, form_of
 
+pytestmark = pytest.mark.holds("rounds/forms")
+
 
 class Colour(enum.Enum):
     RED = "red"

@@ -14,6 +14,8 @@ from tests.unit.rounds.script import FORM
 
 from accredit.rounds import create_message, elicit, elicit_url, input_required, list_roots, read_input_required
 
+pytestmark = pytest.mark.holds("rounds/requests")
+
 HELLO = SamplingMessage(role="user", content=TextContent(type="text", text="hi"))
 
 

@@ -31,6 +31,8 @@ from accredit.rounds import (
     with_retry_params,
 )
 
+pytestmark = pytest.mark.holds("rounds/results")
+
 DECLINED = ElicitResult(action="decline")
 MESSAGE = {"role": "user", "content": {"type": "text", "text": "hi"}}
 GOOD: list[tuple[dict[str, Any], type | None]] = [

@@ -11,6 +11,8 @@ from accredit.errors import ConfigurationError, SealError
 from accredit.limits import MAX_FLOW_BYTES, MAX_STATE_BYTES, MAX_STATE_KEYS
 from accredit.rounds import FlowState, KeyRing, parse_keys, state_binding
 
+pytestmark = pytest.mark.holds("rounds/sealing")
+
 NOW = 1_800_000_000
 OLD, NEW = b"o" * 32, b"n" * 32
 NONCE = bytes(range(12))

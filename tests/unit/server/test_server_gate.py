@@ -27,6 +27,8 @@ from accredit.server.fastmcp import ProofGuard
 from accredit.server.gate import Gate
 from accredit.stores import MemoryStore
 
+pytestmark = pytest.mark.holds("server/gate")
+
 UNBOUND = Signed(bound=False)
 TRUST = Trust()
 CHAIN = TRUST.chain()

@@ -15,6 +15,8 @@ from accredit.keys import PrivateKeyFile, write_file
 from accredit.ratify import issue_revocation_list
 from accredit.server import ProofGuard, TokenRules, TrustedIssuer, fastmcp
 
+pytestmark = pytest.mark.holds("server/assemble")
+
 GUARDS = (ProofGuard, fastmcp.ProofGuard)
 
 

@@ -19,6 +19,8 @@ from accredit.errors import ConfigurationError
 from accredit.server import ProofGuard, Requirement, TokenRules, TrustedIssuer, current_authority, require
 from accredit.server.gate import Gate
 
+pytestmark = pytest.mark.holds("server/lowlevel")
+
 Context = ServerRequestContext[Any]
 ERAS = pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 TOOLS: Mapping[str, Requirement] = {

@@ -10,6 +10,8 @@ from accredit.policy import Entry, Facts
 from accredit.server import require
 from accredit.server.requirements import entry_of, named_scopes
 
+pytestmark = pytest.mark.holds("server/requirements")
+
 
 def send(to: str, copies: int = 1) -> str:
     """Sends."""

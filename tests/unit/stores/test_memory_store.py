@@ -5,12 +5,15 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
+import pytest
 from tests.world.stores import NOW, challenge, request
 
 from accredit.limits import STORE_SWEEP_ENTRIES
 from accredit.ports import Spending
 from accredit.stores import MemoryStore
 from accredit.stores.memory import _Ends
+
+pytestmark = pytest.mark.holds("stores/memory")
 
 
 def test_no_request_pays_for_a_flood_that_has_expired() -> None:

@@ -23,6 +23,8 @@ from accredit.stores import RevocationLists
 from accredit.stores.revocation import _Watched
 from accredit.stores.sqlite.revocation_lists import change_list, list_versions, read_lists
 
+pytestmark = pytest.mark.holds("stores/revocation")
+
 WORLD = World()
 KEYS = {key.id: key.public_key for key in (WORLD.owner, WORLD.agent)}
 

@@ -14,6 +14,8 @@ from tests.world.issuer import NOW
 from accredit.errors import ConfigurationError
 from accredit.tokens import Issuer, SessionGrant, TokenVerifier, issue_session_token, public_jwk, read_key_set
 
+pytestmark = pytest.mark.holds("tokens/session")
+
 KEY = ec.generate_private_key(ec.SECP256R1())
 GRANT = SessionGrant(
     subject="agent-7",

@@ -17,6 +17,8 @@ from accredit.tokens import ALGORITHMS, Issuer, TokenVerifier, VerifiedToken, re
 from accredit.tokens.compact import take_apart
 from accredit.tokens.verify import _signed_by
 
+pytestmark = pytest.mark.holds("tokens/claims")
+
 KEY = IssuerKey()
 KEYS = read_key_set(key_set_text(KEY))
 ISSUER = Issuer("https://issuer.example", AUDIENCE)

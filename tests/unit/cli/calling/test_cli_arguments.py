@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from accredit.cli.actions.tool_arguments import json_object, typed
 from accredit.errors import ConfigurationError
 
+pytestmark = pytest.mark.holds("cli/actions/tool_arguments")
+
 COLOUR = {"enum": ["red", "green", 3]}
 PROPERTIES: dict[str, Any] = {
     "text": {"type": "string"},

@@ -15,6 +15,8 @@ from accredit.keys import DelegationFile, make_key, write_key
 from accredit.ratify import DelegationCert, verify_chain
 from accredit.ratify.constraints import MaxAmount, MaxRate, MaxSpeed, ResourcePath, TimeWindow
 
+pytestmark = [pytest.mark.holds("cli/actions/grant"), pytest.mark.holds("cli/commands/grant")]
+
 OWNER = ("grant", "--issuer", "owner.key", "--agent", "agent.key.pub")
 AGENT = ("grant", "--issuer", "agent.key", "--agent", "sub.key.pub")
 OUT = ("--out", "out.json")

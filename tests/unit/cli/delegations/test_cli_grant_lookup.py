@@ -9,6 +9,8 @@ from tests.world.in_process import Refused, Run
 from accredit.keys import DelegationFile
 from accredit.ratify.constraints import MaxAmount
 
+pytestmark = pytest.mark.holds("cli/actions/grant_lookup")
+
 OWNER = ("grant", "--issuer", "owner.key", "--agent", "agent.key.pub", "--out", "out.json")
 HERE = ("--config", "accredit.toml")
 

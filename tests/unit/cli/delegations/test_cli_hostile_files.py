@@ -18,6 +18,8 @@ from accredit.keys import DelegationFile, write_key
 from accredit.ratify import issue_revocation_list
 from accredit.ratify.constraints import Extension, GeoBox, GeoCircle, MaxAmount, MaxRate, ResourcePath, TimeWindow
 
+pytestmark = pytest.mark.holds("cli/actions/documents")
+
 WORLD = World()
 CHAIN = WORLD.chain()
 CONSTRAINED = WORLD.grant(

@@ -13,6 +13,8 @@ from accredit.cli.actions.wording import UNTIL_REVOKED
 from accredit.ratify import DelegationCert, issue_revocation_list
 from accredit.ratify.constraints import Extension, MaxAmount
 
+pytestmark = [pytest.mark.holds("cli/actions/inspect"), pytest.mark.holds("cli/actions/inspect_json")]
+
 
 @pytest.fixture
 def chain(world: World) -> tuple[DelegationCert, DelegationCert]:

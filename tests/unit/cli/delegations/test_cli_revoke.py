@@ -18,6 +18,8 @@ from accredit.ratify import RevocationList, issue_revocation_list, revocation_li
 from accredit.stores import RevocationLists
 from accredit.stores.sqlite.revocation_lists import change_list
 
+pytestmark = pytest.mark.holds("cli/actions/revoke")
+
 LIST = ("--issuer", "owner.key", "--list", "revoked.json")
 STORE = ("--issuer", "owner.key", "--store", "sqlite:///accredit.db")
 

@@ -14,6 +14,8 @@ from accredit.ratify import IdentityStatus, ProofBundle, VerifyResult, verify_bu
 from accredit.ratify.constraints import MaxSpeed
 from accredit.ratify.hybrid import UNSIGNED
 
+pytestmark = pytest.mark.holds("cli/actions/steps")
+
 WORLD = World()
 LEAF, PARENT = WORLD.chain()
 PROOF = prove((LEAF, PARENT), WORLD.sub)

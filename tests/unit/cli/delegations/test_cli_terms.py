@@ -11,6 +11,8 @@ from accredit.errors import ConfigurationError
 from accredit.ratify import Constraint
 from accredit.ratify.constraints import Extension, MaxAmount, MaxRate, MaxSpeed, ResourcePath, TimeWindow
 
+pytestmark = pytest.mark.holds("cli/actions/arguments")
+
 
 @pytest.mark.parametrize(("text", "length"), [("30s", 30), ("15m", 900), ("12h", 43_200), ("7d", 604_800)])
 def test_durations(text: str, length: int) -> None:

@@ -16,6 +16,8 @@ from accredit.consent import CallTerms
 from accredit.ratify import issue_revocation_list
 from accredit.ratify.constraints import MaxAmount, MaxRate, ResourcePath
 
+pytestmark = [pytest.mark.holds("cli/actions/verify"), pytest.mark.holds("cli/commands/verify")]
+
 ROOT = ("--root", "owner.key.pub")
 AT = ("--now", str(NOW))
 

@@ -19,6 +19,8 @@ from accredit.ratify.constraints import (
     TimeWindow,
 )
 
+pytestmark = pytest.mark.holds("cli/actions/wording")
+
 
 @pytest.mark.parametrize(
     ("at", "text"),

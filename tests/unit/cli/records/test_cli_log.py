@@ -15,6 +15,18 @@ from tests.world.records import SECRET
 from accredit.attest.statements import OutcomeStatus
 from accredit.cli.commands.log import Ending
 
+pytestmark = [
+    pytest.mark.holds("cli/actions/log_export"),
+    pytest.mark.holds("cli/actions/log_list"),
+    pytest.mark.holds("cli/actions/log_place"),
+    pytest.mark.holds("cli/actions/log_show"),
+    pytest.mark.holds("cli/actions/log_verify"),
+    pytest.mark.holds("cli/commands/log"),
+    pytest.mark.holds("cli/actions/inspect_records"),
+    pytest.mark.holds("stores/audit_log/calls"),
+    pytest.mark.holds("cli/actions/output"),
+]
+
 WRITTEN = ("log", "verify", *STORE, *KEY)
 
 

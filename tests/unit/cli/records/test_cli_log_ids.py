@@ -14,6 +14,8 @@ from accredit.attest import CallDecision
 from accredit.keys import PrivateKeyFile, make_key, write_key
 from accredit.limits import MAX_TOLD_CANDIDATES
 
+pytestmark = pytest.mark.holds("cli/actions/log_names")
+
 OTHER = ("--store", "sqlite:///other.db")
 
 

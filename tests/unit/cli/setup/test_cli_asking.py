@@ -10,6 +10,8 @@ from accredit.cli.asking import server as asking
 from accredit.errors import ConfigurationError
 from accredit.gateway import StdioUpstream
 
+pytestmark = [pytest.mark.holds("cli/asking/server"), pytest.mark.holds("cli/asking/objects")]
+
 
 def test_a_server_that_never_lists_is_waited_for_aloud_and_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -10,6 +10,8 @@ from accredit.cli.actions.check import check_offer
 from accredit.cli.asking.listing import Offer
 from accredit.policy import Catalog, Entry, Facts
 
+pytestmark = pytest.mark.holds("cli/actions/check")
+
 Capture = pytest.CaptureFixture[str]
 
 

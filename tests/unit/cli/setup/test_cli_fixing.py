@@ -14,6 +14,8 @@ from accredit.cli.asking.listing import Offer
 from accredit.config import build_catalog, load
 from accredit.errors import ConfigurationError
 
+pytestmark = pytest.mark.holds("cli/actions/check_fix")
+
 HAND_WRITTEN = b"""# mine
 [upstream]   # odd   spacing
 url = 'http://127.0.0.1:9/mcp'

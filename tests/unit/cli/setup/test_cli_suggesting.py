@@ -7,6 +7,8 @@ from tests.world.tool_lists import HOSTILE_TEXTS, texts, tool, tools
 
 from accredit.cli.actions.suggest_scopes import READING, fault_of, suggestion
 
+pytestmark = pytest.mark.holds("cli/actions/suggest_scopes")
+
 
 def suggested(found: Tool, server: str = "mail") -> tuple[str, bool]:
     said = suggestion(found, server)

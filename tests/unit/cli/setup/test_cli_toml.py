@@ -15,6 +15,8 @@ from accredit.cli.asking.listing import Offer
 from accredit.config import Config, build_catalog
 from accredit.gateway import HttpUpstream, StdioUpstream
 
+pytestmark = pytest.mark.holds("cli/actions/config_text")
+
 URL = HttpUpstream("http://127.0.0.1:9/mcp")
 
 

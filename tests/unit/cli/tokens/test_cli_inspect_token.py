@@ -8,6 +8,8 @@ import pytest
 from accredit.cli import main
 from accredit.cli.actions.inspect_token import is_token
 
+pytestmark = pytest.mark.holds("cli/actions/inspect_token")
+
 
 def accredit(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     with pytest.MonkeyPatch.context() as patch:

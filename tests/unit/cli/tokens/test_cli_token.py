@@ -14,6 +14,12 @@ from accredit.cli import main
 from accredit.keys import load_token_key, make_token_key, write_token_key
 from accredit.tokens import policy_digest
 
+pytestmark = [
+    pytest.mark.holds("cli/actions/token_issue"),
+    pytest.mark.holds("cli/actions/token_verify"),
+    pytest.mark.holds("cli/commands/token"),
+]
+
 KEY = make_token_key()
 TO = ("--agent", "agent-7", "--audience", "gate")
 BY = ("--key", "t.key.pub", "--audience", "gate")

@@ -25,6 +25,8 @@ from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
 from accredit.jsonrpc.responses import Expected
 
+pytestmark = pytest.mark.holds("gateway/recording/open_calls")
+
 CALL = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"send","arguments":{"to":"bob"}}}'
 RESPONSE = b'{"jsonrpc":"2.0","id":7,"result":{"content":[]}}'
 
@@ -102,6 +104,7 @@ def test_an_end_without_an_answer_says_why(error: BaseException | None, status: 
     assert "secret" not in (found.detail or "")
 
 
+@pytest.mark.holds("gateway/recording/recorder", 2)
 def test_what_is_settled_once_is_not_settled_again__and_a_cancelled_client_changes_nothing() -> None:
     async def main() -> None:
         records = SlowRecords()
@@ -118,6 +121,7 @@ def test_what_is_settled_once_is_not_settled_again__and_a_cancelled_client_chang
     run(main())
 
 
+@pytest.mark.holds("gateway/recording/recorder", 2)
 def test_an_exchange_that_ends_settles_what_is_left__and_nothing_twice() -> None:
     async def main() -> None:
         records = SlowRecords()
@@ -148,6 +152,7 @@ def test_an_error_whose_outcome_is_not_on_record_becomes_another() -> None:
     run(main())
 
 
+@pytest.mark.holds("gateway/recording/recorder", 3)
 def test_an_answer_whose_outcome_is_not_on_record_is_withheld() -> None:
     async def main() -> None:
         records = FailingRecords()
@@ -160,6 +165,7 @@ def test_an_answer_whose_outcome_is_not_on_record_is_withheld() -> None:
     run(main())
 
 
+@pytest.mark.holds("gateway/recording/recorder", 1)
 def test_a_refusal_is_not_open_and_without_a_record_there_is_no_call() -> None:
     async def main() -> None:
         recorder = Recorder(FailingRecords(decisions=False), RecordSettings("gate"), Counters())

@@ -23,6 +23,8 @@ from accredit.stores.audit_log.channel import (
 from accredit.stores.audit_log.requests import AnyRequest, Begin, CloseCalls, End, Sign, Touch, Turn, encoded, in_short
 from accredit.stores.audit_log.transactions import Event
 
+pytestmark = pytest.mark.holds("stores/audit_log/requests")
+
 WRITER = "ab" * 16
 TEXTS = st.text(max_size=30)
 PARAMS = st.builds(RecordedParams, st.just("cd" * 32), st.none() | st.binary(max_size=30))

@@ -29,6 +29,8 @@ from accredit.stores.audit_log.channel import OK as DONE
 from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.requests import Begin, End, Touch
 
+pytestmark = pytest.mark.holds("stores/audit_log/writer_main")
+
 SIGNER, KEY = gateway()
 OPENING = Opening(b"", "FULL", SIGNER.id, SIGNER.ed25519, SIGNER.ml_dsa_65)
 WRITER = "ab" * 16

@@ -18,6 +18,8 @@ from accredit.errors import StoreUnavailable
 from accredit.ports import RateLimit, Spending
 from accredit.stores import SqliteStore
 
+pytestmark = pytest.mark.holds("stores/sqlite/database")
+
 FIRST, SPENT = Spending.FIRST, Spending.SPENT
 Told = Callable[[Callable[[SqliteStore], Coroutine[Any, Any, None]]], None]
 

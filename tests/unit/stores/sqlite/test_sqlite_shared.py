@@ -18,6 +18,8 @@ from accredit.ports import Spending
 from accredit.stores import SqliteStore
 from accredit.stores.sqlite.database import Database
 
+pytestmark = [pytest.mark.holds("stores/sqlite/store"), pytest.mark.holds("stores/sqlite/tables")]
+
 
 async def spend(store: SqliteStore, number: int) -> Spending:
     return await store.spend(challenge(number), request(0), issued=False, keep_until=NOW + 60, now=NOW)

@@ -15,6 +15,8 @@ from tests.world.running import run
 from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.stores.sqlite.worker import Worker
 
+pytestmark = pytest.mark.holds("stores/sqlite/worker")
+
 Told = Callable[[Callable[[Worker], Coroutine[Any, Any, None]]], None]
 
 

@@ -20,6 +20,8 @@ from accredit.jsonrpc.frames import Failure, Success, decode_frame
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
 
+pytestmark = pytest.mark.holds("gateway/upstream/http/answer")
+
 UPSTREAM = HttpUpstream("http://127.0.0.1:1/mcp")
 SETTINGS = GatewaySettings(UPSTREAM, max_response_bytes=5_000, max_event_bytes=5_000)
 
@@ -71,6 +73,7 @@ TYPES = st.sampled_from([None, b"application/json", b"text/event-stream", b"text
 CODINGS = st.sampled_from([None, b"gzip", b"br", b"identity", b"zstd", b""])
 
 
+@pytest.mark.holds("gateway/upstream/http/relay", 4)
 @pytest.mark.parametrize("era", ERAS)
 @given(status=st.integers(200, 599), body=BODIES, content_type=TYPES, coding=CODINGS)
 def test_a_request_gets_one_sound_answer_or_an_error_of_ours(
@@ -100,6 +103,7 @@ def test_a_request_gets_one_sound_answer_or_an_error_of_ours(
         assert content_type == b"text/event-stream"
 
 
+@pytest.mark.holds("gateway/upstream/http/relay", 3)
 @pytest.mark.parametrize("era", ERAS)
 @given(status=st.integers(200, 599), body=BODIES, content_type=TYPES)
 def test_a_notification_gets_no_body_but_an_error_s(

@@ -20,6 +20,7 @@ def raw_deflate(data: bytes) -> bytes:
     return coder.compress(data) + coder.flush()
 
 
+@pytest.mark.holds("gateway/upstream/http/representation", 2)
 @pytest.mark.parametrize(
     ("raw", "coding", "named"),
     [

@@ -17,6 +17,8 @@ from accredit.gateway.upstream.http import encoding
 from accredit.gateway.upstream.http.encoding import accepted_codings, decode_answer, open_decoder
 from accredit.limits import DECODED_PIECE_BYTES
 
+pytestmark = pytest.mark.holds("gateway/upstream/http/encoding")
+
 LIMIT = 1 << 20
 
 

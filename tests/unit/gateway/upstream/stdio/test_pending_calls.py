@@ -108,6 +108,7 @@ def test_a_sound_answer_closes_its_call() -> None:
     with_world(check, 1, "1", 5)
 
 
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 1)
 @pytest.mark.parametrize("line", BAD_ANSWERS.values(), ids=BAD_ANSWERS)
 def test_a_bad_answer_fails_its_call__who_asked_must_not_wait_for_ever(line: str) -> None:
     def check(world: World) -> None:
@@ -120,6 +121,7 @@ def test_a_bad_answer_fails_its_call__who_asked_must_not_wait_for_ever(line: str
     with_world(check, 1, 5)
 
 
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 1)
 @pytest.mark.parametrize(("id", "said"), [(1, '"1"'), (1, "1.0"), ("1", "1"), (-7, '"-7"')])
 def test_an_answer_under_an_id_of_another_type_fails_the_one_request_it_could_be(id: int | str, said: str) -> None:
     def check(world: World) -> None:
@@ -139,6 +141,7 @@ def test_an_id_of_another_type_that_is_open_itself_is_that_requests() -> None:
     with_world(check, 1, "1")
 
 
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 4)
 @pytest.mark.parametrize("line", NOBODYS.values(), ids=NOBODYS)
 def test_a_line_that_is_nobodys_is_dropped_and_counted(line: str) -> None:
     def check(world: World) -> None:
@@ -186,6 +189,7 @@ def test_an_error_without_an_id_is_for_the_one_call_that_is_open() -> None:
     with_world(among_others, 1, 2)
 
 
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 2)
 def test_a_line_too_long_to_be_read_is_for_the_one_call_that_is_open() -> None:
     too_long = FrameError("a line longer than 5 bytes", bound=True)
     broken = '{"jsonrpc":"2.0","result":{"x":"' + "x" * MAX_ENVELOPE_BYTES
@@ -270,6 +274,7 @@ def test_the_child_can_not_ask_for_more_than_there_is_room_for() -> None:
     with_world(check)
 
 
+@pytest.mark.holds("gateway/upstream/stdio/session", 2)
 @pytest.mark.parametrize("token", [0, "t", 7])
 def test_progress_belongs_to_the_call_that_gave_its_token(token: int | str) -> None:
     line = json.dumps({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token}})
@@ -314,6 +319,7 @@ def test_too_many_open_calls_are_refused() -> None:
     with_world(check)
 
 
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 3)
 def test_the_late_answer_to_a_call_that_was_given_up_is_dropped_in_silence() -> None:
     def check(world: World) -> None:
         world.ledger.give_up(world.calls[0])

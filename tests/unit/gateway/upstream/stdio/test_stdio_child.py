@@ -22,6 +22,8 @@ from accredit.gateway.upstream.stdio.child import Child, child_environment, find
 from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
 from accredit.limits import PIPE_BUFFER_BYTES
 
+pytestmark = pytest.mark.holds("gateway/upstream/stdio/process")
+
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 MAX_LINE = 1 << 20
 Lines = list[bytes | FrameError]
@@ -118,6 +120,7 @@ def test_the_end_of_its_stdin_is_a_childs_end(loop_factory: LoopFactory) -> None
     check(main, loop_factory)
 
 
+@pytest.mark.holds("gateway/upstream/stdio/child", 3)
 def test_a_child_that_ignores_the_end_and_sigterm_is_killed(loop_factory: LoopFactory) -> None:
     async def main() -> None:
         async with running() as child:
@@ -140,6 +143,7 @@ def test_grandchildren_end_with_a_child(loop_factory: LoopFactory) -> None:
     check(main, loop_factory)
 
 
+@pytest.mark.holds("gateway/upstream/stdio/child", 3)
 def test_grandchildren_end_with_a_child_that_ends_by_itself__they_hold_its_pipes(loop_factory: LoopFactory) -> None:
     async def main() -> None:
         async with running() as child:
@@ -203,6 +207,7 @@ def test_a_line_over_the_bound_is_refused_and_the_next_is_read() -> None:
     check(main)
 
 
+@pytest.mark.holds("gateway/upstream/stdio/child", 2)
 def test_a_child_that_is_not_read_waits__our_memory_does_not_grow(loop_factory: LoopFactory) -> None:
     async def main() -> None:
         async with running("yes", "y" * 99) as child:
@@ -217,6 +222,7 @@ def test_a_child_that_is_not_read_waits__our_memory_does_not_grow(loop_factory: 
     check(main, loop_factory)
 
 
+@pytest.mark.holds("gateway/upstream/stdio/child", 2)
 def test_a_child_that_does_not_read_is_not_written_to_for_ever(loop_factory: LoopFactory) -> None:
     async def main() -> None:
         async with running("sleep", "300") as child:

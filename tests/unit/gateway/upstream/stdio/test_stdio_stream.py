@@ -9,6 +9,8 @@ from accredit.errors import AnswerError
 from accredit.gateway.upstream.stdio.stream import Stream
 from accredit.limits import REPLAY_BYTES, REPLAY_EVENTS
 
+pytestmark = pytest.mark.holds("gateway/upstream/stdio/stream")
+
 
 def event(text: str, id: str | None = None) -> bytes:
     head = "event: message\n" + (f"id: {id}\n" if id is not None else "")
