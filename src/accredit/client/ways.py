@@ -61,11 +61,13 @@ async def over_http(url: str, http: GatewayHttp) -> AsyncGenerator[TransportStre
             yield read, write
         finally:
             ending.set()
-            await _send_the_last(write, posted)
-            if transport.session_id and not http.lost:
-                await transport.terminate_session(http)
-            tasks.cancel_scope.cancel()
-            to_reader.close()
+            try:
+                await _send_the_last(write, posted)
+                if transport.session_id and not http.lost:
+                    await transport.terminate_session(http)
+            finally:  # whoever is cancelled meanwhile says no goodbye
+                tasks.cancel_scope.cancel()
+                to_reader.close()
 
 
 @asynccontextmanager
@@ -108,8 +110,11 @@ async def over_sse(url: str, http: GatewayHttp) -> AsyncGenerator[TransportStrea
             try:
                 yield read, write
             finally:
-                await _send_the_last(write, posted)
-                tasks.cancel_scope.cancel()
+                try:
+                    await _send_the_last(write, posted)
+                finally:
+                    tasks.cancel_scope.cancel()
+                    to_reader.close()
 
 
 async def _send_the_last(write: WriteStream[SessionMessage], posted: anyio.Event) -> None:
