@@ -409,10 +409,15 @@ class RenewingTransport:
         """Rule 1, until it has succeeded."""
         _log.warning("the gateway does not know this session any more; a new one is begun")
         delay = BACKOFF_FIRST_SECONDS
-        while (fault := await self._begin_anew(lost)) is not None:
-            for request in [each for each in self._open.values() if each.to is None]:
-                await self._fail(request, fault)
+        while True:
+            # What comes while a session is tried for may come after the server is back: it gets another try.
             self._wanted = anyio.Event()
+            waiting = [each for each in self._open.values() if each.to is None]
+            fault = await self._begin_anew(lost)
+            if fault is None:
+                break
+            for request in waiting:
+                await self._fail(request, fault)
             with anyio.move_on_after(delay):
                 await self._wanted.wait()
             delay = min(2 * delay, BACKOFF_MAX_SECONDS)

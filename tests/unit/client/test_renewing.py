@@ -7,11 +7,11 @@ from typing import Any
 import anyio
 import pytest
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 from tests.world.virtual_time import run_virtually
 
 from accredit.client import renewing
-from accredit.client.http import GatewayHttp
+from accredit.client.http import SESSION_LOST, GatewayHttp
 from accredit.client.renewing import Opened, RenewingTransport, Ways
 from accredit.limits import SILENCE_SECONDS
 
@@ -149,3 +149,51 @@ def test_a_call_outlives_a_long_silence_where_nothing_is_said__and_not_every_one
         assert "did not answer in time" in (await read.receive()).message.error.data
 
     between(case)
+
+
+def test_a_call_that_comes_while_a_session_is_tried_for_in_vain_gets_another_try__the_server_may_be_back() -> None:
+    servers: list[Server] = []
+
+    def opened(_: Callable[[], None]) -> Opened:
+        servers.append(Server())
+        return servers[-1].ways().streamable(_)
+
+    begun = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
+
+    async def refuses(server: Server, code: int) -> None:
+        error = ErrorData(code=code, message="no")
+        await server.says(JSONRPCError(jsonrpc="2.0", id=(await server.reads()).id, error=error))
+
+    async def answers(server: Server, result: dict[str, Any]) -> None:
+        while isinstance(message := await server.reads(), JSONRPCNotification):
+            pass
+        await server.says(JSONRPCResponse(jsonrpc="2.0", id=message.id, result=result))
+
+    async def server_after(count: int) -> Server:
+        while len(servers) <= count:
+            await anyio.sleep(0.01)
+        return servers[count]
+
+    async def main() -> None:
+        async with RenewingTransport(Ways(opened, opened)) as (reading, write):
+            read: Any = reading
+            first = JSONRPCRequest(jsonrpc="2.0", id=0, method="initialize", params={})
+            await write.send(SessionMessage(first))
+            await answers(servers[0], begun)
+            await read.receive()
+            await write.send(SessionMessage(call(1)))
+            await refuses(servers[0], SESSION_LOST)
+            tried = await server_after(1)
+            trying = await tried.reads()
+            await write.send(SessionMessage(call(2)))
+            await anyio.sleep(0.01)
+            error = ErrorData(code=-32000, message="Upstream unavailable")
+            await tried.says(JSONRPCError(jsonrpc="2.0", id=trying.id, error=error))
+            assert (await read.receive()).message == JSONRPCError(jsonrpc="2.0", id=1, error=error)
+            with anyio.fail_after(5):
+                again = await server_after(2)
+            await answers(again, begun)
+            await answers(again, {"content": []})
+            assert (await read.receive()).message == JSONRPCResponse(jsonrpc="2.0", id=2, result={"content": []})
+
+    run_virtually(main())
