@@ -70,6 +70,7 @@ def test_a_call_has_a_record_of_its_decision_and_one_of_its_outcome(path: Path, 
     assert path.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.holds("stores/audit_log/queue", 1, 2)
 def test_a_durable_record_is_in_the_file_before_the_answer(path: Path) -> None:
     async def main() -> None:
         async with Log(path) as each:
@@ -94,6 +95,7 @@ def test_many_calls_at_once_make_one_chain_without_gaps(path: Path) -> None:
     assert len({record.call.id for record in records_in(path)}) == 300
 
 
+@pytest.mark.holds("stores/audit_log/queue", 3)
 def test_a_checkpoint_comes_after_so_many_records(path: Path) -> None:
     async def main() -> None:
         async with Log(path) as each:
@@ -109,6 +111,7 @@ def test_a_checkpoint_comes_after_so_many_records(path: Path) -> None:
     assert verified(path).valid
 
 
+@pytest.mark.holds("stores/audit_log/queue", 3)
 def test_a_checkpoint_comes_after_some_time__even_if_no_call_does(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "CHECKPOINT_SECONDS", 0.02)
 
@@ -354,6 +357,7 @@ def test_one_writer_is_one_process__two_with_one_chain_would_break_it(path: Path
     again.close()
 
 
+@pytest.mark.holds("stores/audit_log/queue", 1)
 def test_a_full_disk_is_a_refusal__nothing_is_forwarded_without_its_record(path: Path) -> None:
     async def main() -> None:
         async with Log(path) as each:
@@ -394,6 +398,7 @@ def test_a_log_that_has_refused_a_record_is_not_ready_because_less_than_a_record
     run(main())
 
 
+@pytest.mark.holds("stores/audit_log/queue", 2)
 def test_an_outcome_that_can_not_be_recorded_is_told__the_client_must_not_get_the_result(path: Path) -> None:
     async def main() -> None:
         async with Log(path) as each:

@@ -92,6 +92,7 @@ def test_a_configurations_own_gate_judges_and_records(tmp_path: Path) -> None:
     assert (rows[1]["decision"], rows[1]["outcome"], rows[1]["agent_name"]) == ("allow", "ok", "Mailer")
 
 
+@pytest.mark.holds("cli/actions/grant_lookup", 2)
 def test_a_tool_is_granted_by_its_name_at_a_gateway__and_all_that_only_read_by_what_the_server_says(
     gateway: tuple[Serving, AgentFiles],
 ) -> None:

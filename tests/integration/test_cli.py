@@ -103,6 +103,7 @@ def test_help_is_as_wide_as_the_terminal(tmp_path: Path) -> None:
     assert '(identity.key is made later, by a gateway with upstream.identity = "jwt"). Tools that say that' in page
 
 
+@pytest.mark.holds("config/tokens", 1, 2, 3)
 @pytest.mark.parametrize(
     ("text", "what_word", "remedy_word"),
     [

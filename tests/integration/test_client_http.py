@@ -61,6 +61,7 @@ def whole(body: bytes, *, status: str = "200 OK", headers: tuple[tuple[str, str]
     return http(body, status=status, headers=(("Connection", "close"), *headers))
 
 
+@pytest.mark.holds("client/http", 2)
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
@@ -81,6 +82,7 @@ def test_a_broken_answer_is_an_error_for_its_request__and_the_next_one_is_answer
     against(answer, whole(response()), case=case)
 
 
+@pytest.mark.holds("client/http", 1)
 def test_a_gateway_that_is_not_there_is_an_error__and_when_it_comes_back_it_is_found() -> None:
     async def main() -> None:
         log: list[str] = []
@@ -108,6 +110,7 @@ async def _answers(connection: Connection) -> None:
         await connection.send(http(response()))
 
 
+@pytest.mark.holds("client/http", 1)
 def test_a_gateway_that_says_nothing_is_an_error() -> None:
     async def silent(connection: Connection) -> None:
         await connection.request()
@@ -125,6 +128,7 @@ def test_a_gateway_that_says_nothing_is_an_error() -> None:
     run(main())
 
 
+@pytest.mark.holds("client/http", 5)
 def test_an_answer_that_never_ends_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_http, "MAX_ANSWER_BYTES", 1_000)
 
@@ -135,6 +139,7 @@ def test_an_answer_that_never_ends_is_an_error(monkeypatch: pytest.MonkeyPatch) 
     against(whole(response(text="x" * 2_000)), whole(response()), case=case)
 
 
+@pytest.mark.holds("client/http", 5)
 def test_a_stream_may_be_longer_than_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_http, "MAX_ANSWER_BYTES", 100)
 
@@ -147,6 +152,7 @@ def test_a_stream_may_be_longer_than_an_answer(monkeypatch: pytest.MonkeyPatch) 
 CHALLENGE = (("WWW-Authenticate", 'Bearer error="insufficient_scope"'),)
 
 
+@pytest.mark.holds("client/http", 3)
 @pytest.mark.parametrize(
     ("status", "token", "code", "word"),
     [

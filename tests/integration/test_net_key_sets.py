@@ -86,6 +86,7 @@ def test_a_token_of_a_running_issuer_is_verified_end_to_end() -> None:
     assert run(main()).subject == "agent-7"
 
 
+@pytest.mark.holds("net/key_sets", 1)
 def test_keys_are_fetched_once_and_used_while_they_are_fresh() -> None:
     async def main() -> None:
         async with running() as world:
@@ -99,6 +100,7 @@ def test_keys_are_fetched_once_and_used_while_they_are_fresh() -> None:
     run(main())
 
 
+@pytest.mark.holds("net/key_sets", 2)
 def test_no_more_than_one_fetch_at_a_time__a_crowd_must_not_fall_upon_the_issuer() -> None:
     async def main() -> None:
         async with running() as world:
@@ -108,6 +110,7 @@ def test_no_more_than_one_fetch_at_a_time__a_crowd_must_not_fall_upon_the_issuer
     run(main())
 
 
+@pytest.mark.holds("net/key_sets", 2, 4)
 def test_a_new_key_is_known_at_once__and_invented_ones_ask_once_a_minute() -> None:
     async def main() -> None:
         async with running() as world:
@@ -138,6 +141,7 @@ def test_an_invented_key_is_looked_for_in_the_first_set_alone() -> None:
     run(main())
 
 
+@pytest.mark.holds("net/key_sets", 3)
 def test_a_key_that_was_taken_back_is_gone_when_the_set_is_no_longer_fresh() -> None:
     async def main() -> None:
         async with running() as world:
@@ -153,6 +157,7 @@ def test_a_key_that_was_taken_back_is_gone_when_the_set_is_no_longer_fresh() -> 
     run(main())
 
 
+@pytest.mark.holds("net/key_sets", 5)
 def test_an_issuer_that_is_down_from_the_start_is_a_503_and_tried_again_soon() -> None:
     async def main() -> None:
         async with running() as world:
@@ -172,6 +177,7 @@ def test_an_issuer_that_is_down_from_the_start_is_a_503_and_tried_again_soon() -
     run(main())
 
 
+@pytest.mark.holds("net/key_sets", 3, 4, 5)
 def test_the_last_good_set_serves_for_a_day_while_its_issuer_is_down() -> None:
     async def main() -> None:
         async with running() as world:
@@ -259,6 +265,7 @@ def test_keys_from_a_file_are_given_as_they_are() -> None:
     run(main())
 
 
+@pytest.mark.holds("net/fetch", 1)
 @pytest.mark.parametrize(
     "url",
     [
@@ -313,6 +320,7 @@ def test_a_document_is_asked_for_plainly() -> None:
     assert fetched(serve) == b"{}"
 
 
+@pytest.mark.holds("net/fetch", 4)
 @pytest.mark.parametrize("size", [1_000, 1_001])
 def test_a_document_has_a_bound(size: int) -> None:
     handler = answer(b"x" * size)
@@ -332,6 +340,7 @@ def test_a_document_without_an_end_is_cut_off() -> None:
     assert fault_of(serve) == "more than 1000 bytes"
 
 
+@pytest.mark.holds("net/fetch", 4)
 def test_a_document_that_comes_too_slowly_is_given_up() -> None:
     async def serve(connection: Connection) -> None:
         await connection.request()
@@ -344,6 +353,7 @@ def test_a_document_that_comes_too_slowly_is_given_up() -> None:
     assert fault_of(serve, timeout=0.2) == "no answer within 0.2 s"
 
 
+@pytest.mark.holds("net/fetch", 3, 4)
 @pytest.mark.parametrize(
     ("status", "headers", "fault"),
     [
@@ -410,6 +420,7 @@ def test_a_certificate_that_nobody_trusts_is_refused(tmp_path: Path) -> None:
     run(main())
 
 
+@pytest.mark.holds("net/fetch", 2)
 def test_the_environment_does_not_lead_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")

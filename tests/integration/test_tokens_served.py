@@ -79,6 +79,7 @@ def test_a_local_agent_gets_one_token_for_the_secret_in_the_file(tmp_path: Path)
     run(main())
 
 
+@pytest.mark.holds("config/tokens", 4)
 def test_two_workers_would_give_two_tokens(tmp_path: Path) -> None:
     assert accredit("token", "keygen", "tokens.key", folder=tmp_path).returncode == 0
     write(tmp_path, "http://127.0.0.1:1/mcp", TOKENS + BOOTSTRAP)
@@ -87,6 +88,7 @@ def test_two_workers_would_give_two_tokens(tmp_path: Path) -> None:
     assert not (tmp_path / "first.secret").exists()
 
 
+@pytest.mark.holds("config/tokens", 4)
 def test_a_key_that_the_issuer_does_not_know_stops_the_start(tmp_path: Path) -> None:
     for name in ("tokens.key", "other.key"):
         assert accredit("token", "keygen", name, folder=tmp_path).returncode == 0

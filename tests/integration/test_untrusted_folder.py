@@ -43,6 +43,7 @@ secret_file = "{folder}/precious"
     return checkout
 
 
+@pytest.mark.holds("config/load", 1)
 @pytest.mark.parametrize("server", SERVERS, ids=["url", "command"])
 def test_a_configuration_that_lies_in_the_folder_overwrites_no_file_when_the_server_is_named(
     server: tuple[str, ...], tmp_path: Path

@@ -3,9 +3,13 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from accredit import errors
 from accredit.ratify import IdentityStatus
 from accredit.refusals import BY_WORD, DENIED, GATEWAY_CHANGED
+
+pytestmark = pytest.mark.holds("refusals")
 
 DOCS = Path(__file__).parents[2] / "docs/reference"
 PAGE = (DOCS / "refusals.md").read_text("utf-8")

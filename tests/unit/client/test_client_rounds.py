@@ -85,6 +85,7 @@ def test_a_call_with_rounds_ends_with_its_result() -> None:
     assert server.legs[2][0] == {**CALL, "requestState": "t"}
 
 
+@pytest.mark.holds("client/rounds", 2)
 def test_the_handlers_of_a_round_run_at_once() -> None:
     async def main() -> None:
         met = asyncio.Barrier(3)
@@ -130,6 +131,7 @@ def test_a_handler_for_roots_may_leave_out_params_as_in_the_sdk(with_params: boo
 # --- failures ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.holds("client/rounds", 2)
 def test_of_a_hundred_handlers_one_fails_and_99_are_cancelled_and_awaited() -> None:
     stuck = Stuck()
 
@@ -146,6 +148,7 @@ def test_of_a_hundred_handlers_one_fails_and_99_are_cancelled_and_awaited() -> N
     assert (stuck.begun, stuck.cancelled) == (99, 99)
 
 
+@pytest.mark.holds("client/rounds", 2)
 def test_a_handler_that_has_not_begun_when_another_fails_does_not_begin__nobody_is_prompted_in_vain() -> None:
     asked: list[str] = []
 
@@ -158,6 +161,7 @@ def test_a_handler_that_has_not_begun_when_another_fails_does_not_begin__nobody_
     assert asked == ["a"]
 
 
+@pytest.mark.holds("client/rounds", 3)
 def test_a_handler_that_returns_no_answer_fails_while_the_others_still_run() -> None:
     stuck = Stuck()
 
@@ -193,6 +197,7 @@ def test_what_a_sender_raises_comes_through_as_it_is() -> None:
 # --- time -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.holds("client/rounds", 1)
 def test_a_leg_that_takes_too_long_is_cancelled_without_any_progress_arriving() -> None:
     stuck = Stuck()
     with pytest.raises(RequestTimeout):
@@ -210,6 +215,7 @@ class Sulky(Stuck):
             raise ConnectionError("closed") from None
 
 
+@pytest.mark.holds("client/rounds", 4)
 def test_what_made_an_error_of_its_cancellation_has_timed_out() -> None:
     with pytest.raises(RequestTimeout):
         run_virtually(call(Server(Sulky().forever), timeout=SHORT), within=SHORT)
@@ -250,6 +256,7 @@ def test_a_made_up_clock_shows_that_the_budget_begins_with_the_first_leg() -> No
     assert stuck.begun == 0
 
 
+@pytest.mark.holds("client/rounds", 1)
 def test_a_prompt_that_is_open_when_the_budget_ends_is_cancelled() -> None:
     stuck = Stuck()
     server = Server(asks("a", "b"))
@@ -259,6 +266,7 @@ def test_a_prompt_that_is_open_when_the_budget_ends_is_cancelled() -> None:
     assert len(server.legs) == 1
 
 
+@pytest.mark.holds("client/rounds", 1)
 def test_a_progress_callback_that_takes_the_whole_budget_is_cancelled_and_no_prompt_shown() -> None:
     showing, asking = Stuck(), Stuck()
     work = call(Server(asks("a")), asking.forever, max_total_timeout=SHORT, progress=showing.forever)

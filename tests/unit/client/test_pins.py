@@ -16,6 +16,7 @@ def pin(file: Path, id: str = "", url: str = URL) -> GatewayPin:
     return GatewayPin(id, url=url, file=file)
 
 
+@pytest.mark.holds("client/pins", 2, 3)
 def test_the_first_id_is_remembered_for_its_url_only(tmp_path: Path) -> None:
     file = tmp_path / "known.json"
     pin(file).meet("mail")
@@ -25,6 +26,7 @@ def test_the_first_id_is_remembered_for_its_url_only(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.holds("client/pins", 2)
 def test_another_id_later_is_refused_with_both_named(tmp_path: Path) -> None:
     file = tmp_path / "known.json"
     pin(file).meet("mail")
@@ -35,6 +37,7 @@ def test_another_id_later_is_refused_with_both_named(tmp_path: Path) -> None:
     assert pin(file).id == "mail"
 
 
+@pytest.mark.holds("client/pins", 1)
 def test_an_id_that_is_named_wins_and_nothing_is_written(tmp_path: Path) -> None:
     file = tmp_path / "known.json"
     named = pin(file, "mail")
@@ -91,6 +94,7 @@ def test_a_folder_that_takes_no_file_does_not_stop_a_call(tmp_path: Path, caplog
 ELSEWHERE = "http://evil.example/mcp"
 
 
+@pytest.mark.holds("client/pins", 3)
 def test_an_id_that_is_known_under_another_url_is_refused_with_both_urls_named(tmp_path: Path) -> None:
     file = tmp_path / "known.json"
     pin(file).meet("mail")

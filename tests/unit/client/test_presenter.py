@@ -61,6 +61,7 @@ def verdict(trust: Trust, call: GuardedCall, proof: dict[str, object], *, ahead:
 # --- what is signed ---------------------------------------------------------------------------------
 
 
+@pytest.mark.holds("client/presenter", 3)
 def test_a_proof_is_good_for_its_call_and_for_no_other(trust: Trust) -> None:
     proof = presenter(trust).prove(inbox(folder="all"), "email:read", GATEWAY)
     assert verdict(trust, inbox(folder="all"), proof) == ""
@@ -94,6 +95,7 @@ def test_without_an_id_nothing_is_bound__and_a_gateway_that_wants_it_bound_says_
 # --- which delegation -------------------------------------------------------------------------------
 
 
+@pytest.mark.holds("client/presenter", 2)
 def test_the_delegation_that_covers_the_call_is_presented(trust: Trust) -> None:
     agent = presenter(trust, ("email:read", "mcp:tool"), ("email:send",))
     assert agent.chain_for("email:send")[0].scope == ("email:send",)
@@ -101,6 +103,7 @@ def test_the_delegation_that_covers_the_call_is_presented(trust: Trust) -> None:
     assert agent.granted == {"email:read", "mcp:tool", "email:send"}
 
 
+@pytest.mark.holds("client/presenter", 2)
 def test_where_none_covers_it_the_one_that_covers_most_is_presented(trust: Trust) -> None:
     agent = presenter(trust, ("email:send",), ("email:read", "mcp:tool"))
     assert agent.chain_for("files:write")[0].scope == ("email:read", "mcp:tool")
@@ -128,6 +131,7 @@ def test_files_are_read(trust: Trust, tmp_path: Path) -> None:
     assert agent.key_path == files.key
 
 
+@pytest.mark.holds("client/presenter", 1)
 def test_a_delegation_for_another_agent_is_refused(trust: Trust, tmp_path: Path) -> None:
     files = agent_files(tmp_path, trust, key=make_key("agent", "Other", 0))
     with pytest.raises(ConfigurationError, match="not for") as caught:
@@ -135,6 +139,7 @@ def test_a_delegation_for_another_agent_is_refused(trust: Trust, tmp_path: Path)
     assert "accredit grant --agent" in caught.value.remedy
 
 
+@pytest.mark.holds("client/presenter", 1)
 def test_an_expired_delegation_is_refused_at_the_start(trust: Trust, tmp_path: Path) -> None:
     files = agent_files(tmp_path, trust)
     old = save_delegation(tmp_path / "old.json", trust.chain("email:read", ends=-1))
@@ -143,6 +148,7 @@ def test_an_expired_delegation_is_refused_at_the_start(trust: Trust, tmp_path: P
     assert "accredit grant" in caught.value.remedy
 
 
+@pytest.mark.holds("client/presenter", 1)
 def test_a_delegation_that_was_changed_is_refused(trust: Trust, tmp_path: Path) -> None:
     files = agent_files(tmp_path, trust, "email:read")
     text = files.delegation.read_text("utf-8")
@@ -201,6 +207,7 @@ def test_a_gateways_challenge_is_signed_for_the_call(trust: Trust) -> None:
     assert decision.refusal is None
 
 
+@pytest.mark.holds("client/presenter", 4)
 @pytest.mark.parametrize(
     ("data", "why"),
     [
@@ -230,6 +237,7 @@ def test_what_is_accepted_is_the_gateways_word(trust: Trust) -> None:
     assert accepted.challenge == b"\x07" * 32
 
 
+@pytest.mark.holds("client/presenter", 2)
 def test_a_delegation_that_the_clock_refuses_comes_last(trust: Trust) -> None:
     now = unix_seconds() % DAY // 60
     start, end = (f"{at // 60:02}:{at % 60:02}" for at in ((now + 120) % 1440, (now + 180) % 1440))

@@ -81,10 +81,12 @@ def call(name: str = "list_inbox", **arguments: object) -> Params:
 # --- a gateway that is not known yet ----------------------------------------------------------------
 
 
+@pytest.mark.holds("client/proving", 2)
 def test_a_stranger_gets_no_proof_before_it_says_who_it_is__a_proof_for_nobody_is_good_anywhere(trust: Trust) -> None:
     assert sent(prover(trust), Judge(trust), "tools/call", call()) == ([False, True], None)
 
 
+@pytest.mark.holds("client/proving", 2)
 def test_after_that_each_call_is_proved_at_once(trust: Trust) -> None:
     agent, judge = prover(trust), Judge(trust)
     sent(agent, judge, "tools/call", call())
@@ -215,11 +217,13 @@ def test_what_is_learned_is_bounded(trust: Trust) -> None:
 # --- what is left as it is --------------------------------------------------------------------------
 
 
+@pytest.mark.holds("client/proving", 1)
 @pytest.mark.parametrize("method", ["ping", "initialize", "completion/complete", "logging/setLevel"])
 def test_other_requests_carry_nothing(method: str, trust: Trust) -> None:
     assert prover(trust, gateway_id=GATEWAY).attempt(method, {}) is None
 
 
+@pytest.mark.holds("client/proving", 1)
 def test_a_host_that_proves_itself_is_left_alone(trust: Trust) -> None:
     assert prover(trust).attempt("tools/call", {**call(), "_meta": {"ratify_proof": {}}}) is None
 
@@ -267,6 +271,7 @@ def test_a_list_teaches_scopes_and_the_gateways_id(trust: Trust) -> None:
     assert sent(agent, judge, "tools/call", call("send_email")) == ([False, True], None)
 
 
+@pytest.mark.holds("client/proving", 4)
 def test_a_known_gateway_gets_a_proof_with_the_list_and_filters_itself(trust: Trust) -> None:
     agent = prover(trust, ("comms:email:send",), gateway_id=GATEWAY)
     assert sent(agent, Judge(trust), "tools/list", {"cursor": "2"}) == ([True], None)
@@ -282,6 +287,7 @@ def test_a_known_gateway_gets_a_proof_with_the_list_and_filters_itself(trust: Tr
     assert found.again is None
 
 
+@pytest.mark.holds("client/proving", 4)
 def test_with_two_delegations_no_proof_says_all__so_none_goes_with_a_list(trust: Trust) -> None:
     agent = prover(trust, ("email:read",), ("email:send",), gateway_id=GATEWAY)
     assert sent(agent, Judge(trust), "tools/list", {}) == ([False], None)
@@ -385,6 +391,7 @@ def test_a_list_that_is_none_breaks_nothing(tools: object, trust: Trust) -> None
 # --- tasks --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.holds("client/proving", 3)
 @pytest.mark.parametrize("tool", ["list_inbox", "send_email"])
 @pytest.mark.parametrize("modern", [True, False])
 def test_what_is_asked_about_a_task_is_proved_for_the_tool_that_made_it(tool: str, modern: bool, trust: Trust) -> None:

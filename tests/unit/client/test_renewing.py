@@ -66,6 +66,7 @@ def taken_back(id: int) -> JSONRPCNotification:
     return JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params={"requestId": id})
 
 
+@pytest.mark.holds("client/renewing", 3)
 def test_a_server_that_asks_without_end_is_refused__its_questions_would_fill_the_memory_of_the_client(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -100,6 +101,7 @@ def test_what_a_server_takes_back_is_owed_no_more(monkeypatch: pytest.MonkeyPatc
     between(case)
 
 
+@pytest.mark.holds("client/renewing", 6)
 def test_a_server_that_says_nothing_for_too_long_is_given_up__and_told_so() -> None:
     async def case(server: Server, read: Any, write: Any) -> None:
         await write.send(SessionMessage(call(1)))
@@ -118,6 +120,7 @@ def test_a_server_that_says_nothing_for_too_long_is_given_up__and_told_so() -> N
     between(case, patience=5)
 
 
+@pytest.mark.holds("client/renewing", 6)
 def test_every_word_of_a_server_counts__and_the_time_for_which_it_waits_for_the_host_does_not() -> None:
     async def case(server: Server, read: Any, write: Any) -> None:
         progress = JSONRPCNotification(

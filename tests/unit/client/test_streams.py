@@ -104,6 +104,7 @@ def proof_in(message: Any) -> Any:
     return message.params["_meta"]["ratify_proof"]
 
 
+@pytest.mark.holds("client/streams", 1)
 def test_a_guarded_call_gets_a_proof_and_keeps_all_else(trust: Trust) -> None:
     async def case(ends: Ends) -> None:
         await ends.host_sends(read(), {"mcp-name": "a"})
@@ -154,6 +155,7 @@ def test_what_answers_nothing_of_ours_is_read_as_it_is(message: JSONRPCMessage, 
     between(trust, case)
 
 
+@pytest.mark.holds("client/streams", 2)
 def test_a_request_that_is_sent_again_has_a_new_id_on_the_wire_and_its_own_for_the_host(trust: Trust) -> None:
     async def case(ends: Ends) -> None:
         await ends.host_sends(read(), {"mcp-name": "a"})
@@ -247,6 +249,7 @@ TOOLS = [
 ]
 
 
+@pytest.mark.holds("client/streams", 3)
 def test_tools_that_no_delegation_covers_are_left_out__and_no_cache_may_share_that_list(trust: Trust) -> None:
     async def case(ends: Ends) -> None:
         await ends.host_sends(request("tools/list", {"cursor": "2"}))
@@ -272,6 +275,7 @@ def test_they_are_marked_where_all_is_to_be_shown(trust: Trust) -> None:
     between(trust, case, uncovered=marked)
 
 
+@pytest.mark.holds("client/streams", 1)
 @pytest.mark.parametrize(
     ("method", "carries"),
     [("tools/call", True), ("prompts/list", True), ("subscriptions/listen", True), ("ping", False)],
@@ -295,6 +299,7 @@ def test_when_the_gateway_goes_the_host_reads_the_end(trust: Trust) -> None:
     between(trust, case)
 
 
+@pytest.mark.holds("client/streams", 2)
 def test_what_a_challenged_subscription_tells_is_of_the_one_that_the_host_made(trust: Trust) -> None:
     async def case(ends: Ends) -> None:
         await ends.host_sends(request("subscriptions/listen", {"notifications": {"taskIds": ["t"]}}))

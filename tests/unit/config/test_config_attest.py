@@ -33,6 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.holds("config/attest", 4)
 def test_records_bear_the_id_of_the_key_or_the_gateways_own(folder: Path) -> None:
     found = built(folder, attest() + STORE)
     assert found is not None
@@ -44,6 +45,7 @@ def test_records_bear_the_id_of_the_key_or_the_gateways_own(folder: Path) -> Non
     assert built(folder, attest(mode="off", key="none.key")) is None
 
 
+@pytest.mark.holds("config/attest", 1, 4)
 def test_a_gateway_key_beside_the_file_needs_no_name(folder: Path) -> None:
     text = '[attest]\nmode = "record"\n' + STORE
     beside, named = built(folder, text), built(folder, attest() + STORE)
@@ -56,6 +58,7 @@ def test_a_gateway_key_beside_the_file_needs_no_name(folder: Path) -> None:
     assert refused.value.remedy
 
 
+@pytest.mark.holds("config/attest", 3)
 @pytest.mark.parametrize(
     ("text", "word"),
     [
@@ -71,6 +74,7 @@ def test_a_log_that_nobody_could_sign_or_keep_stops_the_start(folder: Path, text
     assert refused.value.remedy
 
 
+@pytest.mark.holds("config/attest", 1)
 @pytest.mark.parametrize("mode", ["off", "record", "durable"])
 def test_a_key_that_others_can_read_stops_the_start(folder: Path, mode: str) -> None:
     (folder / "gateway.key").chmod(0o644)

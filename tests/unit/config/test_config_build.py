@@ -89,3 +89,11 @@ def test_a_header_from_the_environment_is_looked_at_and_not_shown(value: str, tm
         built(tmp_path, text, {"B": value})
     assert "hidden" not in str(refused.value)
     assert "B" in refused.value.remedy
+
+
+@pytest.mark.holds("config/identity", 4)
+def test_a_server_is_told_who_calls_by_a_gateway_with_an_id_only(tmp_path: Path) -> None:
+    text = '[upstream]\nurl = "http://u/"\nidentity = "jwt"\n'
+    with pytest.raises(ConfigurationError, match=r"gateway\.id is not set"):
+        built(tmp_path, text)
+    assert built(tmp_path, text + '[gateway]\nid = "gate"\n').identity is not None

@@ -103,6 +103,7 @@ NO_LISTS = {
 }
 
 
+@pytest.mark.holds("stores/revocation", 1, 2, 3)
 @pytest.mark.parametrize(("data", "word"), NO_LISTS.values(), ids=NO_LISTS)
 def test_a_list_that_does_not_count_stops_the_start(data: bytes, word: str, file: Path, store: Path) -> None:
     file.write_bytes(data)
@@ -178,6 +179,7 @@ def test_a_change_that_does_not_count_leaves_the_last_good_list_in_force_and_is_
     run(main())
 
 
+@pytest.mark.holds("stores/revocation", 4)
 @pytest.mark.parametrize(
     ("ids", "at", "word"),
     [(("one",), NOW - 1, "older"), ((), NOW - 1, "older"), (("two",), NOW, "leaves out"), ((), NOW, "leaves out")],

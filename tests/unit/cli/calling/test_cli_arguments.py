@@ -39,6 +39,7 @@ def said(*words: str) -> dict[str, object]:
     return typed("paint", words, {}, SCHEMA)
 
 
+@pytest.mark.holds("cli/actions/tool_arguments", 1, 2, 3)
 @pytest.mark.parametrize(
     ("words", "value"),
     [

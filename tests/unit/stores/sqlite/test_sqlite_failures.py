@@ -83,6 +83,7 @@ def locked(file: Path, how: str = "EXCLUSIVE") -> sqlite3.Connection:
     return other
 
 
+@pytest.mark.holds("stores/sqlite/database", 2)
 def test_while_another_process_holds_the_file_nothing_is_spent__and_it_goes_on_afterwards(
     file: Path, with_store: Told
 ) -> None:
@@ -178,6 +179,7 @@ def test_a_file_that_was_taken_away_is_not_made_anew__what_was_spent_would_be_go
     with_store(main)
 
 
+@pytest.mark.holds("stores/sqlite/database", 3)
 def test_a_file_of_a_newer_version_is_refused(file: Path, with_store: Told) -> None:
     with closing(sqlite3.connect(file)) as other:
         other.execute("PRAGMA user_version = 99")
@@ -207,6 +209,7 @@ def test_nothing_is_opened_before_it_is_needed__a_process_forks_first(file: Path
     with_store(main)
 
 
+@pytest.mark.holds("stores/sqlite/database", 1)
 def test_a_new_file_is_its_owners_alone(file: Path, with_store: Told) -> None:
     async def main(store: SqliteStore) -> None:
         before = os.umask(0)
