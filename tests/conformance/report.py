@@ -30,15 +30,18 @@ EXPLAINED: tuple[Explained, ...] = (
         "2025-11-25",
         "server-sse-polling",
         frozenset({"server-sse-disconnect-resume", "server-sse-priming-event", "server-sse-retry-field"}),
-        "a stdio server has no means to ask for its answer's stream to be closed and resumed, and an answer that comes "
-        "before anything else is JSON",
+        "the tool asks its server's own HTTP transport to close the stream of its answer and to let it be resumed, and "
+        "nothing that a stdio server writes says so: it answers at once, and as this is its first word, with JSON, "
+        "which has no event ids and no `retry`",
     ),
     Explained(
         "stdio",
         "2025-11-25",
         "server-sse-multiple-streams",
         frozenset({"server-sse-streams-functional"}),
-        "the suite counts this check for event streams only; an answer that comes before anything else is JSON",
+        "the suite makes this check for event streams only. The calls are answered, all at once: with JSON, as their "
+        "answers come before anything else (the revision leaves the choice to the server). As an event stream each "
+        "would have begun with status 200, before it is known whether it is to be a 502 or 504",
     ),
 )
 
