@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.world.command import Serving
+from tests.world.command import Serving, accredit
 from tests.world.raw_server import PATIENCE
 from tests.world.stdio_processes import raw_command
 
@@ -22,6 +22,8 @@ const url = "URL", told = {};
 const headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"};
 const legacy = () => ({...headers, "mcp-protocol-version": "2025-11-25", "mcp-session-id": told.session});
 async function run() {
+  const described = await fetch(url.replace("/mcp", "/.well-known/oauth-protected-resource/mcp"));
+  told.described = [described.status, (await described.json()).bearer_methods_supported];
   const client = {protocolVersion: "2025-11-25", capabilities: {}, clientInfo: {name: "page", version: "1"}};
   const begin = {jsonrpc: "2.0", id: 1, method: "initialize", params: client};
   const begun = await fetch(url, {method: "POST", headers, body: JSON.stringify(begin)});
@@ -40,6 +42,15 @@ async function run() {
 run().catch(error => told.error = String(error)).finally(
   () => fetch("/told", {method: "POST", body: JSON.stringify(told)}));
 </script>"""
+
+TOKENS = """[tokens]
+mode = "optional"
+[[tokens.issuers]]
+issuer = "accredit"
+audience = "gateway"
+public_key_file = "tokens.key.pub"
+"""
+DESCRIPTION = "/.well-known/oauth-protected-resource"
 
 
 class Pages(http.server.ThreadingHTTPServer):
@@ -82,7 +93,8 @@ class _Page(http.server.BaseHTTPRequestHandler):
 
 def gateway(folder: Path, origin: str) -> Serving:
     command = json.dumps(list(raw_command()))
-    text = f"[gateway]\nallowed_origins = [{json.dumps(origin)}]\n[upstream]\ncommand = {command}\n"
+    text = f"[gateway]\nallowed_origins = [{json.dumps(origin)}]\n[upstream]\ncommand = {command}\n{TOKENS}"
+    assert accredit("token", "keygen", "tokens.key", folder=folder).returncode == 0
     (folder / "accredit.toml").write_text(text)
     return Serving("--config", str(folder / "accredit.toml"), folder=folder)
 
@@ -114,7 +126,7 @@ def test_a_preflight_is_answered_for_listed_origins_only_and_so_is_every_answer_
         assert "access-control-allow-credentials" not in found
         assert found["access-control-allow-private-network"] == "true"
         assert found["vary"] == "Origin"
-        for path in ("/mcp", "/healthz", "/nowhere"):
+        for path in ("/mcp", "/healthz", "/nowhere", DESCRIPTION, f"{DESCRIPTION}/mcp"):
             status, other = asked(served.port, "OPTIONS", path, Origin="https://evil.example", **wants)
             assert status == 403
             assert not [name for name in other if name.startswith("access-control")]
@@ -147,8 +159,8 @@ def test_a_page_in_a_real_browser_calls_from_a_listed_origin_and_from_no_other(t
             if pages is page:
                 assert told.pop("session")
                 assert told == {
-                    "initialize": "2025-11-25", "stream": "text/event-stream", "get": [200, "id:"],
-                    "bad": 400, "ended": 204,
+                    "described": [200, ["header"]], "initialize": "2025-11-25", "stream": "text/event-stream",
+                    "get": [200, "id:"], "bad": 400, "ended": 204,
                 }  # fmt: skip
             else:
                 assert told == {"error": "TypeError: Failed to fetch"}
