@@ -11,7 +11,7 @@ from accredit import limits
 from accredit.errors import ClockSetBack, StoreUnavailable
 from accredit.limits import CLOCK_BACK_SECONDS
 from accredit.ports import Task, TaskStore
-from accredit.stores import open_tasks, tasks
+from accredit.stores import open_tasks, parse_store_url, tasks
 
 pytestmark = pytest.mark.holds("stores/tasks")
 
@@ -35,7 +35,7 @@ def url(request: pytest.FixtureRequest) -> str:
 def with_tasks(url: str, tmp_path: Path) -> Told:
     def told(main: Callable[[TaskStore], Awaitable[None]]) -> None:
         async def opening() -> None:
-            store = open_tasks(url, tmp_path)
+            store = open_tasks(parse_store_url(url, tmp_path))
             try:
                 await main(store)
             finally:
@@ -138,12 +138,13 @@ def test_a_task_is_known_again_where_a_clock_was_ahead_for_a_moment(with_tasks: 
 
 def test_a_file_is_shared_by_all_who_open_it__and_survives_them(tmp_path: Path) -> None:
     async def main() -> None:
-        one, two = (open_tasks("sqlite:///accredit.db", tmp_path) for _ in range(2))
+        url = parse_store_url("sqlite:///accredit.db", tmp_path)
+        one, two = (open_tasks(url) for _ in range(2))
         await one.keep(key(1), task(), keep_until=NOW + 60, now=NOW)
         assert await two.find(key(1), now=NOW) == task()
         await one.aclose()
         await two.aclose()
-        again = open_tasks("sqlite:///accredit.db", tmp_path)
+        again = open_tasks(url)
         assert await again.find(key(1), now=NOW) == task()
         await again.aclose()
 

@@ -19,7 +19,7 @@ from tests.world.patience import be_patient
 
 from accredit.errors import StoreUnavailable
 from accredit.ports import ProofStore, RateLimit, Spending
-from accredit.stores import open_store
+from accredit.stores import open_store, parse_store_url
 
 NOW = 1_800_000_000
 URLS = ("memory:", "sqlite:///store.db")
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 @contextlib.asynccontextmanager
 async def opened(url: str, folder: Path) -> AsyncGenerator[ProofStore]:
     """A store that is closed in the end."""
-    store = open_store(url, folder)
+    store = open_store(parse_store_url(url, folder))
     try:
         yield store
     finally:

@@ -18,12 +18,13 @@ from accredit.config import (
     folder_of,
     policy_digest,
     read_public_key,
+    store_of,
     try_record_signer,
 )
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import ProofSettings
 from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
-from accredit.stores import RevocationLists, open_store, open_tasks, store_file
+from accredit.stores import InMemory, SqliteFile, StoreUrl, open_revocations, open_store, open_tasks
 from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.queue import SqliteRecords
 from accredit.stores.audit_log.requests import LogExecutor
@@ -49,13 +50,12 @@ def assemble(loaded: Loaded, proofs: ProofSettings | None) -> Ports:
     """
     key_sets = _key_sets(loaded) if loaded.config.tokens.mode != "off" else None
     records = _records(loaded)
-    url, folder = loaded.config.store.url, folder_of(loaded, ("store", "url"))
     if proofs is None or not proofs.required:
-        tasks = open_tasks(url, folder) if loaded.config.tokens.mode == "required" else None
+        tasks = open_tasks(store_of(loaded)) if loaded.config.tokens.mode == "required" else None
         return Ports(key_sets=key_sets, records=records, tasks=tasks)
-    store = open_store(url, folder)
-    revocations = _revocations(loaded, proofs, store_file(url, folder))
-    return Ports(store, revocations, key_sets, records, open_tasks(url, folder))
+    store = store_of(loaded)
+    revocations = _revocations(loaded, proofs, store)
+    return Ports(open_store(store), revocations, key_sets, records, open_tasks(store))
 
 
 def _key_sets(loaded: Loaded) -> KeySets:
@@ -68,9 +68,11 @@ def _records(loaded: Loaded) -> Records | None:
     mode = loaded.config.attest.mode
     if mode == "off":
         return None
-    path = store_file(loaded.config.store.url, folder_of(loaded, ("store", "url")))
-    if path is None:
-        raise ConfigurationError("a store in memory has no log", 'set store.url = "sqlite:///accredit.db"')
+    match store_of(loaded):
+        case InMemory():
+            raise ConfigurationError("a store in memory has no log", 'set store.url = "sqlite:///accredit.db"')
+        case SqliteFile(path):
+            pass
     signer = build_log_signer(loaded)
     try_record_signer(loaded)
     durable = mode == "durable"
@@ -92,16 +94,14 @@ def _log_executor(path: Path, signer: LogSigner, *, durable: bool) -> LogExecuto
     return LogThread(path, signer, synchronous)
 
 
-def _revocations(loaded: Loaded, proofs: ProofSettings, store: Path | None) -> Revocations:
+def _revocations(loaded: Loaded, proofs: ProofSettings, store: StoreUrl) -> Revocations:
     named = loaded.config.proofs.revocation
     folder = folder_of(loaded, ("proofs", "revocation"))
     keys = {key.id: key for key in proofs.policy.roots}
     for index, file in enumerate(named.public_key_files):
         key = read_public_key(folder / file, f"proofs.revocation.public_key_files[{index}]").public_key
         keys[key.id] = key
-    lists = RevocationLists((folder / file for file in named.files), keys, store=store, on_problem=_report)
-    lists.load()
-    return lists
+    return open_revocations(store, (folder / file for file in named.files), keys, _report)
 
 
 def _report_unwritten(problem: str) -> None:

@@ -2,16 +2,16 @@
 
 `load` finds and validates; `build_settings` checks the result against this machine, and `build_upstream`,
 `build_catalog`, `build_proofs`, `build_records`, `build_rounds`, `build_tokens` and `build_key_sources` do so for parts
-of it; `tls_context` loads the certificate; `try_record_signer` has the signer of records sign once; `shown` prints the
-configuration, and `policy_digest` is what records name it by. Every failure is an `accredit.errors.ConfigurationError`:
-one line for what is wrong, one for what to do.
+of it; `store_of` parses the store's URL; `tls_context` loads the certificate; `try_record_signer` has the signer of
+records sign once; `shown` prints the configuration, and `policy_digest` is what records name it by. Every failure is an
+`accredit.errors.ConfigurationError`: one line for what is wrong, one for what to do.
 """
 
 from accredit.config.attest import build_log_signer, build_records, gateway_id, own_key_file, try_record_signer
 from accredit.config.build import build_settings, build_upstream
 from accredit.config.digest import policy_digest
 from accredit.config.listen import check_exposure, tls_context
-from accredit.config.load import Loaded, Origin, Values, folder_of, load, load_command_line
+from accredit.config.load import Loaded, Origin, Values, folder_of, load, load_command_line, store_of
 from accredit.config.proofs import build_catalog, build_proofs, read_public_key
 from accredit.config.rounds import build_rounds
 from accredit.config.schema import Config
@@ -42,6 +42,7 @@ __all__ = [
     "policy_digest",
     "read_public_key",
     "shown",
+    "store_of",
     "tls_context",
     "try_record_signer",
 ]

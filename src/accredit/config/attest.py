@@ -20,10 +20,11 @@ from msgspec.structs import replace
 from accredit.attest import LogSigner, RecordSigner
 from accredit.base.text import one_line
 from accredit.config.digest import policy_digest
-from accredit.config.load import Loaded, folder_of
+from accredit.config.load import Loaded, folder_of, store_of
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import RecordSettings
 from accredit.keys import load_log_signer, load_signing_key, read_key
+from accredit.stores import InMemory
 
 GATEWAY_KEY_FILE = "gateway.key"
 """The gateway's own key, in the configuration's folder."""
@@ -37,7 +38,7 @@ def build_records(loaded: Loaded) -> RecordSettings | None:
             read_key(Path(attest.key_file))  # refuses a key that others can read, used or not
         return None
     build_log_signer(loaded)
-    if loaded.config.store.url == "memory:":
+    if isinstance(store_of(loaded), InMemory):
         raise ConfigurationError(
             f'attest.mode is "{attest.mode}" and store.url is memory:, where no record outlives the process',
             'set store.url = "sqlite:///accredit.db", or attest.mode = "off"',

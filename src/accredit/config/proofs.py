@@ -19,13 +19,14 @@ from pathlib import Path
 from accredit.base.text import one_line
 from accredit.config.attest import gateway_id
 from accredit.config.evaluators import load_evaluators
-from accredit.config.load import Loaded, folder_of
+from accredit.config.load import Loaded, folder_of, store_of
 from accredit.config.schema import Config, Resource, Tool
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import ProofSettings
 from accredit.keys import KeyFile, load_public_key
 from accredit.policy import Catalog, Entry, Facts, Policy
 from accredit.ratify import CertificateCache, HybridPublicKey, zone_names
+from accredit.stores import InMemory
 
 
 def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
@@ -43,7 +44,7 @@ def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
     if required:
         zone_names()
     roots = _roots(loaded) if required else {}
-    if required and workers > 1 and loaded.config.store.url == "memory:":
+    if required and workers > 1 and isinstance(store_of(loaded), InMemory):
         raise ConfigurationError(
             f"store.url is memory:, and {workers} workers with one each would accept a proof {workers} times",
             'set store.url = "sqlite:///accredit.db", or leave out --workers',

@@ -23,7 +23,7 @@ from accredit.config.values import (
     OptionalScope,
     Path,
     Scope,
-    StoreUrl,
+    StoreText,
     TokenScope,
     UriPrefix,
     Url,
@@ -274,7 +274,7 @@ class Rounds(Section):
 class Store(Section):
     """`[store]`: where challenges that were spent are remembered, and where the log is."""
 
-    url: StoreUrl = Field(
+    url: StoreText = Field(
         default="memory:", description='"memory:", for one process, or "sqlite:///FILE", for all of this machine'
     )
 

@@ -197,7 +197,7 @@ Facts = Annotated[dict[str, str | int | float], AfterValidator(_facts)]
 UriPrefix = Annotated[str, AfterValidator(_uri_prefix)]
 TokenScope = Annotated[str, Field(pattern=r"^[\x21\x23-\x5b\x5d-\x7e]*$")]
 """RFC 6749 section 3.3; empty for none."""
-StoreUrl = Annotated[str, AfterValidator(_store)]
+StoreText = Annotated[str, AfterValidator(_store)]
 Command = Annotated[list[str], AfterValidator(_command)]
 Environment = Annotated[dict[str, str], AfterValidator(_environment)]
 Headers = Annotated[dict[str, HeaderValue], AfterValidator(_headers)]

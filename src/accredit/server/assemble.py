@@ -23,7 +23,7 @@ from accredit.server.gate import Found
 from accredit.server.judge import Judge, Proofs
 from accredit.server.requirements import entry_of
 from accredit.server.tokens import TokenRules, Tokens, TrustedIssuer
-from accredit.stores import RevocationLists, open_store, store_file
+from accredit.stores import InMemory, open_revocations, open_store, parse_store_url
 from accredit.tokens import Issuer, KeySet, declares_token
 
 _log = logging.getLogger("accredit.server")
@@ -86,14 +86,11 @@ class Guard:
             cert_cache=CertificateCache(),
             constraint_evaluators=with_own(constraint_evaluators or {}),
         )
-        lists = RevocationLists(
-            [Path(path) for path in revocation_files],
-            {derive_id(key): key for key in pinned},
-            store=store_file(store, Path()) if isinstance(store, str) else None,
-            on_problem=lambda problem: _log.warning("revocation lists: %s", problem),
-        )
-        lists.load()
-        opened = open_store(store, Path()) if isinstance(store, str) else store
+        # in a store that its owner made no lists are looked for
+        url = parse_store_url(store, Path()) if isinstance(store, str) else InMemory()
+        keys = {derive_id(key): key for key in pinned}
+        lists = open_revocations(url, [Path(path) for path in revocation_files], keys, _report)
+        opened = open_store(url) if isinstance(store, str) else store
         self._owned_store = opened if isinstance(store, str) else None
         self._judge = Judge(Proofs(policy, opened, lists, filter_tools), self._tokens, clock, _named(methods))
 
@@ -108,6 +105,10 @@ class Guard:
             await self._owned_store.aclose()
         if self._tokens is not None:
             await self._tokens.aclose()
+
+
+def _report(problem: str) -> None:
+    _log.warning("revocation lists: %s", problem)
 
 
 def _tokens(rules: TokenRules, clock: Callable[[], int], *, proofs: bool) -> Tokens:

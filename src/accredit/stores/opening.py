@@ -1,11 +1,21 @@
-"""From a store's URL to a store. Opens nothing yet: a store opens its file on first use, after processes have
-forked."""
+"""A store's URL, parsed, and what it opens.
 
+A store opens its file on first use, after processes have forked. Only revocation lists are read at once.
+
+Another kind of store is another member of `StoreUrl`: each `match` over it, here and where records are kept, must then
+say what that kind does.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+
+from msgspec import Struct
 
 from accredit.errors import ConfigurationError
 from accredit.ports import ProofStore, TaskStore
+from accredit.ratify import HybridPublicKey
 from accredit.stores.memory import MemoryStore
+from accredit.stores.revocation import RevocationLists
 from accredit.stores.sqlite.store import SqliteStore
 from accredit.stores.tasks import MemoryTasks, SqliteTasks
 
@@ -14,22 +24,24 @@ _SQLITE = "sqlite:///"
 _REMEDY = "write memory: for one process, or sqlite:///FILE for all processes of this machine"
 
 
-def open_store(url: str, folder: Path) -> ProofStore:
+class InMemory(Struct, frozen=True):
+    """`memory:`, a store of this process alone."""
+
+
+class SqliteFile(Struct, frozen=True):
+    """`sqlite:///FILE`, a store for all processes of this machine. The file may not exist yet; its folder does."""
+
+    path: Path
+
+
+StoreUrl = InMemory | SqliteFile
+"""Where challenges, uses and tasks are remembered, and where records and revocation lists may be."""
+
+
+def parse_store_url(url: str, folder: Path) -> StoreUrl:
     """Return the store that a URL names; a file's path is relative to `folder`. Raises `ConfigurationError`."""
-    path = store_file(url, folder)
-    return MemoryStore() if path is None else SqliteStore(path)
-
-
-def open_tasks(url: str, folder: Path) -> TaskStore:
-    """Return the task store in the store that a URL names. Raises `ConfigurationError`."""
-    path = store_file(url, folder)
-    return MemoryTasks() if path is None else SqliteTasks(path)
-
-
-def store_file(url: str, folder: Path) -> Path | None:
-    """Return the file of an SQLite store, or None for a store in memory. Raises `ConfigurationError`."""
     if url == _MEMORY:
-        return None
+        return InMemory()
     name = url.removeprefix(_SQLITE)
     if name == url:
         scheme = url.partition(":")[0]
@@ -39,4 +51,36 @@ def store_file(url: str, folder: Path) -> Path | None:
     path = folder / name
     if not path.parent.is_dir():
         raise ConfigurationError(f"store.url: there is no folder {path.parent}", "make it, or name another file")
-    return path
+    return SqliteFile(path)
+
+
+def open_store(url: StoreUrl) -> ProofStore:
+    """Return the memory of challenges and uses."""
+    match url:
+        case InMemory():
+            return MemoryStore()
+        case SqliteFile(path):
+            return SqliteStore(path)
+
+
+def open_tasks(url: StoreUrl) -> TaskStore:
+    """Return the memory of tasks."""
+    match url:
+        case InMemory():
+            return MemoryTasks()
+        case SqliteFile(path):
+            return SqliteTasks(path)
+
+
+def open_revocations(
+    url: StoreUrl, files: Iterable[Path], keys: Mapping[str, HybridPublicKey], on_problem: Callable[[str], None]
+) -> RevocationLists:
+    """Return the revocation lists in `files` and in the store, read. Raises `ConfigurationError`."""
+    match url:
+        case InMemory():
+            store = None
+        case SqliteFile(path):
+            store = path
+    lists = RevocationLists(files, keys, store=store, on_problem=on_problem)
+    lists.load()
+    return lists

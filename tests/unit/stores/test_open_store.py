@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from accredit.errors import ConfigurationError
-from accredit.stores import MemoryStore, SqliteStore, open_store, store_file
+from accredit.stores import InMemory, MemoryStore, SqliteStore, open_store, parse_store_url
 
 
 def test_the_store_in_memory(tmp_path: Path) -> None:
-    assert isinstance(open_store("memory:", tmp_path), MemoryStore)
-    assert store_file("memory:", tmp_path) is None
+    assert isinstance(open_store(parse_store_url("memory:", tmp_path)), MemoryStore)
+    assert parse_store_url("memory:", tmp_path) == InMemory()
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_a_file_is_relative_to_the_configuration_unless_it_has_four_slashes(
     url: str, path: str, tmp_path: Path
 ) -> None:
     (tmp_path / "sub").mkdir()
-    opened = open_store(url.format(tmp_path), tmp_path)
+    opened = open_store(parse_store_url(url.format(tmp_path), tmp_path))
     assert isinstance(opened, SqliteStore)
     assert opened.path == Path(path.format(tmp_path))
     assert not opened.path.exists()
@@ -42,7 +42,7 @@ def test_a_file_is_relative_to_the_configuration_unless_it_has_four_slashes(
 )
 def test_what_is_no_store_stops_the_start_and_says_what_to_write(url: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        open_store(url, tmp_path)
+        parse_store_url(url, tmp_path)
     assert "store.url" in refused.value.what
     assert "\n" not in refused.value.what
     assert refused.value.remedy
@@ -50,5 +50,5 @@ def test_what_is_no_store_stops_the_start_and_says_what_to_write(url: str, tmp_p
 
 def test_a_password_in_a_url_is_not_shown(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        open_store("redis://user:secret@127.0.0.1", tmp_path)
+        parse_store_url("redis://user:secret@127.0.0.1", tmp_path)
     assert "secret" not in str(refused.value)

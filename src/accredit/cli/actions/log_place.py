@@ -14,12 +14,12 @@ from msgspec import Struct
 
 from accredit.attest import Envelope, Head, LogKey, RecordKey, decode_envelope, timestamp
 from accredit.base.clock import unix_ms
-from accredit.config import folder_of, load, own_key_file
+from accredit.config import load, own_key_file, store_of
 from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable, WireError
 from accredit.keys import load_public_key, log_key, public_path, read_file
 from accredit.limits import MAX_ATTESTATION_BYTES, MAX_KEY_FILE_BYTES, MAX_PEM_BYTES
 from accredit.ratify.strict_json import parse
-from accredit.stores import store_file
+from accredit.stores import InMemory, SqliteFile, parse_store_url
 
 _KEPT = "name a file that `accredit log checkpoint` wrote, or the log of a gateway, in JSON"
 _AGO = re.compile(r"([1-9][0-9]{0,8})([smhd])")
@@ -35,17 +35,15 @@ class _Told(Struct):
 
 def log_file(store: str | None, config: Path | None) -> Path:
     """The file that holds the log: the store's that is named, else the configuration's. Raises `ConfigurationError`."""
-    if store is None:
-        loaded = load(config, os.environ, {})
-        path = store_file(loaded.config.store.url, folder_of(loaded, ("store", "url")))
-    else:
-        path = store_file(store, Path.cwd())
-    if path is None:
-        raise ConfigurationError(
-            "a store in memory has no log",
-            "name the gateway's store with --store sqlite:///FILE, or its configuration with --config",
-        )
-    return path
+    url = store_of(load(config, os.environ, {})) if store is None else parse_store_url(store, Path.cwd())
+    match url:
+        case InMemory():
+            raise ConfigurationError(
+                "a store in memory has no log",
+                "name the gateway's store with --store sqlite:///FILE, or its configuration with --config",
+            )
+        case SqliteFile(path):
+            return path
 
 
 @contextmanager

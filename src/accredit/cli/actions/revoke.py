@@ -22,7 +22,7 @@ from accredit.errors import AccreditError, ConfigurationError, StoreUnavailable,
 from accredit.keys import SigningKey, load_signing_key, read_file, write_file
 from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.ratify import RevocationList, issue_revocation_list, revocation_list_fault
-from accredit.stores import store_file
+from accredit.stores import InMemory, SqliteFile, parse_store_url
 from accredit.stores.audit_log.reader import LogFile
 from accredit.stores.sqlite.revocation_lists import Change, change_list
 
@@ -108,12 +108,13 @@ def _exists(list_file: Path) -> bool:
 
 
 def _store(url: str) -> Path:
-    path = store_file(url, Path())
-    if path is None:
-        raise ConfigurationError(
-            "--store memory: ends with the process that has it", "name the gateway's file: --store sqlite:///FILE"
-        )
-    return path
+    match parse_store_url(url, Path()):
+        case InMemory():
+            raise ConfigurationError(
+                "--store memory: ends with the process that has it", "name the gateway's file: --store sqlite:///FILE"
+            )
+        case SqliteFile(path):
+            return path
 
 
 def _presented(database: Path, prefix: str, issuer_id: str) -> str | None:
