@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from scripts.rules import SOURCE, Rule, held, items, module_of, rules, untested
 
-MAX_UNHELD = 2
+MAX_UNHELD = 0
 """How many rules no test names yet: it may only fall."""
 MAX_UNTESTED = 0
 """How many modules have neither a test file of their own name nor one that names them: it may only fall."""

@@ -169,6 +169,7 @@ def play(server: RoundsServer, calls: Callable[[Client], Any], **callbacks: Any)
     run(main())
 
 
+@pytest.mark.holds("client/bridge", 2)
 @pytest.mark.holds("client/bridge", 1)
 def test_a_legacy_host_in_front_of_a_modern_server_is_bridged_without_being_told_to() -> None:
     server = asked(asks("a", "b", requestState="one"), asks("c"))

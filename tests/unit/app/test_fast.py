@@ -10,6 +10,7 @@ from tests.world.running import ASGI, FAST, RunningGateway, by_road, run
 
 from accredit.app import fast
 from accredit.app.fast import FastProtocol
+from accredit.app.one_write import OneWriteTransport
 from accredit.gateway import GatewaySettings
 from accredit.gateway.settings import HttpUpstream
 from accredit.limits import ANSWER_PIECE_BYTES, MAX_REMEMBERED_HEAD_BYTES
@@ -76,6 +77,49 @@ def repeated(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
     monkeypatch.setattr(FastProtocol, "_repeat", repeat)
     return found
+
+
+@pytest.mark.holds("app/fast", 1, 2)
+def test_a_call_begins_while_its_bytes_are_read_and_without_a_task__and_its_answer_is_one_write(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[bytes | None] = []
+    steps: list[tuple[int, set[asyncio.Task[Any]]]] = []
+    writes: list[bytes] = []
+    received, body, write = FastProtocol.data_received, fast._Wire.body, OneWriteTransport.write
+
+    def receive(self: FastProtocol, data: bytes) -> None:
+        tasks = asyncio.all_tasks()
+        received(self, data)
+        steps.append((len(begun), asyncio.all_tasks() - tasks))
+
+    def take(self: Any) -> bytes | None:
+        begun.append(body(self))
+        return begun[-1]
+
+    def send(self: OneWriteTransport, data: bytes) -> None:
+        writes.append(data)
+        write(self, data)
+
+    monkeypatch.setattr(FastProtocol, "data_received", receive)
+    monkeypatch.setattr(fast._Wire, "body", take)
+    monkeypatch.setattr(OneWriteTransport, "write", send)
+
+    async def main() -> None:
+        async with World() as world, world.client as client:
+            await client.send(post("one"))  # opens the connection to the server
+            await client.answer()
+            for seen in (begun, steps, writes):
+                seen.clear()
+            for number, tool in enumerate((b"two", b"longer"), 1):
+                await client.send(post(tool.decode()))
+                assert tool in (await client.answer()).body
+                assert steps == [(each, set()) for each in range(1, number + 1)]
+                assert len(writes) == number
+                assert writes[-1].startswith(b"HTTP/1.1 200")
+                assert tool in writes[-1]
+
+    run(main())
 
 
 @pytest.mark.holds("app/fast", 3)

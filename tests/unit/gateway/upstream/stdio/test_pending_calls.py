@@ -10,7 +10,7 @@ import pytest
 from tests.world.calls import meta
 from tests.world.virtual_time import run_virtually
 
-from accredit.errors import AnswerError, FrameError, RequestError
+from accredit.errors import AnswerError, FrameError, LineTooLong, RequestError
 from accredit.gateway.counters import Counters
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.upstream.stdio.pending_calls import (
@@ -209,6 +209,24 @@ def test_a_line_too_long_to_be_read_is_for_the_one_call_that_is_open() -> None:
     with_world(alone, 1)
     with_world(broken_alone, 1)
     with_world(among_others, 1, 2)
+
+
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 2)
+def test_a_line_too_long_to_be_read_fails_the_request_that_its_ends_name__or_each_that_it_could_answer() -> None:
+    def named(world: World) -> None:
+        verdict = world.judge(LineTooLong("too long", id=2, kind="response", is_message=True))
+        assert isinstance(verdict, Failed)
+        assert verdict.calls == world.calls[1:]
+        assert list(world.ledger.calls) == [1]
+
+    def nameless(world: World) -> None:
+        verdict = world.judge(LineTooLong("too long", is_message=True))
+        assert isinstance(verdict, Failed)
+        assert verdict.calls == world.calls
+        assert not world.ledger.calls
+
+    with_world(named, 1, 2)
+    with_world(nameless, 1, 2)
 
 
 def test_a_modern_result_is_judged_by_its_request() -> None:
