@@ -1,11 +1,11 @@
 """Bearer tokens of clients, whatever the transport: found, verified, taken off. Waits for key sets.
 
 1. The token in the Authorization header decides where there is one (`of_header`); no message is looked at before.
-2. Else each message of a client has its own (`of_frame`), or that of the process's environment on stdio.
-3. It is verified (`tokens.verify`), and is of today's configuration where it names one. One that names a session is
-   refused, but where whoever asks says that the message came in that one (`session`).
-4. A tool that is called is one of the token's, which has the scope that the tool asks for.
-5. Whatever carried a token is taken off, those as well that did not decide (`without`).
+2. Else each message of a client brings its own (`of_frame`), or on stdio the process's environment holds one.
+3. It is verified (`tokens.verify`); if it names a configuration, it must be today's. One that names a session is
+   refused unless the message came in that session, which the caller of this module says (`session`).
+4. A tool that is called must be one of the token's, and the token must have the scope that the tool asks for.
+5. Every token is taken off the message, including those that did not decide (`without`).
 
 A method that a free reader could take for a call is refused: rule 4 could not be kept for it. Not checked here: the
 proof, nor whether both name the same agent (`policy.decide`).
@@ -37,7 +37,7 @@ from accredit.tokens.carried import META
 
 
 class Caller(Struct, frozen=True):
-    """Who sent a message, where somebody asks and somebody said; and why it is refused for that, if it is."""
+    """The token that a message came with, if one was looked for, and what the message is refused for, if anything."""
 
     token: VerifiedToken | None = None
     error: TokenError | KeysUnavailable | None = None
@@ -47,7 +47,7 @@ _CALL = "tools/call"
 
 
 class Bearer:
-    """One per gateway. `environment` is the token of the process that it serves, on stdio."""
+    """One per gateway. `environment` is the token in the process's environment, on stdio."""
 
     def __init__(
         self, settings: TokenSettings, keys: KeySets, tools: ToolDirectory, environment: str | None = None
@@ -59,23 +59,23 @@ class Bearer:
         self._tools = tools
 
     async def of_header(self, credentials: RawHeaders, session: str = "") -> VerifiedToken | None:
-        """The token in the Authorization header. Raises `TokenError` and `KeysUnavailable`."""
+        """Return the token in the Authorization header. Raises `TokenError` and `KeysUnavailable`."""
         text = carried(credentials, {}).deciding(self._settings.sources)
         if text is None and set(self._settings.sources) == {"header"}:
             self.require(None)  # no message could bring one
         return await self._verified(text, session) if text is not None else None
 
     def require(self, token: VerifiedToken | None) -> None:
-        """Raises `MissingToken` where there has to be one."""
+        """Raise `MissingToken` if a token is required and there is none."""
         if token is None and self._settings.required:
             raise MissingToken("no token", "a bearer token is required")
 
     async def of_frame(
         self, frame: Frame, header: VerifiedToken | None, ask: Ask | None, session: str = ""
     ) -> VerifiedToken | None:
-        """The token of a message; `header` is that of its HTTP request. Rules 1 to 3; `check` comes next.
+        """Return the token of a message by rules 1 to 3; `header` is that of its HTTP request. `check` comes next.
 
-        `ask` is how the upstream is asked for its tools, where it can be. Raises `TokenError` and `KeysUnavailable`.
+        `ask` asks the upstream for its tools, where that is possible. Raises `TokenError` and `KeysUnavailable`.
         """
         found = _carried(frame)
         tool = frame.target if isinstance(frame, Request) and frame.method == _CALL else None
@@ -92,7 +92,7 @@ class Bearer:
         return token
 
     def check(self, frame: Frame, token: VerifiedToken | None) -> None:
-        """Rule 4. Raises `TokenError`, and `RequestError` for what can't be judged."""
+        """Apply rule 4. Raises `TokenError`, and `RequestError` for what can't be judged."""
         if not isinstance(frame, Request | Notification) or not looks_guarded(frame.method):
             return
         if not isinstance(frame, Request) or frame.method not in GUARDED:
@@ -106,7 +106,7 @@ class Bearer:
         self.check_tool(tool, token)
 
     def check_tool(self, tool: str, token: VerifiedToken | None) -> None:
-        """Rule 4 for one tool, or for what is done to a task of its. Raises `TokenError`."""
+        """Apply rule 4 to one tool, or to a change of a task that it made. Raises `TokenError`."""
         scope = self._settings.tool_scopes.get(tool, "")
         if token is not None:
             check_tool(token, tool, scope)
@@ -114,7 +114,7 @@ class Bearer:
             raise MissingToken("no token for a tool that asks for its scope", "this tool needs a bearer token")
 
     async def of_line(self, frame: Frame, ask: Ask) -> Caller:
-        """Who sent a message on stdio: calls and lists are asked for it, nothing else. Raises `RequestError`."""
+        """Return who sent a message on stdio, for calls, lists and subscriptions. Raises `RequestError`."""
         if not isinstance(frame, Request | Notification):
             return Caller()
         if frame.method not in LISTS and not looks_guarded(frame.method) and not may_subscribe(frame):
@@ -128,11 +128,11 @@ class Bearer:
         return Caller(token)
 
     async def of_environment(self) -> VerifiedToken | None:
-        """The token of the environment. Raises `TokenError` and `KeysUnavailable`."""
+        """Return the token of the environment, if any. Raises `TokenError` and `KeysUnavailable`."""
         return await self._verified(self._environment, "") if self._environment is not None else None
 
     def without(self, frame: Frame) -> Frame:
-        """Rule 5. The same object comes back where there is nothing to take off."""
+        """Apply rule 5. Returns the same object where there is nothing to take off."""
         if not isinstance(frame, Request | Notification):
             return frame
         tool = frame.target if frame.method == _CALL else None
@@ -143,7 +143,7 @@ class Bearer:
         return frame.with_meta({}, without=(META,)) if frame.in_meta(META) is not None else frame
 
     async def _verified(self, text: str, session: str) -> VerifiedToken:
-        """Rule 3."""
+        """Verify a token by rule 3."""
         presented = self._verifier.read(text)
         keys = await self._keys.keys(presented.issuer.issuer, presented.kid)
         token = self._verifier.verify(presented, keys, unix_seconds())
@@ -155,7 +155,7 @@ class Bearer:
 def bearer_for(
     settings: GatewaySettings, keys: KeySets | None, tools: ToolDirectory, environment: str | None = None
 ) -> Bearer | None:
-    """Who judges the tokens of a gateway, where they are on. Raises `ConfigurationError`."""
+    """Return what checks a gateway's tokens, or None where tokens are off. Raises `ConfigurationError`."""
     if settings.tokens is None:
         return None
     if keys is None:

@@ -66,11 +66,11 @@ _REFUSALS = (ProofRefused, TokenError, KeysUnavailable, RequestError)
 
 
 class Admission(Struct, frozen=True):
-    """What goes on (None: nothing does), and the responses that requests which do not have from here.
+    """What is forwarded of a message (None: nothing), and the gateway's own responses to requests that are not.
 
-    Without either, it was a notification that was dropped. `edits` are what becomes of the upstream's responses, by the
-    request's id; `calls` are to be settled, and `tasks` are the ids of tasks that it names. `proved` says that a proof
-    in it was good, `speaker` on whose authority it comes, where it is one request.
+    Without either, the message was a notification that was dropped. `edits` edit the upstream's responses, by the
+    request's id; the caller must settle all `calls`; `tasks` are the ids of tasks that the message names. `proved` says
+    whether a proof in it was good; `speaker`, for a single request, on whose authority it comes.
     """
 
     message: Frame | Batch | None
@@ -89,7 +89,7 @@ class Admission(Struct, frozen=True):
 
 
 class Gate:
-    """One per gateway. Raises `ConfigurationError` where somebody is to be asked who is not there."""
+    """One per gateway. Raises `ConfigurationError` where the settings need a port that is missing."""
 
     def __init__(
         self,
@@ -114,12 +114,12 @@ class Gate:
         self._judge = Judge(settings, store, revocations, self._tasks, self._sealer, bearer)
         self._lists = ListEdits(settings.proofs, tools)
         self.early_refusals = EarlyRefusals(recorder, bearer, counters)
-        """For what is refused before it comes here."""
+        """Records requests that are refused before they reach `admit`."""
 
     async def admit(self, message: Frame | Batch, client: Client, callers: Sequence[Caller] | None = None) -> Admission:
-        """Decides a message. Raises `RequestError` for one that can't be decided.
+        """Decide a message. Raises `RequestError` for one that can't be decided.
 
-        `callers` are one for each message of a batch.
+        `callers` holds one caller for each message of a batch.
         """
         if isinstance(message, Batch):
             return await self._batch(message, client, callers)
@@ -142,12 +142,12 @@ class Gate:
         return admission
 
     def hears(self, session_id: str, ids: Collection[str] = ()) -> Hears | None:
-        """Which notifications go to a stream of a session whose requests name these tasks; None: all."""
+        """Return which notifications go to a stream whose requests name these tasks, in a session; None for all."""
         return self._tasks.hears(session_id, ids) if self._guards else None
 
     def otherwise(self, token: VerifiedToken | None, calls: OpenCalls) -> Edit:
-        """What becomes of a response whose request is not known, unless it is one of these calls'. The stream was
-        resumed, by whose token this is."""
+        """Return the edit for responses in a resumed stream. One of `calls` has its own edit; the request of any other
+        response is not known. `token` is that of the request which resumed the stream."""
         edit = self._lists.of_unknown(token)
 
         def resumed(response: Success) -> bytes:
@@ -159,11 +159,11 @@ class Gate:
         return resumed if self._guards else edit
 
     def resumed(self, session_id: str) -> OpenCalls:
-        """The calls that a stream may answer that is resumed in a session."""
+        """Return the calls that a stream which is resumed in this session may answer."""
         return (self._recorder or self._tasks.unrecorded).in_session(session_id)
 
     def _named(self, method: str, client: Client) -> bool:
-        """Rule 1."""
+        """Apply rule 1: return whether the method may pass."""
         return not self._guards or is_known(method, client.revision) or method in self._methods
 
     def _unnamed(self, request: Request, client: Client) -> Admission:
@@ -217,7 +217,7 @@ class Gate:
         return Admission(rest, tuple(replies), edits, batch=True, calls=calls, proved=proved, tasks=tuple(tasks))
 
     async def _request(self, request: Request, client: Client, caller: Caller) -> Admission:
-        """Decides a request (3 to 6). Raises `ProofRefused`, `RequestError`, and what its caller is, if an error."""
+        """Decide a request (3 to 6). Raises `ProofRefused`, `RequestError`, and the caller's own error, if any."""
         case, leg = Case(caller.token), Leg(request)
         edit: Edit | None = None
         refused: AccreditError | None = None
@@ -254,7 +254,7 @@ class Gate:
         )
 
     def _check_caller(self, request: Request, caller: Caller) -> None:
-        """Raises what a caller is refused for, also one who came without being asked for a token."""
+        """Raise the caller's own error, or the refusal for a guarded call or a list without a token."""
         if caller.error is not None:
             raise caller.error
         if caller.token is None and self._bearer is not None and (request.method in LISTS or is_guarded(request)):
@@ -263,8 +263,8 @@ class Gate:
     async def _recorded(
         self, request: Request, client: Client, case: Case, leg: Leg, refused: AccreditError | None
     ) -> OpenCall | None:
-        """Puts the decision into the log; gives the call, if it is to be settled. Raises `ProofRefused` where it could
-        not be recorded: then there is no call. A refusal stays what it is."""
+        """Record the decision and return the call, if it must be settled. Raises `ProofRefused` where a call that was
+        allowed could not be recorded. A call that was refused keeps its refusal, recorded or not."""
         if self._recorder is None or not is_guarded(request):
             return None
         part = Part(leg.flow, leg.round + 1) if leg.flow else None
@@ -280,7 +280,7 @@ class Gate:
             return None
 
     async def _edit(self, request: Request, client: Client, case: Case, leg: Leg) -> Edit | None:
-        """What becomes of the response. Raises `ProofRefused` where nobody can tell whose a task is."""
+        """Return the edit for the response. Raises `ProofRefused` where the store can't tell whose a task is."""
         if request.method in KINDS:
             return self._lists.of(request.method, case.authority, case.token)
         if case.call is None or not case.call.about_tasks or not self._guards:

@@ -1,8 +1,7 @@
-"""What is found out about a request before it goes on: by the proof that it carries, or by its token. Asks the ports;
-logs.
+"""Judges a request before it goes on: by the proof that it carries, or by its token. Asks the ports; logs.
 
-Where proofs are judged, `policy.decide` decides. Where only tokens are, a call needs no more than `bearer` has seen to,
-but what is asked about tasks is decided here: they belong to whoever's token made them.
+Where proofs are judged, `policy.decide` decides. Where only tokens are, `bearer` has already checked all that a call
+needs, and only requests about tasks are decided here: a task belongs to the subject of the token that made it.
 """
 
 import logging
@@ -48,8 +47,8 @@ _log = logging.getLogger("accredit.gateway.gate")
 
 
 class Case(Struct, frozen=True):
-    """What was found out about a request, whose `token` is a good one: `decision` where proofs are judged, `token_task`
-    where a token decides."""
+    """What is known of a request once it is judged. `token` has been verified; `decision` is set where proofs are
+    judged, `token_task` where a token decides."""
 
     token: VerifiedToken | None = None
     call: GuardedCall | None = None
@@ -58,38 +57,38 @@ class Case(Struct, frozen=True):
 
     @property
     def refusal(self) -> ProofRefused | None:
-        """Why it is refused, if it is."""
+        """The refusal, if the request is refused."""
         return self.decision.refusal if self.decision is not None else None
 
     @property
     def authority(self) -> Authority | None:
-        """On whose word it comes."""
+        """The authority that a proof gave the request, if there was one."""
         return self.decision.authority if self.decision is not None else None
 
     @property
     def task(self) -> Task | None:
-        """The task that it is about."""
+        """The task that the request is about."""
         return self.decision.task if self.decision is not None else self.token_task
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """The ids of tasks that it names."""
+        """The ids of the tasks that the request names."""
         return self.call.tasks if self.call is not None else ()
 
     @property
     def owner(self) -> bytes:
-        """Whose the tasks are that come of it."""
+        """The owner of the tasks that answers to the request announce."""
         if self.authority is None:
             return owner_of("", "", self.token)
         return owner_of(self.authority.principal_id, self.authority.agent_id, self.token)
 
     @property
     def principal(self) -> tuple[str, ...]:
-        """Whom a state is given to that comes of it."""
+        """Whom a state is sealed for that comes in answer to the request."""
         return principal_of(self.authority, _subject(self.token))
 
     def task_of(self, request: Request, flow: str) -> Task:
-        """The task that comes of it, should it be answered with one."""
+        """Return the task to remember, should the request be answered with one."""
         found = made_by({}, b"", None, ())
         if self.call is not None and self.decision is not None and self.authority is not None:
             entry = self.decision.entry
@@ -99,7 +98,7 @@ class Case(Struct, frozen=True):
 
 
 class Judge:
-    """One per gateway. Raises `ConfigurationError` where proofs are to be judged and there is no one to ask."""
+    """One per gateway. Raises `ConfigurationError` where proofs are required and a store or revocations are missing."""
 
     def __init__(
         self,
@@ -126,7 +125,10 @@ class Judge:
         return self._policy is not None
 
     async def case(self, request: Request, client: Client, token: VerifiedToken | None) -> Case:
-        """Raises `RequestError`; where no proofs are judged, `ProofRefused` and `TokenError` as well."""
+        """Judge a request. A proof that is refused is in the case, as its refusal.
+
+        Raises `RequestError`; where no proofs are judged, `ProofRefused` and `TokenError` as well.
+        """
         if self._policy is None or self._ports is None:
             return await self._by_token(request, client, token) if self._guards else Case(token)
         call = guarded_call_of(request, client.session_id)
@@ -137,7 +139,7 @@ class Judge:
         flow_of = self._flow_of(request, token) if brings_state(request) else None
         steps = decide(call, self._policy, now, token, place=place, flow_of=flow_of)
         decision = await drive(steps, *self._ports, now, self._tasks.store)
-        if isinstance(decision.fault, FrameError):  # what is asked has no digest
+        if isinstance(decision.fault, FrameError):  # the call has no digest
             detail = f"Invalid params: {decision.fault.detail}"
             raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200)
         if decision.fault is not None:
@@ -145,7 +147,7 @@ class Judge:
         return Case(token, call, decision)
 
     async def _by_token(self, request: Request, client: Client, token: VerifiedToken | None) -> Case:
-        """What is asked about tasks where a token decides."""
+        """Judge a request about tasks by its token. Raises `ProofRefused` and `TokenError`."""
         asks = request.method in TASKS or request.method == LISTEN
         call = guarded_call_of(request, client.session_id) if asks else None
         if call is None:

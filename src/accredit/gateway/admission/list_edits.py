@@ -1,4 +1,4 @@
-"""What becomes of lists on their way to a client: told and shown as `policy.lists` says, and learned from. No I/O."""
+"""Edits lists on their way to a client as `policy.lists` says, and learns from lists of tools. No I/O."""
 
 from collections.abc import Sequence
 
@@ -21,14 +21,17 @@ class ListEdits:
         self._tools = tools
 
     def of(self, method: str, authority: Authority | None, token: VerifiedToken | None) -> Edit | None:
-        """What becomes of the answer to a request for a list."""
+        """Return the edit for the answer to a request for a list, or None if it needs none."""
         view, kind = self._view(authority, token), KINDS[method]
         if kind is not _TOOLS and not view.edits(kind):
             return None
         return lambda response: self._edited(response, view, (kind,))
 
     def of_unknown(self, token: VerifiedToken | None) -> Edit:
-        """What becomes of a response whose request is not known, by what it holds. `token` is whose stream it is in."""
+        """Return the edit for a response whose request is not known: it goes by the lists that the response holds.
+
+        `token` is that of the stream's owner.
+        """
         view = self._view(None, token)
         return lambda response: self._edited(response, view, kinds_in(response))
 

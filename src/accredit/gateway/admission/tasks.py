@@ -6,8 +6,8 @@
    else a task could be given another's scope. Any other is an invalid answer.
 3. An id means something at one place: behind a URL at that server; behind a command in one session, whose child nobody
    else talks to, or in the one process that serves it.
-4. Notifications about tasks go to whom the task is known of: the session that made or named it, the subscription or
-   request that names it. All others are dropped.
+4. A notification about a task goes only to the session that made or named the task, and to the subscription or request
+   that names it. Any other is dropped.
 """
 
 import asyncio
@@ -52,18 +52,18 @@ class Unrecorded:
         self._in_sessions: dict[tuple[str, MessageId], OpenCall] = {}
 
     def begin(self, id: MessageId, session_id: str) -> OpenCall:
-        """Opens a call."""
+        """Open a call."""
         call = OpenCall(self, None, id, session_id)
         if session_id:
             self._in_sessions[session_id, id] = call
         return call
 
     def in_session(self, session_id: str) -> ResumedCalls:
-        """The calls of a session that are open, for a stream that is resumed in it."""
+        """Return the open calls of a session, for a stream that is resumed in it."""
         return ResumedCalls(call for (session, _), call in self._in_sessions.items() if session == session_id)
 
     def finish(self, call: OpenCall, outcome: Outcome) -> asyncio.Future[None]:
-        """Done already."""
+        """Forget the call. Return a future that is done: there is nothing to write."""
         named = call.session_id, call.id
         if self._in_sessions.get(named) is call:
             del self._in_sessions[named]
@@ -72,11 +72,11 @@ class Unrecorded:
         return done
 
     def withhold(self, call: OpenCall) -> bytes:
-        """Not asked for: `finish` does not fail."""
+        """Never called: `finish` does not fail."""
         raise AssertionError(call.id)
 
     def start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        """Does something in a task."""
+        """Run a coroutine in a task that is kept until it ends."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -84,7 +84,7 @@ class Unrecorded:
 
 
 Hears = Callable[[Notification], bool]
-"""Whether a notification goes to a stream."""
+"""Return whether a notification goes to a stream."""
 
 
 class Tasks:
@@ -101,7 +101,7 @@ class Tasks:
         self.store = store if settings.guards else None
 
     def place(self, client: Client) -> str:
-        """Rule 3."""
+        """Return the part of a task's key that rule 3 asks for."""
         return f"{self._apart}/{client.session_id}" if self._apart else ""
 
     def opened(
@@ -112,9 +112,9 @@ class Tasks:
         make: Callable[[], Task],
         inner: Edit | None,
     ) -> tuple[OpenCall | None, Edit | None]:
-        """The call that is to be settled, and what becomes of its answer: with a task in it, where there is one.
+        """Return the call to settle, and the edit for its answer, which keeps a task that the answer announces.
 
-        `make` gives that task; nothing of the call is kept where none may come.
+        `make` returns the task to keep. It is not called for a request whose answer can't announce one.
         """
         if call is None and self.store is None:
             return call, inner
@@ -133,7 +133,7 @@ class Tasks:
         return call, edit
 
     async def of(self, asked: GuardedCall, owner: bytes, client: Client) -> Task | None:
-        """The task that is asked about, by an owner who was found out by a token. Raises `ProofRefused`."""
+        """Return the task that a request is about. Raises `ProofRefused` unless all its tasks are the owner's."""
         found: Task | None = None
         place, now = self.place(client), unix_seconds()
         for id in asked.tasks:
@@ -145,7 +145,7 @@ class Tasks:
     async def edit(
         self, request: Request, asked: GuardedCall, owner: bytes, client: Client, inner: Edit | None
     ) -> Edit:
-        """What becomes of the answer to a request about tasks. Raises `StoreUnavailable`."""
+        """Return the edit for the answer to a request about tasks. Raises `StoreUnavailable`."""
         if request.method == TASK_LIST:
             place = self.place(client)
             own = await self.store.owned(owner, now=unix_seconds()) if self.store is not None else frozenset[bytes]()
@@ -159,7 +159,7 @@ class Tasks:
         return about
 
     def named(self, client: Client, ids: Collection[str]) -> None:
-        """Notes the tasks of a session: it is told of them."""
+        """Remember that a session hears of these tasks."""
         if client.session_id:
             known = self._told.get(client.session_id)
             if known is None:
@@ -167,7 +167,7 @@ class Tasks:
             known.update(list(ids)[: MAX_TOLD_TASKS - len(known)])
 
     def hears(self, session_id: str, ids: Collection[str] = ()) -> Hears:
-        """Rule 4, for one stream; `ids` are what its requests name."""
+        """Apply rule 4 to one stream; `ids` are the tasks that its requests name."""
 
         def hears(notification: Notification) -> bool:
             subject = subject_of(notification)
@@ -180,7 +180,7 @@ class Tasks:
     async def _keep(
         self, id: MessageId, found: Announced, task: Task, client: Client, outcome: Outcome
     ) -> tuple[Outcome, bytes | None]:
-        """Rules 1 and 2: the outcome of the call, and what its client gets in place of the answer, if anything."""
+        """Apply rules 1 and 2. Return the call's outcome, and what its client gets in place of the answer, or None."""
         if outcome.status not in ("ok", "tool_error"):
             return outcome, None  # the answer was refused, or came too late
         now = unix_seconds()
@@ -206,8 +206,10 @@ class Tasks:
 
 
 def of_resumed(response: Success, text: bytes) -> bytes:
-    """What becomes of a response whose request is not known, edited to `text` so far: whose a list of tasks is, or a
-    task that it announces, nobody can tell."""
+    """Return what a client gets for a response whose request is not known, edited to `text` so far.
+
+    Nobody can tell whose tasks are in it: a task that it announces is refused, and a list of tasks is emptied.
+    """
     if announced(response.result, Era.LEGACY, asked=True) is not None:
         return refusal(refusals.task_not_kept("tools/call", "")).frame(response.id)
     if not holds_tasks(response):

@@ -1,8 +1,8 @@
 """What the upstream's tools declare: learned from its lists, which the gateway asks for itself where it matters.
 
-Of each tool it is known whether `_token` is an argument of its own, and which `Mcp-Param-*` headers mirror its
-arguments. The latest list decides, whoever asked for it. What is asked for is asked on behalf of the caller at hand, so
-that a list shows what this caller may see:
+It knows of each tool whether `_token` is an argument of its own, and which `Mcp-Param-*` headers mirror its
+arguments. The latest list decides, whoever asked for it. The gateway asks on behalf of the caller at hand, so that a
+list shows what this caller may see:
 
 1. A call with a `_token` for a tool that is not known makes the gateway ask first, where its backend can. What can't
    be learned is taken for a credential: it is not forwarded.
@@ -37,7 +37,7 @@ from accredit.limits import MAX_KNOWN_TOOL_NAME_CHARS, MAX_KNOWN_TOOLS, MAX_LIST
 from accredit.tokens import declares_token
 
 Ask = Callable[[Request], Awaitable[bytes | None]]
-"""Sends a request of ours upstream, as the caller at hand; gives the response's text, or None."""
+"""Send one of the gateway's own requests upstream on behalf of the caller; return the response's text, or None."""
 
 _CARRIED = (META_VERSION, META_CAPABILITIES, META_CLIENT_INFO)
 
@@ -48,13 +48,13 @@ class _Tool(Struct, frozen=True):
 
 
 class _Pace:
-    """When the list may be asked for again."""
+    """Limits how often the list is asked for."""
 
     def __init__(self) -> None:
         self._asked_at = float("-inf")
 
     def admits(self) -> bool:
-        """Whether it may be asked for now; then it is."""
+        """Return whether the list may be asked for now. If so, the caller must ask: the time counts as used."""
         now = asyncio.get_running_loop().time()
         if now - self._asked_at < TOOL_LIST_FRESH_SECONDS:
             return False
@@ -71,23 +71,23 @@ class ToolDirectory:
         self._for_others = _Pace()
 
     def learn(self, result: Raw) -> None:
-        """Takes in the result of a `tools/list`."""
+        """Remember the tools in the result of a `tools/list`."""
         for name, schema in listed_schemas(result).items():
             if len(name) <= MAX_KNOWN_TOOL_NAME_CHARS:
                 self._tools.put(name, _Tool(declares_token(schema), declared_headers(schema)))
 
     def takes_token(self, name: str) -> bool:
-        """Whether `_token` is the tool's own argument, as far as is known."""
+        """Return whether `_token` is known to be the tool's own argument."""
         found = self._tools.peek(name)
         return found is not None and found.takes_token
 
     async def look_up(self, name: str, call: Request, ask: Ask) -> None:
-        """Rule 1: makes a tool known, if that can be had, for a caller whose token is to be found first."""
+        """Apply rule 1: ask for the list if the tool is not known. The caller's token has not been found yet."""
         if self._tools.peek(name) is None and self._for_others.admits():
             await self._ask_for_list(call, ask)
 
     async def check_headers(self, call: Request, headers: Headers, ask: Ask) -> None:
-        """Rule 2: refuses a `tools/call` whose headers and arguments disagree. Raises `RequestError`."""
+        """Apply rule 2: raise `RequestError` for a `tools/call` whose headers and arguments disagree."""
         name = call.target
         if name is None:
             return
@@ -107,7 +107,7 @@ class ToolDirectory:
         return found.headers if found is not None else ()
 
     async def _ask_for_list(self, call: Request, ask: Ask) -> None:
-        """Asks for all pages, with the metadata that `call` carries."""
+        """Ask for the list page by page, up to `MAX_LIST_PAGES`, with the metadata that `call` carries."""
         cursor: Raw | None = None
         for page in range(MAX_LIST_PAGES):
             answer = await ask(_list_request(call, page, cursor))
