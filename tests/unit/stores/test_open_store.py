@@ -7,6 +7,8 @@ import pytest
 from accredit.errors import ConfigurationError
 from accredit.stores import InMemory, MemoryStore, SqliteStore, open_store, parse_store_url
 
+pytestmark = pytest.mark.holds("stores/opening")
+
 
 def test_the_store_in_memory(tmp_path: Path) -> None:
     assert isinstance(open_store(parse_store_url("memory:", tmp_path)), MemoryStore)
