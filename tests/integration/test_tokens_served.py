@@ -50,6 +50,8 @@ async def called(port: int, token: str) -> int:
     return (await send(port, "/mcp", [*CALL.headers, ("Authorization", f"Bearer {token}")], CALL.body)).status
 
 
+@pytest.mark.holds("gateway/front/bootstrap", 3)
+@pytest.mark.holds("gateway/admission/bearer", 3)
 def test_a_local_agent_gets_one_token_for_the_secret_in_the_file(tmp_path: Path) -> None:
     async def main() -> None:
         async with RawServer(HonestServer()) as upstream:
