@@ -31,14 +31,14 @@ _SHOWN = {VERSION_HEADER: "MCP-Protocol-Version", METHOD_HEADER: "Mcp-Method", N
 
 
 def era_of(frame: Frame | Batch, headers: Headers) -> Era:
-    """The era that a client's message belongs to: what its header names, or else what its body carries."""
+    """Return the era of a client's message: modern if its header names a modern version, else that of its body."""
     if is_modern(_version_header(headers)):
         return Era.MODERN
     return frame.era if isinstance(frame, Request) else Era.LEGACY
 
 
 def check_agreement(frame: Request | Notification, headers: Headers) -> None:
-    """Refuses a modern message whose headers and body disagree. Raises `RequestError`."""
+    """Raise `RequestError` for a modern message whose headers and body disagree."""
     id = frame.id if isinstance(frame, Request) else None
     if isinstance(frame, Request):
         version = required_version(frame)
@@ -51,10 +51,10 @@ def check_agreement(frame: Request | Notification, headers: Headers) -> None:
 
 
 def unmirrored(frame: Frame | Batch | None, era: Era, headers: Headers) -> frozenset[bytes]:
-    """The routing headers that were compared with nothing in a message (None: a request without a body), as there is
-    nothing that they could mirror. Whoever routes by them would take the message for another one.
+    """Return the routing headers that mirror nothing in a message (None: an HTTP request without a body). They were
+    compared with nothing, and whoever routes by them would take the message for another one.
 
-    Those of a method that MCP does not have mean what whoever defined it says.
+    For a method that MCP does not have, whoever defined it says what `Mcp-Name` and `Mcp-Param-*` mean: they stay.
     """
     routing = [name for name in headers if name in (METHOD_HEADER, NAME_HEADER) or is_param_header(name)]
     if not routing:
@@ -69,8 +69,11 @@ def unmirrored(frame: Frame | Batch | None, era: Era, headers: Headers) -> froze
 
 
 def _target(frame: Request | Notification, headers: Headers) -> str | None:
-    """What `Mcp-Name` mirrors. A method that the message's revision does not have (`tasks/result`) has no target there:
-    that it is not found is the answer, whatever its headers say (SEP-2663)."""
+    """Return what `Mcp-Name` mirrors, or None.
+
+    A method that the message's revision does not have (`tasks/result`) has no target: the answer is that there is no
+    such method, whatever its headers say (SEP-2663).
+    """
     known = frame.method in TARGET_MEMBER and is_known(frame.method, _version_header(headers) or None)
     return frame.target if known else None
 
@@ -80,7 +83,7 @@ def _version_header(headers: Headers) -> str:
 
 
 def required_version(request: Request) -> str:
-    """The protocol version that a modern request carries. Raises `RequestError` when required metadata is missing."""
+    """Return the protocol version in a modern request's body. Raises `RequestError` if required metadata is missing."""
     missing = [key for key in (META_VERSION, META_CAPABILITIES) if request.in_meta(key) is None]
     if missing:
         raise RequestError(INVALID_PARAMS, f"params._meta lacks {' and '.join(missing)}", id=request.id)

@@ -48,12 +48,13 @@ def _decode_long(text: bytes | Raw, most: int) -> dict[_Name, Raw]:
 
 
 def _surely_within(text: bytes | Raw) -> bool:
-    """Whether a text has no room for more than `MAX_MEMBERS` members: each has its colon, and five bytes at least."""
+    """Return whether a text has no room for more than `MAX_MEMBERS` members: each has a colon, and at least five
+    bytes."""
     return len(text) < 5 * MAX_MEMBERS or bytes(text).count(b":") <= MAX_MEMBERS
 
 
 def pairs(text: bytes | Raw, most: int = MAX_MEMBERS) -> list[tuple[str, Raw]]:
-    """The members of an object, each as it comes, at most `most` of them. Raises `FrameError`."""
+    """Return an object's members in order, duplicates included. Raises `FrameError`, also for more than `most`."""
     try:
         found = _decode_short(text) if most == MAX_MEMBERS and _surely_within(text) else _decode_long(text, most)
         return [(name.text, value) for name, value in found.items()]
@@ -64,7 +65,7 @@ def pairs(text: bytes | Raw, most: int = MAX_MEMBERS) -> list[tuple[str, Raw]]:
 
 
 def members(text: bytes | Raw) -> dict[str, Raw]:
-    """The members of an object by name; of two with the same name, the last. Raises `FrameError`."""
+    """Return an object's members by name; of two with the same name, the last. Raises `FrameError`."""
     if not _surely_within(text):
         return dict(pairs(text))
     try:
@@ -76,7 +77,8 @@ def members(text: bytes | Raw) -> dict[str, Raw]:
 
 
 def opened_meta(meta: Raw | None) -> dict[str, Raw]:
-    """The members of a `_meta`; none where there is none. Raises `FrameError` where it is no object."""
+    """Return the members of a `_meta`, or an empty dict where there is no `_meta`. Raises `FrameError` if it is no
+    object."""
     if meta is None:
         return {}
     if not is_object(meta):
@@ -95,7 +97,7 @@ class Names:
 
 
 def check_names(found: Collection[str], names: Names) -> None:
-    """Refuses a name that occurs twice, or that differs only by case from a defined one. Raises `FrameError`.
+    """Raise `FrameError` for a name that occurs twice, or that differs only by case from a defined one.
 
     Some parsers (Go's among them) take `Name` for `name`, so two readers would see two messages. Case is folded as
     Unicode does it: the Kelvin sign is a k to them too.
@@ -111,7 +113,7 @@ def check_names(found: Collection[str], names: Names) -> None:
 
 
 def unambiguous_members(text: bytes | Raw, names: Names) -> dict[str, Raw]:
-    """The members of an object whose names all readers take alike. Raises `FrameError`."""
+    """Return an object's members by name. Raises `FrameError` for names that not all readers take alike."""
     if _surely_within(text):
         found = members(text)
         if _fill(found, text):
@@ -123,7 +125,7 @@ def unambiguous_members(text: bytes | Raw, names: Names) -> dict[str, Raw]:
 
 
 def _fill(found: dict[str, Raw], text: bytes | Raw) -> bool:
-    """Whether members leave no room in a text for others, such as one more of the same name. Quick.
+    """Return whether these members fill the text, with no room for others such as a duplicate. Quick.
 
     Each takes its value, its name as it is without escapes, two quotes, a colon, and a comma or the last brace.
     """
@@ -131,7 +133,7 @@ def _fill(found: dict[str, Raw], text: bytes | Raw) -> bool:
 
 
 def check_no_duplicates(text: bytes) -> None:
-    """Refuses an object at any depth in which a name occurs twice. Raises `FrameError`.
+    """Raise `FrameError` if a name occurs twice in an object, at any depth.
 
     For requests, which are small: the whole text is decoded.
     """
@@ -154,7 +156,7 @@ _decode_elements: Callable[[bytes], msgspec.Struct] = msgspec.json.Decoder(_Elem
 
 
 def split_batch(text: bytes) -> list[bytes]:
-    """The elements of an array, 1 to `MAX_BATCH_MEMBERS`. Raises `FrameError`."""
+    """Return the elements of an array, 1 to `MAX_BATCH_MEMBERS`. Raises `FrameError`."""
     try:
         elements: tuple[Raw, ...] = msgspec.structs.astuple(_decode_elements(text))
     except msgspec.ValidationError:
@@ -168,11 +170,11 @@ def split_batch(text: bytes) -> list[bytes]:
 
 
 def may_name(raw: Raw | None, name: bytes) -> bool:
-    """Whether an object may have a member of this name, at whatever depth. Quick; where it is False there is none."""
+    """Return whether an object may have a member of this name, at any depth. Quick; False means that it has none."""
     text = bytes(raw) if raw is not None else b""
     return name in text or b"\\" in text  # a name may be spelled with escapes
 
 
 def is_object(raw: Raw | None) -> bool:
-    """Whether a value that is known to be valid JSON is an object."""
+    """Return whether a value that is known to be valid JSON is an object."""
     return raw is not None and memoryview(raw)[0] == _BRACE

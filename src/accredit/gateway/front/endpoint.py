@@ -1,4 +1,4 @@
-"""The MCP endpoint over HTTP: what is its own of the way in (`intake`, whose steps these are).
+"""The MCP endpoint over HTTP: its part of the way in. The steps are those of `intake`.
 
 Messages come by POST, and are answered there. GET opens a standing stream of a session or resumes one, DELETE ends a
 session: neither has a message, and both end with step 3.
@@ -42,7 +42,7 @@ class Endpoint(Intake[Exchange]):
         self._backend = backend
 
     async def serve(self, exchange: Exchange) -> None:
-        """Answers one HTTP request, or raises the `AccreditError` that becomes its answer."""
+        """Answer one HTTP request, or raise the `AccreditError` that becomes its answer."""
         self.check_source(exchange)
         head = exchange.head
         if head.method != "POST":
@@ -63,12 +63,12 @@ class Endpoint(Intake[Exchange]):
                 raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
 
     def is_of_listed(self, exchange: Exchange) -> bool:
-        """Whether a page of an origin that the configuration lists asks. Raises `RequestError` (403)."""
+        """Return whether a page of an origin that the configuration lists asks. Raises `RequestError` (403)."""
         self.check_source(exchange)
         return origin_listed(exchange.head.headers.get(b"origin", b""), self._settings.allowed_origins)
 
     def check_source(self, exchange: Exchange) -> None:
-        """Step 1. Raises `RequestError` (403)."""
+        """Apply step 1. Raises `RequestError` (403)."""
         headers = exchange.head.headers
         host = headers.get(b"host")
         if not host_allowed(host, self._settings.allowed_hosts):
@@ -86,7 +86,7 @@ class Endpoint(Intake[Exchange]):
             await self._backend.get(exchange, self._gate.otherwise(token, exchange.calls))
 
     async def _arrive(self, client: Exchange, inbound: InboundRequest) -> Frame | Batch:
-        """Steps 2 to 6."""
+        """Apply steps 2 to 6."""
         head, authenticator = client.head, self._authenticator
         if authenticator is not None:
             inbound.header = await authenticator.of_header(client, sessions=True)  # 2

@@ -1,8 +1,8 @@
 """From a client's message to the backend: the one order of steps, whatever way it comes in. First failure wins.
 
 1. Over HTTP: `Host` and `Origin` are allowed (DNS rebinding): 403.
-2. Over HTTP, the method is one that MCP uses: 405. Where tokens are on, one in the header is good (401, 403, 503). The
-   session of HTTP+SSE is there (404).
+2. Over HTTP, the method is one that MCP uses (405). Where tokens are on, a token in the header is good (401, 403, 503).
+   The session of HTTP+SSE exists (404).
 3. Over HTTP, a POST is JSON in UTF-8, without a coding (415), and names nothing twice that says where it goes (400).
 4. It is within bounds (413, or the error of a line), and one valid message, or a batch where its revision allows one
    (400).
@@ -10,10 +10,10 @@
    that mirror nothing in it are dropped.
 6. Where tokens are on, each message has a good one that may do this, and the session is its subject's (404): see
    `authenticator`; over stdio, calls and lists have one (`bearer`).
-7. The gate lets it through (`gate`): what is refused there has its answer from there, and a notification that it drops
-   has none. The decision on a call is on record before the gate is left.
+7. The gate lets it through (`gate`). The gate itself answers what it refuses; a notification that it drops has no
+   answer. The decision on a call is on record before the gate is left.
 8. There is room for it, and it goes to the backend.
-9. Whatever ends this, no call stays open that nobody has taken.
+9. However this ends, a call that nobody else has undertaken to settle is settled.
 
 A call that is refused before the gate is recorded as well (`early_refusals`). What is not checked: whether the upstream
 knows the version or the session; that is its business.
@@ -44,9 +44,9 @@ class Intake(ABC, Generic[C]):
         self._gate = gate
 
     async def take(self, client: C, unread: Unread | None = None) -> None:
-        """Takes a message from step 2 on. Raises the `AccreditError` that becomes its answer.
+        """Take a message from step 2 on. Raises the `AccreditError` that becomes its answer.
 
-        `unread` is who has the message as long as nobody has read it.
+        `unread` is where the message still is if it is refused before it was read.
         """
         inbound = InboundRequest()
         try:
@@ -65,7 +65,7 @@ class Intake(ABC, Generic[C]):
         await admission.calls.close(None)
 
     async def _read(self, text: bytes, inbound: InboundRequest, *, batches: bool) -> Frame | Batch:
-        """Step 4, once the bytes are there. Raises `RequestError`."""
+        """Apply step 4 to a message's bytes. Raises `RequestError`."""
         message = inbound.message = await in_turns(read_request(text, batch_allowed=batches), len(text))
         if self._settings.identity is not None:
             check_single(message)
@@ -75,12 +75,15 @@ class Intake(ABC, Generic[C]):
 
     @abstractmethod
     def _revision(self, client: C) -> str | None:
-        """The revision that a message is in, as far as the way in tells."""
+        """Return the revision that a message is in, or None where the way in does not tell."""
 
     @abstractmethod
     async def _arrive(self, client: C, inbound: InboundRequest) -> Frame | Batch:
-        """Steps 2 to 6: the message; `inbound` is told on the way, for the record. Raises one of `REFUSALS`."""
+        """Apply steps 2 to 6 and return the message. What is found on the way is noted in `inbound`, for the record.
+
+        Raises one of `REFUSALS`.
+        """
 
     @abstractmethod
     async def _go_on(self, client: C, inbound: InboundRequest, admission: Admission) -> None:
-        """Answers what the gate has refused, and takes step 8 with what goes on. Raises `AccreditError`."""
+        """Send the gate's own answers, and apply step 8 to what goes on. Raises `AccreditError`."""

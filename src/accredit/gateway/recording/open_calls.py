@@ -1,7 +1,7 @@
-"""Calls whose decision is on record and whose outcome is not yet, and what their ends are called. No I/O of its own.
+"""Calls whose decision is on record and whose outcome is not yet, and the outcome of each way to end. No own I/O.
 
 A call is settled once: by its response, by what went wrong, or by the end of the exchange that it belongs to, whichever
-comes first. That goes on when whoever asked is cancelled. `recorder` says who writes it.
+comes first. Settling goes on when the task that asked for it is cancelled. `recorder` writes the outcome.
 """
 
 import asyncio
@@ -32,27 +32,27 @@ NOT_FORWARDED = Outcome(status="cancelled", detail="before it was forwarded")
 
 
 class Settler(Protocol):
-    """Who settles calls: `recorder.Recorder`, or nobody writes anything (`tasks.Unrecorded`)."""
+    """What settles calls: `recorder.Recorder`, or `tasks.Unrecorded`, which writes nothing."""
 
     def finish(self, call: "OpenCall", outcome: Outcome) -> asyncio.Future[None]:
-        """Records an outcome. Raises `StoreUnavailable` or `AttestationError`."""
+        """Record an outcome. Raises `StoreUnavailable` or `AttestationError`."""
         ...
 
     def withhold(self, call: "OpenCall") -> bytes:
-        """The response to the client of a call whose outcome could not be recorded."""
+        """Return the response for the client of a call whose outcome could not be recorded."""
         ...
 
     def start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        """Does something in a task."""
+        """Run a coroutine in a task."""
         ...
 
 
 class OpenCall:
     """A call whose decision is on record, and whose outcome is not yet. `id` is its request's, `session_id` that of its
-    session as the client knows it, or "". One that is not recorded has nothing that was `decided`.
+    session as the client knows it, or "". `decided` is None for a call that is not recorded.
 
-    `on_settled` is done first, with the outcome: it gives the one that is recorded, and the response that the client
-    gets in place of any other, if so.
+    `on_settled`, if set, is awaited first, with the outcome. It returns the outcome to record, and the response that
+    the client gets in place of the upstream's, or None.
     """
 
     def __init__(self, recorder: Settler, decided: CallDecision | None, id: MessageId, session_id: str = "") -> None:
@@ -60,10 +60,10 @@ class OpenCall:
         self.session_id = session_id
         self.decided = decided
         self.taken_back = False
-        """Whether the client has said that it does not wait any more."""
+        """Whether the client has cancelled the request."""
         self.on_settled: Callable[[Outcome], Awaitable[tuple[Outcome, bytes | None]]] | None = None
         self.edit: Edit | None = None
-        """What becomes of its answer, where that may come on another stream than the one that it was due on."""
+        """The edit for its answer, which may come on another stream than the one where it was due."""
         self._recorder = recorder
         self._settling: asyncio.Future[None] | None = None
         self._instead: bytes | None = None
@@ -74,20 +74,20 @@ class OpenCall:
         return self._settling is not None
 
     def settle(self, outcome: Outcome) -> Coroutine[Any, Any, bytes | None]:
-        """Records what came of it, unless that was done: at once, whether or not somebody waits. None when it is on
-        record; else the response that its client gets in place of any other."""
+        """Begin at once to record the outcome, unless that was done. The caller may wait for the result or not: None
+        when the outcome is on record, else the response that the client gets in place of any other."""
         return self._told(self._settle(outcome))
 
     def settle_later(self, outcome: Outcome, then: Callable[[bytes | None], None] | None = None) -> None:
-        """The same without waiting; `then` is told."""
+        """Do the same in a task of its own; `then` gets the result."""
         self._recorder.start(_then(self.settle(outcome), then))
 
     def start(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Does something in a task of who settles it."""
+        """Run a coroutine in a task that the settler keeps."""
         self._recorder.start(work)
 
     def withheld(self) -> RequestError:
-        """The error that its client gets in place of another one, which is not on record."""
+        """Return the error that the client gets in place of another one, which could not be recorded."""
         refused = withheld(self)
         return RequestError(refused.code, refused.message, id=self.id, status=200, data=refused.data)
 
@@ -135,39 +135,39 @@ class OpenCalls:
         return bool(self._calls)
 
     def add(self, call: OpenCall | None) -> None:
-        """Makes a call one of these."""
+        """Adopt a call; None is ignored."""
         if call is not None:
             self._calls[call.id] = call
 
     def add_all(self, others: "OpenCalls") -> None:
-        """Makes the calls of others these."""
+        """Adopt every call of `others`."""
         self._calls |= others._calls
 
     def take(self, id: MessageId) -> OpenCall | None:
-        """A call, if it is one of these, which it is not any more: whoever takes it settles it."""
+        """Remove and return the call with this id, or None. The caller must settle it."""
         return self._calls.pop(id, None)
 
     def get(self, id: MessageId) -> OpenCall | None:
-        """A call, if it is one of these."""
+        """Return the call with this id, or None."""
         return self._calls.get(id)
 
     def start(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Does something in a task of who settles them. There is one at least."""
+        """Run a coroutine in a task that the settler keeps. There must be a call."""
         next(iter(self._calls.values())).start(work)
 
     def take_all(self) -> list[OpenCall]:
-        """All of them, which are not these any more."""
+        """Remove and return all calls. The caller must settle them."""
         taken = list(self._calls.values())
         self._calls.clear()
         return taken
 
     def drop(self) -> None:
-        """Settles all, as calls that were not forwarded. Nobody waits for that."""
+        """Settle all calls as not forwarded, without waiting."""
         for call in self.take_all():
             call.settle_later(NOT_FORWARDED)
 
     async def withhold(self, answers: Answers) -> bytes | None:
-        """Settles the calls that were answered. None when the answers may be forwarded, else what goes instead."""
+        """Settle the calls that were answered. Return None if the answers may be forwarded, else what goes instead."""
         found = {
             response.id: outcome_of(response)
             for response, _ in answers.members
@@ -177,11 +177,11 @@ class OpenCalls:
         return answers.text(instead) if instead else None
 
     async def end(self, outcome: Outcome) -> Mapping[MessageId, bytes]:
-        """Settles all in one way; gives the responses to those of which that can't be recorded."""
+        """Settle all calls with this outcome. Return, by id, what clients get in place of an answer."""
         return await self._settle(dict.fromkeys(self._calls, outcome))
 
     async def fail(self, outcome: Outcome) -> None:
-        """Settles all in one way. Raises `RequestError` where that can't be recorded."""
+        """Settle all calls with this outcome. Raises `RequestError` if the client must get another response."""
         calls = dict(self._calls)
         for id in await self.end(outcome):
             raise calls[id].withheld()
@@ -200,7 +200,7 @@ class OpenCalls:
         await self.close(error)
 
     async def close(self, error: BaseException | None) -> None:
-        """Settles what nobody has settled or taken: the exchange has ended, with `error` if so."""
+        """Settle what nobody has settled or taken, as the exchange has ended: with `error`, or None."""
         if not self._calls:
             return
         if error is None or isinstance(error, ClientGone | asyncio.CancelledError):
@@ -210,17 +210,17 @@ class OpenCalls:
 
 
 class ResumedCalls(OpenCalls):
-    """Calls of a session of which a resumed stream may answer some. Its end is not theirs."""
+    """Calls of a session of which a resumed stream may answer some. The end of the stream does not end them."""
 
     __slots__ = ()
 
     async def end(self, outcome: Outcome) -> Mapping[MessageId, bytes]:
-        """Settles none."""
+        """Settle none."""
         return {}
 
 
 def outcome_of(response: Response) -> Outcome:
-    """What a response says of its call. Of an error its code alone: its text may quote arguments."""
+    """Return a call's outcome by its response. Of an error only the code is kept: its text may quote arguments."""
     if not isinstance(response, Success):
         return Outcome(status="error", detail=f"JSON-RPC error {response.code}")
     digest: dict[Any, str] = result_digest(response.result)
@@ -235,7 +235,7 @@ def outcome_of(response: Response) -> Outcome:
 
 
 def outcome_of_end(error: BaseException | None) -> Outcome:
-    """What became of a call whose exchange ended so, before it was answered."""
+    """Return the outcome of a call whose exchange ended before it was answered."""
     match error:
         case ClientGone():
             return Outcome(status="cancelled", detail="the client has gone")
@@ -254,7 +254,7 @@ def outcome_of_end(error: BaseException | None) -> Outcome:
 
 
 def withheld(call: OpenCall) -> ProofRefused:
-    """What the client of a call gets whose outcome is not on record."""
+    """Return what the client gets for a call whose outcome could not be recorded."""
     assert call.decided is not None  # noqa: S101 - what is not recorded is not withheld
     asked = call.decided.call
     return refusals.record_unavailable(asked.method, asked.target or "", forwarded=True)
