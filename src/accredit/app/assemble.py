@@ -1,8 +1,8 @@
-"""Joins what a decision needs from outside with who answers it here. Reads revocation lists and key files, and has a
-signer of records sign once, in a process of its own.
+"""Makes the adapters that answer the ports of a decision. Reads revocation lists and key files, and has a signer of
+records sign once, in a process of its own.
 
-Nothing that threads or processes can't share is open afterwards: what this gives may be taken across a fork, and each
-worker opens its own at first use.
+Nothing that threads or processes can't share is open afterwards: the adapters may be taken across a fork, and each
+worker opens its own files and connections at first use.
 """
 
 import logging
@@ -34,7 +34,7 @@ _logger = logging.getLogger("accredit.app")
 
 
 class Ports(NamedTuple):
-    """Who answers; None where nothing is asked. Whoever serves with them closes all but the revocations."""
+    """The adapters, by port; None where nothing is asked. Whoever serves with them closes all but the revocations."""
 
     store: ProofStore | None = None
     revocations: Revocations | None = None
@@ -44,7 +44,7 @@ class Ports(NamedTuple):
 
 
 def assemble(loaded: Loaded, proofs: ProofSettings | None) -> Ports:
-    """The store, the revocation lists, the key sets and the log that a configuration names.
+    """Return the store, the revocation lists, the key sets and the log that a configuration names.
 
     Raises `ConfigurationError`.
     """
@@ -86,8 +86,8 @@ def _records(loaded: Loaded) -> Records | None:
 
 
 def _log_executor(path: Path, signer: LogSigner, *, durable: bool) -> LogExecutor:
-    """Signatures of our own key are made on a core of their own. What other signers bring along stays in this process,
-    and most of their time is spent elsewhere."""
+    """Return who writes the log. The gateway's own key signs in a process beside this one, as that costs CPU. Another
+    signer works in a thread of this process: it mostly waits."""
     synchronous = "FULL" if durable else "NORMAL"
     if signer.records is None:
         return LogProcess(path, signer, synchronous, on_replaced=_report_replaced)
