@@ -23,6 +23,7 @@ import h11
 import rfc8785
 from tests.world.asgi import MemoryAnswer
 from tests.world.authorization import GATEWAY, Trust
+from tests.world.pipe import Pipe
 from uvicorn.server import ServerState
 
 from accredit.app.fast import FastProtocol
@@ -214,35 +215,6 @@ def answer_to(content: bytes) -> MemoryAnswer:
     return MemoryAnswer(200, [(b"content-type", b"application/json")], body)
 
 
-class Wire(asyncio.Transport):
-    """A client's connection in memory: it takes all that is written."""
-
-    def __init__(self) -> None:
-        super().__init__({"peername": ("127.0.0.1", 50000), "sockname": ("127.0.0.1", 8484)})
-        self.written = bytearray()
-        self._closing = False
-
-    def write(self, data: Any) -> None:
-        self.written += data
-
-    def is_closing(self) -> bool:
-        return self._closing
-
-    def close(self) -> None:
-        self._closing = True
-
-    abort = close
-
-    def pause_reading(self) -> None:
-        pass
-
-    def resume_reading(self) -> None:
-        pass
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-
 class _Raised(logging.Handler):
     """What the HTTP server would only log: an exception that nobody caught."""
 
@@ -307,7 +279,7 @@ async def _connection(sent: bytes, cut: int) -> tuple[bytes, int, int]:
     config = server_config(app)
     config.load()
     state = ServerState()
-    wire, protocol = Wire(), FastProtocol(config=config, server_state=state, app_state={})
+    wire, protocol = Pipe(), FastProtocol(config=config, server_state=state, app_state={})
     loop = asyncio.get_running_loop()
     loop.call_soon(protocol.connection_made, wire)
     for part in (sent[:cut], sent[cut:]):

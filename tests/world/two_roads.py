@@ -16,6 +16,7 @@ import uvloop
 from msgspec import Struct
 from tests.world.asgi import MemoryAnswer
 from tests.world.authorization import GATEWAY, Trust
+from tests.world.pipe import Pipe
 from tests.world.tokened import Tokened
 from uvicorn.server import ServerState
 
@@ -137,35 +138,6 @@ def answer_of(body: bytes, texts: list[bytes], batch: bool) -> MemoryAnswer:
         return MemoryAnswer(500, [JSON_TYPE], b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}')
     whole = b"[" + b",".join(texts) + b"]" if batch else texts[0]
     return MemoryAnswer(200, [JSON_TYPE, (b"mcp-session-id", b"s1"), (b"x-own", b"kept")], whole)
-
-
-class Pipe(asyncio.Transport):
-    """A client's connection in memory: it takes all that is written."""
-
-    def __init__(self) -> None:
-        super().__init__({"peername": ("127.0.0.1", 50000), "sockname": ("127.0.0.1", 8484)})
-        self.written = bytearray()
-        self.closing = False
-
-    def write(self, data: Any) -> None:
-        self.written += data
-
-    def is_closing(self) -> bool:
-        return self.closing
-
-    def close(self) -> None:
-        self.closing = True
-
-    abort = close
-
-    def pause_reading(self) -> None:
-        pass
-
-    def resume_reading(self) -> None:
-        pass
-
-    def get_write_buffer_size(self) -> int:
-        return 0
 
 
 @cache
