@@ -17,7 +17,7 @@ from accredit.base.text import one_line
 from accredit.cli.actions.log_names import Names, named, one_agent, one_principal
 from accredit.cli.actions.log_place import understood
 from accredit.cli.actions.output import BAD, Words, print_table, tell
-from accredit.errors import ConfigurationError
+from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.limits import FOLLOW_SECONDS, SHORT_ID_CHARS
 from accredit.stores.audit_log.calls import STATUSES, CallRow, joined_as_they_end, joined_newest_first
 from accredit.stores.audit_log.reader import LogFile, Numbered
@@ -25,6 +25,8 @@ from accredit.stores.audit_log.reader import LogFile, Numbered
 _HEADINGS = ("received", "call", "target", "decision", "outcome", "agent")
 _TO_THE_SECOND = len("2026-08-01T12:00:00")
 _NEGATIVE = 1
+
+_FileId = tuple[int, int]
 
 
 class Filter(Struct, frozen=True):
@@ -67,6 +69,7 @@ def show_calls(path: Path, wanted: Filter, listing: Listing) -> int:
     if wanted.outcome not in (None, *STATUSES):
         raise ConfigurationError(f"--outcome {wanted.outcome}: not a status", f"name one of {', '.join(STATUSES)}")
     with understood():
+        file = _identity(path)
         with LogFile(path) as log:
             found = _with_whole_ids(wanted, log, listing.names)
             if found is None:
@@ -79,7 +82,7 @@ def show_calls(path: Path, wanted: Filter, listing: Listing) -> int:
             return 0
         _print([row for row in reversed(rows) if row.status != "open"], listing)
         with contextlib.suppress(KeyboardInterrupt):
-            for row in filter(found.passes, _following(path, last, open_calls)):
+            for row in filter(found.passes, _following(path, file, last, open_calls)):
                 typer.echo(json.dumps(row.members(listing.names)) if listing.as_json else _line(row, listing.names))
     return 0
 
@@ -93,32 +96,39 @@ def _with_whole_ids(wanted: Filter, log: LogFile, names: Names) -> Filter | None
     return replace(wanted, principal_id=principal_id, agent_id=agent_id)
 
 
-def _following(path: Path, last: int, open_calls: dict[str, CallRecord]) -> Iterator[CallRow]:
-    """What comes. A file that is put in the log's place is followed from its beginning, and said."""
-    file = _identity(path)
+def _following(path: Path, file: _FileId | None, last: int, open_calls: dict[str, CallRecord]) -> Iterator[CallRow]:
+    """What comes after entry `last` of `file`. A file that is put in its place is followed from its beginning, and
+    said. Raises `StoreUnavailable`."""
     while True:
         found = _identity(path)
-        if found is None and file is not None:
-            tell(f"note: {path} was taken away; waiting for another log there")
-        elif found is not None:
+        new: list[Numbered] = []
+        try:
             with LogFile(path) as log:  # opened anew: it shows what came since the last look
+                if _identity(path) != found:
+                    continue  # it was replaced between the two looks: which of the two is open?
                 newest = next((entry.number for entry in log.newest_first()), 0)
                 if found != file or newest < last:
                     tell(f"note: {path} is another log now, and shown from its beginning")
                     last = 0
                     open_calls.clear()
                 new = list(log.entries(after=last))
-            last = new[-1].number if new else last
-            yield from joined_as_they_end(_records(new), open_calls)
+        except StoreUnavailable:
+            if file is not None and _identity(path) == file:
+                raise
+            found = None  # taken away, or another one that is only being made
+            if file is not None:
+                tell(f"note: {path} was taken away; waiting for another log there")
+        last = new[-1].number if new else last
+        yield from joined_as_they_end(_records(new), open_calls)
         file = found
         time.sleep(FOLLOW_SECONDS)
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: Path) -> _FileId | None:
     """What tells a file from another one of its name; None where there is none."""
     try:
         found = path.stat()
-    except FileNotFoundError:
+    except OSError:
         return None
     return found.st_dev, found.st_ino
 
