@@ -26,6 +26,7 @@ check: $(READY)
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python scripts/check_sizes.py
 	$(BIN)/python scripts/house.py
+	$(BIN)/python -m bench.anatomy
 
 fmt: $(READY)
 	$(BIN)/ruff check --fix .

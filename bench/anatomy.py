@@ -1,10 +1,14 @@
-"""`python -m bench.anatomy`: what one `tools/call` with token, proof and record enters on its way through the gateway.
+"""`python -m bench.anatomy [--files]`: what one `tools/call` with token, proof and record enters on its way.
+
+`make check` runs it: what was reached may not be lost. With `--files` it also prints the files, and how many of the
+functions of each are called.
 
 A real `accredit serve` runs under the interpreter's profiler. Three calls fill its caches; of the fourth it is counted:
 files of ours that it enters, changes of file from one call of a function to the next, JSON decodes and encodes, and how
 often its `params` are split. Threads and the log's process are not seen.
 """
 
+import argparse
 import asyncio
 import json
 import os
@@ -122,6 +126,9 @@ async def written(output: Path) -> None:
 
 def main() -> int:
     """Prints the table; returns 1 where more is done with a call than was."""
+    parser = argparse.ArgumentParser(prog="python -m bench.anatomy")
+    parser.add_argument("--files", action="store_true", help="print the files that a call enters, too")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="accredit-bench-") as name:
         folder = Path(name)
         write_token_key(folder / "tokens.key", make_token_key())
@@ -131,9 +138,10 @@ def main() -> int:
     print("|---|---|---|")
     for what, count in sorted(counted.items()):
         print(f"| {what} | {count} | {AIMS.get(what, '')} |")
-    print("\nfunctions called, by file:")
-    for file, calls in sorted(entered.items(), key=lambda each: -each[1]):
-        print(f"{calls:5} {file}")
+    if options.files:
+        print("\nfunctions called, by file:")
+        for file, calls in sorted(entered.items(), key=lambda each: -each[1]):
+            print(f"{calls:5} {file}")
     lost = [what for what, most in REACHED.items() if counted.get(what, 0) > most]
     if lost:
         print(f"anatomy: more than there were: {', '.join(lost)}")
