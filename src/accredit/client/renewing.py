@@ -1,20 +1,18 @@
 """A connection that outlives its server's sessions. A transport around others; no I/O besides.
 
-1. A session of the legacy era that the server does not know any more is begun anew: with the host's own `initialize`,
-   `notifications/initialized`, the level of logging, and the subscriptions that were made. That the roots have changed
-   is said again if it was said before; lists that may change are said to have changed.
+1. A session of the legacy era that the server no longer knows is replaced by a new one, which is told what the last one
+   knew (`legacy_session`), in the same revision: the host can't agree to another one any more.
 2. A request that found its session gone was not taken: it is sent again, once. One that was open when the connection
    broke ends with an error that says so, as nobody knows whether it was done.
-3. What the server asked in a session that is gone is cancelled at the host, and answered to nobody: ids of requests of
-   another session are never the same ones for the host. What it asks beyond `MAX_OPEN_REQUESTS` is refused here.
+3. The server's own requests of a session that is gone end with it (`server_requests`).
 4. A stream of the modern era (`subscriptions/listen`) that breaks after it was acknowledged is asked for again.
 5. A server that has no endpoint of streamable HTTP at the URL is tried with HTTP+SSE (2024-11-05), whose session is its
    stream.
-6. The server may be silent about what it owes for so long. Every message of it counts, comments that keep a stream
-   open don't, nor does the time for which it waits for the host. What takes longer is given up, and taken back.
+6. A request is given up, and cancelled at the server, when the server has sent no message for `patience` seconds.
+   Comments that keep a stream open are no messages. Time in which the server waits for the host does not count.
 
-A session can be begun again only in the revision that the host agreed to. While the server is away each request gets an
-error, and the next one finds it again; a session is tried for without being asked for as well, less and less often.
+While the server is away each request gets an error, and the next one tries again. A new session is also tried for
+without a request, less and less often.
 """
 
 import logging
@@ -28,10 +26,8 @@ from anyio.abc import TaskGroup, TaskStatus
 from anyio.streams.memory import MemoryObjectReceiveStream
 from mcp import MCPError
 from mcp.client import Transport
-from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
-from mcp.shared.message import ClientMessageMetadata, SessionMessage
+from mcp.shared.message import SessionMessage
 from mcp_types import (
-    INTERNAL_ERROR,
     ErrorData,
     JSONRPCError,
     JSONRPCMessage,
@@ -42,20 +38,19 @@ from mcp_types import (
 )
 from msgspec import Struct
 
-from accredit.base.caching import RecentlyUsed
 from accredit.base.text import excerpt
 from accredit.client.http import GatewayHttp
+from accredit.client.legacy_session import LegacySession
 from accredit.client.peers import Answer, Peer
 from accredit.client.proving import Params
 from accredit.client.sdk import Incoming, ReadStream, TransportStreams
+from accredit.client.server_requests import ServerRequests
 from accredit.client.ways import NoEventStream, broken_off
 from accredit.jsonrpc.encode import UNAVAILABLE, UPSTREAM_ERROR
 from accredit.jsonrpc.methods import LISTEN, META_SUBSCRIPTION
 from accredit.limits import (
     BACKOFF_FIRST_SECONDS,
     BACKOFF_MAX_SECONDS,
-    MAX_OPEN_REQUESTS,
-    MAX_RENEWED_SUBSCRIPTIONS,
     MAX_TRIES,
     RENEW_SECONDS,
     SILENCE_SECONDS,
@@ -66,30 +61,30 @@ from accredit.refusals import SESSION_LOST
 _log = logging.getLogger("accredit.client")
 
 _ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
-_ROOTS_CHANGED = "notifications/roots/list_changed"
 _CUT_OFF = "the connection broke off before the answer came: whether this was done is not known"
 _TOO_LATE = "the gateway did not answer in time: whether this was done is not known"
-_LOOKS = 0.1
-"""Of the patience: how often is looked who has waited for too long. HTTP's own timeout comes first, in its words."""
+_CHECK_INTERVAL = 0.1
+"""The time between two looks for requests that have waited too long, as a part of the patience. HTTP's own timeout is
+short enough to come first, with its own error."""
 _NO_SESSION = "the session was lost, and the one that followed it, too: this was not done"
 
 
 class Opened(NamedTuple):
-    """A way to the server that was opened: its HTTP connection and the transport over it."""
+    """An opened way to the server: its HTTP connection, and the transport over it."""
 
     http: GatewayHttp
     transport: Transport
 
 
 class Ways(NamedTuple):
-    """How either way is opened. What they get is called when the session is gone."""
+    """How to open either way. What each gets is to be called when the session is lost."""
 
     streamable: Callable[[Callable[[], None]], Opened]
     sse: Callable[[Callable[[], None]], Opened]
 
 
 class _Connection:
-    """One session, or what is not known to be one yet."""
+    """One opened way to the server, and with it one session (none in the modern era, and none before `initialize`)."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -99,7 +94,7 @@ class _Connection:
 
 
 class _Request(Struct, eq=False):
-    """A request of the host, and the connection that it went to last; None: it waits for one."""
+    """An open request of the host. `to` is the connection that it was last sent to, None while it waits for one."""
 
     sent: SessionMessage
     message: JSONRPCRequest
@@ -110,36 +105,18 @@ class _Request(Struct, eq=False):
     delay: float = BACKOFF_FIRST_SECONDS
 
 
-class _Session(Struct):
-    """What a session has to be told that is to go on where another one ended."""
-
-    begun: JSONRPCRequest
-    revision: object
-    capabilities: dict[str, Any]
-    subscribed: RecentlyUsed[object, JSONRPCRequest]
-    initialized: JSONRPCNotification | None = None
-    level: JSONRPCRequest | None = None
-    roots_changed: JSONRPCNotification | None = None
-
-    @property
-    def metadata(self) -> ClientMessageMetadata:
-        """The headers of its messages."""
-        version = self.revision if isinstance(self.revision, str) else ""
-        return ClientMessageMetadata(headers={MCP_PROTOCOL_VERSION_HEADER: version} if version else {})
-
-
 class RenewingTransport:
-    """An async context manager that gives a read and a write stream, as every transport does."""
+    """An async context manager that returns a read and a write stream, as every transport does."""
 
     def __init__(self, ways: Ways, patience: float = SILENCE_SECONDS) -> None:
-        """`patience` is for how long the server may send no message while it owes an answer, in seconds."""
+        """`patience` is for how long the server may send nothing while it owes an answer, in seconds (rule 6)."""
         self._ways = ways
         self._patience = patience
         self._heard_at = 0.0
         self._open_way = ways.streamable
         self._open: dict[RequestId, _Request] = {}
-        self._asked: dict[RequestId, tuple[_Connection, RequestId]] = {}
-        self._session: _Session | None = None
+        self._server_requests = ServerRequests[_Connection]()
+        self._session: LegacySession | None = None
         self._current: _Connection | None = None
         self._held: set[_Connection] = set()
         self._number = 0
@@ -150,7 +127,7 @@ class RenewingTransport:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> TransportStreams:
-        """Opens the first connection."""
+        """Open the first connection. Raises `NoEventStream`."""
         async with AsyncExitStack() as stack:
             self._to_host, host_reads = anyio.create_memory_object_stream[Incoming]()
             host_writes, from_host = anyio.create_memory_object_stream[SessionMessage]()
@@ -170,7 +147,7 @@ class RenewingTransport:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Closes every connection, once what was sent is passed on: each ends its own session."""
+        """Close every connection, once what the host sent is passed on: each ends its own session."""
         self._closing = True
         for stream in self._ends:
             stream.close()
@@ -186,7 +163,7 @@ class RenewingTransport:
     # --- connections ----------------------------------------------------------------------------------
 
     async def _connect(self) -> _Connection:
-        """Raises `NoEventStream`."""
+        """Return a connection that is open. Raises `NoEventStream`."""
         connection = _Connection(self._number)
         self._number += 1
         fault = await self._connections.start(self._hold, connection)
@@ -197,7 +174,7 @@ class RenewingTransport:
     async def _hold(
         self, connection: _Connection, *, task_status: TaskStatus[NoEventStream | None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
-        """A connection, from its opening to its end."""
+        """Open a connection, start with None (or with why there is none), and pass on what comes, to its end."""
         opened = self._open_way(lambda: self._lost(connection))
         connection.http = opened.http
         fault: NoEventStream | None = None
@@ -219,23 +196,23 @@ class RenewingTransport:
             await self._ended(connection)
 
     async def _ended(self, connection: _Connection) -> None:
-        """Its stream is over: so is its session."""
+        """Answer for a connection whose stream is over: its open requests fail, and its session is lost with it."""
         for request in [each for each in self._open.values() if each.to is connection]:
             await self._fail(request, ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data=_CUT_OFF))
         self._lost(connection)
 
     def _lost(self, connection: _Connection) -> None:
-        """The session of a connection is gone."""
+        """Begin a new session in place of this connection's, unless one is being begun."""
         if connection is self._current and self._session is not None and not (self._renewing or self._closing):
             self._renewing = True
             self._tasks.start_soon(self._renew, connection)
 
     async def _watch(self) -> None:
-        """Rule 6."""
+        """Give up requests that have waited too long (rule 6)."""
         while True:
-            await anyio.sleep(self._patience * _LOOKS)
+            await anyio.sleep(self._patience * _CHECK_INTERVAL)
             now = anyio.current_time()
-            if self._asked:
+            if self._server_requests:
                 self._heard_at = now
             for request in [each for each in self._open.values() if self._is_late(each, now)]:
                 await self._give_up(request)
@@ -284,19 +261,16 @@ class RenewingTransport:
                 await cancelled.to.peer.send(item)
                 self._retire(cancelled.to)
             return
-        if self._session is not None and message.method == "notifications/initialized":
-            self._session.initialized = message
-        if self._session is not None and message.method == _ROOTS_CHANGED:
-            self._session.roots_changed = message
+        if self._session is not None:
+            self._session.remember_notification(message)
         if not self._renewing and self._current is not None:
             await self._current.peer.send(item)
 
     async def _answer(self, item: SessionMessage, answer: Answer) -> None:
-        """Rule 3."""
-        found = self._asked.pop(answer.id, None) if answer.id is not None else None
-        if found is not None:
-            connection, id = found
-            await connection.peer.send(SessionMessage(answer.model_copy(update={"id": id}), item.metadata))
+        settled = self._server_requests.settle(answer)
+        if settled is not None:
+            connection, for_server = settled
+            await connection.peer.send(SessionMessage(for_server, item.metadata))
 
     # --- from the server --------------------------------------------------------------------------------
 
@@ -313,41 +287,29 @@ class RenewingTransport:
                 case JSONRPCRequest():
                     await self._ask_host(connection, message)
                 case JSONRPCNotification(method="notifications/cancelled"):
-                    await self._to_host.send(self._as_taken_back(connection, message))
+                    await self._to_host.send(SessionMessage(self._server_requests.withdraw(connection, message)))
                 case JSONRPCNotification(method=method) if method == _ACKNOWLEDGED and self._acknowledged(message):
                     pass
                 case _:
                     await self._to_host.send(item)
 
     async def _ask_host(self, connection: _Connection, message: JSONRPCRequest) -> None:
-        """Rule 3."""
-        if len(self._asked) >= MAX_OPEN_REQUESTS:
-            error = ErrorData(code=INTERNAL_ERROR, message="The client owes too many answers")
-            await connection.peer.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.id, error=error)))
-            return
-        id = _host_s_id(connection, message.id)
-        self._asked[id] = (connection, message.id)
-        await self._to_host.send(SessionMessage(message.model_copy(update={"id": id})))
-
-    def _as_taken_back(self, connection: _Connection, message: JSONRPCNotification) -> SessionMessage:
-        """The server waits no more for what it asked: a host that is told so answers nothing."""
-        params = message.params or {}
-        id = params.get("requestId")
-        if not isinstance(id, str | int):
-            return SessionMessage(message)
-        known = _host_s_id(connection, id)
-        self._asked.pop(known, None)
-        return SessionMessage(message.model_copy(update={"params": {**params, "requestId": known}}))
+        added = self._server_requests.add(connection, message)
+        if isinstance(added, JSONRPCError):
+            await connection.peer.send(SessionMessage(added))
+        else:
+            await self._to_host.send(SessionMessage(added))
 
     def _acknowledged(self, message: JSONRPCNotification) -> bool:
-        """Whether the host knows already that its stream is open."""
+        """Note that the host's stream is open; return whether the host was told so before."""
         meta = (message.params or {}).get("_meta")
         id = cast("dict[str, Any]", meta).get(META_SUBSCRIPTION) if isinstance(meta, dict) else None
         request = self._open.get(id) if isinstance(id, str | int) else None
         if request is None:
             return False
-        known, request.acknowledged, request.delay = request.acknowledged, True, BACKOFF_FIRST_SECONDS
-        return known
+        was_acknowledged, request.acknowledged = request.acknowledged, True
+        request.delay = BACKOFF_FIRST_SECONDS
+        return was_acknowledged
 
     async def _answered(self, connection: _Connection, answer: Answer) -> None:
         request = self._open.get(cast("RequestId", answer.id))
@@ -378,21 +340,11 @@ class RenewingTransport:
             await self._fail(request, _plainly(error))
 
     def _learn(self, request: JSONRPCRequest, result: dict[str, Any]) -> None:
-        """Takes in what a new session would have to be told."""
+        """Remember what a new session would have to be told."""
         if request.method == "initialize":
-            found = result.get("capabilities")
-            capabilities = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-            subscribed = RecentlyUsed[object, JSONRPCRequest](MAX_RENEWED_SUBSCRIPTIONS)
-            self._session = _Session(request, result.get("protocolVersion"), capabilities, subscribed)
-        session, uri = self._session, (request.params or {}).get("uri")
-        if session is None:
-            return
-        if request.method == "logging/setLevel":
-            session.level = request
-        if request.method == "resources/subscribe":
-            session.subscribed.put(uri, request)
-        if request.method == "resources/unsubscribe":
-            session.subscribed.forget(uri)
+            self._session = LegacySession.begun(request, result)
+        elif self._session is not None:
+            self._session.remember_request(request)
 
     async def _tell(self, message: JSONRPCMessage) -> None:
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
@@ -406,7 +358,7 @@ class RenewingTransport:
     # --- anew -------------------------------------------------------------------------------------------
 
     async def _renew(self, lost: _Connection) -> None:
-        """Rule 1, until it has succeeded."""
+        """Try for a new session until there is one (rule 1)."""
         _log.warning("the gateway does not know this session any more; a new one is begun")
         delay = BACKOFF_FIRST_SECONDS
         while True:
@@ -426,8 +378,8 @@ class RenewingTransport:
             await self._send(request)
 
     async def _begin_anew(self, lost: _Connection) -> ErrorData | None:
-        """A new session in place of the one that is lost; or why there is none."""
-        session = cast("_Session", self._session)
+        """Replace the lost session by a new one; return why there is none, or None."""
+        session = cast("LegacySession", self._session)
         try:
             connection = await self._connect()
         except NoEventStream:
@@ -438,17 +390,15 @@ class RenewingTransport:
             connection.scope.cancel()
             return fault
         self._current = connection
-        for id, (asked_by, _) in list(self._asked.items()):
-            if asked_by is lost:
-                del self._asked[id]
-                params: Params = {"requestId": id, "reason": "the session is gone"}
-                await self._tell(JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params=params))
+        for cancelled in self._server_requests.drop(lost):
+            await self._tell(cancelled)
         self._retire(lost)
         await self._restore(connection, session)
         return None
 
-    async def _initialize(self, connection: _Connection, session: _Session) -> ErrorData | None:
-        asking = connection.peer.request("initialize", session.begun.params or {})
+    async def _initialize(self, connection: _Connection, session: LegacySession) -> ErrorData | None:
+        """Begin a session with the host's own `initialize`; return why there is none, or None."""
+        asking = connection.peer.request("initialize", session.initialize.params or {})
         try:
             with anyio.fail_after(RENEW_SECONDS):
                 result = await connection.peer.ask(asking)
@@ -462,33 +412,27 @@ class RenewingTransport:
             return ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data=text)
         return None
 
-    async def _restore(self, connection: _Connection, session: _Session) -> None:
-        """Tells a new session what the last one knew, and the host what may have changed."""
-        begun = session.initialized or JSONRPCNotification(jsonrpc="2.0", method="notifications/initialized")
-        for told in (begun, session.roots_changed):
-            if told is not None:
-                await connection.peer.send(SessionMessage(told, session.metadata))
-        for request in (session.level, *session.subscribed.values()):
-            if request is None:
-                continue
+    async def _restore(self, connection: _Connection, session: LegacySession) -> None:
+        """Tell the new session what the last one knew, and the host what may have changed."""
+        for notification in session.notifications:
+            await connection.peer.send(SessionMessage(notification, session.metadata))
+        for request in session.requests:
             again = connection.peer.request(request.method, request.params or {})
             try:
                 with anyio.fail_after(RENEW_SECONDS):
                     await connection.peer.ask(again, session.metadata.headers)
             except (MCPError, TimeoutError):
                 _log.warning("%s could not be done again in the new session", request.method)
-        for kind in ("tools", "resources", "prompts"):
-            offered = session.capabilities.get(kind)
-            if isinstance(offered, dict) and cast("dict[str, Any]", offered).get("listChanged") is True:
-                await self._tell(JSONRPCNotification(jsonrpc="2.0", method=f"notifications/{kind}/list_changed"))
+        for changed in session.list_changes:
+            await self._tell(changed)
 
     def _retire(self, connection: _Connection) -> None:
-        """Closes a connection that nobody uses any more."""
+        """Close a connection whose session is lost, if no request waits for it."""
         if self._is_idle(connection) and connection.http.lost:
             connection.scope.cancel()
 
     async def _listen_again(self, request: _Request) -> None:
-        """Rule 4."""
+        """Ask for a stream that broke again, after a while (rule 4)."""
         await anyio.sleep(request.delay)
         request.delay = min(2 * request.delay, BACKOFF_MAX_SECONDS)
         if self._open.get(request.message.id) is request:
@@ -498,7 +442,7 @@ class RenewingTransport:
         return self._open_way is self._ways.streamable and connection.http.has_no_endpoint
 
     async def _fall_back(self, request: _Request, error: ErrorData) -> None:
-        """Rule 5."""
+        """Send the host's `initialize` over HTTP+SSE; fail it with `error` if there is none, either (rule 5)."""
         first, self._open_way = self._current, self._ways.sse
         try:
             self._current = await self._connect()
@@ -512,13 +456,8 @@ class RenewingTransport:
             await self._send(request)
 
 
-def _host_s_id(connection: _Connection, id: RequestId) -> RequestId:
-    """An id of the server's, as one that no other session's has."""
-    return id if connection.number == 0 else f"accredit-{connection.number}-{id}"
-
-
 def _plainly(error: ErrorData) -> ErrorData:
-    """An error in words for whoever made the call."""
+    """Return an error in words for whoever made the call."""
     if broken_off(error):
         return ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data=_CUT_OFF)
     if error.code == SESSION_LOST:  # before any session was begun: the server's own words
