@@ -358,9 +358,17 @@ CLIENT_IDLE_SECONDS = 75
 """How long an idle connection of a client is kept: longer than common proxies keep theirs (60 s), so that they close
 first, as they know when they will send."""
 
+DRAIN_SECONDS = 0
+"""For how long a gateway that is told to stop still accepts, where nothing is configured: without a load balancer
+before it, nobody would learn anything meanwhile."""
+
 GRACE_SECONDS = 10
-"""The time for open calls to finish when the gateway is told to stop: orchestrators commonly give 30 s before they
-kill."""
+"""The time for open calls to finish after that, where nothing is configured: orchestrators commonly give 30 s before
+they kill."""
+
+MAX_ENDING_SECONDS = 3600
+"""The longest of these two that can be configured, as the longest call is an hour, too: what takes longer is more
+likely another unit than meant."""
 
 RESTART_SECONDS = 1
 """The wait before a dead worker is replaced: one that dies at once must not use up a core."""

@@ -5,13 +5,15 @@ import json
 import os
 import signal
 from collections.abc import Awaitable, Callable
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 from subprocess import TimeoutExpired
 
 import pytest
-from tests.world.command import Serving, accepts, wait_until
+from tests.world.command import Serving, accepts, accredit, wait_until
 from tests.world.raw_client import CutOff, RawAnswer, RawClient
-from tests.world.raw_server import Connection, RawServer
+from tests.world.raw_server import PATIENCE, Connection, RawServer
 from tests.world.running import run
 
 from accredit.limits import GRACE_SECONDS
@@ -47,6 +49,21 @@ async def ping(port: int) -> RawAnswer:
     async with RawClient(port) as client:
         await client.ask("POST", "/mcp", HEADERS, PING)
         return await client.answer()
+
+
+def ending(folder: Path, lines: str) -> Path:
+    """A configuration with something about the end; the server is named on the command line."""
+    file = folder / "ending.toml"
+    file.write_text(f'[upstream]\nurl = "http://127.0.0.1:9/mcp"\n[gateway]\n{lines}\n', "utf-8")
+    return file
+
+
+def ready(port: int) -> tuple[int, str]:
+    """What `/readyz` says."""
+    with closing(HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as client:
+        client.request("GET", "/readyz")
+        answer = client.getresponse()
+        return answer.status, json.loads(answer.read())["status"]
 
 
 async def settled(condition: Callable[[], bool]) -> None:
@@ -89,6 +106,61 @@ def test_the_first_signal_lets_an_open_call_finish(number: signal.Signals, worke
         assert await asyncio.to_thread(gateway.wait) == 0
 
     scene(tmp_path, "--workers", workers)(act)
+
+
+@pytest.mark.holds("app/server", 1)
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_while_it_drains_a_balancer_is_told_and_no_call_is_lost(workers: str, tmp_path: Path) -> None:
+    async def act(gateway: Serving, upstream: Upstream) -> None:
+        async with RawClient(gateway.port) as kept, RawClient(gateway.port) as asks:
+            upstream.may_answer.set()
+            for _ in range(2):  # from then on its head is known
+                await kept.ask("POST", "/mcp", HEADERS, PING)
+                assert (await kept.answer()).header("connection") is None
+            upstream.may_answer.clear()
+            upstream.arrived.clear()
+            await asks.ask("POST", "/mcp", HEADERS, PING)
+            await upstream.arrived.wait()
+            gateway.stop()
+            await settled(lambda: ready(gateway.port) == (503, "draining"))
+            upstream.may_answer.set()
+            for client in (asks, kept):
+                if client is kept:
+                    await kept.ask("POST", "/mcp", HEADERS, PING)
+                answer = await client.answer()
+                assert (answer.status, answer.body, answer.header("connection")) == (200, PONG, "close")
+                assert await client.peer_closed()
+            assert (await ping(gateway.port)).body == PONG  # on a connection that is accepted now
+        gateway.stop()  # the second signal waits for no drain
+        await asyncio.to_thread(gateway.wait)
+
+    scene(tmp_path, "--workers", workers, "--config", str(ending(tmp_path, "drain_seconds = 3600")))(act)
+
+
+@pytest.mark.holds("app/server", 2)
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_after_the_drain_nothing_is_accepted__and_the_grace_is_as_long_as_it_is_configured(
+    workers: str, tmp_path: Path
+) -> None:
+    async def act(gateway: Serving, upstream: Upstream) -> None:
+        call = asyncio.create_task(ping(gateway.port))
+        await upstream.arrived.wait()
+        gateway.stop()
+        await settled(lambda: not accepts(gateway.port))
+        assert await asyncio.to_thread(gateway.wait) == 0
+        answer = await call
+        assert (answer.status, json.loads(answer.body)["error"]["message"]) == (502, "Upstream unavailable")
+
+    scene(tmp_path, "--workers", workers, "--config", str(ending(tmp_path, "drain_seconds = 1\ngrace_seconds = 1")))(
+        act
+    )
+
+
+@pytest.mark.parametrize("line", ["drain_seconds = -1", "drain_seconds = 3601", "grace_seconds = 0.5"])
+def test_a_time_for_the_end_that_is_none_stops_the_start(line: str, tmp_path: Path) -> None:
+    done = accredit("config", "check", "--config", str(ending(tmp_path, line)), folder=tmp_path)
+    assert done.returncode == 2
+    assert f"gateway.{line.split()[0]}" in done.stderr
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

@@ -323,7 +323,7 @@ def test_subscriptions_end_when_the_gateway_is_about_to_stop() -> None:
             session = await bridge.session()
             assert await session.get(standing) == 200
             await next_event(standing)
-            bridge.gateway.app.drain()
+            bridge.gateway.app.end_streams()
             assert await next_event(client) is None
             assert await next_event(standing) is None
 

@@ -92,6 +92,9 @@ class Front:
     def drain(self) -> None:
         self.app.drain()
 
+    def end_streams(self) -> None:
+        self.app.end_streams()
+
 
 def test_the_official_client_finds_the_issuer_and_calls_a_tool() -> None:
     async def main() -> None:

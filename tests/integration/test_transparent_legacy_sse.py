@@ -391,7 +391,7 @@ def test_a_gateway_that_stops_ends_the_sessions() -> None:
                 await session.open()
                 upstream.answers = lambda request: []
                 await session.post(call(7))
-                gateway.app.drain()
+                gateway.app.end_streams()
                 stopping = error_event(7, "the gateway is stopping", message=UNAVAILABLE)
                 assert await client.rest() == stopping
             await server.until(lambda found: found.open == 0)

@@ -331,7 +331,7 @@ def test_a_gateway_that_stops_ends_standing_streams_and_finishes_calls() -> None
             await get.event()
             await listen.event()
             await world.upstream.until(lambda server: len(server.requests) == 3)
-            world.gateway.app.drain()
+            world.gateway.app.end_streams()
             assert await get.rest() == b""
             assert await listen.rest() == error_event(7, "the gateway is stopping", message=UNAVAILABLE)
             async with world.client() as late:

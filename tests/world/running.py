@@ -144,7 +144,7 @@ class RunningGateway:
     ) -> None:
         self._server.close()
         if hasattr(self.app, "drain"):
-            self.app.drain()
+            self.app.end_streams()
         for connection in list(self.state.connections):
             connection.shutdown()
         try:

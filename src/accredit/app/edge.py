@@ -155,6 +155,11 @@ class EdgeProtocol(HttpToolsProtocol):
         self._has_come()
         super().on_message_complete()
 
+    def answer_last(self) -> None:
+        """Makes the answer that is under way the last one of this connection, if no other request waits for its own."""
+        if self._is_answering() and not self.pipeline:
+            self.cycle.keep_alive = False
+
     def on_response_complete(self) -> None:
         """An answer is given: the next request's turn, or rest. uvicorn's own sets a timer for each rest."""
         self.server_state.total_requests += 1

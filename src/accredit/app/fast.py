@@ -92,6 +92,12 @@ class FastProtocol(EdgeProtocol):
         self._begun += 1
         super().on_message_begin()
 
+    def on_headers_complete(self) -> None:
+        """A request's head is whole."""
+        super().on_headers_complete()
+        if self._gateway is not None and self._gateway.draining:
+            self.answer_last()
+
     def on_message_complete(self) -> None:
         """A request's last byte."""
         super().on_message_complete()
@@ -133,6 +139,7 @@ class FastProtocol(EdgeProtocol):
 
     def _repeat(self, known: _Head, body: bytes) -> None:
         """What the parser does about a plain POST that is whole, of one whose head is known."""
+        gateway = cast(Gateway, self._gateway)
         self._unset_keepalive_if_required()
         self.cycle = cycle = RequestResponseCycle(
             scope=cast(Any, known.scope),
@@ -144,14 +151,14 @@ class FastProtocol(EdgeProtocol):
             default_headers=self.server_state.default_headers,
             message_event=asyncio.Event(),
             expect_100_continue=False,
-            keep_alive=True,
+            keep_alive=not gateway.draining,
             on_response=self.on_response_complete,
         )
         cycle.body = cast(bytearray, body)  # nothing is added to it
         cycle.more_body = False
         cycle.message_event.set()
         self._has_come()
-        self._start(cycle, cast(Gateway, self._gateway), known.head.copy())
+        self._start(cycle, gateway, known.head.copy())
 
     def _is_plain(self, scope: Scope) -> bool:
         if scope["raw_path"] != self._target or scope["method"] != "POST" or scope["query_string"]:

@@ -1,8 +1,13 @@
 """Serves an application on a socket until a signal says stop. Runs an event loop.
 
-The first SIGTERM or SIGINT begins the end: nothing new is accepted, standing streams end, open calls have
-`GRACE_SECONDS`. In a process of its own a second signal ends it at once; in a worker, which hears what its whole
-process group or service hears as well as its parent, only the parent decides that.
+The first SIGTERM or SIGINT begins the end, which has two parts (`Ending`):
+
+1. draining: `/readyz` says 503, each answer is the last one of its connection, and connections are still accepted, so
+   that a load balancer loses nothing while it learns that it should go elsewhere;
+2. the grace: nothing new is accepted, standing streams end, and open calls may finish.
+
+In a process of its own a second signal ends it at once; in a worker, which hears what its whole process group or
+service hears as well as its parent, only the parent decides that.
 """
 
 import asyncio
@@ -13,10 +18,11 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import uvicorn
 
+from accredit.app.edge import EdgeProtocol
 from accredit.app.fast import FastProtocol
 from accredit.app.handshakes import TlsListener
 from accredit.app.memory import give_large_blocks_back
@@ -31,8 +37,19 @@ class Application(Protocol):
         ...
 
     def drain(self) -> None:
+        """The end begins: it is not ready any more, but serves all the same."""
+        ...
+
+    def end_streams(self) -> None:
         """Ends the streams that would stand for ever, and lets calls finish."""
         ...
+
+
+class Ending(NamedTuple):
+    """How long the two parts of the end take at most, in seconds."""
+
+    drain: int
+    grace: int
 
 
 def serve(
@@ -40,6 +57,7 @@ def serve(
     listener: socket.socket,
     *,
     tls: ssl.SSLContext | None = None,
+    ending: Ending,
     lifeline: int | None = None,
     announce: Callable[[], None] | None = None,
 ) -> int:
@@ -49,7 +67,7 @@ def serve(
     of file means that the parent says stop, or is gone.
     """
     give_large_blocks_back()
-    server = _Server(_config(app), app, tls, lifeline, announce)
+    server = _Server(_config(app, ending.grace), app, tls, ending.drain, lifeline, announce)
     gc.collect()
     gc.freeze()  # what was loaded stays: collections need not look through it again and again
     try:
@@ -59,7 +77,7 @@ def serve(
     return 0
 
 
-def _config(app: Application) -> uvicorn.Config:
+def _config(app: Application, grace: int = GRACE_SECONDS) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="uvloop",
@@ -75,7 +93,7 @@ def _config(app: Application) -> uvicorn.Config:
         date_header=False,
         backlog=LISTEN_BACKLOG,
         timeout_keep_alive=CLIENT_IDLE_SECONDS,
-        timeout_graceful_shutdown=GRACE_SECONDS,
+        timeout_graceful_shutdown=grace,
     )
 
 
@@ -85,12 +103,15 @@ class _Server(uvicorn.Server):
         config: uvicorn.Config,
         app: Application,
         tls: ssl.SSLContext | None,
+        drain_seconds: int,
         lifeline: int | None,
         announce: Callable[[], None] | None,
     ) -> None:
         super().__init__(config)
         self._app = app
         self._tls = tls
+        self._drain_seconds = drain_seconds
+        self._told = self._draining = False
         self._lifeline = lifeline
         self._announce = announce
 
@@ -104,19 +125,38 @@ class _Server(uvicorn.Server):
             self._announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._app.drain()
+        self._app.end_streams()
         await super().shutdown(sockets)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Is asked ten times a second whether to stop."""
+        if self._told and not self._draining:
+            self._drain()
+        return await super().on_tick(counter)
 
     def _protocol(self) -> FastProtocol:
         return FastProtocol(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A signal came. uvicorn's own would end the process by that signal after a stop that went well."""
-        if self.should_exit and self._lifeline is None:
+        if self._told and self._lifeline is None:
             signal.signal(sig, signal.SIG_DFL)
             os.kill(os.getpid(), sig)
-        self.should_exit = True
+        self._told = True
 
     def _let_go(self, lifeline: int) -> None:
         asyncio.get_running_loop().remove_reader(lifeline)
+        self._told = True
+
+    def _drain(self) -> None:
+        self._draining = True
+        self._app.drain()
+        for connection in self.server_state.connections:
+            cast(EdgeProtocol, connection).answer_last()
+        if self._drain_seconds:
+            asyncio.get_running_loop().call_later(self._drain_seconds, self._stop)
+        else:
+            self._stop()
+
+    def _stop(self) -> None:
         self.should_exit = True

@@ -4,7 +4,7 @@ The parent only waits for signals:
 
 - a worker ended: it is replaced after `RESTART_SECONDS`; one that could not start ends everything;
 - SIGTERM or SIGINT: it closes the lifeline, the pipe whose other end every worker watches, and each finishes what
-  is open. After the grace, or at a second signal, what is left is killed.
+  is open. After the time that this may take, or at a second signal, what is left is killed.
 
 The lifeline closes by itself when the parent dies, however that happens: so no worker outlives it.
 """
@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable
 
 from accredit.base.log_events import log_event
-from accredit.limits import GRACE_SECONDS, RESTART_SECONDS
+from accredit.limits import RESTART_SECONDS
 
 _STOP = {signal.SIGTERM, signal.SIGINT}
 _WAITED = _STOP | {signal.SIGCHLD, signal.SIGALRM}
@@ -28,23 +28,28 @@ _NOT_STARTED = 3
 _logger = logging.getLogger("accredit.app")
 
 
-def run_workers(count: int, listener: socket.socket, serve: Callable[[int, bool], int]) -> int:
-    """Keeps `count` processes at `serve(lifeline, first)` until told to stop; returns the exit code.
+def run_workers(count: int, listener: socket.socket, serve: Callable[[int, bool], int], *, ending_seconds: int) -> int:
+    """Keeps `count` processes at `serve(lifeline, first)` until told to stop; returns the exit code. Their end may
+    take `ending_seconds`.
 
-    `listener` is what they serve: it is closed here when the end begins, so that clients are refused at once.
+    `listener` is what they serve: it is closed here when the end begins, so that clients are refused as soon as no
+    worker accepts any more.
 
     `first` is true in one worker at the start. `serve` returns 0 after a stop that was asked for, and another
     number when it could not start.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
-    return _Workers(count, listener, serve).run()
+    return _Workers(count, listener, serve, ending_seconds).run()
 
 
 class _Workers:
-    def __init__(self, count: int, listener: socket.socket, serve: Callable[[int, bool], int]) -> None:
+    def __init__(
+        self, count: int, listener: socket.socket, serve: Callable[[int, bool], int], ending_seconds: int
+    ) -> None:
         self._count = count
         self._listener = listener
         self._serve = serve
+        self._ending_seconds = ending_seconds
         self._pids: set[int] = set()
         self._watched, self._held = os.pipe()
         self._stopping = False
@@ -107,9 +112,9 @@ class _Workers:
         os.close(self._held)
         self._listener.close()
         signal.alarm(0)
-        if signal.SIGALRM in signal.sigpending():  # it was for a worker's replacement, not for the end of the grace
+        if signal.SIGALRM in signal.sigpending():  # it was for a worker's replacement, not for the end's end
             signal.sigwait({signal.SIGALRM})
-        signal.alarm(GRACE_SECONDS + _MARGIN_SECONDS)
+        signal.alarm(self._ending_seconds + _MARGIN_SECONDS)
 
     def _kill(self) -> None:
         for pid in self._pids:

@@ -28,7 +28,14 @@ from accredit.config.values import (
     UriPrefix,
     Url,
 )
-from accredit.limits import CHALLENGE_WINDOW_SECONDS, MAX_BOOTSTRAP_TTL_SECONDS, MAX_STATE_SECONDS
+from accredit.limits import (
+    CHALLENGE_WINDOW_SECONDS,
+    DRAIN_SECONDS,
+    GRACE_SECONDS,
+    MAX_BOOTSTRAP_TTL_SECONDS,
+    MAX_ENDING_SECONDS,
+    MAX_STATE_SECONDS,
+)
 
 
 class Section(BaseModel):
@@ -68,6 +75,18 @@ class Gateway(Section):
         allow_inf_nan=False,
         description="the number of seconds for which the upstream may be silent about a request (a command: 3600 where"
         " nothing is said)",
+    )
+    drain_seconds: int = Field(
+        default=DRAIN_SECONDS,
+        ge=0,
+        le=MAX_ENDING_SECONDS,
+        description="for how many seconds it still accepts connections after SIGTERM, with /readyz at 503",
+    )
+    grace_seconds: int = Field(
+        default=GRACE_SECONDS,
+        ge=0,
+        le=MAX_ENDING_SECONDS,
+        description="for how many seconds open calls may go on after that",
     )
     tls_cert_file: Name | None = Field(default=None, description="a PEM file with the endpoint's certificate chain")
     tls_key_file: Name | None = Field(default=None, description="a PEM file with its private key, mode 0600")

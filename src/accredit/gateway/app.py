@@ -62,7 +62,7 @@ def create_app(
 
 
 class Gateway:
-    """The application. `drain` is for the server that runs it: it ends streams that would stand for ever."""
+    """The application. `drain` and `end_streams` are for the server that runs it, and is told to stop."""
 
     def __init__(
         self,
@@ -133,7 +133,16 @@ class Gateway:
         """What this process has refused since it started, by kind, for whoever mounts the application."""
         return dict(self._counters.counts)
 
+    @property
+    def draining(self) -> bool:
+        """Whether the end has begun."""
+        return self._health.draining
+
     def drain(self) -> None:
+        """The end begins: `/readyz` says so, and everything is served as before."""
+        self._health.draining = True
+
+    def end_streams(self) -> None:
         """The process is about to stop: ends standing streams, lets calls finish."""
         self._backend.drain()
 

@@ -17,7 +17,7 @@ configure_logs("info", "json")
 def serve(lifeline, first):
 {body}
 
-sys.exit(run_workers(2, socket.socket(), serve))
+sys.exit(run_workers(2, socket.socket(), serve, ending_seconds=60))
 """
 
 

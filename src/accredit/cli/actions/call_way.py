@@ -66,7 +66,7 @@ async def at_gate(
         async with AccreditedClient(transport) as client:
             yield client, presenter
     finally:
-        app.drain()
+        app.end_streams()
         await app.aclose()
 
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import uvloop
 
 from accredit import __version__
-from accredit.app import address_of, allow_descriptors, assemble, open_listener, run_workers, serve
+from accredit.app import Ending, address_of, allow_descriptors, assemble, open_listener, run_workers, serve
 from accredit.base.log_events import LogFormat, LogLevel, configure_logs, log_event, notice
 from accredit.config import Loaded, build_settings, check_exposure, tls_context
 from accredit.config.load import DEFAULT_FILE
@@ -37,6 +37,7 @@ def run_server(loaded: Loaded, *, workers: int, insecure: bool, log_level: LogLe
     tls = tls_context(gateway)
     if not insecure:
         check_exposure(gateway)
+    ending = Ending(gateway.drain_seconds, gateway.grace_seconds)
     allow_descriptors()
     listener = open_listener(gateway.host, gateway.port)
     endpoint = f"{'https' if tls else 'http'}://{address_of(listener)}{_path(settings, gateway.path)}"
@@ -49,13 +50,14 @@ def run_server(loaded: Loaded, *, workers: int, insecure: bool, log_level: LogLe
         notice(f"listening on {endpoint} ({workers} worker{'s' if workers > 1 else ''})")
 
     if workers == 1:
-        return serve(create_app(settings, **ports._asdict()), listener, tls=tls, announce=announce)
+        return serve(create_app(settings, **ports._asdict()), listener, tls=tls, ending=ending, announce=announce)
 
     def serve_as_worker(lifeline: int, first: bool) -> int:
         app = create_app(settings, **ports._asdict())
-        return serve(app, listener, tls=tls, lifeline=lifeline, announce=announce if first else None)
+        told = announce if first else None
+        return serve(app, listener, tls=tls, ending=ending, lifeline=lifeline, announce=told)
 
-    return run_workers(workers, listener, serve_as_worker)
+    return run_workers(workers, listener, serve_as_worker, ending_seconds=sum(ending))
 
 
 def _path(settings: GatewaySettings, path: str) -> str:

@@ -167,5 +167,5 @@ async def _through_gateway(door: Door, capabilities: Capabilities) -> AsyncGener
             async with Client(declaring(inner, capabilities), list_roots_callback=no_roots, mode=mode) as client:
                 yield client.server_info.name if client.server_info is not None else "", client.session
     finally:
-        app.drain()
+        app.end_streams()
         await app.aclose()

@@ -6,8 +6,9 @@
    count.
 4. A caller with a valid token in the header, where tokens are on, is also told the reasons, and what was refused.
 
-The status is 503 if `upstream`, `store` or `records` don't answer. `revocations` and `key_sets` don't change it: what
-was last known is still in force. Each answer has the time (`Date`), so that clocks can be compared.
+The status is 503 if `upstream`, `store` or `records` don't answer, and while the gateway drains. `revocations` and
+`key_sets` don't change it: what was last known is still in force. Each answer has the time (`Date`), so that clocks can
+be compared.
 """
 
 import contextlib
@@ -40,6 +41,7 @@ class Health:
         revocations: Revocations | None,
         key_sets: KeySets | None,
     ) -> None:
+        self.draining = False
         self._backend = backend
         self._counters = counters
         self._authenticator = authenticator
@@ -56,10 +58,11 @@ class Health:
             await _tell(exchange, 200, {"status": "ok"})
             return
         parts = await self._answering()
-        ready = all(parts.values())
+        ready = all(parts.values()) and not self.draining
         problems = await self._problems()
         stale = {part: problem is None for part, problem in problems.items() if part not in parts}
-        body: dict[str, Any] = {"status": "ok" if ready else "not ready", **parts, **stale}
+        status = "draining" if self.draining else "ok" if ready else "not ready"
+        body: dict[str, Any] = {"status": status, **parts, **stale}
         if await self._is_known(exchange):
             why = {f"{part}_problem": problem for part, problem in problems.items() if problem is not None}
             body |= {**why, "refused": dict(self._counters.counts)}
