@@ -8,8 +8,10 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 from tests.interop.cells import Cell
@@ -17,7 +19,7 @@ from tests.interop.clients import CLIENTS
 from tests.interop.compare import Verdict, Where, compare, joined, uncalled, unneeded
 from tests.interop.differences import DIFFERENCES
 from tests.interop.environments import Environments
-from tests.interop.report import PAGE, write_page
+from tests.interop.report import PAGE, how_played, write_page
 from tests.interop.servers import SERVERS
 from tests.interop.ways import DATA, WAYS, Place, authorize, baselines, possible
 
@@ -65,6 +67,16 @@ def played(
     return verdicts
 
 
+def missing(run: Path, cells: Iterable[Cell], ways: Iterable[str]) -> list[str]:
+    """The cells of which no whole transcript lies in the folder of the run, of a way or of what it is compared with."""
+    return [
+        f"{cell.client.name} -> {cell.server.name} by {way}"
+        for cell, way in product(cells, ways)
+        if possible(way, cell.server)
+        and not all(cell.played(run, each) for each in (way, *baselines(way, cell.server)))
+    ]
+
+
 def chosen() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.interop", description=__doc__)
@@ -87,7 +99,6 @@ def main() -> int:
     run = run.resolve()
     environments = Environments(run)
     clients, servers, ways = choice.client or [*CLIENTS], choice.server or [*SERVERS], choice.way or [*WAYS]
-    whole = not (choice.client or choice.server or choice.way or choice.played)
     cells = [Cell(CLIENTS[client], SERVERS[server]) for server in servers for client in clients]
     began = time.monotonic()
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -95,18 +106,23 @@ def main() -> int:
             list(pool.map(partial(authorized, run, environments), servers))
         parts = pool.map(partial(played, run, environments, ways, only=choice.played), cells)
         verdicts = [verdict for part in parts for verdict in part]
+    absent = missing(run, cells, ways)
+    whole = not (choice.client or choice.server or choice.way)
     failures = [verdict for verdict in verdicts if verdict.failed]
     for verdict in failures:
         where = verdict.where
         print(f"\n{where.client} -> {where.server} by {where.way}: {where.step}")
         print(f"  direct:  {verdict.direct[:SHOWN]}\n  through: {verdict.through[:SHOWN]}")
-    left = unneeded(verdicts, DIFFERENCES) if whole else []
+    for cell in absent:
+        print(f"not played: {cell}")
+    left = unneeded(verdicts, DIFFERENCES) if whole and not absent else []
     for name in left:
         print(f"\nthe difference {name!r} is named and does not occur")
     took = time.monotonic() - began
     print(f"\n{len(verdicts)} steps compared in {took:.0f} s; {len(failures)} unexplained; transcripts: {run}")
-    if whole or choice.write:
-        write_page(PAGE, verdicts, DIFFERENCES)
+    if choice.write or (whole and not choice.played):
+        days = {cell.day(run, way) for cell, way in product(cells, ways) if cell.played(run, way)}
+        write_page(PAGE, verdicts, DIFFERENCES, how=how_played(days, absent))
     return 1 if failures or left else 0
 
 

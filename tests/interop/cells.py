@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,11 @@ class Cell(Struct, frozen=True):
     def played(self, run: Path, way: str) -> bool:
         """Whether a whole transcript of this way is there."""
         return (self._folder(run, way) / TRANSCRIPT).exists()
+
+    def day(self, run: Path, way: str) -> str:
+        """The day on which the transcript of this way was written."""
+        written = (self._folder(run, way) / TRANSCRIPT).stat().st_mtime
+        return datetime.fromtimestamp(written, UTC).date().isoformat()
 
     def play(self, run: Path, environments: Environments, ways: list[str]) -> dict[str, Transcript]:
         """The transcripts of these ways. One that is there whole, of a run that was broken off, is taken as it is."""

@@ -1,6 +1,6 @@
 """Writes `docs/reference/interoperability.md`: the tables, and the differences with their reasons. I/O: that file."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from tests.interop.clients import CLIENTS
@@ -13,11 +13,12 @@ PAGE = ROOT / "docs" / "reference" / "interoperability.md"
 BEGIN, END = "<!-- interop:begin -->", "<!-- interop:end -->"
 
 
-def write_page(page: Path, verdicts: Sequence[Verdict], differences: Iterable[Difference]) -> None:
-    """Writes what was found between the two marks of the page."""
+def write_page(page: Path, verdicts: Sequence[Verdict], differences: Iterable[Difference], *, how: str = "") -> None:
+    """Writes what was found between the two marks of the page, and `how` it was played."""
     before, rest = page.read_text("utf-8").split(BEGIN)
     after = rest.split(END)[1]
-    found = "\n\n".join([summary(verdicts), tables(verdicts), reasons(verdicts, differences), versions(verdicts)])
+    said = " ".join(part for part in (summary(verdicts), how) if part)
+    found = "\n\n".join([said, tables(verdicts), reasons(verdicts, differences), versions(verdicts)])
     page.write_text(f"{before}{BEGIN}\n\n{found}\n\n{END}{after}", "utf-8")
 
 
@@ -25,6 +26,14 @@ def summary(verdicts: Sequence[Verdict]) -> str:
     """How much there was, in all."""
     cells = len({(verdict.where.client, verdict.where.server) for verdict in verdicts})
     return f"{len(verdicts)} steps of {cells} pairs of a client and a server: {_cell(verdicts)}."
+
+
+def how_played(days: Collection[str], absent: Sequence[str]) -> str:
+    """On which days, and what is left out."""
+    when = " and ".join(dict.fromkeys((min(days), max(days)))) if days else "no day"
+    parts = "" if len(days) == 1 else ", in parts, each with the gateway as it was then"
+    left_out = f" Not played: {', '.join(absent)}." if absent else " Nothing was left out."
+    return f"Played on {when}{parts}.{left_out}"
 
 
 def versions(verdicts: Sequence[Verdict]) -> str:

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.interop.__main__ import authorized, played
-from tests.interop.cells import Cell
+from tests.interop.__main__ import authorized, missing, played
+from tests.interop.cells import TRANSCRIPT, Cell
 from tests.interop.clients import CLIENTS, Client
 from tests.interop.compare import Difference, Where, compare, joined, judge, uncalled, unneeded
 from tests.interop.environments import OWN, Environments
-from tests.interop.report import BEGIN, END, write_page
+from tests.interop.report import BEGIN, END, how_played, write_page
 from tests.interop.servers import SERVERS
 from tests.interop.steps import restarts
 
@@ -79,6 +79,23 @@ def test_a_pair_that_can_not_be_played_is_a_failure_and_the_others_go_on(tmp_pat
     (verdict,) = played(tmp_path, Environments(tmp_path), ["wrap"], Cell(absent, SERVERS["python-sdk-2"]))
     assert verdict.failed
     assert "nothing" in verdict.through
+
+
+def test_what_was_not_played_is_named__also_where_only_its_direct_way_lacks__and_is_no_success(tmp_path: Path) -> None:
+    cell = Cell(CLIENTS["fastmcp"], SERVERS["git"])
+    for way in ("wrap", "connect"):
+        (tmp_path / "fastmcp" / "git" / way).mkdir(parents=True)
+        (tmp_path / "fastmcp" / "git" / way / TRANSCRIPT).touch()
+    assert len(missing(tmp_path, [cell], ["serve URL", "wrap", "connect"])) == 2  # no git server speaks HTTP
+    (tmp_path / "fastmcp" / "git" / "direct-stdio").mkdir()
+    (tmp_path / "fastmcp" / "git" / "direct-stdio" / TRANSCRIPT).touch()
+    absent = missing(tmp_path, [cell], ["serve -- COMMAND", "wrap", "connect"])
+    assert absent == ["fastmcp -> git by serve -- COMMAND"]
+    day = cell.day(tmp_path, "wrap")
+    assert how_played({day, "2026-01-01"}, absent) == (
+        f"Played on 2026-01-01 and {day}, in parts, each with the gateway as it was then. Not played: {absent[0]}."
+    )
+    assert how_played({day}, []) == f"Played on {day}. Nothing was left out."
 
 
 def test_a_tool_that_no_step_calls_is_a_failure() -> None:

@@ -7,6 +7,7 @@ const HEARD_MS = 6_000;
 const LATE_MS = 100;
 const CANCEL_AFTER_MS = 1_000;
 const RETRIES = 6;
+const TRY_MS = 10_000;
 const RETRY_MS = 500;
 
 const pause = ms => new Promise(resolve => setTimeout(resolve, ms));
@@ -96,7 +97,7 @@ export function actions(client) {
         async recover(given) {
             for (let tried = 0; tried < RETRIES; tried++) {
                 try {
-                    const slow = pause(STEP_MS / RETRIES).then(() => Promise.reject(new Error('slow')));
+                    const slow = pause(TRY_MS).then(() => Promise.reject(new Error('slow')));
                     const answer = await Promise.race([call(given), slow]);
                     if (!answer.isError) return { recovered: true };
                 } catch {} // which error, is the client's affair

@@ -18,7 +18,9 @@ HEARD_SECONDS = 6.0
 LATE_SECONDS = 0.1
 CANCEL_AFTER_SECONDS = 1.0
 RETRIES = 6
+TRY_SECONDS = 10.0
 RETRY_SECONDS = 0.5
+RECOVER_SECONDS = RETRIES * (TRY_SECONDS + RETRY_SECONDS) + STEP_SECONDS
 SAID = "Paris"
 
 
@@ -119,7 +121,7 @@ class Player:
         """Whether this same client, without being started anew, can call a tool again before long."""
         for _ in range(RETRIES):
             try:
-                async with asyncio.timeout(STEP_SECONDS / RETRIES):
+                async with asyncio.timeout(TRY_SECONDS):
                     answer = plain(await self.take({"do": "call", "with": {"tool": tool, "arguments": arguments}}))
             except Exception:  # which one, is the client's affair
                 answer = {"isError": True}
@@ -147,7 +149,7 @@ async def play(player: Player, steps: list[dict[str, Any]]) -> None:
         player.heard.forget()
         line: dict[str, Any] = {"step": step["name"]}
         try:
-            async with asyncio.timeout(STEP_SECONDS):
+            async with asyncio.timeout(RECOVER_SECONDS if step["do"] == "recover" else STEP_SECONDS):
                 line["result"] = plain(await player.take(step))
                 hears = {kind: count for kind, count in step["hears"].items() if kind not in player.deaf_to}
                 line["heard"] = await player.heard.expected(hears, step["patience"] or HEARD_SECONDS)
