@@ -18,8 +18,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from pydantic import ValidationError
-
 from accredit.base.text import one_line
 from accredit.config.problems import PREFIX, check_environment_name, problem
 from accredit.config.schema import FILES, Config
@@ -99,7 +97,7 @@ def _joined(file: Path | None, from_file: Values, from_environment: Values, comm
         tables.setdefault(section, {})[key] = value
     try:
         config = Config.model_validate(tables)
-    except ValidationError as error:
+    except ValueError as error:
         raise problem(error, lambda section, key: origins[section, key].name) from None
     return Loaded(config, file, origins)
 
@@ -131,7 +129,7 @@ def _read(file: Path, content: bytes) -> Values:
         raise ConfigurationError(f"{shown} is not TOML: {detail}", "correct that place in the file") from None
     try:
         Config.model_validate(tables, strict=True)
-    except ValidationError as error:
+    except ValueError as error:
         raise problem(error, lambda _section, _key: shown) from None
     return {
         (section, key): (Origin("file", shown), _anchored((section, key), value, file.parent))

@@ -5,37 +5,40 @@ A value is never quoted: it may be a secret that was put into the wrong key.
 
 from collections.abc import Callable, Iterable
 from difflib import SequenceMatcher
+from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
+from accredit.base.deferred import Deferred
 from accredit.base.text import one_line
-from accredit.config.schema import ENTRIES, NESTED, SECTIONS, Section
-from accredit.config.values import NO_SUCH_KEY
+from accredit.config.schema import ENTRIES, NESTED, SECTIONS
+from accredit.config.tables import Section
 from accredit.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from accredit.config import conversion
+else:
+    conversion = Deferred("accredit.config.conversion")
 
 PREFIX = "ACCREDIT_"
 
 _KEYS = tuple(f"{section}.{key}" for section, model in SECTIONS.items() for key in model.model_fields)
-_NOT_A_TABLE = ("model_type", "dict_type")
-_MISSING = "missing"
 
 _Place = tuple[int | str, ...]
 
 
-def problem(error: ValidationError, origin_of: Callable[[str, str], str]) -> ConfigurationError:
+def problem(error: ValueError, origin_of: Callable[[str, str], str]) -> ConfigurationError:
     """Return the first problem that validation found. `origin_of` returns the source of a section's key."""
-    errors = error.errors(include_url=False, include_context=False, include_input=False)
+    errors = conversion.faults(error)
     # A misspelt key is reported as missing, too: the misspelling says more.
-    fault = next((each for each in errors if each["type"] == NO_SUCH_KEY), errors[0])
+    fault = next((each for each in errors if each["type"] == conversion.NO_SUCH_KEY), errors[0])
     place = fault["loc"]
     section, key = str(place[0]), str(place[1]) if len(place) > 1 else ""
     name = _dotted(place)
     where = f"{name} ({origin_of(section, key)})"
-    if fault["type"] == NO_SUCH_KEY:
+    if fault["type"] == conversion.NO_SUCH_KEY:
         return ConfigurationError(one_line(f"{where}: no such key"), _did_you_mean(place))
-    if fault["type"] in _NOT_A_TABLE:
+    if fault["type"] in conversion.NOT_A_TABLE:
         message = "should be a table"
-    elif fault["type"] == _MISSING:
+    elif fault["type"] == conversion.MISSING:
         message = "should be given"
     else:
         message = fault["msg"].removeprefix("Value error, ").removeprefix("Input ").removeprefix("String ")

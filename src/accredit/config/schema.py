@@ -7,8 +7,8 @@ Each description finishes the sentence "KEY is ...": errors and `accredit config
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-
+from accredit.config.fields import Field
+from accredit.config.tables import Section
 from accredit.config.values import (
     Bytes,
     Command,
@@ -36,12 +36,6 @@ from accredit.limits import (
     MAX_ENDING_SECONDS,
     MAX_STATE_SECONDS,
 )
-
-
-class Section(BaseModel):
-    """A table of the file: unknown keys are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Gateway(Section):
@@ -224,30 +218,24 @@ class Tool(Resource):
     token_scope: TokenScope = Field(default="", description='the scope that a token needs for it, or "" for none')
 
 
-class Tools(Section):
+class Tools(Section, entries=(Name, Tool)):
     """`[tools]`: a table for each tool, by its name."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
-    __pydantic_extra__: dict[Name, Tool] = Field(init=False)  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @property
     def by_name(self) -> Mapping[str, Tool]:
         """The tables."""
-        return self.__pydantic_extra__
+        return self._entries
 
 
-class Resources(Section):
+class Resources(Section, entries=(UriPrefix, Resource)):
     """`[resources]`: the scope of all, and a table for each prefix of a URI that has another."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
-    __pydantic_extra__: dict[UriPrefix, Resource] = Field(init=False)  # pyright: ignore[reportIncompatibleVariableOverride]
 
     scope: Scope = Field(default="mcp:resource", description="the scope of resources without a table of their own")
 
     @property
     def by_prefix(self) -> Mapping[str, Resource]:
         """The tables."""
-        return self.__pydantic_extra__
+        return self._entries
 
 
 class Prompts(Section):
@@ -298,10 +286,8 @@ class Store(Section):
     )
 
 
-class Config(BaseModel):
+class Config(Section, title="accredit.toml"):
     """The file `accredit.toml`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, title="accredit.toml")
 
     gateway: Gateway = Gateway()
     upstream: Upstream = Upstream()

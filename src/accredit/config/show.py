@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from typing import cast
 
-from pydantic import BaseModel
-
 from accredit.config.load import Loaded
 from accredit.config.schema import SECRETS
+from accredit.config.tables import Section
 from accredit.config.values import FromEnvironment
 
 MASK = "***"
@@ -47,6 +46,6 @@ def _named(value: FromEnvironment) -> dict[str, object]:
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, BaseModel):
+    if isinstance(value, Section):
         return value.model_dump()
     return [_plain(item) for item in cast("list[object]", value)] if isinstance(value, list) else value

@@ -7,14 +7,10 @@ import re
 from typing import Annotated, cast
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator
-from pydantic_core import PydanticCustomError
-
+from accredit.config.fields import Check, Field, NoSuchKey, ReadBy
+from accredit.config.tables import Section
 from accredit.gateway.forwarding import can_be_added, can_name_caller
 from accredit.policy import facts_fault, may_guard, scope_fault
-
-NO_SUCH_KEY = "extra_forbidden"
-"""pydantic's error type for a key that a table does not have."""
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A header's name (RFC 9110 section 5.6.2)."""
@@ -90,10 +86,9 @@ def _environment(value: dict[str, str]) -> dict[str, str]:
     return value
 
 
-class FromEnvironment(BaseModel):
+class FromEnvironment(Section):
     """A value that is taken from an environment variable when the gateway starts."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
     env: str = Field(min_length=1)
     scheme: str = ""
     """The authentication scheme that is put before it, such as `Bearer`."""
@@ -120,10 +115,7 @@ def _header_value(value: object) -> str | FromEnvironment:
             raise ValueError('should be a string, or { env = "NAME" }, or that with scheme = "Bearer"')
 
 
-HeaderValue = Annotated[
-    str | FromEnvironment,
-    PlainValidator(_header_value, json_schema_input_type=str | FromEnvironment),
-]
+HeaderValue = Annotated[str | FromEnvironment, ReadBy(_header_value)]
 
 
 def _headers(value: dict[str, str | FromEnvironment]) -> dict[str, str | FromEnvironment]:
@@ -152,6 +144,10 @@ def _scope(value: str) -> str:
     return value
 
 
+def _optional_scope(value: str) -> str:
+    return value and _scope(value)
+
+
 def _facts(value: dict[str, str | int | float]) -> dict[str, str | int | float]:
     fault = facts_fault(value)
     if fault is not None:
@@ -161,7 +157,7 @@ def _facts(value: dict[str, str | int | float]) -> dict[str, str | int | float]:
 
 def _uri_prefix(value: str) -> str:
     if ":" not in value:
-        raise PydanticCustomError(NO_SUCH_KEY, "no such key")
+        raise NoSuchKey
     return value
 
 
@@ -183,21 +179,21 @@ def _store(value: str) -> str:
     return value
 
 
-Url = Annotated[str, AfterValidator(_url)]
-Path = Annotated[str, AfterValidator(_path)]
-Method = Annotated[str, Field(min_length=1), AfterValidator(_method)]
-Forwarded = Annotated[str, AfterValidator(_forwarded)]
-IdentityHeader = Annotated[str, AfterValidator(_identity_header)]
-Endpoint = Annotated[str, AfterValidator(_endpoint)]
+Url = Annotated[str, Check(_url)]
+Path = Annotated[str, Check(_path)]
+Method = Annotated[str, Field(min_length=1), Check(_method)]
+Forwarded = Annotated[str, Check(_forwarded)]
+IdentityHeader = Annotated[str, Check(_identity_header)]
+Endpoint = Annotated[str, Check(_endpoint)]
 Name = Annotated[str, Field(min_length=1)]
 Bytes = Annotated[int, Field(ge=1)]
-Scope = Annotated[str, AfterValidator(_scope)]
-OptionalScope = Annotated[str, AfterValidator(lambda value: value and _scope(value))]
-Facts = Annotated[dict[str, str | int | float], AfterValidator(_facts)]
-UriPrefix = Annotated[str, AfterValidator(_uri_prefix)]
+Scope = Annotated[str, Check(_scope)]
+OptionalScope = Annotated[str, Check(_optional_scope)]
+Facts = Annotated[dict[str, str | int | float], Check(_facts)]
+UriPrefix = Annotated[str, Check(_uri_prefix)]
 TokenScope = Annotated[str, Field(pattern=r"^[\x21\x23-\x5b\x5d-\x7e]*$")]
 """RFC 6749 section 3.3; empty for none."""
-StoreText = Annotated[str, AfterValidator(_store)]
-Command = Annotated[list[str], AfterValidator(_command)]
-Environment = Annotated[dict[str, str], AfterValidator(_environment)]
-Headers = Annotated[dict[str, HeaderValue], AfterValidator(_headers)]
+StoreText = Annotated[str, Check(_store)]
+Command = Annotated[list[str], Check(_command)]
+Environment = Annotated[dict[str, str], Check(_environment)]
+Headers = Annotated[dict[str, HeaderValue], Check(_headers)]
