@@ -34,7 +34,7 @@ PURE_LIBRARIES["consent"] = f"rfc8785, {PURE_LIBRARIES['ratify']}"
 ABOVE = {"consent": {"ratify"}}
 """Cores that are above others, and above which."""
 BELOW = {
-    *("accredit.base", "accredit.base.caching", "accredit.base.text"),
+    *("accredit.base", "accredit.base.caching", "accredit.base.deferred", "accredit.base.text"),
     *("accredit.canonical", "accredit.errors", "accredit.limits", "accredit.refusals"),
 }
 """What is everybody's and touches nothing. The clock is only for who verifies without saying what time it is."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from accredit.attest import Head, LogSigner
+from accredit.base.deferred import load
 from accredit.base.log_events import log_event
 from accredit.config import (
     Loaded,
@@ -48,6 +49,7 @@ def assemble(loaded: Loaded, proofs: ProofSettings | None) -> Ports:
 
     Raises `ConfigurationError`.
     """
+    _load_libraries(loaded, proofs)
     key_sets = _key_sets(loaded) if loaded.config.tokens.mode != "off" else None
     records = _records(loaded)
     if proofs is None or not proofs.required:
@@ -56,6 +58,14 @@ def assemble(loaded: Loaded, proofs: ProofSettings | None) -> Ports:
     store = store_of(loaded)
     revocations = _revocations(loaded, proofs, store)
     return Ports(open_store(store), revocations, key_sets, records, open_tasks(store))
+
+
+def _load_libraries(loaded: Loaded, proofs: ProofSettings | None) -> None:
+    """Load what calls will need: the first does not wait for it then, and workers share what their parent loaded."""
+    if proofs is not None and proofs.required:
+        load("cryptography.hazmat.primitives.asymmetric.mldsa")
+    if loaded.config.tokens.mode != "off" or loaded.config.upstream.identity == "jwt":
+        load("jwt")
 
 
 def _key_sets(loaded: Loaded) -> KeySets:

@@ -7,15 +7,22 @@ outlives Ed25519 at no cost to a call.
 """
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA65PrivateKey, MLDSA65PublicKey
 from msgspec import Struct
 
 from accredit.attest.dsse import Envelope, Signature, signed_bytes
 from accredit.base.caching import Once
+from accredit.base.deferred import Deferred
 from accredit.errors import AttestationError
+
+if TYPE_CHECKING:
+    from cryptography import exceptions
+    from cryptography.hazmat.primitives.asymmetric import ed25519, mldsa
+else:
+    exceptions = Deferred("cryptography.exceptions")
+    ed25519 = Deferred("cryptography.hazmat.primitives.asymmetric.ed25519")
+    mldsa = Deferred("cryptography.hazmat.primitives.asymmetric.mldsa")
 
 ML_DSA_65_SUFFIX = "/ml-dsa-65"
 """The suffix of the second signature's key id, after the gateway's id."""
@@ -60,11 +67,11 @@ class LogSigner(Struct, frozen=True, dict=True):
 
     @Once
     def _sign(self) -> Callable[[bytes], bytes]:
-        return Ed25519PrivateKey.from_private_bytes(self.ed25519).sign
+        return ed25519.Ed25519PrivateKey.from_private_bytes(self.ed25519).sign
 
     @Once
-    def _ml_dsa_65(self) -> MLDSA65PrivateKey:
-        return MLDSA65PrivateKey.from_seed_bytes(self.ml_dsa_65)
+    def _ml_dsa_65(self) -> "mldsa.MLDSA65PrivateKey":
+        return mldsa.MLDSA65PrivateKey.from_seed_bytes(self.ml_dsa_65)
 
 
 class LogKey(Struct, frozen=True, dict=True):
@@ -75,12 +82,12 @@ class LogKey(Struct, frozen=True, dict=True):
     ml_dsa_65: bytes
 
     @Once
-    def _ed25519(self) -> Ed25519PublicKey:
-        return Ed25519PublicKey.from_public_bytes(self.ed25519)
+    def _ed25519(self) -> "ed25519.Ed25519PublicKey":
+        return ed25519.Ed25519PublicKey.from_public_bytes(self.ed25519)
 
     @Once
-    def _ml_dsa_65(self) -> MLDSA65PublicKey:
-        return MLDSA65PublicKey.from_public_bytes(self.ml_dsa_65)
+    def _ml_dsa_65(self) -> "mldsa.MLDSA65PublicKey":
+        return mldsa.MLDSA65PublicKey.from_public_bytes(self.ml_dsa_65)
 
     def check_record(self, envelope: Envelope) -> None:
         """Check that there is exactly one signature, by this key. Raises `AttestationError`."""
@@ -97,7 +104,7 @@ class LogKey(Struct, frozen=True, dict=True):
             raise AttestationError("the second signature is another key's")
         try:
             self._ml_dsa_65.verify(second.data, signed_bytes(envelope.payload))
-        except (InvalidSignature, ValueError):
+        except (exceptions.InvalidSignature, ValueError):
             raise AttestationError("the ML-DSA-65 signature is not good") from None
 
     def _check_first(self, envelope: Envelope) -> None:
@@ -105,7 +112,7 @@ class LogKey(Struct, frozen=True, dict=True):
             raise AttestationError("a signature of the gateway's key holds nothing but its bytes")
         try:
             self._ed25519.verify(envelope.signatures[0].data, signed_bytes(envelope.payload))
-        except (InvalidSignature, ValueError):
+        except (exceptions.InvalidSignature, ValueError):
             raise AttestationError("the Ed25519 signature is not good") from None
 
 

@@ -1,7 +1,7 @@
 """Modules that are loaded when something of them is first used: the one place that imports by name.
 
-For libraries that cost a process memory or its start time, and that most configurations never call. Type checkers and
-import linters have to see the module all the same:
+For what costs memory or time at the start, and that many configurations never call. Who knows that calls will need a
+library loads it beforehand (`load`). Type checkers and import linters have to see the module all the same:
 
     if TYPE_CHECKING:
         import jwt
@@ -11,6 +11,12 @@ import linters have to see the module all the same:
 
 from importlib import import_module
 from typing import Any
+
+
+def load(*names: str) -> None:
+    """Load modules now, so that no call has to wait for them."""
+    for name in names:
+        import_module(name)
 
 
 class Deferred:

@@ -12,8 +12,7 @@ In this order; each failure is a `ConfigurationError` that names its key:
 
 import os
 from pathlib import Path
-
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from typing import TYPE_CHECKING
 
 from accredit.base.text import one_line
 from accredit.config.attest import gateway_id
@@ -22,6 +21,9 @@ from accredit.errors import ConfigurationError
 from accredit.gateway.forwarding import same_name
 from accredit.gateway.settings import HttpUpstream, IdentitySettings, StdioUpstream, check_reads_headers
 from accredit.keys import kept_token_key, load_token_key, make_token_key
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 IDENTITY_KEY_FILE = "identity.key"
 """The key that signs what the server is told, in the configuration's folder."""
@@ -62,7 +64,7 @@ def build_identity(
     return IdentitySettings(_key(loaded.file.parent / IDENTITY_KEY_FILE, starting=starting), gateway, header)
 
 
-def _key(path: Path, *, starting: bool) -> EllipticCurvePrivateKey:
+def _key(path: Path, *, starting: bool) -> "EllipticCurvePrivateKey":
     try:
         if os.path.lexists(path):
             return load_token_key(path)

@@ -14,8 +14,7 @@ Not checked: whether an issuer can be reached, and whether a tool of that name e
 import contextlib
 import secrets
 from pathlib import Path
-
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from typing import TYPE_CHECKING
 
 from accredit.base.clock import unix_seconds
 from accredit.base.text import one_line
@@ -25,6 +24,9 @@ from accredit.errors import ConfigurationError, TokenError
 from accredit.gateway.settings import BootstrapSettings, TokenSettings
 from accredit.keys import load_key_set, load_token_key
 from accredit.tokens import Issuer, KeySet, SessionGrant, TokenVerifier, issue_session_token, policy_digest
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 _SECRET_BYTES = 32
 
@@ -145,7 +147,7 @@ def _bootstrap(
     )
 
 
-def _is_good(key: EllipticCurvePrivateKey, issuer: Issuer, keys: KeySet) -> bool:
+def _is_good(key: "EllipticCurvePrivateKey", issuer: Issuer, keys: KeySet) -> bool:
     """Return whether a token signed with this key would be accepted."""
     now, verifier = unix_seconds(), TokenVerifier([issuer])
     grant = SessionGrant(

@@ -4,9 +4,8 @@ import secrets
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 from accredit.errors import ConfigurationError
 from accredit.gateway.forwarding import can_be_added
@@ -14,6 +13,9 @@ from accredit.limits import CHILD_SILENCE_SECONDS, UPSTREAM_SILENCE_SECONDS
 from accredit.policy import Policy
 from accredit.rounds.sealing import KEY_BYTES, KeyRing
 from accredit.tokens import Issuer, Source
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class ProofSettings:
 class IdentitySettings:
     """`[upstream] identity = "jwt"`: the signing key, the issuer's id, and the header's name."""
 
-    key: EllipticCurvePrivateKey = field(repr=False)
+    key: "EllipticCurvePrivateKey" = field(repr=False)
     gateway_id: str
     header: str = "Accredit-Identity"
 
@@ -84,7 +86,7 @@ class BootstrapSettings:
 
     secret: str = field(repr=False)
     file: Path
-    key: EllipticCurvePrivateKey = field(repr=False)
+    key: "EllipticCurvePrivateKey" = field(repr=False)
     issuer: str
     audience: str
     ttl_seconds: int

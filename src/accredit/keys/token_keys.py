@@ -6,37 +6,41 @@ operating system's randomness.
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey, generate_private_key
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_pem_private_key,
-)
-
+from accredit.base.deferred import Deferred
 from accredit.errors import ConfigurationError, KeySetError
 from accredit.keys.files import read_file
 from accredit.keys.load import check_private, write_pair
 from accredit.limits import MAX_KEY_SET_BYTES, MAX_PEM_BYTES
 from accredit.tokens import KeySet, read_key_set, read_public_key
 
+if TYPE_CHECKING:
+    from cryptography import exceptions
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+else:
+    exceptions = Deferred("cryptography.exceptions")
+    serialization = Deferred("cryptography.hazmat.primitives.serialization")
+    ec = Deferred("cryptography.hazmat.primitives.asymmetric.ec")
 
-def make_token_key() -> EllipticCurvePrivateKey:
+
+def make_token_key() -> "EllipticCurvePrivateKey":
     """Return a new key for signing session tokens."""
-    return generate_private_key(SECP256R1())
+    return ec.generate_private_key(ec.SECP256R1())
 
 
-def write_token_key(path: Path, key: EllipticCurvePrivateKey, *, replace: bool = False) -> None:
+def write_token_key(path: Path, key: "EllipticCurvePrivateKey", *, replace: bool = False) -> None:
     """Write `path` (private) and `path.pub`. Raises `ConfigurationError`; if one of them exists, neither is written."""
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     write_pair(path, private, public, replace=replace)
 
 
-def kept_token_key(path: Path) -> EllipticCurvePrivateKey:
+def kept_token_key(path: Path) -> "EllipticCurvePrivateKey":
     """Return the key at `path`, making one if there is none yet. Raises `ConfigurationError`."""
     if not os.path.lexists(path):
         try:
@@ -47,14 +51,14 @@ def kept_token_key(path: Path) -> EllipticCurvePrivateKey:
     return load_token_key(path)
 
 
-def load_token_key(path: Path) -> EllipticCurvePrivateKey:
+def load_token_key(path: Path) -> "EllipticCurvePrivateKey":
     """Read a private P-256 key in PEM, without a password. Raises `ConfigurationError`."""
     content = read_file(path, MAX_PEM_BYTES)
     try:
-        key = load_pem_private_key(content.data, password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):  # TypeError: it has a password
+        key = serialization.load_pem_private_key(content.data, password=None)
+    except (ValueError, TypeError, exceptions.UnsupportedAlgorithm):  # TypeError: it has a password
         key = None
-    if not isinstance(key, EllipticCurvePrivateKey) or not isinstance(key.curve, SECP256R1):
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
         raise ConfigurationError(
             f"{path} is not a private P-256 key in PEM without a password",
             "name a file that `accredit token keygen` made",

@@ -4,14 +4,20 @@ OpenSSL draws the randomness of hedged ML-DSA signatures; nothing else here is r
 """
 
 import hashlib
-from typing import Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA65PrivateKey, MLDSA65PublicKey
 from msgspec import Meta, Struct
 
 from accredit.base.caching import Once
+from accredit.base.deferred import Deferred
+
+if TYPE_CHECKING:
+    from cryptography import exceptions
+    from cryptography.hazmat.primitives.asymmetric import ed25519, mldsa
+else:
+    exceptions = Deferred("cryptography.exceptions")
+    ed25519 = Deferred("cryptography.hazmat.primitives.asymmetric.ed25519")
+    mldsa = Deferred("cryptography.hazmat.primitives.asymmetric.mldsa")
 
 ED25519_KEY_BYTES = 32
 ED25519_SIGNATURE_BYTES = 64
@@ -33,14 +39,14 @@ class HybridPublicKey(Struct, frozen=True, forbid_unknown_fields=True, dict=True
         return hashlib.sha256(self.ed25519 + self.ml_dsa_65).hexdigest()[:32]
 
     @Once
-    def loaded_ed25519(self) -> Ed25519PublicKey:
+    def loaded_ed25519(self) -> "ed25519.Ed25519PublicKey":
         """The Ed25519 key, ready to verify. Raises `ValueError` if the bytes are not a key."""
-        return Ed25519PublicKey.from_public_bytes(self.ed25519)
+        return ed25519.Ed25519PublicKey.from_public_bytes(self.ed25519)
 
     @Once
-    def loaded_ml_dsa_65(self) -> MLDSA65PublicKey:
+    def loaded_ml_dsa_65(self) -> "mldsa.MLDSA65PublicKey":
         """The ML-DSA-65 key, ready to verify. Raises `ValueError` if the bytes are not a key."""
-        return MLDSA65PublicKey.from_public_bytes(self.ml_dsa_65)
+        return mldsa.MLDSA65PublicKey.from_public_bytes(self.ml_dsa_65)
 
 
 class HybridSignature(Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,8 +92,8 @@ class HybridPrivateKey:
         """Raise `ValueError` for a seed of another length."""
         if not len(ed25519_seed) == len(ml_dsa_65_seed) == SEED_BYTES:
             raise ValueError(f"a seed has {SEED_BYTES} bytes")
-        self._ed25519 = Ed25519PrivateKey.from_private_bytes(ed25519_seed)
-        self._ml_dsa_65 = MLDSA65PrivateKey.from_seed_bytes(ml_dsa_65_seed)
+        self._ed25519 = ed25519.Ed25519PrivateKey.from_private_bytes(ed25519_seed)
+        self._ml_dsa_65 = mldsa.MLDSA65PrivateKey.from_seed_bytes(ml_dsa_65_seed)
         self.public_key = HybridPublicKey(
             self._ed25519.public_key().public_bytes_raw(), self._ml_dsa_65.public_key().public_bytes_raw()
         )
@@ -108,11 +114,11 @@ def signature_fault(message: bytes, signature: HybridSignature, key: HybridPubli
         return fault
     try:
         key.loaded_ed25519.verify(signature.ed25519, message)
-    except (InvalidSignature, ValueError):
+    except (exceptions.InvalidSignature, ValueError):
         return "Ed25519 signature invalid"
     try:
         key.loaded_ml_dsa_65.verify(signature.ml_dsa_65, message)
-    except (InvalidSignature, ValueError):
+    except (exceptions.InvalidSignature, ValueError):
         return "ML-DSA-65 signature invalid"
     return None
 

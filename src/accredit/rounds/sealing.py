@@ -21,15 +21,22 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from msgspec import Struct
 
+from accredit.base.caching import Once
+from accredit.base.deferred import Deferred
 from accredit.errors import ConfigurationError, SealError
 from accredit.limits import MAX_FLOW_BYTES, MAX_STATE_BYTES, MAX_STATE_KEYS
+
+if TYPE_CHECKING:
+    from cryptography import exceptions
+    from cryptography.hazmat.primitives.ciphers import aead
+else:
+    exceptions = Deferred("cryptography.exceptions")
+    aead = Deferred("cryptography.hazmat.primitives.ciphers.aead")
 
 KEY_BYTES = 32
 NONCE_BYTES = 12
@@ -54,9 +61,16 @@ class FlowState(Struct, frozen=True, array_like=True, forbid_unknown_fields=True
     expires_at: int
 
 
-class _Key(NamedTuple):
+class _Key(Struct, frozen=True, dict=True):
     id: bytes
-    cipher: AESGCM
+    key: bytes
+
+    def __repr__(self) -> str:
+        return f"<_Key {self.id.hex()}>"
+
+    @Once
+    def cipher(self) -> "aead.AESGCM":
+        return aead.AESGCM(self.key)
 
 
 class KeyRing:
@@ -70,7 +84,7 @@ class KeyRing:
             raise ValueError(f"a key ring has 1 to {MAX_STATE_KEYS} keys")
         if any(len(key) != KEY_BYTES for key in keys):
             raise ValueError(f"a key has {KEY_BYTES} bytes")
-        self._keys = [_Key(_key_id(key), AESGCM(key)) for key in keys]
+        self._keys = [_Key(_key_id(key), key) for key in keys]
 
     def seal(self, sealed: FlowState, binding: bytes, nonce: bytes) -> str:
         """Return the text that a client gets in place of the state.
@@ -95,7 +109,7 @@ class KeyRing:
         try:
             inner = key.cipher.decrypt(nonce, sealed, _associated(key, binding))
             opened = msgspec.msgpack.decode(inner, type=FlowState)
-        except (InvalidTag, msgspec.MsgspecError):
+        except (exceptions.InvalidTag, msgspec.MsgspecError):
             raise SealError("changed, or sealed for another principal or request") from None
         if now > opened.expires_at:
             raise SealError("expired")

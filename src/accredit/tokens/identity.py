@@ -5,10 +5,14 @@ It is made for one request and one server, and expires. No gateway accepts it as
 is a gateway, and its key signs nothing else.
 """
 
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from typing import TYPE_CHECKING
+
 from msgspec import UNSET, Struct, UnsetType
 
 from accredit.tokens.session import sign
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 
 class IdentityGrant(Struct, frozen=True, kw_only=True):
@@ -51,7 +55,7 @@ class _Claims(Struct, frozen=True):
     token_subject: str | UnsetType
 
 
-def issue_identity_token(key: EllipticCurvePrivateKey, grant: IdentityGrant) -> str:
+def issue_identity_token(key: "EllipticCurvePrivateKey", grant: IdentityGrant) -> str:
     """Return a signed token. Raises `ConfigurationError` for a key of another curve, and if the token would be too
     long."""
     claims = _Claims(

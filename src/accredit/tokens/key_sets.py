@@ -11,23 +11,32 @@ have a key used for something else.
 """
 
 import hashlib
-from typing import Any
+from typing import TYPE_CHECKING, Any, Union
 
 import msgspec
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
-from cryptography.hazmat.primitives.serialization import load_pem_public_key
-from jwt import PyJWTError
-from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from msgspec import Raw, Struct
 
+from accredit.base.deferred import Deferred
 from accredit.errors import KeySetError
 from accredit.limits import MAX_CANDIDATE_KEYS, MAX_KEY_SET_BYTES, MAX_KEYS_IN_SET, MAX_RSA_BITS, MIN_RSA_BITS
 from accredit.tokens.compact import NOT_JSON
 
-PublicKey = EllipticCurvePublicKey | Ed25519PublicKey | RSAPublicKey
+if TYPE_CHECKING:
+    import jwt
+    from cryptography import exceptions
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+    from jwt import algorithms
+else:
+    jwt = Deferred("jwt")
+    exceptions = Deferred("cryptography.exceptions")
+    serialization = Deferred("cryptography.hazmat.primitives.serialization")
+    ec = Deferred("cryptography.hazmat.primitives.asymmetric.ec")
+    ed25519 = Deferred("cryptography.hazmat.primitives.asymmetric.ed25519")
+    rsa = Deferred("cryptography.hazmat.primitives.asymmetric.rsa")
+    algorithms = Deferred("jwt.algorithms")
+
+PublicKey = Union["ec.EllipticCurvePublicKey", "ed25519.Ed25519PublicKey", "rsa.RSAPublicKey"]
 
 _CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _RSA = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
@@ -37,7 +46,7 @@ none."""
 
 _MAX_MODULUS_CHARS = MAX_RSA_BITS * 4 // 24 + 2
 _MAX_EXPONENT_CHARS = 8
-_LOADERS = {"EC": ECAlgorithm, "OKP": OKPAlgorithm, "RSA": RSAAlgorithm}
+_KEY_TYPES = ("EC", "OKP", "RSA")
 
 
 class VerificationKey(Struct, frozen=True):
@@ -111,16 +120,16 @@ def read_key_set(data: bytes) -> KeySet:
 def read_public_key(pem: bytes) -> KeySet:
     """Return one public key in PEM as a set. It has no id, so it matches any `kid`. Raises `KeySetError`."""
     try:
-        loaded: Any = load_pem_public_key(pem)
-    except (ValueError, UnsupportedAlgorithm):
+        loaded: Any = serialization.load_pem_public_key(pem)
+    except (ValueError, exceptions.UnsupportedAlgorithm):
         raise KeySetError("not a public key in PEM") from None
-    algorithms = _algorithms_of(loaded)
-    if not algorithms:
+    fitting = _algorithms_of(loaded)
+    if not fitting:
         raise KeySetError(
             "not a key that tokens are signed with: P-256, P-384, P-521, Ed25519, or RSA of "
             f"{MIN_RSA_BITS} to {MAX_RSA_BITS} bits"
         )
-    return KeySet((VerificationKey(None, algorithms, loaded),), hashlib.sha256(pem).digest())
+    return KeySet((VerificationKey(None, fitting, loaded),), hashlib.sha256(pem).digest())
 
 
 def _key_of(raw: Raw) -> VerificationKey | None:
@@ -129,29 +138,29 @@ def _key_of(raw: Raw) -> VerificationKey | None:
         jwk = _read_jwk(raw)
     except NOT_JSON:
         return None
-    if jwk.d or jwk.use != "sig" or "verify" not in jwk.key_ops or jwk.kty not in _LOADERS:
+    if jwk.d or jwk.use != "sig" or "verify" not in jwk.key_ops or jwk.kty not in _KEY_TYPES:
         return None
     if len(jwk.n) > _MAX_MODULUS_CHARS or len(jwk.e) > _MAX_EXPONENT_CHARS:
         return None
     members = {name: value for name in ("kty", "crv", "x", "y", "n", "e") if (value := getattr(jwk, name))}
     try:
-        loaded: Any = _LOADERS[jwk.kty].from_jwk(members)
-    except (PyJWTError, ValueError, KeyError, TypeError):
+        loaded: Any = getattr(algorithms, f"{jwk.kty}Algorithm").from_jwk(members)
+    except (jwt.PyJWTError, ValueError, KeyError, TypeError):
         return None
-    algorithms = _algorithms_of(loaded)
+    fitting = _algorithms_of(loaded)
     if jwk.alg is not None:
-        algorithms &= {jwk.alg}
-    return VerificationKey(jwk.kid, algorithms, loaded) if algorithms else None
+        fitting &= {jwk.alg}
+    return VerificationKey(jwk.kid, fitting, loaded) if fitting else None
 
 
 def _algorithms_of(key: object) -> frozenset[str]:
     match key:
-        case EllipticCurvePublicKey():
+        case ec.EllipticCurvePublicKey():
             name = _CURVES.get(key.curve.name)
             return frozenset({name} if name else ())
-        case Ed25519PublicKey():
+        case ed25519.Ed25519PublicKey():
             return frozenset({"EdDSA"})
-        case RSAPublicKey() if MIN_RSA_BITS <= key.key_size <= MAX_RSA_BITS:
+        case rsa.RSAPublicKey() if MIN_RSA_BITS <= key.key_size <= MAX_RSA_BITS:
             return _RSA
         case _:
             return frozenset()

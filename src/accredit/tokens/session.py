@@ -5,19 +5,23 @@ They are verified like any other token: `Issuer(issuer, audience)` with a key se
 
 import hashlib
 from base64 import urlsafe_b64encode
+from typing import TYPE_CHECKING
 
 import msgspec
-from cryptography.hazmat.primitives.asymmetric.ec import (
-    SECP256R1,
-    EllipticCurvePrivateKey,
-    EllipticCurvePublicKey,
-)
-from jwt import get_algorithm_by_name
-from jwt.algorithms import ECAlgorithm
 from msgspec import UNSET, Struct, UnsetType
 
+from accredit.base.deferred import Deferred
 from accredit.errors import ConfigurationError
 from accredit.limits import MAX_TOKEN_BYTES
+
+if TYPE_CHECKING:
+    import jwt
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from jwt import algorithms
+else:
+    jwt = Deferred("jwt")
+    ec = Deferred("cryptography.hazmat.primitives.asymmetric.ec")
+    algorithms = Deferred("jwt.algorithms")
 
 ALGORITHM = "ES256"
 ISSUER = "accredit"
@@ -61,7 +65,7 @@ class _Claims(Struct, frozen=True):
     session: str | UnsetType
 
 
-def issue_session_token(key: EllipticCurvePrivateKey, grant: SessionGrant) -> str:
+def issue_session_token(key: "ec.EllipticCurvePrivateKey", grant: SessionGrant) -> str:
     """Return a signed token. Raises `ConfigurationError` for one that could never be used, or a key of another
     curve."""
     if not (grant.issuer and grant.subject and grant.audience and grant.token_id):
@@ -85,33 +89,33 @@ def issue_session_token(key: EllipticCurvePrivateKey, grant: SessionGrant) -> st
     return sign(key, claims)
 
 
-def sign(key: EllipticCurvePrivateKey, claims: Struct) -> str:
+def sign(key: "ec.EllipticCurvePrivateKey", claims: Struct) -> str:
     """Return a signed token with these claims. Raises `ConfigurationError` for a key of another curve, and if the token
     would be too long."""
-    if not isinstance(key.curve, SECP256R1):
+    if not isinstance(key.curve, ec.SECP256R1):
         raise ConfigurationError("tokens are signed with a P-256 key", "use a key of that curve")
     header = _Header(ALGORITHM, thumbprint(key.public_key()))
     signed = b".".join(_base64url(msgspec.json.encode(part)) for part in (header, claims))
-    signature = get_algorithm_by_name(ALGORITHM).sign(signed, key)
+    signature = jwt.get_algorithm_by_name(ALGORITHM).sign(signed, key)
     token = b".".join((signed, _base64url(signature))).decode("ascii")
     if len(token) > MAX_TOKEN_BYTES:
         raise ConfigurationError(f"a token has at most {MAX_TOKEN_BYTES} characters", "name fewer tools")
     return token
 
 
-def public_jwk(key: EllipticCurvePublicKey) -> dict[str, str]:
+def public_jwk(key: "ec.EllipticCurvePublicKey") -> dict[str, str]:
     """Return the key as a member of a JWK set, with its id."""
     return {**_members(key), "use": "sig", "alg": ALGORITHM, "kid": thumbprint(key)}
 
 
-def thumbprint(key: EllipticCurvePublicKey) -> str:
+def thumbprint(key: "ec.EllipticCurvePublicKey") -> str:
     """Return the id of a key: its JWK thumbprint (RFC 7638), SHA-256 in base64url."""
     canonical = msgspec.json.encode(_members(key), order="sorted")
     return _base64url(hashlib.sha256(canonical).digest()).decode("ascii")
 
 
-def _members(key: EllipticCurvePublicKey) -> dict[str, str]:
-    return ECAlgorithm.to_jwk(key, as_dict=True)
+def _members(key: "ec.EllipticCurvePublicKey") -> dict[str, str]:
+    return algorithms.ECAlgorithm.to_jwk(key, as_dict=True)
 
 
 def _base64url(data: bytes) -> bytes:

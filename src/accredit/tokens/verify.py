@@ -18,17 +18,22 @@ Not checked: whether the token was revoked, its `typ`, and what it may do with a
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jwt import PyJWTError, get_algorithm_by_name
 from msgspec import Struct
 
+from accredit.base.deferred import Deferred
 from accredit.errors import ConfigurationError, InsufficientScope, InvalidToken
 from accredit.limits import MAX_CACHED_TOKENS, MAX_QUOTED, MAX_TOKEN_BYTES, TOKEN_LEEWAY_SECONDS
 from accredit.tokens.cache import VerifiedTokens
 from accredit.tokens.claims import Claims, VerifiedToken, claimed_issuer, read_claims
 from accredit.tokens.compact import Compact, take_apart
 from accredit.tokens.key_sets import ALGORITHMS, KeySet
+
+if TYPE_CHECKING:
+    import jwt
+else:
+    jwt = Deferred("jwt")
 
 
 class Issuer(Struct, frozen=True):
@@ -142,8 +147,8 @@ def _verified(presented: Presented, keys: KeySet, sha256: bytes, now: int) -> Ve
 
 def _signed_by(key: object, compact: Compact) -> bool:
     try:
-        return get_algorithm_by_name(compact.algorithm).verify(compact.signed, key, compact.signature)
-    except (PyJWTError, ValueError, TypeError):
+        return jwt.get_algorithm_by_name(compact.algorithm).verify(compact.signed, key, compact.signature)
+    except (jwt.PyJWTError, ValueError, TypeError):
         return False
 
 
