@@ -57,7 +57,7 @@ app.add_typer(config_app, name="config")
 
 
 def main() -> int:
-    """Runs the command line; returns the exit code. Errors are two lines on stderr: what, and what to do."""
+    """Run the command line and return the exit code. An error is two lines on stderr: what is wrong, and what to do."""
     _fold(app)
     try:
         code = get_command(app)(sys.argv[1:], prog_name="accredit", standalone_mode=False)
@@ -71,7 +71,8 @@ def main() -> int:
 
 
 def _fold(typed: typer.Typer) -> None:
-    """Paragraphs of a docstring have line ends for readers of the code; help is as wide as the terminal."""
+    """Unfold the paragraphs of the commands' docstrings: their lines end where the code's do, help is as wide as the
+    terminal."""
     for command in typed.registered_commands:
         paragraphs = cleandoc(getattr(command.callback, "__doc__", None) or "").split("\n\n")
         command.help = "\n\n".join(" ".join(each.split()) for each in paragraphs)
@@ -81,12 +82,12 @@ def _fold(typed: typer.Typer) -> None:
 
 
 def _said(error: typer.TyperException) -> str:
-    """What is wrong, on one line; pydantic's word for any error of a value says nothing."""
+    """Return what is wrong, on one line, without the words that pydantic puts before every such error."""
     return " ".join(error.format_message().replace("Value error, ", "").split())
 
 
 def _help_for(error: typer.TyperException) -> str:
-    """The help of the command that was meant, as far as that is known."""
+    """Return the hint to the help of the command that was meant, as far as that is known."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "accredit"
     if command == "accredit":
@@ -99,8 +100,8 @@ def _fail(what: str, remedy: str) -> int:
     return 2
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
         typer.echo(f"accredit {__version__}")
         raise typer.Exit
 

@@ -36,7 +36,7 @@ _RATE = re.compile(r"([1-9][0-9]{0,8})/(\S+)")
 
 _NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 
-# How a constraint says that it can't hold whatever the call is: texts that the protocol fixes (Ratify section 7).
+# How the verdict of a constraint begins that no call could satisfy: texts that the protocol fixes (Ratify section 7).
 _NEVER = (
     "malformed ",
     "bad start time",
@@ -49,7 +49,7 @@ _ANY_CALL = VerifierContext(current_lat=0, current_lon=0, invocations_in_window=
 
 
 def seconds(option: str, text: str) -> int:
-    """A duration."""
+    """Read a duration, such as `15m`. `option` is named in the error."""
     match = _DURATION.fullmatch(text)
     if match is None:
         raise ConfigurationError(f"{option} {text}: not a duration", "write one like 30s, 15m, 12h or 7d")
@@ -57,25 +57,25 @@ def seconds(option: str, text: str) -> int:
 
 
 def expiry(text: str, now: int) -> int:
-    """`--expires`, as the last unix second of a delegation that begins `now`."""
+    """Read `--expires`: return the last unix second of a delegation that begins `now`."""
     return UNTIL_REVOKED if text == "until-revoked" else now + seconds("--expires", text)
 
 
 def moment(text: str) -> int:
-    """`--now`, in unix seconds: they themselves, or an RFC 3339 time."""
+    """Read `--now`, which is unix seconds or an RFC 3339 time; return unix seconds."""
     if text.isascii() and text.isdigit() and len(text) <= 11:
         return int(text)
     try:
-        found = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
+        time = None
+    if time is None or time.tzinfo is None:
         raise ConfigurationError(f"--now {text}: not a time", "write one like 2026-08-01T12:00:00Z, or unix seconds")
-    return int(found.astimezone(UTC).timestamp())
+    return int(time.astimezone(UTC).timestamp())
 
 
 def max_amount(text: str) -> Constraint:
-    """`--max-amount 500USD`."""
+    """Read `--max-amount 500USD`."""
     match = _AMOUNT.fullmatch(text)
     if match is None:
         raise ConfigurationError(f"--max-amount {text}: not an amount", "write one like 500USD or 99.50EUR")
@@ -83,7 +83,7 @@ def max_amount(text: str) -> Constraint:
 
 
 def between(text: str) -> Constraint:
-    """`--between 09:00-17:00@Europe/Berlin`."""
+    """Read `--between 09:00-17:00@Europe/Berlin`."""
     match = _BETWEEN.fullmatch(text)
     if match is None:
         raise ConfigurationError(
@@ -96,7 +96,7 @@ def between(text: str) -> Constraint:
 
 
 def resource(text: str) -> Constraint:
-    """`--resource ID[:/prefix]`; a colon that two slashes follow belongs to the id."""
+    """Read `--resource ID[:/prefix]`; a colon that two slashes follow belongs to the id."""
     match = _RESOURCE.fullmatch(text)
     if not text:
         raise ConfigurationError("--resource: empty", "name a resource like git:github.com/acme/api:/docs")
@@ -104,7 +104,7 @@ def resource(text: str) -> Constraint:
 
 
 def rate(text: str) -> Constraint:
-    """`--rate 10/1h`."""
+    """Read `--rate 10/1h`."""
     match = _RATE.fullmatch(text)
     if match is None:
         raise ConfigurationError(f"--rate {text}: not a rate", "write one like 10/1h: ten calls in an hour")
@@ -112,39 +112,40 @@ def rate(text: str) -> Constraint:
 
 
 def constraint(text: str) -> Constraint:
-    """`--constraint JSON`: the members of a constraint on the wire."""
+    """Read `--constraint JSON`: the members of a constraint on the wire."""
     try:
-        found = read_constraint(parse(text.encode("utf-8", "surrogatepass"), MAX_PROOF_BUNDLE_BYTES))
+        read = read_constraint(parse(text.encode("utf-8", "surrogatepass"), MAX_PROOF_BUNDLE_BYTES))
     except (WireError, ValueError) as error:
         reason = error.reason if isinstance(error, WireError) else str(error)
         raise ConfigurationError(
             f"--constraint: {reason}", 'write JSON like \'{"type": "max_speed_mps", "max_mps": 20}\''
         ) from None
-    if isinstance(found, Extension) and found.name == CALL:
+    if isinstance(read, Extension) and read.name == CALL:
         try:
-            CallTerms.read(found)
+            CallTerms.read(read)
         except WireError as error:
             raise ConfigurationError(
                 f"--constraint {CALL}: {error.reason}", "correct it: as it is, it allows nothing"
             ) from None
-    return _possible(f"--constraint {found.type}", found)
+    return _possible(f"--constraint {read.type}", read)
 
 
 def facts(texts: Iterable[str]) -> VerifierContext:
-    """`--fact NAME=VALUE`..., the facts of a call that constraints are held against."""
-    found: dict[str, object] = {}
+    """Read `--fact NAME=VALUE`...: what is known of a call, to judge constraints by."""
+    members: dict[str, object] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if name not in CONTEXT_NAMES or not equals:
             raise ConfigurationError(
                 f"--fact {text}: not a fact", f"write NAME=VALUE; the names are {', '.join(CONTEXT_NAMES)}"
             )
-        found[CONTEXT_NAMES[name]] = value if name in TEXTS else _number(name, value)
-    return replace(VerifierContext(), **found)
+        members[CONTEXT_NAMES[name]] = value if name in TEXTS else _number(name, value)
+    return replace(VerifierContext(), **members)
 
 
 def call_facts(path: Path | None, method: str, gateway_id: str) -> CallFacts | None:
-    """`--params`, `--method` and `--gateway-id`: the call that a constraint on certain calls is held against."""
+    """Read `--params`, `--method` and `--gateway-id`: the call by which a `dev.accredit.call` constraint is judged.
+    None without them."""
     if path is None:
         if method or gateway_id:
             raise ConfigurationError("--method and --gateway-id say whose and what call: --params is missing", _PARAMS)
@@ -173,17 +174,17 @@ def call_facts(path: Path | None, method: str, gateway_id: str) -> CallFacts | N
 
 
 def session_context(text: str) -> bytes:
-    """`--session-context BASE64`; empty where it is not given."""
+    """Read `--session-context BASE64`; empty if it is not given."""
     try:
-        found = binascii.a2b_base64(text, strict_mode=True)
+        digest = binascii.a2b_base64(text, strict_mode=True)
     except (binascii.Error, ValueError):
-        found = b"?"
-    if len(found) not in (0, HASH_BYTES):
+        digest = b"?"
+    if len(digest) not in (0, HASH_BYTES):
         raise ConfigurationError(
             f"--session-context: not {HASH_BYTES} bytes in base64",
             "copy the proof's session_context, if it is the right one",
         )
-    return found
+    return digest
 
 
 def _number(name: str, text: str) -> float:
@@ -192,8 +193,9 @@ def _number(name: str, text: str) -> float:
     return float(text)
 
 
-def _possible(option: str, found: Constraint) -> Constraint:
-    outcome = evaluate(found, _ANY_CALL, "", 0, {})
+def _possible(option: str, read: Constraint) -> Constraint:
+    """Return a constraint that some call could satisfy. Raises `ConfigurationError` for one that refuses every call."""
+    outcome = evaluate(read, _ANY_CALL, "", 0, {})
     if outcome is not None and outcome.detail.startswith(_NEVER):
         raise ConfigurationError(f"{option}: {outcome.detail}", "correct it: as it is, no call would ever be allowed")
-    return found
+    return read

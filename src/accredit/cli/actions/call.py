@@ -51,7 +51,7 @@ _NOT_LISTED = "a gateway lists no tool that its catalog lacks: `accredit check -
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What was asked for on the command line."""
+    """The options of one `accredit call`."""
 
     tool: str
     args: tuple[str, ...]
@@ -72,27 +72,27 @@ class _Trouble(NamedTuple):
 
 
 def call_tool(request: Request, *, as_json: bool) -> int:
-    """Calls and prints; returns the exit code. Raises `ConfigurationError`."""
+    """Call the tool and print its result; return the exit code. Raises `ConfigurationError`."""
     check_way(request.url, request.config, request.key, request.delegations)
     given = {} if request.json_args is None else _from_json(request.json_args)
     configure_logs("error", "text")
     for name in ("mcp", "httpx2", "httpcore2"):  # they would log proofs and results
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
-        found = asyncio.run(_called(request, given))
+        outcome = asyncio.run(_called(request, given))
     except Exception as error:  # the SDK raises what its parser, its transport or a task group raises
-        found = _trouble(first_of(error), None)
-    if isinstance(found, _Trouble):
-        _tell(found)
+        outcome = _trouble(first_of(error), None)
+    if isinstance(outcome, _Trouble):
+        _tell(outcome)
         return _NEGATIVE
     if as_json:
-        print_json(found.model_dump(mode="json", by_alias=True, exclude_none=True))
-    elif not found.is_error:
-        _print(found)
-    if found.is_error:
-        said = " ".join(each.text for each in found.content if isinstance(each, TextContent))
-        _tell(_Trouble(f"{request.tool} failed: {said or 'it does not say why'}", (_TOOL_FAILED,)))
-    return _NEGATIVE if found.is_error else 0
+        print_json(outcome.model_dump(mode="json", by_alias=True, exclude_none=True))
+    elif not outcome.is_error:
+        _print(outcome)
+    if outcome.is_error:
+        text = " ".join(each.text for each in outcome.content if isinstance(each, TextContent))
+        _tell(_Trouble(f"{request.tool} failed: {text or 'it does not say why'}", (_TOOL_FAILED,)))
+    return _NEGATIVE if outcome.is_error else 0
 
 
 def _from_json(path: Path) -> dict[str, object]:
@@ -118,7 +118,7 @@ async def _called(request: Request, given: dict[str, object]) -> CallToolResult 
             if tool is None:
                 return _unknown(request.tool, tools)
             return await client.call_tool(tool.name, typed(tool.name, request.args, given, tool.input_schema))
-        except Exception as error:  # told here, where it is known who asked
+        except Exception as error:  # here the presenter is known, which the advice is about
             return _trouble(first_of(error), presenter)
 
 
@@ -142,7 +142,7 @@ def _unknown(name: str, tools: Iterable[str]) -> _Trouble:
 
 
 def _trouble(error: BaseException, presenter: ProofPresenter | None) -> _Trouble:
-    """What went wrong, in words. Raises what is wrong use."""
+    """Return what went wrong, in words. Raises `ConfigurationError` as it is: the command line is wrong then."""
     match error:
         case ConfigurationError():
             raise error
@@ -150,8 +150,8 @@ def _trouble(error: BaseException, presenter: ProofPresenter | None) -> _Trouble
             what, *remedy = explained(error, presenter, "accredit call").splitlines()
             return _Trouble(what, tuple(remedy) or (_REFUSED,))
         case MCPError():
-            told = error.error.data
-            detail = f": {excerpt(told, MAX_TOLD_REASON_CHARS)}" if isinstance(told, str) else ""
+            data = error.error.data
+            detail = f": {excerpt(data, MAX_TOLD_REASON_CHARS)}" if isinstance(data, str) else ""
             return _Trouble(f"{excerpt(error.error.message, MAX_TOLD_REASON_CHARS)}{detail}", (_REFUSED,))
         case RequestTimeout():
             return _Trouble(str(error), ("give it more time with --timeout",))

@@ -1,13 +1,13 @@
 """What `accredit check` runs: holds a server's tools against a catalog, or against what they say themselves.
 
-A tool is well when a call to it can be allowed, and when everybody who reads a list of tools is told the same scope:
+A tool passes if a call to it can be allowed, and if everybody who reads a list of tools sees the same scope for it:
 
 1. with a catalog: it has an entry (or the default), and what it advertises, if anything, is that entry's scope;
 2. without: it advertises a scope that somebody could ask for and grant.
 
-An entry of the catalog that names no tool is found too; tools that only some clients see are told, and those with
-arguments that constraints are about, where the catalog does not say so. Not checked: whether a scope suits what the
-tool does.
+An entry of the catalog that names no tool is a finding, too. Notes name the tools that only some clients see, and those
+whose arguments constraints could be about, if the catalog did not leave them out. Not checked: whether a scope suits
+what the tool does.
 """
 
 from collections.abc import Iterable
@@ -34,12 +34,12 @@ class Finding(NamedTuple):
 
 
 def check_offer(offer: Offer, catalog: Catalog | None, *, as_json: bool) -> int:
-    """Prints what is wrong with a server's tools; returns the exit code."""
+    """Print what is wrong with a server's tools; return the exit code."""
     findings = list(_with(catalog, offer.tools) if catalog is not None else _alone(offer.tools))
     if as_json:
-        told = [finding._asdict() for finding in findings]
+        members = [finding._asdict() for finding in findings]
         some = sorted(offer.only_some)
-        print_json({"ok": not findings, "tools": len(offer.tools), "findings": told, "only_some": some})
+        print_json({"ok": not findings, "tools": len(offer.tools), "findings": members, "only_some": some})
         return 1 if findings else 0
     for finding in findings:
         say(finding.text)
@@ -54,16 +54,16 @@ def check_offer(offer: Offer, catalog: Catalog | None, *, as_json: bool) -> int:
 
 
 def _unsaid_facts(catalog: Catalog, tools: Iterable[Tool]) -> Iterable[str]:
-    """Tools with arguments of a fact's name that the catalog does not take for that fact."""
+    """Yield notes on tools with an argument named like a fact that the catalog does not take from it."""
     for tool in tools:
         entry, properties = catalog.tools.get(tool.name), tool.input_schema.get("properties")
         if entry is None or not isinstance(properties, dict):
             continue
-        unsaid = [fact for fact in CONTEXT_NAMES if fact in properties and fact not in entry.facts.sources]
-        if unsaid:
-            what = " and ".join(unsaid)
+        missing = [fact for fact in CONTEXT_NAMES if fact in properties and fact not in entry.facts.sources]
+        if missing:
+            what = " and ".join(missing)
             yield f"note: {tool.name}: a constraint on its {what} would refuse every call, until its table says"
-            yield f"  {facts_table(unsaid)}"
+            yield f"  {facts_table(missing)}"
 
 
 def _with(catalog: Catalog, tools: Iterable[Tool]) -> Iterable[Finding]:

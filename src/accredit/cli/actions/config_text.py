@@ -70,7 +70,7 @@ def configuration(
     suggestions: Iterable[Suggestion],
     headers: Headers = {},  # noqa: B006 - it is read only
 ) -> str:
-    """The file's text. `headers` are those of a URL, as the file has them."""
+    """Return the file's text. `headers` are those of a URL, in the form that the file has them in."""
     server = _said(offer.server) or "an MCP server"
     kinds = _resources(offer) + _prompts(offer)
     identity = _IDENTITY if isinstance(upstream, HttpUpstream) else ""
@@ -81,32 +81,33 @@ def configuration(
 
 
 def string(text: str) -> str:
-    """A text as a TOML string. It has to be one that TOML can hold."""
+    """Return a text as a TOML string. It must be one that TOML can hold (`holds`)."""
     return f'"{"".join(map(_escaped, text))}"'
 
 
 def key(name: str) -> str:
-    """A name as a key of a table. It has to be one that TOML can hold."""
+    """Return a name as a key of a table. It must be one that TOML can hold (`holds`)."""
     return name if _BARE.fullmatch(name) else string(name)
 
 
 def holds(text: str) -> bool:
-    """Whether TOML can hold a text at all."""
+    """Return whether TOML can hold a text: half a surrogate pair it can't."""
     return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
-def tool_table(found: Suggestion) -> str:
-    """The table of one tool, or a comment where there can be none."""
-    said = f'# "{_said(found.description)}"\n' if found.description.strip() else ""
-    if not found.tool or not holds(found.tool):
-        return f"# A tool whose name can't be written here is left out, and so refused: {_said(found.tool)}\n"
-    sensitive = "sensitive = true\n" if found.sensitive else ""
-    some = "# Only some clients see it, by what they can do.\n" if found.only_some else ""
-    return f"[tools.{key(found.tool)}]\n{said}{some}scope = {string(found.scope)}    # {found.reason}\n{sensitive}"
+def tool_table(suggestion: Suggestion) -> str:
+    """Return the table of one tool, or a comment if it can't have one."""
+    comment = f'# "{_said(suggestion.description)}"\n' if suggestion.description.strip() else ""
+    if not suggestion.tool or not holds(suggestion.tool):
+        return f"# A tool whose name can't be written here is left out, and so refused: {_said(suggestion.tool)}\n"
+    sensitive = "sensitive = true\n" if suggestion.sensitive else ""
+    some = "# Only some clients see it, by what they can do.\n" if suggestion.only_some else ""
+    scope = f"scope = {string(suggestion.scope)}    # {suggestion.reason}\n"
+    return f"[tools.{key(suggestion.tool)}]\n{comment}{some}{scope}{sensitive}"
 
 
 def _resources(offer: Offer) -> str:
-    """`[resources]`, and a table for each resource that asks for a scope of its own."""
+    """Return `[resources]`, and a table for each resource that asks for a scope of its own."""
     listed = [str(each.uri) for each in offer.resources] + [
         f"{each.uri_template} (template)" for each in offer.templates
     ]
@@ -134,8 +135,8 @@ def _upstream(upstream: HttpUpstream | StdioUpstream, headers: Headers) -> str:
     if isinstance(upstream, StdioUpstream):
         where = f"\ncwd = {string(upstream.cwd)}" if upstream.cwd is not None else ""
         return f"command = {_list(upstream.command)}{where}"
-    told = ", ".join(f"{string(name)} = {_header(value)}" for name, value in headers.items())
-    return f"url = {string(upstream.url)}" + (f"\nheaders = {{ {told} }}" if told else "")
+    pairs = ", ".join(f"{string(name)} = {_header(value)}" for name, value in headers.items())
+    return f"url = {string(upstream.url)}" + (f"\nheaders = {{ {pairs} }}" if pairs else "")
 
 
 def _header(value: str | Mapping[str, str]) -> str:
@@ -149,9 +150,9 @@ def _list(texts: Sequence[str]) -> str:
 
 
 def _said(text: str) -> str:
-    """What a peer says, for a comment."""
-    said = one_line(" ".join(text.split()))
-    return said if len(said) <= MAX_SAID_CHARS else f"{said[: MAX_SAID_CHARS - 3]}..."
+    """Return a peer's words in the form of a comment (rule 1)."""
+    line = one_line(" ".join(text.split()))
+    return line if len(line) <= MAX_SAID_CHARS else f"{line[: MAX_SAID_CHARS - 3]}..."
 
 
 def _escaped(char: str) -> str:

@@ -1,12 +1,12 @@
 """What `accredit grant` runs: reads keys and the parent chain, asks where asking is due, signs, writes the file.
 
-In this order, and what is refused was not signed:
+In this order, so that nothing which is refused is ever signed:
 
-1. the files are what they are meant to be, and nothing is there where the delegation is to be written;
+1. the files are of the right kinds, and no file is where the delegation is to be written;
 2. the scopes can be in a vocabulary;
 3. whatever makes a delegation worthless is refused (`ratify.issue`): an expired parent, scopes that it does not hold;
-4. what is sensitive, or known only to a catalog, is said; for sensitive scopes, a person says yes; only then is
-   anything signed.
+4. warnings name scopes that are sensitive, or known only to a catalog; a person says yes to sensitive ones, or `--yes`
+   does; then it is signed.
 """
 
 import os
@@ -45,7 +45,7 @@ _CERT_ID_BYTES = 16
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What was asked for on the command line. `notes` are lines that whoever signs is told."""
+    """The options of one `accredit grant`. `notes` are lines to show to whoever signs."""
 
     issuer: Path
     agent: Path
@@ -66,7 +66,7 @@ class _Parties(NamedTuple):
 
 
 def grant_delegation(request: Request, *, as_json: bool) -> int:
-    """Signs and writes a delegation; returns the exit code. Raises `ConfigurationError`."""
+    """Sign and write a delegation; return the exit code. Raises `ConfigurationError`."""
     parties = _read(request)
     impossible = impossible_scope(request.scope)
     if impossible is not None:
@@ -75,7 +75,7 @@ def grant_delegation(request: Request, *, as_json: bool) -> int:
             "write one like comms:email:send, custom:NAME, or one that a gateway's catalog names, like email:send",
         )
     now = unix_seconds()
-    # What outlives its parent is worth nothing then: better to say so in the delegation itself.
+    # A delegation is worth nothing after its parent's end, so it had better say so itself.
     ends = (expiry(request.expires, now), *(cert.expires_at for cert in parties.parents))
     grant = Grant(
         subject=parties.agent.public_key,
@@ -103,7 +103,7 @@ def grant_delegation(request: Request, *, as_json: bool) -> int:
 
 
 class _AskingSigner:
-    """A signer who asks first. Issuing signs when all else is settled, so the question is the last thing."""
+    """A signer that asks a person first. Issuing signs last, once everything else is settled, and so it asks last."""
 
     def __init__(self, signer: HybridSigner, confirm: Callable[[], None]) -> None:
         self._signer = signer
@@ -141,7 +141,7 @@ def _read(request: Request) -> _Parties:
 
 
 def _confirm(request: Request, parties: _Parties) -> None:
-    """Says what is remarkable about a request, and asks where that is due."""
+    """Warn of what is remarkable about a request, and ask for consent if it is needed. Raises `ConfigurationError`."""
     sensitive = tuple(filter(is_sensitive, request.scope))
     asks = bool(sensitive) and not request.yes
     if asks and not sys.stdin.isatty():
@@ -179,9 +179,9 @@ def _remedy(request: Request) -> str:
 def _report(request: Request, parties: _Parties, cert: DelegationCert, now: int, *, as_json: bool) -> None:
     issuer, agent = parties.issuer.about, parties.agent
     if as_json:
-        told = {name: value for name, value in cert.to_dict().items() if name in _TOLD}
+        members = {name: value for name, value in cert.to_dict().items() if name in _SHOWN}
         times = {"issued_at": words.timestamp(cert.issued_at), "expires_at": words.timestamp(cert.expires_at)}
-        print_json({"file": str(request.out), **told, **times})
+        print_json({"file": str(request.out), **members, **times})
         return
     print_facts(
         [
@@ -198,4 +198,4 @@ def _report(request: Request, parties: _Parties, cert: DelegationCert, now: int,
         tell(f"note: it ends with the delegation in {request.parent}")
 
 
-_TOLD = ("cert_id", "issuer_id", "subject_id", "scope", "constraints")
+_SHOWN = ("cert_id", "issuer_id", "subject_id", "scope", "constraints")

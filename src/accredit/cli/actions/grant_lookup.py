@@ -1,13 +1,13 @@
 """Which scopes `accredit grant` signs: those that are named, and those that tools need, looked up in a catalog.
 
-The catalog is a configuration's, or what a gateway's list says at its URL. I/O: the configuration; with a URL, or for
-what only reads, also the server.
+The catalog is a configuration's, or the list of tools of the gateway at a URL. I/O: reads the configuration; asks the
+server with `--url`, and for `--all-read-only`.
 
-1. A tool that the catalog does not have is refused: which scope it needs, nobody here knows.
-2. What only reads is what says so of itself, and whose scope lets nobody do anything else. What a server says may be
-   false.
-3. A named scope that nothing in the catalog asks for is refused, but for those about identity, or where it is meant.
-4. A constraint on what the gateway does not know of a call would refuse every call: whoever signs is told.
+1. A tool that the catalog lacks is refused: nobody here knows which scope it needs.
+2. `--all-read-only` takes the tools that say that they only read, if their scope covers no other tools. A server's word
+   may be false.
+3. A named scope that nothing in the catalog asks for is refused, except for scopes of identity, and with `--force`.
+4. A constraint on a fact that the gateway does not take from a call would refuse each such call: a warning says so.
 """
 
 import os
@@ -36,15 +36,15 @@ _IDENTITY = "identity:"
 
 
 class Place(NamedTuple):
-    """Where scopes are looked up; at most one of the two is named. `reach` is how the URL is reached."""
+    """Where to look up scopes: a configuration, a URL, or neither. `reach` is how to reach the URL."""
 
     config: Path | None
     url: str | None
     reach: Reach
 
 
-class Asked(NamedTuple):
-    """What the command line names: scopes, tools, and whether all that only reads is meant; `force` is rule 3's."""
+class Wanted(NamedTuple):
+    """What the command line asks for: scopes, tools, all tools that only read; `force` is rule 3's."""
 
     scopes: tuple[str, ...]
     tools: tuple[str, ...]
@@ -53,8 +53,8 @@ class Asked(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """The catalog and its name. `listed` are the server's tools, where it was asked; `has_facts` says whether it is
-    known which facts the gateway takes from calls."""
+    """A catalog and its name. `listed` are the server's tools, if it was asked; `has_facts` says whether the catalog
+    names the facts that the gateway takes from calls."""
 
     name: str
     catalog: Catalog
@@ -62,35 +62,37 @@ class _Known(NamedTuple):
     has_facts: bool
 
 
-class Found(NamedTuple):
-    """The scopes that are to be signed, and what whoever signs them should know."""
+class Scopes(NamedTuple):
+    """The scopes to sign, and notes for whoever signs them."""
 
     scopes: tuple[str, ...]
     notes: tuple[str, ...]
 
 
-def look_up(asked: Asked, constraints: Sequence[Constraint], place: Place) -> Found:
-    """What is to be signed. Raises `ConfigurationError`."""
+def look_up(wanted: Wanted, constraints: Sequence[Constraint], place: Place) -> Scopes:
+    """Return the scopes to sign. Raises `ConfigurationError`."""
     if place.config is not None and place.url is not None:
         raise ConfigurationError("--config and --url are given", "name one: scopes are looked up there")
-    if not (asked.scopes or asked.tools or asked.all_read_only):
+    if not (wanted.scopes or wanted.tools or wanted.all_read_only):
         raise ConfigurationError(
             "no --scope, no --tool and no --all-read-only: nothing is granted", "name what is meant"
         )
     if place.config is None and place.url is None:
-        if asked.tools or asked.all_read_only:
+        if wanted.tools or wanted.all_read_only:
             raise ConfigurationError(
                 "which scopes tools need is not known here", "say where to look: --config FILE or --url URL"
             )
-        return Found(asked.scopes, _what_is_needed(constraints))
-    known = _known(place, ask=asked.all_read_only)
-    if not asked.force:
-        for scope in asked.scopes:
-            _check_asked_for(scope, known)
-    reading = _reading(known) if asked.all_read_only else Found((), ())
-    scopes = tuple(dict.fromkeys((*asked.scopes, *(_scope_of(tool, known) for tool in asked.tools), *reading.scopes)))
-    notes = (*reading.notes, *_what_else(asked, scopes, known), *_missing_facts(scopes, constraints, known))
-    return Found(scopes, notes)
+        return Scopes(wanted.scopes, _needs_note(constraints))
+    known = _known(place, ask=wanted.all_read_only)
+    if not wanted.force:
+        for scope in wanted.scopes:
+            _check_wanted(scope, known)
+    read_only = _read_only(known) if wanted.all_read_only else Scopes((), ())
+    scopes = tuple(
+        dict.fromkeys((*wanted.scopes, *(_scope_of(tool, known) for tool in wanted.tools), *read_only.scopes))
+    )
+    notes = (*read_only.notes, *_granted_along(wanted, scopes, known), *_missing_facts(scopes, constraints, known))
+    return Scopes(scopes, notes)
 
 
 def _known(place: Place, *, ask: bool) -> _Known:
@@ -118,12 +120,12 @@ def _scope_of(tool: str, known: _Known) -> str:
     raise ConfigurationError(f"--tool {tool}: {known.name} has no scope for it", f"{hint}see its name; {add}")
 
 
-def _check_asked_for(scope: str, known: _Known) -> None:
+def _check_wanted(scope: str, known: _Known) -> None:
     granted = {scope, *expand((scope,))}
     if scope.startswith(_IDENTITY) or any(entry.allows(granted) for _, entry in _entries(known.catalog)):
         return
-    asked_for = sorted({entry.scope for _, entry in _entries(known.catalog)})
-    near = get_close_matches(scope, asked_for, n=1)
+    named = sorted({entry.scope for _, entry in _entries(known.catalog)})
+    near = get_close_matches(scope, named, n=1)
     hint = f"is {near[0]} meant? " if near else ""
     raise ConfigurationError(
         f"not signed: nothing in {known.name} asks for {scope}",
@@ -132,30 +134,30 @@ def _check_asked_for(scope: str, known: _Known) -> None:
 
 
 def _entries(catalog: Catalog) -> Iterable[tuple[str, Entry]]:
-    """Everything that asks for a scope; "" for what is no tool of its own name."""
+    """Yield every entry that asks for a scope, with its tool; "" for those of no single tool."""
     yield from catalog.tools.items()
     others = (catalog.default_tool, catalog.resource, catalog.prompt, *catalog.resource_prefixes.values())
     yield from (("", each) for each in others if each is not None)
 
 
-def _reading(known: _Known) -> Found:
-    """Rule 2."""
-    reading = {tool.name for tool in known.listed if _only_reads(tool)}
-    scopes = list(dict.fromkeys(entry.scope for name in sorted(reading) if (entry := known.catalog.tool(name))))
-    found: list[str] = []
+def _read_only(known: _Known) -> Scopes:
+    """Return the scopes of the tools that only read (rule 2). Raises `ConfigurationError` if there are none."""
+    read_only = {tool.name for tool in known.listed if _only_reads(tool)}
+    scopes = list(dict.fromkeys(entry.scope for name in sorted(read_only) if (entry := known.catalog.tool(name))))
+    alone: list[str] = []
     notes: list[str] = []
     for scope in scopes:
-        more = sorted(name for name in _let(scope, known) if name not in reading)
+        more = sorted(name for name in _tools_under(scope, known) if name not in read_only)
         if more:
             notes.append(f"note: {scope} is left out: it lets the agent use more than reads: {', '.join(more)}")
         else:
-            found.append(scope)
-    if not found:
+            alone.append(scope)
+    if not alone:
         raise ConfigurationError(
             f"not signed: no tool of {known.name} says that it only reads, under a scope of such tools alone",
             "name what is meant with --tool",
         )
-    return Found(tuple(found), tuple(notes))
+    return Scopes(tuple(alone), tuple(notes))
 
 
 def _only_reads(tool: Tool) -> bool:
@@ -163,28 +165,28 @@ def _only_reads(tool: Tool) -> bool:
     return hints is not None and hints.read_only_hint is True and hints.destructive_hint is not True
 
 
-def _let(scope: str, known: _Known) -> set[str]:
-    """The tools that a scope lets an agent use, as far as they are known by name."""
+def _tools_under(scope: str, known: _Known) -> set[str]:
+    """Return the tools that a scope lets an agent use, as far as their names are known."""
     granted = {scope, *expand((scope,))}
     names = {*known.catalog.tools, *(tool.name for tool in known.listed)}
     return {name for name in names if (entry := known.catalog.tool(name)) is not None and entry.allows(granted)}
 
 
-def _what_else(asked: Asked, scopes: Iterable[str], known: _Known) -> Iterator[str]:
-    """What tools that were named are granted along with."""
-    reading = {tool.name for tool in known.listed if asked.all_read_only and _only_reads(tool)}
+def _granted_along(wanted: Wanted, scopes: Iterable[str], known: _Known) -> Iterator[str]:
+    """Yield notes on tools that are granted along with those that were named."""
+    read_only = {tool.name for tool in known.listed if wanted.all_read_only and _only_reads(tool)}
     for scope in scopes:
-        more = sorted(_let(scope, known) - {*asked.tools} - reading)
-        if more and scope not in asked.scopes:
+        more = sorted(_tools_under(scope, known) - {*wanted.tools} - read_only)
+        if more and scope not in wanted.scopes:
             yield f"note: {scope} lets the agent use {', '.join(more)} as well"
 
 
 def _needed(constraints: Iterable[Constraint]) -> dict[str, str]:
-    """The facts that constraints need, each with the constraint's type."""
+    """Return the facts that constraints need, each with the type of a constraint that needs it."""
     return {fact: each.type for each in constraints for fact in facts_needed(each)}
 
 
-def _what_is_needed(constraints: Iterable[Constraint]) -> tuple[str, ...]:
+def _needs_note(constraints: Iterable[Constraint]) -> tuple[str, ...]:
     needed = _needed(constraints)
     if not needed:
         return ()
@@ -192,12 +194,12 @@ def _what_is_needed(constraints: Iterable[Constraint]) -> tuple[str, ...]:
 
 
 def _missing_facts(scopes: Sequence[str], constraints: Sequence[Constraint], known: _Known) -> Iterator[str]:
-    """Rule 4."""
+    """Yield warnings of tools whose calls a constraint would always refuse (rule 4)."""
     if not known.has_facts:
-        yield from _what_is_needed(constraints)
+        yield from _needs_note(constraints)
         return
     needed = _needed(constraints)
-    for name in sorted({name for scope in scopes for name in _let(scope, known)}):
+    for name in sorted({name for scope in scopes for name in _tools_under(scope, known)}):
         entry = known.catalog.tool(name)
         missing = {fact: kind for fact, kind in needed.items() if entry is None or fact not in entry.facts.sources}
         if missing:

@@ -32,7 +32,7 @@ from accredit.keys import make_key, public_path, write_file, write_key
 
 
 class Plan(NamedTuple):
-    """What is asked, where the files go, `upstream.headers` as they are written, and the patience in seconds."""
+    """What to ask, where the files go, `upstream.headers` as they are to be written, and how many seconds to wait."""
 
     upstream: HttpUpstream | StdioUpstream
     folder: Path
@@ -41,7 +41,7 @@ class Plan(NamedTuple):
 
 
 def set_up(plan: Plan, *, as_json: bool) -> int:
-    """Writes the files into the folder and prints what to do next. Raises `ConfigurationError`."""
+    """Write the files into the folder, and print what to do next. Raises `ConfigurationError`."""
     folder = plan.folder
     file, key_file = folder / DEFAULT_FILE, folder / GATEWAY_KEY_FILE
     files = (file, key_file, public_path(key_file))
@@ -53,8 +53,8 @@ def set_up(plan: Plan, *, as_json: bool) -> int:
         raise _no_folder(folder, f"{nearest} is a file")
     offer, upstream = ask_upstream(plan.upstream, follow=True, seconds=plan.seconds)
     _make(folder)
-    found = suggestions(offer)
-    text = configuration(_placed(upstream, folder), offer, found, plan.headers).encode()
+    suggested = suggestions(offer)
+    text = configuration(_placed(upstream, folder), offer, suggested, plan.headers).encode()
     write_key(key_file, make_key("gateway", "gateway", unix_seconds()))
     try:
         if upstream != plan.upstream and isinstance(upstream, HttpUpstream):
@@ -65,7 +65,7 @@ def set_up(plan: Plan, *, as_json: bool) -> int:
         for each in files[1:]:
             each.unlink(missing_ok=True)
         raise
-    _report(files, offer, found, _next_steps(folder, offer, found), as_json=as_json)
+    _report(files, offer, suggested, _next_steps(folder, offer, suggested), as_json=as_json)
     return 0
 
 
@@ -81,17 +81,18 @@ def _no_folder(folder: Path, why: str) -> ConfigurationError:
 
 
 def _placed(upstream: HttpUpstream | StdioUpstream, folder: Path) -> HttpUpstream | StdioUpstream:
-    """A command, where its configuration is in another folder than this, goes on running here."""
+    """Return the upstream as it is to be written: a command goes on running in this folder, wherever its configuration
+    is."""
     here = Path.cwd()
     if isinstance(upstream, HttpUpstream) or folder.resolve() == here.resolve():
         return upstream
     return replace(upstream, cwd=str(here))
 
 
-def _next_steps(folder: Path, offer: Offer, found: Sequence[Suggestion]) -> list[str]:
-    """Three command lines for a shell: keys, a delegation of what only reads, and the gateway."""
+def _next_steps(folder: Path, offer: Offer, suggested: Sequence[Suggestion]) -> list[str]:
+    """Return three command lines for a shell: keys, a delegation of what only reads, and the gateway."""
     owner, agent, out, file = (_word(folder / name) for name in _NAMES)
-    scopes = " ".join(f"--scope {shlex.quote(scope)}" for scope in _first_scopes(offer, found))
+    scopes = " ".join(f"--scope {shlex.quote(scope)}" for scope in _first_scopes(offer, suggested))
     return [
         f"accredit keys new {owner} --kind human --name Owner && accredit keys new {agent} --kind agent --name Agent",
         f"accredit grant --issuer {owner} --agent {agent}.pub {scopes} --expires 7d --out {out}",
@@ -99,9 +100,9 @@ def _next_steps(folder: Path, offer: Offer, found: Sequence[Suggestion]) -> list
     ]
 
 
-def _first_scopes(offer: Offer, found: Sequence[Suggestion]) -> list[str]:
-    """What only reads; where nothing says that it does, one tool."""
-    scopes = [each.scope for each in found]
+def _first_scopes(offer: Offer, suggested: Sequence[Suggestion]) -> list[str]:
+    """Return the scopes to grant first: of what only reads; if nothing says that it does, of one tool."""
+    scopes = [each.scope for each in suggested]
     if READING in scopes:
         return [READING]
     if scopes:
@@ -118,23 +119,23 @@ def _word(path: Path) -> str:
 
 
 def _report(
-    files: Sequence[Path], offer: Offer, found: Sequence[Suggestion], steps: Sequence[str], *, as_json: bool
+    files: Sequence[Path], offer: Offer, suggested: Sequence[Suggestion], steps: Sequence[str], *, as_json: bool
 ) -> None:
     if as_json:
-        tools = [{"name": each.tool, "scope": each.scope, "sensitive": each.sensitive} for each in found]
+        tools = [{"name": each.tool, "scope": each.scope, "sensitive": each.sensitive} for each in suggested]
         others = {"resources": len(offer.resources) + len(offer.templates), "prompts": len(offer.prompts)}
         print_json({"files": [str(file) for file in files], "tools": tools, **others, "next": steps})
         return
-    say(f"wrote {files[0]}: {_counted(offer, found)}. Read it before you go on.")
+    say(f"wrote {files[0]}: {_counted(offer, suggested)}. Read it before you go on.")
     say(f"wrote {files[1]}, which only you can read, and {files[2]}")
     say("")
     say("next:")
     for step in steps:
-        typer.echo(f"  {one_line(step)}")  # as it is: a line that is folded could not be copied
+        typer.echo(f"  {one_line(step)}")  # unfolded: a folded line could not be copied
 
 
-def _counted(offer: Offer, found: Sequence[Suggestion]) -> str:
-    counts = [f"{len(found)} tools, {sum(each.sensitive for each in found)} of them sensitive"]
+def _counted(offer: Offer, suggested: Sequence[Suggestion]) -> str:
+    counts = [f"{len(suggested)} tools, {sum(each.sensitive for each in suggested)} of them sensitive"]
     if offer.only_some:
         counts.append(f"{len(offer.only_some)} that only some clients see")
     resources = len(offer.resources) + len(offer.templates)

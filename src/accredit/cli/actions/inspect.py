@@ -22,7 +22,7 @@ _NEGATIVE = 1
 
 
 def inspect_file(path: Path, keys: Sequence[Path], *, as_json: bool) -> int:
-    """Says what a file holds; returns the exit code. Raises `ConfigurationError`."""
+    """Print what a file holds; return the exit code. Raises `ConfigurationError`."""
     now = unix_seconds()
     data = read_file(path, MAX_STATEMENT_BYTES).data
     if is_token(data):
@@ -39,7 +39,7 @@ def inspect_file(path: Path, keys: Sequence[Path], *, as_json: bool) -> int:
 
 
 def _print_words(document: DelegationDocument, known: Mapping[str, KeyFile], now: int) -> bool:
-    """For people. Returns whether a signature is not good."""
+    """Print a document for people. Return whether a signature is bad."""
     match document:
         case KeyFile():
             say(f"the public key of {document.name}")

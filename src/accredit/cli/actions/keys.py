@@ -9,7 +9,7 @@ from accredit.keys import KeyFile, KeyKind, PrivateKeyFile, make_key, public_pat
 
 
 def make(path: Path, kind: KeyKind, name: str, *, replace: bool, as_json: bool) -> None:
-    """Makes a key and writes both files. Raises `ConfigurationError`."""
+    """Make a key and write both files. Raises `ConfigurationError`."""
     now = unix_seconds()
     key = make_key(kind, name, now)
     write_key(path, key, replace=replace)
@@ -21,7 +21,7 @@ def make(path: Path, kind: KeyKind, name: str, *, replace: bool, as_json: bool) 
 
 
 def show_file(path: Path, *, as_json: bool) -> None:
-    """Shows a key file of either half. Raises `ConfigurationError`."""
+    """Show the key of a file, of either half. Raises `ConfigurationError`."""
     key = read_key(path)
     private = isinstance(key, PrivateKeyFile)
     public = key.public() if isinstance(key, PrivateKeyFile) else key
@@ -32,7 +32,7 @@ def show_file(path: Path, *, as_json: bool) -> None:
 
 
 def key_members(key: KeyFile) -> dict[str, object]:
-    """A public key for programs."""
+    """Return a public key for programs."""
     members = key.to_dict()
     return {name: members[name] for name in ("kind", "name", "id", "public_key")} | {
         "created_at": words.timestamp(key.created_at)
@@ -40,7 +40,7 @@ def key_members(key: KeyFile) -> dict[str, object]:
 
 
 def key_facts(key: KeyFile, now: int) -> list[tuple[str, str]]:
-    """A public key for people."""
+    """Return a public key for people."""
     return [
         ("name", key.name),
         ("kind", key.kind),

@@ -22,24 +22,25 @@ _OTHER_LOG = "see that [attest] mode is not off, that calls were made, and that 
 
 
 def export_log(path: Path, out: Path | None) -> int:
-    """Writes all envelopes, one a line; returns the exit code. Raises `ConfigurationError`."""
+    """Write all envelopes, one a line; return the exit code. Raises `ConfigurationError`."""
     empty = two_lines("the log is empty", _OTHER_LOG)
     return _write(path, out, lambda log: map(encode_envelope, _envelopes(log)), empty)
 
 
 def export_checkpoints(path: Path, out: Path | None) -> int:
-    """Writes the latest checkpoint of each writer, one a line; returns the exit code."""
+    """Write the latest checkpoint of each writer, one a line; return the exit code. Raises `ConfigurationError`."""
     empty = two_lines("the log holds no checkpoint", _OTHER_LOG)
     return _write(path, out, lambda log: map(encode_envelope, _latest(log).values()), empty)
 
 
 def export_call(path: Path, call_id: str, out: Path | None, *, bundle: bool) -> int:
-    """Writes the envelopes, or the bundle, of a call whose id begins so; returns the exit code."""
+    """Write the envelopes, or the bundle, of the one call whose id begins with `call_id`; return the exit code. Raises
+    `ConfigurationError`."""
     with understood(), LogFile(path) as log:
         whole_id = one_call(log, call_id)
     if whole_id is None:
         return _NEGATIVE
-    pruned = two_lines(f"no record of call {whole_id}", UNKNOWN_CALL)  # since it was found
+    pruned = two_lines(f"no record of call {whole_id}", UNKNOWN_CALL)  # it was there a moment ago
     return _write(path, out, lambda log: _bundle(log, whole_id) if bundle else _call(log, whole_id), pruned)
 
 
@@ -61,13 +62,13 @@ def _call(log: LogFile, call_id: str) -> list[bytes]:
 
 
 def _bundle(log: LogFile, call_id: str) -> list[bytes]:
-    found = list(records_of(log, call_id))
-    if not found:
+    records = list(records_of(log, call_id))
+    if not records:
         return []
-    decision = found[0][0]
+    decision = records[0][0]
     certificates = log.certificates(decision.authority.chain_sha256) if decision.authority else None
     bundle = CallBundle(
-        tuple(envelope for _, envelope in found),
+        tuple(envelope for _, envelope in records),
         certificates,
         _covering(log, decision.log.writer, decision.log.sequence),
     )
@@ -84,7 +85,7 @@ def _covering(log: LogFile, writer: str, sequence: int) -> Envelope | None:
 
 
 def _write(path: Path, out: Path | None, lines_of: Callable[[LogFile], Iterable[bytes]], nothing: str) -> int:
-    """The exit code; `nothing` is what to say where there is nothing to write."""
+    """Write lines and return the exit code; `nothing` is the message for a log without any."""
     with understood(), LogFile(path) as log:
         written = _to_stdout(lines_of(log)) if out is None else _to_file(out, lines_of(log))
     if not written:
@@ -115,7 +116,7 @@ def _to_file(path: Path, lines: Iterable[bytes]) -> int:
                 file.flush()
                 os.fsync(file.fileno())
             if written:
-                path.hardlink_to(temporary)  # other than a rename, this never replaces
+                path.hardlink_to(temporary)  # unlike a rename, this never replaces a file
         finally:
             temporary.unlink(missing_ok=True)
     except FileExistsError:

@@ -30,7 +30,7 @@ _FileId = tuple[int, int]
 
 
 class Filter(Struct, frozen=True):
-    """Which calls are wanted; None for any. Times are unix milliseconds, `after` inclusive."""
+    """Which calls to list; None is any. Times are in unix milliseconds, `after` inclusive, `before` exclusive."""
 
     target: str | None = None
     principal_id: str | None = None
@@ -41,7 +41,7 @@ class Filter(Struct, frozen=True):
     before: int | None = None
 
     def passes(self, row: CallRow) -> bool:
-        """Whether a call is wanted."""
+        """Return whether to list a call."""
         authority = row.decision.authority
         received = row.decision.times.received
         return (
@@ -56,7 +56,8 @@ class Filter(Struct, frozen=True):
 
 
 class Listing(Struct, frozen=True, kw_only=True):
-    """How calls are shown: at most so many of those that are there, then what comes; as JSON; with the names known."""
+    """How to show calls: at most `limit` of those that are there, then with `follow` those that come. `names` are known
+    keys' holders."""
 
     limit: int
     follow: bool
@@ -65,30 +66,31 @@ class Listing(Struct, frozen=True, kw_only=True):
 
 
 def show_calls(path: Path, wanted: Filter, listing: Listing) -> int:
-    """Lists calls; returns the exit code. Raises `ConfigurationError`."""
+    """List calls; return the exit code. Raises `ConfigurationError`."""
     if wanted.outcome not in (None, *STATUSES):
         raise ConfigurationError(f"--outcome {wanted.outcome}: not a status", f"name one of {', '.join(STATUSES)}")
     with understood():
         file = _identity(path)
         with LogFile(path) as log:
-            found = _with_whole_ids(wanted, log, listing.names)
-            if found is None:
+            chosen = _with_whole_ids(wanted, log, listing.names)
+            if chosen is None:
                 return _NEGATIVE
             last = next((entry.number for entry in log.newest_first()), 0)
-            rows = list(islice(filter(found.passes, joined_newest_first(_records(log.newest_first()))), listing.limit))
+            rows = list(islice(filter(chosen.passes, joined_newest_first(_records(log.newest_first()))), listing.limit))
             open_calls = {record.call.id: record for record in _records(log.open_calls())} if listing.follow else {}
         if not listing.follow:
             _print(rows, listing)
             return 0
         _print([row for row in reversed(rows) if row.status != "open"], listing)
         with contextlib.suppress(KeyboardInterrupt):
-            for row in filter(found.passes, _following(path, file, last, open_calls)):
+            for row in filter(chosen.passes, _following(path, file, last, open_calls)):
                 typer.echo(json.dumps(row.members(listing.names)) if listing.as_json else _line(row, listing.names))
     return 0
 
 
 def _with_whole_ids(wanted: Filter, log: LogFile, names: Names) -> Filter | None:
-    """The ids of principal and agent may be given by how they begin; None: there is not one such, as stderr says."""
+    """Return the filter with whole ids, where the beginnings of ids were given. None, with the reason on stderr, if
+    there is not exactly one such id."""
     principal_id = wanted.principal_id and one_principal(log, wanted.principal_id, names)
     agent_id = wanted.agent_id and one_agent(log, wanted.agent_id, names)
     if (principal_id is None) != (wanted.principal_id is None) or (agent_id is None) != (wanted.agent_id is None):
@@ -97,17 +99,20 @@ def _with_whole_ids(wanted: Filter, log: LogFile, names: Names) -> Filter | None
 
 
 def _following(path: Path, file: _FileId | None, last: int, open_calls: dict[str, CallRecord]) -> Iterator[CallRow]:
-    """What comes after entry `last` of `file`. A file that is put in its place is followed from its beginning, and
-    said. Raises `StoreUnavailable`."""
+    """Yield the calls that come after entry `last` of `file`. A file that replaces it is followed from its beginning,
+    and a note says so.
+
+    Raises `StoreUnavailable`.
+    """
     while True:
-        found = _identity(path)
+        seen = _identity(path)
         new: list[Numbered] = []
         try:
             with LogFile(path) as log:  # opened anew: it shows what came since the last look
-                if _identity(path) != found:
+                if _identity(path) != seen:
                     continue  # it was replaced between the two looks: which of the two is open?
                 newest = next((entry.number for entry in log.newest_first()), 0)
-                if found != file or newest < last:
+                if seen != file or newest < last:
                     tell(f"note: {path} is another log now, and shown from its beginning")
                     last = 0
                     open_calls.clear()
@@ -115,22 +120,22 @@ def _following(path: Path, file: _FileId | None, last: int, open_calls: dict[str
         except StoreUnavailable:
             if file is not None and _identity(path) == file:
                 raise
-            found = None  # taken away, or another one that is only being made
+            seen = None  # taken away, or another one that is only being made
             if file is not None:
                 tell(f"note: {path} was taken away; waiting for another log there")
         last = new[-1].number if new else last
         yield from joined_as_they_end(_records(new), open_calls)
-        file = found
+        file = seen
         time.sleep(FOLLOW_SECONDS)
 
 
 def _identity(path: Path) -> _FileId | None:
-    """What tells a file from another one of its name; None where there is none."""
+    """Return what tells a file from another one of its name; None if there is none."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _records(entries: Iterable[Numbered]) -> Iterator[CallRecord]:

@@ -26,7 +26,7 @@ _AGO = re.compile(r"([1-9][0-9]{0,8})([smhd])")
 _UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
 
 
-class _Told(Struct):
+class _LoggedHead(Struct):
     event: Literal["checkpoint"]
     writer: str
     count: int
@@ -34,7 +34,7 @@ class _Told(Struct):
 
 
 def log_file(store: str | None, config: Path | None) -> Path:
-    """The file that holds the log: the store's that is named, else the configuration's. Raises `ConfigurationError`."""
+    """Return the file that holds the log: the named store's, else the configuration's. Raises `ConfigurationError`."""
     url = store_of(load(config, os.environ, {})) if store is None else parse_store_url(store, Path.cwd())
     match url:
         case InMemory():
@@ -48,7 +48,7 @@ def log_file(store: str | None, config: Path | None) -> Path:
 
 @contextmanager
 def understood() -> Generator[None]:
-    """Where a log is read or written: what goes wrong with its file is a `ConfigurationError`."""
+    """Raise what goes wrong with a log's file as a `ConfigurationError`."""
     try:
         yield
     except StoreUnavailable as error:
@@ -62,10 +62,10 @@ def understood() -> Generator[None]:
 def public_keys(
     paths: Iterable[Path], config: Path | None = None, *, look_here: bool = True
 ) -> list[LogKey | RecordKey]:
-    """The keys that a log is verified with: those that are named, else the configuration's own.
+    """Return the keys to verify a log with: those that are named, else the configuration's own.
 
-    The configuration is not looked for in the current folder where `look_here` is false. Raises `ConfigurationError`,
-    also for no key.
+    Without `look_here` no configuration is looked for in the current folder. Raises `ConfigurationError`, also if there
+    is no key.
     """
     keys = [_public_key(path) for path in paths]
     if not keys:
@@ -84,7 +84,7 @@ def public_keys(
 
 
 def _public_key(path: Path) -> LogKey | RecordKey:
-    """A gateway's key file, or another signer's key in PEM or as JSON. Raises `ConfigurationError`."""
+    """Read a gateway's key file, or another signer's key in PEM or as JSON. Raises `ConfigurationError`."""
     if not _is_record_key(read_file(path, max(MAX_KEY_FILE_BYTES, MAX_PEM_BYTES)).data):
         return log_key(load_public_key(path))
     from accredit.keys.record_keys import load_record_key  # noqa: PLC0415 - securesystemslib is slow to load
@@ -103,32 +103,32 @@ def _is_record_key(data: bytes) -> bool:
 
 
 def checkpoints(paths: Sequence[Path]) -> list[Envelope | Head]:
-    """Checkpoints that were kept: signed ones, or those that a gateway's own log tells of. Raises
+    """Read checkpoints that were kept: signed ones, or lines of a gateway's own log that name one. Raises
     `ConfigurationError`, also for a file without any."""
-    found: list[Envelope | Head] = []
+    kept: list[Envelope | Head] = []
     for path in paths:
-        before = len(found)
+        before = len(kept)
         try:
-            found.extend(each for line in lines(path) if (each := _checkpoint(line)) is not None)
+            kept.extend(each for line in lines(path) if (each := _checkpoint(line)) is not None)
         except AttestationError as error:
             raise ConfigurationError(f"{path}: {error}", _KEPT) from None
-        if len(found) == before:
+        if len(kept) == before:
             raise ConfigurationError(f"{path}: no checkpoint is in it", _KEPT)
-    return found
+    return kept
 
 
 def _checkpoint(line: bytes) -> Envelope | Head | None:
-    if not line.startswith((b'{"ts"', b"accredit: ")):  # what a gateway writes to stderr
+    if not line.startswith((b'{"ts"', b"accredit: ")):  # not what a gateway logs
         return decode_envelope(line)
     try:
-        told = msgspec.json.decode(line, type=_Told)
+        logged = msgspec.json.decode(line, type=_LoggedHead)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return None  # about something else
-    return Head(told.writer, told.count, told.head)
+        return None  # a line about something else
+    return Head(logged.writer, logged.count, logged.head)
 
 
 def lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file without their ends. Raises `ConfigurationError`; a line that is too long is cut off."""
+    """Yield the lines of a file without their ends, each up to its bound. Raises `ConfigurationError`."""
     try:
         with path.open("rb") as file:
             while line := file.readline(MAX_ATTESTATION_BYTES + 2):
@@ -138,16 +138,16 @@ def lines(path: Path) -> Iterator[bytes]:
 
 
 def moment(option: str, text: str) -> int:
-    """A time in unix milliseconds. Raises `ConfigurationError`."""
+    """Read a time, or a duration before now; return unix milliseconds. Raises `ConfigurationError`."""
     ago = _AGO.fullmatch(text)
     if ago:
         return unix_ms() - int(ago[1]) * _UNITS_MS[ago[2]]
     try:
-        found = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
+        time = None
+    if time is None or time.tzinfo is None:
         raise ConfigurationError(
             f"{option} {text}: not a time", f"write one like {timestamp(unix_ms())}, or 7d for so long ago"
         )
-    return int(found.timestamp() * 1000)
+    return int(time.timestamp() * 1000)

@@ -17,7 +17,7 @@ from accredit.stores.audit_log.reader import LogFile
 
 
 def prune_log(path: Path, key: Path, before_ms: int, *, as_json: bool) -> int:
-    """Prunes the log; the exit code. Raises `ConfigurationError`."""
+    """Prune the log and return the exit code. Raises `ConfigurationError`."""
     signer = load_log_signer(key)
     console = Console(stderr=True)
     with understood():

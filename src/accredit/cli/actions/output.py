@@ -1,5 +1,4 @@
-"""Prints what a command found: words and tables for people, JSON for programs. I/O: stdout, and stderr for
-what is beside it.
+"""Prints results of commands: words and tables for people, JSON for programs. I/O: stdout, and stderr for notes.
 
 In a terminal tables have rules and colours; elsewhere they are plain columns, as wide as they need to be. Whatever
 is printed may come from a file that somebody else wrote: nothing in it is markup, and it can't steer the terminal.
@@ -25,39 +24,39 @@ GOOD, BAD, QUIET = "green", "bold red", "dim"
 
 
 class Words(NamedTuple):
-    """Words, and how they are to be seen."""
+    """A text with a style of `rich`, such as "green"."""
 
     text: str
     style: str = ""
 
 
 def print_json(value: object) -> None:
-    """For programs: one JSON value."""
+    """Print one JSON value, for programs."""
     typer.echo(json.dumps(value, indent=2))
 
 
 def say(text: str, style: str = "") -> None:
-    """One line."""
+    """Print one line."""
     _show(_visible(Words(text, style)))
 
 
 def tell(line: str) -> None:
-    """One line beside what was found, such as a warning."""
+    """Print one line on stderr: a note or a warning."""
     typer.echo(one_line(line), err=True)
 
 
 def print_facts(facts: Iterable[tuple[str, Words | str]]) -> None:
-    """Names and what is said of them."""
+    """Print names, each with its value."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, said in facts:
-        table.add_row(name, _visible(said))
+    for name, value in facts:
+        table.add_row(name, _visible(value))
     _show(table)
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[Words | str]]) -> None:
-    """A table with headings. What does not fit is folded, and nothing is cut off."""
+    """Print a table with headings. What does not fit is folded, and nothing is cut off."""
     table = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False)
     for heading in headings:
         table.add_column(heading, overflow="fold")
@@ -66,8 +65,8 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[Words | str]]) 
     _show(table)
 
 
-def _visible(said: Words | str) -> Text:
-    words = Words(said) if isinstance(said, str) else said
+def _visible(value: Words | str) -> Text:
+    words = Words(value) if isinstance(value, str) else value
     return Text(one_line(words.text), words.style)
 
 

@@ -40,11 +40,11 @@ class _Presented(Struct):
 
 
 _Extend = Callable[[bytes | None], bytes]
-"""From a list as it is, or None, to one with the new entry."""
+"""Takes a list's bytes (None if there is none yet) and returns those of the list with the new entry."""
 
 
 def revoke_certificate(cert_id: str, issuer: Path, list_file: Path | None, store: str | None, *, as_json: bool) -> int:
-    """Adds a certificate's id to a list; returns the exit code. Raises `ConfigurationError`."""
+    """Add a certificate's id to a list; return the exit code. Raises `ConfigurationError`."""
     if not cert_id.strip() or not cert_id.isprintable():
         raise ConfigurationError("CERT_ID: not a certificate's id", "`accredit inspect FILE` shows a delegation's ids")
     if os.path.lexists(cert_id):
@@ -84,7 +84,7 @@ def _in_file(path: Path, extend: _Extend) -> Change:
 
 @contextlib.contextmanager
 def _locked(list_file: Path) -> Generator[None]:
-    # The folder's lock: the file itself is replaced, and a lock on it would be one on the old file.
+    # The folder is locked, since the file is replaced: a lock on it would be one on the old file.
     with contextlib.ExitStack() as stack:
         try:
             folder = os.open(Path(os.path.realpath(list_file)).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -102,7 +102,7 @@ def _exists(list_file: Path) -> bool:
         list_file.stat()
     except FileNotFoundError:
         return False
-    except OSError:  # it is there and can't be read, which is no reason to begin a new one
+    except OSError:  # it may be there: that it can't be read is no reason to begin a new one
         return True
     return True
 
@@ -118,13 +118,16 @@ def _store(url: str) -> Path:
 
 
 def _presented(database: Path, prefix: str, issuer_id: str) -> str | None:
-    """The whole id of the issuer's only certificate that begins so, of those that calls came with; else None, as
-    stderr says."""
-    found: dict[str, str] = {}
+    """Return the whole id of the issuer's only certificate whose id begins with `prefix`, among those that calls
+    presented.
+
+    None, with the reason on stderr, if there is not exactly one.
+    """
+    candidates: dict[str, str] = {}
     try:
         with LogFile(database) as log:
             for chain in log.chains():
-                found |= {
+                candidates |= {
                     cert.cert_id: words.scopes(cert.scope)
                     for cert in msgspec.json.decode(chain, type=list[_Presented])
                     if cert.issuer_id == issuer_id
@@ -133,7 +136,7 @@ def _presented(database: Path, prefix: str, issuer_id: str) -> str | None:
         raise ConfigurationError(
             f"{prefix} is no whole id, and the store's log, which may know it, can't be read: {error}", _WHOLE
         ) from None
-    return the_one(prefix, found, "certificate", _WHOLE)
+    return the_one(prefix, candidates, "certificate", _WHOLE)
 
 
 def _in_store(path: Path, key: SigningKey, extend: _Extend) -> Change:
@@ -147,10 +150,10 @@ def _extend(old: bytes | None, cert_id: str, key: SigningKey, where: str) -> byt
     before: tuple[str, ...] = ()
     updated_at = unix_seconds()
     if old is not None:
-        found = _verified(old, key, where)
-        if cert_id in found.revoked_certs:
+        current = _verified(old, key, where)
+        if cert_id in current.revoked_certs:
             return old
-        before, updated_at = found.revoked_certs, max(updated_at, found.updated_at)
+        before, updated_at = current.revoked_certs, max(updated_at, current.updated_at)
     try:
         return issue_revocation_list(key.signer, (*before, cert_id), updated_at).encode() + b"\n"
     except WireError as error:
@@ -159,27 +162,27 @@ def _extend(old: bytes | None, cert_id: str, key: SigningKey, where: str) -> byt
 
 def _verified(data: bytes, key: SigningKey, where: str) -> RevocationList:
     try:
-        found = RevocationList.decode(data)
+        current = RevocationList.decode(data)
     except WireError as error:
         what = str(error).removeprefix("wire: ")
         raise ConfigurationError(
             f"{where} is not a revocation list: {what}", "name a file that holds a revocation list"
         ) from None
-    if found.issuer_id != key.about.id:
+    if current.issuer_id != key.about.id:
         raise ConfigurationError(
-            f"{where} is the list of {found.issuer_id}, and the key is {key.about.name}'s ({key.about.id})",
+            f"{where} is the list of {current.issuer_id}, and the key is {key.about.name}'s ({key.about.id})",
             "name that issuer's key, or another file: each issuer has a list",
         )
-    fault = revocation_list_fault(found, key.about.public_key)
+    fault = revocation_list_fault(current, key.about.public_key)
     if fault:
         raise ConfigurationError(
             f"{where} was changed after it was signed: {fault}", "restore it, or begin a new list in another file"
         )
-    return found
+    return current
 
 
 def _warn(cert_id: str, key: SigningKey, store: str | None, *, is_new: bool) -> None:
-    """Says what may keep a revocation from counting: whoever revokes relies on it, and nothing else would tell."""
+    """Warn of what may keep a revocation from counting: whoever revokes relies on it, and nothing else would tell."""
     if not _OWN_ID.fullmatch(cert_id):
         tell(f"warning: {cert_id} is no id that accredit gives (32 hex digits); `accredit inspect FILE` shows them")
     if is_new:

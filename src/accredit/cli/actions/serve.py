@@ -1,7 +1,7 @@
 """What `serve` and `wrap` run: from a configuration to a running gateway.
 
-Reads the environment, opens the listening socket and runs until told to stop. Everything that can be wrong is
-looked at before anything is started.
+Reads the environment, opens the listening socket, and runs until it is told to stop. Whatever can be wrong is checked
+before anything is started.
 """
 
 import logging
@@ -30,7 +30,7 @@ _logger = logging.getLogger("accredit.app")
 
 
 def run_server(loaded: Loaded, *, workers: int, insecure: bool, log_level: LogLevel, log_format: LogFormat) -> int:
-    """`accredit serve`, until a signal ends it; returns the exit code. Raises `ConfigurationError`."""
+    """Run `accredit serve` until a signal ends it; return the exit code. Raises `ConfigurationError`."""
     gateway = loaded.config.gateway
     settings = build_settings(loaded, os.environ, workers=workers, starting=True)
     ports = assemble(loaded, settings.proofs)
@@ -42,7 +42,7 @@ def run_server(loaded: Loaded, *, workers: int, insecure: bool, log_level: LogLe
     listener = open_listener(gateway.host, gateway.port)
     endpoint = f"{'https' if tls else 'http'}://{address_of(listener)}{_path(settings, gateway.path)}"
     configure_logs(log_level, log_format)
-    _tell_what_runs(loaded, settings)
+    _log_start(loaded, settings)
     if settings.tokens is not None and settings.tokens.bootstrap is not None:
         _offer_token(settings.tokens.bootstrap)
 
@@ -61,7 +61,7 @@ def run_server(loaded: Loaded, *, workers: int, insecure: bool, log_level: LogLe
 
 
 def _path(settings: GatewaySettings, path: str) -> str:
-    """Where clients connect: a server of HTTP+SSE (2024-11-05) has no other way than that, in front of it as well."""
+    """Return the path for clients: in front of a server of HTTP+SSE (2024-11-05) there is no other than its own."""
     upstream = settings.upstream
     if isinstance(upstream, HttpUpstream) and urlsplit(upstream.url).path.rstrip("/").endswith(SSE_PATH):
         return SSE_PATH
@@ -69,7 +69,7 @@ def _path(settings: GatewaySettings, path: str) -> str:
 
 
 def run_wrap(loaded: Loaded, *, log_level: LogLevel, log_format: LogFormat) -> int:
-    """`accredit wrap`, until its input ends; returns the exit code. Raises `ConfigurationError`."""
+    """Run `accredit wrap` until its input ends; return the exit code. Raises `ConfigurationError`."""
     settings = build_settings(loaded, os.environ)
     if isinstance(settings.upstream, HttpUpstream):
         raise ConfigurationError(
@@ -78,13 +78,13 @@ def run_wrap(loaded: Loaded, *, log_level: LogLevel, log_format: LogFormat) -> i
         )
     ports = assemble(loaded, settings.proofs)
     configure_logs(log_level, log_format)
-    _tell_what_runs(loaded, settings)
+    _log_start(loaded, settings)
     return uvloop.run(run(settings, **ports._asdict(), token=os.environ.get(TOKEN_VARIABLE)))
 
 
-def _tell_what_runs(loaded: Loaded, settings: GatewaySettings) -> None:
+def _log_start(loaded: Loaded, settings: GatewaySettings) -> None:
     proofs = settings.proofs is not None and settings.proofs.required
-    # Nobody should take a validating proxy for more than it is.
+    # What only validates must not be taken for a gate.
     if loaded.file is None and not proofs and settings.tokens is None and settings.records is None:
         notice(f"tokens, proofs and records are off ({_why_no_file(settings)})")
     log_event(
@@ -118,6 +118,6 @@ def _why_no_file(settings: GatewaySettings) -> str:
 
 
 def _offer_token(bootstrap: BootstrapSettings) -> None:
-    """Writes the secret for the first token. Raises `ConfigurationError`."""
+    """Write the secret for the first token to its file. Raises `ConfigurationError`."""
     write_file(bootstrap.file, bootstrap.secret.encode("ascii") + b"\n", private=True, replace=True)
     notice(f"the secret for one session token (POST {PATH}) is in {bootstrap.file}")

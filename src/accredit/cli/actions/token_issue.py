@@ -19,7 +19,7 @@ _TOKEN_ID_BYTES = 16
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What was asked for on the command line."""
+    """The options of one `accredit token issue`."""
 
     key: Path
     agent: str
@@ -35,7 +35,7 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 def make(path: Path, *, replace: bool, as_json: bool) -> None:
-    """Makes a key and writes both files. Raises `ConfigurationError`."""
+    """Make a key and write both files. Raises `ConfigurationError`."""
     key = make_token_key()
     write_token_key(path, key, replace=replace)
     jwk = public_jwk(key.public_key())
@@ -47,7 +47,7 @@ def make(path: Path, *, replace: bool, as_json: bool) -> None:
 
 
 def issue_token(request: Request, *, as_json: bool) -> None:
-    """Signs a token; prints it, or writes it to a file. Raises `ConfigurationError`."""
+    """Sign a token, and print it or write it to a file. Raises `ConfigurationError`."""
     grant = _grant(request, unix_seconds())
     token = issue_session_token(load_token_key(request.key), grant)
     if request.out is not None:
@@ -111,6 +111,6 @@ def _facts(grant: SessionGrant) -> list[tuple[str, str]]:
 
 
 def tools_in_words(allowed: tuple[str, ...] | None, denied: tuple[str, ...]) -> str:
-    """Which tools a token is good for."""
+    """Return in words which tools a token is good for."""
     found = "all" if allowed is None else ", ".join(allowed) or "none"
     return f"{found}, but not {', '.join(denied)}" if denied else found

@@ -26,7 +26,7 @@ _LINE_END_BYTES = 2
 
 
 class Question(NamedTuple):
-    """What was asked on the command line."""
+    """The options of one `accredit token verify`."""
 
     file: Path | None
     key: Path
@@ -38,14 +38,14 @@ class Question(NamedTuple):
 
 
 class _Checked(NamedTuple):
-    """Which of the limits that a token may name were held against what was named here."""
+    """Which of the limits that a token may name could be checked against an option."""
 
     policy: bool
     session: bool
 
 
 def verify_token(question: Question, *, as_json: bool) -> int:
-    """Says what a token is worth; returns the exit code. Raises `ConfigurationError`."""
+    """Print what a token is worth; return the exit code. Raises `ConfigurationError`."""
     text = _text(question.file)
     keys = load_key_set(question.key)
     algorithms = sorted({algorithm for key in keys.keys for algorithm in key.algorithms})

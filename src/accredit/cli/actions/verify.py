@@ -32,7 +32,7 @@ _STYLES = {"ok": GOOD, "failed": BAD, "not checked": QUIET, "not reached": QUIET
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """What was asked on the command line. `now` is in unix seconds; None is this machine's clock."""
+    """The options of one `accredit verify`. `now` is in unix seconds; None is this machine's clock."""
 
     bundle: Path
     roots: tuple[Path, ...]
@@ -44,7 +44,7 @@ class Question(Struct, frozen=True, kw_only=True):
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """What came of it. `notes` say what was taken for granted, and what helps to understand a refusal."""
+    """The verdict. `notes` say what was assumed, and what helps to understand a refusal."""
 
     result: VerifyResult
     steps: list[Step]
@@ -52,7 +52,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 
 def verify_file(question: Question, *, as_json: bool) -> int:
-    """Judges a proof and says why; returns the exit code. Raises `ConfigurationError`."""
+    """Judge a proof and print why; return the exit code. Raises `ConfigurationError`."""
     roots = {key.id: key for key in map(load_public_key, question.roots)}
     data = read_file(question.bundle, MAX_STATEMENT_BYTES).data
     try:
@@ -71,7 +71,7 @@ def verify_file(question: Question, *, as_json: bool) -> int:
 
 
 def _refuse_delegation(path: Path, data: bytes) -> None:
-    """What is easily taken for a proof of it. Raises `ConfigurationError`."""
+    """Raise `ConfigurationError` for files that are easily taken for proofs: delegations."""
     try:
         DelegationFile.decode(data)
     except WireError:
@@ -110,7 +110,8 @@ def _judge(bundle: ProofBundle, question: Question, roots: Mapping[str, KeyFile]
 
 
 def _revoked(question: Question, bundle: ProofBundle, roots: Mapping[str, KeyFile]) -> frozenset[str]:
-    """The ids on all lists. Each must be signed by a root or an issuer of the chain: theirs are the keys at hand."""
+    """Return the ids on all lists. Each list must be signed by a root or an issuer of the chain: theirs are the keys at
+    hand."""
     issuers: dict[str, HybridPublicKey] = {
         derive_id(cert.issuer_pub_key): cert.issuer_pub_key for cert in bundle.delegations
     }

@@ -18,7 +18,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def timestamp(at: int) -> str:
-    """RFC 3339, UTC; outside the years that it can write, the number."""
+    """Return a time in RFC 3339, UTC; outside the years that it can write, the number."""
     try:
         return (_EPOCH + timedelta(seconds=at)).isoformat().replace("+00:00", "Z")
     except OverflowError:
@@ -26,7 +26,7 @@ def timestamp(at: int) -> str:
 
 
 def relative(at: int, now: int) -> str:
-    """`in 6 days`, `3 hours ago`, `now`: whole units only, the largest there is."""
+    """Return a time in relation to `now`: `in 6 days`, `3 hours ago`, `now`; whole units of the largest kind."""
     distance = abs(at - now)
     unit = next((unit for unit, size in UNITS.items() if distance >= size), None)
     if unit is None:
@@ -36,7 +36,7 @@ def relative(at: int, now: int) -> str:
 
 
 def ends(cert: DelegationCert, now: int) -> str:
-    """When a certificate ends."""
+    """Return when a certificate ends."""
     if cert.expires_at == UNTIL_REVOKED:
         return "until revoked"
     verb = "expired" if cert.expires_at < now else "expires"
@@ -44,14 +44,13 @@ def ends(cert: DelegationCert, now: int) -> str:
 
 
 def begins(cert: DelegationCert, now: int) -> str:
-    """When a certificate begins."""
+    """Return when a certificate begins."""
     verb = "will be valid" if cert.issued_at > now else "signed"
     return f"{verb} {relative(cert.issued_at, now)} ({timestamp(cert.issued_at)})"
 
 
 def verdict(result: VerifyResult) -> str:
-    """Why a proof does not verify: its status, once, and the reason, which the protocol begins with it (and, of a
-    constraint that can't be judged, says it again)."""
+    """Return why a proof does not verify: its status, and the reason without the status that it begins with."""
     status = f"{result.identity_status}: "
     reason = result.error_reason.removeprefix(status)
     if reason.startswith("cert "):
@@ -60,7 +59,7 @@ def verdict(result: VerifyResult) -> str:
 
 
 def scopes(granted: Iterable[str]) -> str:
-    """Scopes as they were written; wildcards with what they stand for, sensitive ones marked."""
+    """Return scopes as they were written; wildcards with what they stand for, sensitive ones marked."""
     return ", ".join(map(_scope, granted)) or "none"
 
 
@@ -72,5 +71,5 @@ def _scope(scope: str) -> str:
 
 
 def constraints(found: Iterable[Constraint]) -> str:
-    """Constraints, all of which must hold."""
+    """Return constraints, all of which must hold."""
     return "; ".join(map(constraint, found)) or "none"

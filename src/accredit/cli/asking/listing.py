@@ -25,9 +25,9 @@ from accredit.limits import MAX_KNOWN_TOOLS, MAX_LIST_PAGES
 
 
 class Offer(NamedTuple):
-    """What a server offers, and what it calls itself ("" where it does not).
+    """What a server offers, and the name that it gives itself ("" for none).
 
-    `only_some` names the tools that it lists for some hosts and not for others, by what these can do.
+    `only_some` names the tools that it lists only for some hosts, by their capabilities.
     """
 
     server: str
@@ -42,7 +42,8 @@ _Listing = Callable[..., Awaitable[Any]]
 
 
 async def offer_of(server: str, session: ClientSession) -> Offer:
-    """All that one session is offered. Raises `ConfigurationError` for tools that could not be told apart."""
+    """Return everything that one session is offered. Raises `ConfigurationError` for tools that could not be told
+    apart."""
     said = session.server_capabilities or ServerCapabilities()
     return Offer(
         server,
@@ -54,7 +55,7 @@ async def offer_of(server: str, session: ClientSession) -> Offer:
 
 
 def together(offers: Sequence[Offer]) -> Offer:
-    """What a server offers to hosts that differ: whatever any of them is offered."""
+    """Return what a server offers to hosts that differ: whatever any of them is offered."""
     tools = {tool.name: tool for offer in reversed(offers) for tool in offer.tools}
     everywhere = frozenset(tools).intersection(*({tool.name for tool in offer.tools} for offer in offers))
     ordered = dict.fromkeys(tool.name for offer in offers for tool in offer.tools)
@@ -84,7 +85,7 @@ async def _tools(session: ClientSession, *, said: bool) -> tuple[Tool, ...]:
 
 
 async def _some(ask: _Listing, member: str, *, said: bool) -> tuple[Any, ...]:
-    """The first pages of a list; nothing where the server does not say that it has any, or has none after all."""
+    """Return the first pages of a list; nothing if the server does not say that it has one, or has none after all."""
     found: list[Any] = []
     cursor: str | None = None
     for _ in range(MAX_LIST_PAGES if said else 0):

@@ -22,12 +22,13 @@ from accredit.errors import ConfigurationError
 async def in_memory(
     server: object, place: str, capabilities: Capabilities
 ) -> AsyncGenerator[tuple[str, ClientSession]]:
-    """A session with a server object, as a host of these capabilities. Raises `ConfigurationError` for another one."""
+    """Open a session with a server object, as a host of these capabilities. Raises `ConfigurationError` for another
+    object."""
     if isinstance(server, MCPServer | Server):
         transport = InMemoryTransport(cast("MCPServer | Server[Any]", server))
         connection: Any = Client(declaring(transport, capabilities), list_roots_callback=no_roots)
     elif any(kind.__module__.partition(".")[0] == "fastmcp" for kind in type(server).__mro__):
-        # Its own client has words for what it can declare, and no place for another's.
+        # Its own client can't be given capabilities, only handlers, from which it derives them.
         able: dict[str, Any] = {"roots": [], "sampling_handler": _never, "elicitation_handler": _never}
         connection = importlib.import_module("fastmcp").Client(server, **(able if capabilities else {}))
     else:
@@ -39,20 +40,20 @@ async def in_memory(
 
 
 async def _never(*_asked: object) -> ErrorData:
-    """The answer to a server that wants something of a host which only reads lists."""
+    """Refuse whatever a server wants of a host that only reads lists."""
     return ErrorData(code=INVALID_REQUEST, message="nobody is here to answer")
 
 
 def imported(place: str) -> object:
-    """The object at `module:name`. Imports the module. Raises `ConfigurationError`."""
+    """Import `module:name` and return the object. Raises `ConfigurationError`."""
     name, _, path = place.partition(":")
     sys.path.insert(0, "")
     try:
         # What it prints while it is imported is not our output.
         with contextlib.redirect_stdout(sys.stderr):
-            found: object = importlib.import_module(name)
+            named: object = importlib.import_module(name)
         for step in path.split("."):
-            found = getattr(found, step)
+            named = getattr(named, step)
     except (Exception, SystemExit) as error:  # whatever the module's own code raises
         raise ConfigurationError(
             f"can't get {place}: {type(error).__name__}: {excerpt(str(error))}",
@@ -60,4 +61,4 @@ def imported(place: str) -> object:
         ) from None
     finally:
         sys.path.remove("")
-    return found
+    return named

@@ -13,7 +13,7 @@ _EVENT = "upstream_stderr"
 
 
 class Overheard(logging.Handler):
-    """Hears the gateway's log of a child's stderr while it is entered, whatever else is logged."""
+    """Keeps what the gateway logs of a child's stderr while it is entered, whatever else is logged."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -23,7 +23,7 @@ class Overheard(logging.Handler):
         self._pid: object = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keeps a line of the child's."""
+        """Keep a line of the child's."""
         if record.getMessage() == _EVENT:
             fields = fields_of(record)
             if fields.get("pid") != self._pid:  # it was started again: what it says now is what counts
@@ -34,7 +34,7 @@ class Overheard(logging.Handler):
             logging.getLogger().handle(record)
 
     def tell(self) -> None:
-        """Shows the last lines that were heard, on stderr."""
+        """Show the last lines that were kept, on stderr."""
         for line in self._lines:
             tell(f"the server: {line}")
 

@@ -52,15 +52,18 @@ Upstream = HttpUpstream | StdioUpstream
 
 
 def ask_upstream(upstream: Upstream, *, follow: bool = False, seconds: float | None = None) -> tuple[Offer, Upstream]:
-    """What a server offers, as a gateway in front of it gets to see it, and where it is: redirects that are to be
-    followed may lead to another URL. `seconds` are for all of it. Raises `ConfigurationError`."""
+    """Return what a server offers to a gateway in front of it, and where it is: with `follow` redirects may lead to
+    another URL.
+
+    `seconds` are for all of it. Raises `ConfigurationError`.
+    """
     configure_logs("error", "text")
     logging.getLogger("mcp").setLevel(logging.CRITICAL)  # what it has to say comes back as an error
     return _ask_upstream(upstream, follow=follow, seconds=seconds)
 
 
 def ask_object(place: str) -> Offer:
-    """What the server object at `module:name` offers. Imports the module. Raises `ConfigurationError`."""
+    """Import `module:name` and return what that server object offers. Raises `ConfigurationError`."""
     server = imported(place)
     return _ask(lambda capabilities: in_memory(server, place, capabilities), _TRY_OBJECT, ASK_SECONDS)
 
@@ -106,7 +109,7 @@ async def _offer(connect: _Connect, seconds: float) -> Offer:
 
 
 async def _offer_to_all(connect: _Connect) -> Offer:
-    """What any host is offered. Raises what the first one met, where none is offered anything."""
+    """Return what any host is offered. If every host is refused, raise what the first one met."""
     offers: list[Offer] = []
     refused: list[Exception] = []
     for capabilities in (EVERYTHING, NOTHING):
@@ -139,7 +142,7 @@ def _fault(error: BaseException, remedy: str, seconds: float) -> ConfigurationEr
 
 
 def first_of(error: BaseException) -> BaseException:
-    """What went wrong first, where the SDK's task groups tell of it as a group."""
+    """Return the first error in a group, which the SDK's task groups make of every error."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error

@@ -99,11 +99,11 @@ def grant(
     --rate 10/1h --between 09:00-17:00@Europe/Berlin --out sub.json
     """
     from accredit.cli.actions.grant import Request, grant_delegation
-    from accredit.cli.actions.grant_lookup import Asked, Place, look_up
+    from accredit.cli.actions.grant_lookup import Place, Wanted, look_up
 
     constraints = _constraints(max_amount, between, resource, rate, constraint)
-    asked = Asked(tuple(dict.fromkeys(scope or ())), tuple(tool or ()), all_read_only, force)
-    lookup = look_up(asked, constraints, Place(config, url, read_reach(header, token_env, timeout)))
+    wanted = Wanted(tuple(dict.fromkeys(scope or ())), tuple(tool or ()), all_read_only, force)
+    lookup = look_up(wanted, constraints, Place(config, url, read_reach(header, token_env, timeout)))
     request = Request(
         issuer=issuer,
         agent=agent,
