@@ -35,7 +35,7 @@ _logger = logging.getLogger("accredit.app")
 
 
 class Ports(NamedTuple):
-    """The adapters, by port; None where nothing is asked. Whoever serves with them closes all but the revocations."""
+    """The adapters, by port; None if nothing needs one. Whoever serves with them closes all but the revocations."""
 
     store: ProofStore | None = None
     revocations: Revocations | None = None

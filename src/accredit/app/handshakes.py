@@ -1,8 +1,8 @@
-"""Accepts connections and finishes TLS on them, in a bounded time and of so many at once. Runs in the event loop.
+"""Accepts connections and does their TLS handshakes, bounded in time and number. Runs in the event loop.
 
-Whoever connects and does not go on with the handshake holds a file descriptor before anything is known of him; a server
-of asyncio's waits for a minute, for any number. Here a handshake has `TLS_HANDSHAKE_SECONDS`, and where too many
-(`listener.client_handshakes`) are under way, one makes room for the next: the oldest of the address that has the most.
+Whoever connects and does not go on with the handshake holds a file descriptor before anything is known of them, and
+asyncio's own server waits a minute, for any number of them. Here a handshake has `TLS_HANDSHAKE_SECONDS`, and if more
+than `listener.client_handshakes` are under way, one is dropped for the next: the oldest of the address that has most.
 """
 
 import asyncio
@@ -17,20 +17,20 @@ from accredit.limits import ACCEPT_RETRY_SECONDS, ACCEPTS_A_TURN, TLS_CLOSE_SECO
 
 
 class TlsListener:
-    """Gives each connection to a `protocol` of its own once its handshake is done. Ends as a server of asyncio's."""
+    """Gives each connection a `protocol` of its own once its handshake is done. Closed like an asyncio server."""
 
     def __init__(self, listener: socket.socket, tls: ssl.SSLContext, protocol: Callable[[], asyncio.Protocol]) -> None:
         self._listener = listener
         self._tls = tls
         self._protocol = protocol
         self._loop = asyncio.get_running_loop()
-        self._under_way: dict[asyncio.Task[None], str] = {}  # and the client's address, the oldest first
+        self._under_way: dict[asyncio.Task[None], str] = {}  # each with its client's address; the oldest first
         self._given_up: set[asyncio.Task[None]] = set()
         self._pause: asyncio.TimerHandle | None = None
         self._listen()
 
     def close(self) -> None:
-        """Accepts nothing more, and gives up what is no connection yet."""
+        """Accept nothing more, and drop connections whose handshake is not done."""
         self._loop.remove_reader(self._listener)
         if self._pause is not None:
             self._pause.cancel()
@@ -38,7 +38,7 @@ class TlsListener:
             self._give_up(task)
 
     async def wait_closed(self) -> None:
-        """Waits until nothing is under way any more."""
+        """Wait until no handshake is under way any more."""
         if self._given_up:
             await asyncio.wait(self._given_up)
 
@@ -52,7 +52,7 @@ class TlsListener:
                 connection, address = self._listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError:  # no descriptor is left: whoever waits is served once there is one
+            except OSError:  # no descriptor is left: try again later
                 self._loop.remove_reader(self._listener)
                 self._pause = self._loop.call_later(ACCEPT_RETRY_SECONDS, self._listen)
                 return
@@ -65,7 +65,7 @@ class TlsListener:
                 return  # the descriptor is free in the next turn, or the one after it
 
     async def _shake_hands(self, connection: socket.socket) -> None:
-        with contextlib.suppress(OSError):  # of TLS, too: a client's fault, or its leaving
+        with contextlib.suppress(OSError):  # TLS errors, too: the client's fault, or its leaving
             await self._loop.connect_accepted_socket(
                 self._protocol,
                 connection,

@@ -3,11 +3,11 @@
 The first SIGTERM or SIGINT begins the end, which has two parts (`Ending`):
 
 1. draining: `/readyz` says 503, each answer is the last one of its connection, and connections are still accepted, so
-   that a load balancer loses nothing while it learns that it should go elsewhere;
-2. the grace: nothing new is accepted, standing streams end, and open calls may finish.
+   that a load balancer loses nothing while it learns to go elsewhere;
+2. the grace: nothing new is accepted, long-lived streams end, and open calls may finish.
 
-In a process of its own a second signal ends it at once; in a worker, which hears what its whole process group or
-service hears as well as its parent, only the parent decides that.
+A second signal ends a process of its own at once. A worker ignores it, as it gets the signals of its whole process
+group: when to end it at once, only the parent decides.
 """
 
 import asyncio
@@ -30,18 +30,18 @@ from accredit.limits import CLIENT_IDLE_SECONDS, GRACE_SECONDS, LISTEN_BACKLOG
 
 
 class Application(Protocol):
-    """An ASGI application that can be told that the end begins."""
+    """An ASGI application that can be told to finish."""
 
     def __call__(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
-        """Serves one ASGI scope."""
+        """Serve one ASGI scope."""
         ...
 
     def drain(self) -> None:
-        """The end begins: it is not ready any more, but serves all the same."""
+        """Say from now on that the application is not ready, but serve all the same."""
         ...
 
     def end_streams(self) -> None:
-        """Ends the streams that would stand for ever, and lets calls finish."""
+        """End streams that would stay open for ever, and let calls finish."""
         ...
 
 
@@ -69,11 +69,11 @@ def serve(
     give_large_blocks_back()
     server = _Server(_config(app, ending.grace), app, tls, ending.drain, lifeline, announce)
     gc.collect()
-    gc.freeze()  # what was loaded stays: collections need not look through it again and again
+    gc.freeze()  # what was loaded stays: the garbage collector need not look through it again
     try:
         server.run([listener])
     except SystemExit:
-        return 1  # the application could not start, and has said why in the log
+        return 1  # the application could not start, and has logged why
     return 0
 
 
@@ -138,7 +138,7 @@ class _Server(uvicorn.Server):
         return FastProtocol(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal came. uvicorn's own would end the process by that signal after a stop that went well."""
+        """Begin the end. uvicorn's own handler would have the process die of the signal even after a clean stop."""
         if self._told and self._lifeline is None:
             signal.signal(sig, signal.SIG_DFL)
             os.kill(os.getpid(), sig)

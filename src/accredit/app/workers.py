@@ -29,14 +29,11 @@ _logger = logging.getLogger("accredit.app")
 
 
 def run_workers(count: int, listener: socket.socket, serve: Callable[[int, bool], int], *, ending_seconds: int) -> int:
-    """Keeps `count` processes at `serve(lifeline, first)` until told to stop; returns the exit code. Their end may
-    take `ending_seconds`.
+    """Keep `count` processes at `serve(lifeline, first)` until told to stop; return the exit code.
 
     `listener` is what they serve: it is closed here when the end begins, so that clients are refused as soon as no
-    worker accepts any more.
-
-    `first` is true in one worker at the start. `serve` returns 0 after a stop that was asked for, and another
-    number when it could not start.
+    worker accepts any more. Their end may take `ending_seconds`. `first` is true for one worker at the start. `serve`
+    returns 0 after a stop that was requested, and another number if it could not start.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
     return _Workers(count, listener, serve, ending_seconds).run()

@@ -37,7 +37,7 @@ from mcp_types import (
 )
 
 from accredit.client.headers import RoutingHeaders
-from accredit.client.peers import Peer
+from accredit.client.peers import Answer, Peer
 from accredit.client.proving import Params, with_meta
 from accredit.client.rounds import run_rounds
 from accredit.client.sdk import Incoming, ReadStream, TransportStreams
@@ -54,8 +54,6 @@ from accredit.jsonrpc.methods import (
 from accredit.limits import STOP_GRACE_SECONDS
 from accredit.rounds import InputContext, LegOptions, RoundsOptions
 from accredit.rounds.results import check_result_type
-
-Answer = JSONRPCResponse | JSONRPCError
 
 Reply = Callable[[JSONRPCRequest], Awaitable[Params]]
 
@@ -160,7 +158,8 @@ class Bridge:
             return offered
 
     async def _discover(self, request: JSONRPCRequest) -> Params | None:
-        """Return what a legacy host is told of a modern server; None if the server is not one, and nothing is bridged.
+        """Discover a modern server; return the answer to the host's `initialize`. None if the server is not one:
+        nothing is bridged.
 
         Raises `RoundsError`.
         """

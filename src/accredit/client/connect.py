@@ -179,7 +179,7 @@ class Connection:
             await asyncio.wait(tasks)
 
     async def _over(self) -> None:
-        """Wait until everything that the host said was sent, and answered where necessary."""
+        """Wait until everything that the host sent was forwarded, and answered if it was a request."""
         await self._waiting.join()
         await self._idle.wait()
 
@@ -201,8 +201,8 @@ class Connection:
         if isinstance(line, FrameError):
             id = line.id if isinstance(line, LineTooLong) and line.kind != "response" else None
             raise RequestError(INVALID_REQUEST, f"Invalid Request: {line.detail}", id=id)
-        found = decode_request(line, batch_allowed=self._revision == BATCH_REVISION)
-        return found.frames if isinstance(found, Batch) else (found,)
+        decoded = decode_request(line, batch_allowed=self._revision == BATCH_REVISION)
+        return decoded.frames if isinstance(decoded, Batch) else (decoded,)
 
     async def _take(self, frame: Frame) -> None:
         """Take a line of the host by rule 1. Raises `RequestError`."""
@@ -240,12 +240,12 @@ class Connection:
             if isinstance(item, Exception):
                 _log.warning("a message of the gateway can't be read")
                 continue
-            told = self._told(item.message)
-            if told is not None:
-                self._host.send(encode_line(told.model_dump_json(by_alias=True, exclude_unset=True).encode()))
+            for_host = self._for_host(item.message)
+            if for_host is not None:
+                self._host.send(encode_line(for_host.model_dump_json(by_alias=True, exclude_unset=True).encode()))
                 await self._host.drained()
 
-    def _told(self, message: JSONRPCMessage) -> JSONRPCMessage | None:
+    def _for_host(self, message: JSONRPCMessage) -> JSONRPCMessage | None:
         """Return a message as the host gets it; None for an answer that it does not wait for."""
         if not isinstance(message, JSONRPCResponse | JSONRPCError):
             return message
@@ -295,8 +295,8 @@ def _unknown_kind(message: JSONRPCResponse, opened: _Open) -> JSONRPCError | Non
     kind = message.result.get("resultType", COMPLETE) if opened.modern else COMPLETE
     if isinstance(kind, str) and is_result_type(kind, opened.method, opened.extensions):
         return None
-    told = f"an unknown resultType: {excerpt(str(kind))}"
-    _log.warning("a result of the gateway can't be used: %s", told)
+    reason = f"an unknown resultType: {excerpt(str(kind))}"
+    _log.warning("a result of the gateway can't be used: %s", reason)
     return JSONRPCError(
-        jsonrpc="2.0", id=message.id, error=ErrorData(code=UPSTREAM_ERROR, message=INVALID_ANSWER, data=told)
+        jsonrpc="2.0", id=message.id, error=ErrorData(code=UPSTREAM_ERROR, message=INVALID_ANSWER, data=reason)
     )

@@ -1,6 +1,6 @@
-"""The whole connection to a gateway at a URL: HTTP, proofs above it, and above those sessions that are begun anew.
+"""The whole connection to a gateway at a URL: HTTP, proofs on top of it, and on top of them the renewal of sessions.
 
-Opens nothing itself. Proofs stay one party's, whatever the session: what was learned of targets, and the gateway's id.
+Opens nothing itself. One `Prover` serves all sessions: a new one knows the gateway's id and the targets' scopes.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from accredit.limits import SILENCE_SECONDS
 
 
 class Reached(Struct, frozen=True, kw_only=True):
-    """How a gateway is reached: what `GatewayHttp` is given."""
+    """How to reach a gateway: the arguments of `GatewayHttp`, and the URL."""
 
     url: str
     token: str = ""
@@ -30,7 +30,7 @@ class Reached(Struct, frozen=True, kw_only=True):
 
 
 class _Latest:
-    """The session that proofs are bound to: that of the connection which was opened last."""
+    """The connection that was opened last: its session is the one that proofs are bound to."""
 
     def __init__(self, reached: Reached) -> None:
         self._reached = reached
@@ -58,8 +58,11 @@ def to_gateway(
     whole_lists: bool = False,
     uncovered: Uncovered | None = None,
 ) -> RenewingTransport:
-    """The transport. Without a `presenter` nothing is proved; `whole_lists` and `uncovered` are those of `Prover` and
-    `ProvingTransport`. Raises `ConfigurationError` where the file of known gateways can't be read."""
+    """Return the transport. Without a `presenter` nothing is proved.
+
+    `whole_lists` is `Prover`'s, `uncovered` is `ProvingTransport`'s. Raises `ConfigurationError` for a file of known
+    gateways that can't be read.
+    """
     latest = _Latest(reached)
     prover = None
     if presenter is not None:

@@ -69,7 +69,7 @@ class GatewayHttp(httpx2.AsyncClient):
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request. Never raises for the network."""
-        if request.method == "GET":  # what stands open is silent until there is something to say
+        if request.method == "GET":  # a long-lived stream may be silent for a long time
             times = cast("dict[str, float]", request.extensions.get("timeout", {}))
             request.extensions = {**request.extensions, "timeout": {**times, "read": MCP_DEFAULT_SSE_READ_TIMEOUT}}
         try:
@@ -91,26 +91,26 @@ class GatewayHttp(httpx2.AsyncClient):
         status, body = response.status_code, await _body(response)
         if "www-authenticate" in response.headers and status in (401, 403):
             return self._unauthorized(request, status)
-        told = _error_in(body)
-        unknown = status == 404 and told.get("code") != METHOD_NOT_FOUND
-        self.has_no_endpoint = request.method == "POST" and (status == 405 or unknown or (status == 400 and not told))
-        if self._is_of_session(request, status, told):
+        error = _error_in(body)
+        unknown = status == 404 and error.get("code") != METHOD_NOT_FOUND
+        self.has_no_endpoint = request.method == "POST" and (status == 405 or unknown or (status == 400 and not error))
+        if self._is_of_session(request, status, error):
             self.lost = True
             if self._on_lost is not None:
                 self._on_lost()
-            return _error(request, status, SESSION_LOST, "Session not found", told or None)
-        if told:
+            return _error(request, status, SESSION_LOST, "Session not found", error or None)
+        if error:
             return httpx2.Response(status, headers={"content-type": "application/json"}, content=body, request=request)
         text = f"the gateway at {_place(request)} answers with HTTP status {status}"
         # A probe of another era takes this for "no such method".
         code, message = (METHOD_NOT_FOUND, "Not Found") if status in (404, 405) else (UPSTREAM_ERROR, UNAVAILABLE)
         return _error(request, status, code, message, text)
 
-    def _is_of_session(self, request: httpx2.Request, status: int, told: Mapping[str, object]) -> bool:
+    def _is_of_session(self, request: httpx2.Request, status: int, error: Mapping[str, object]) -> bool:
         in_session = self.is_session or _SESSION_HEADER in request.headers
         if status == 404:
-            return in_session and told.get("code") != METHOD_NOT_FOUND
-        return status == 400 and _OF_A_SESSION.search(str(told.get("message", ""))) is not None
+            return in_session and error.get("code") != METHOD_NOT_FOUND
+        return status == 400 and _OF_A_SESSION.search(str(error.get("message", ""))) is not None
 
     def _unavailable(self, request: httpx2.Request, status: int, what: str) -> httpx2.Response:
         text = f"the gateway at {_place(request)} {what}"
@@ -169,12 +169,12 @@ async def _body(response: httpx2.Response) -> bytes:
 def _error_in(body: bytes) -> dict[str, object]:
     """Return the error of a JSON-RPC error message, or {}."""
     try:
-        found = json.loads(body)
+        message = json.loads(body)
     except (ValueError, RecursionError):
         return {}
-    error = cast("dict[str, object]", found).get("error") if isinstance(found, dict) else None
-    told = cast("dict[str, object]", error) if isinstance(error, dict) else {}
-    return told if isinstance(told.get("code"), int) and isinstance(told.get("message"), str) else {}
+    error = cast("dict[str, object]", message).get("error") if isinstance(message, dict) else None
+    members = cast("dict[str, object]", error) if isinstance(error, dict) else {}
+    return members if isinstance(members.get("code"), int) and isinstance(members.get("message"), str) else {}
 
 
 def _why_not(error: httpx2.RequestError) -> str:

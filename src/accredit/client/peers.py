@@ -68,7 +68,7 @@ class Peer:
         return answer.result
 
     def settles(self, message: JSONRPCMessage | None) -> bool:
-        """Return whether a message is an answer that is awaited here, handing it over if so."""
+        """Hand over a message that is an awaited answer; return whether it was one."""
         if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id is None:
             return False
         waiting = self._waiting.get(message.id)

@@ -54,15 +54,15 @@ class GatewayPin:
         self._met: MutableMapping[str, str] = {} if met is None else met
         self.id = id or self._known_here(self._known())
 
-    def meet(self, found: str) -> None:
+    def meet(self, claimed: str) -> None:
         """Compare the id that the gateway claims. Raises `ProofRefused` if another one is pinned, or if it is known
         elsewhere."""
-        if not self.id and found.isprintable() and 0 < len(found.encode()) <= MAX_IDENTIFIER_LENGTH_BYTES:
+        if not self.id and claimed.isprintable() and 0 < len(claimed.encode()) <= MAX_IDENTIFIER_LENGTH_BYTES:
             with _alone(self._file):
-                self._meet_first(found)
-        if found != self.id:
-            text = f"this gateway was {self.id or 'nobody'}, and now says that it is {excerpt(found)}"
-            data = {"error": "gateway_changed", "pinned": self.id, "found": excerpt(found)}
+                self._meet_first(claimed)
+        if claimed != self.id:
+            text = f"this gateway was {self.id or 'nobody'}, and now says that it is {excerpt(claimed)}"
+            data = {"error": "gateway_changed", "pinned": self.id, "found": excerpt(claimed)}
             raise ProofRefused(data, f"gateway_changed: {text}; nothing was signed for it", GATEWAY_CHANGED)
 
     def unknown(self, why: str = "the gateway asks for a proof and does not say who it is") -> ProofRefused:
@@ -70,7 +70,7 @@ class GatewayPin:
         text = f"gateway_unknown: {why}; nothing was signed for it"
         return ProofRefused({"error": "gateway_unknown"}, text, GATEWAY_CHANGED)
 
-    def _meet_first(self, found: str) -> None:
+    def _meet_first(self, claimed: str) -> None:
         """Apply rules 2 and 3, with what other processes have met meanwhile. Raises `ProofRefused`."""
         try:
             known = self._known()
@@ -81,11 +81,11 @@ class GatewayPin:
         if here:
             self.id = here
             return
-        elsewhere = next((url for url, id in known.items() if self.url and id == found), None)
+        elsewhere = next((url for url, id in known.items() if self.url and id == claimed), None)
         if elsewhere is not None:
-            raise _mismatch(found, told_url(self.url), told_url(elsewhere))
-        self.id = found
-        self._remember(known, found)
+            raise _mismatch(claimed, shown_url(self.url), shown_url(elsewhere))
+        self.id = claimed
+        self._remember(known, claimed)
 
     def _known(self) -> dict[str, str]:
         return dict(self._met) if self._file is None else {**self._met, **_read(self._file)}
@@ -96,13 +96,13 @@ class GatewayPin:
         same = _place(self.url)
         return known.get(self.url) or next((id for url, id in known.items() if _place(url) == same), "")
 
-    def _remember(self, known: Mapping[str, str], found: str) -> None:
+    def _remember(self, known: Mapping[str, str], id: str) -> None:
         if not self.url:
             return
-        self._met[self.url] = found
+        self._met[self.url] = id
         if self._file is None:
             return
-        text = (json.dumps({**known, self.url: found}, indent=2, sort_keys=True) + "\n").encode()
+        text = (json.dumps({**known, self.url: id}, indent=2, sort_keys=True) + "\n").encode()
         try:
             if len(text) > MAX_KNOWN_GATEWAYS_BYTES:
                 raise ConfigurationError(f"{self._file} is full", "take out gateways that are gone")
@@ -111,7 +111,7 @@ class GatewayPin:
             _log.warning("the gateway's id is pinned for this process only: %s", error.what)
 
 
-def told_url(url: str) -> str:
+def shown_url(url: str) -> str:
     """Return a URL for people: bounded, and without what may be a secret."""
     try:
         parts = urlsplit(url)
@@ -121,9 +121,9 @@ def told_url(url: str) -> str:
     return excerpt(f"{parts.scheme}://{host}{parts.path}{'?***' if parts.query else ''}", MAX_TOLD_URL_CHARS)
 
 
-def _mismatch(found: str, here: str, elsewhere: str) -> ProofRefused:
-    data = {"error": "gateway_mismatch", "found": excerpt(found), "url": here, "known_url": elsewhere}
-    text = f"{here} says that it is {excerpt(found)}, which is known as the gateway at {elsewhere}"
+def _mismatch(claimed: str, here: str, elsewhere: str) -> ProofRefused:
+    data = {"error": "gateway_mismatch", "found": excerpt(claimed), "url": here, "known_url": elsewhere}
+    text = f"{here} says that it is {excerpt(claimed)}, which is known as the gateway at {elsewhere}"
     remedy = "if both lead to it, name its id (--gateway-id, or gateway_id of ProofPresenter)"
     return ProofRefused(data, f"gateway_mismatch: {text}; nothing was signed for it; {remedy}", GATEWAY_CHANGED)
 

@@ -2,9 +2,9 @@
 
 1. A delegation is taken only if it is for this key, is signed soundly and holds now. A file that changes is read again
    before it is next used; one that can't be taken leaves the old one in force, with a warning.
-2. For a scope, the delegations that cover it are presented in their order, but those last that a constraint refuses as
-   far as the call and the clock tell; else the one that covers most. An expired one counts only where there is no
-   other. No delegation is ever presented for another agent's key.
+2. For a scope, the delegations that cover it are presented in their order, those last of which a constraint refuses
+   this call at this time; if none covers it, the one that covers most. Expired ones count only if there are no others.
+   No delegation is ever presented for another agent's key.
 3. A proof is bound to the exact call and to the gateway that is named. It is unbound only for a caller of `prove` who
    names none: no client of a URL does (`proving`).
 4. A gateway's challenge is signed only if it has 32 bytes, has not expired, and names the pinned gateway.
@@ -50,7 +50,7 @@ class _Held(NamedTuple):
 
 
 class _Source:
-    """Where a delegation comes from, and what is held of it. `stamp` tells one content of a file from another."""
+    """A delegation and where it comes from. `stamp` tells one content of its file from another."""
 
     def __init__(self, held: _Held, file: Path | None, stamp: object) -> None:
         self.held = held
@@ -59,7 +59,7 @@ class _Source:
 
 
 class Challenge(Struct, frozen=True):
-    """What a gateway asks to be signed. `expires_at` is in unix seconds."""
+    """What a gateway wants signed. `expires_at` is in unix seconds."""
 
     challenge: bytes
     expires_at: int
@@ -88,7 +88,7 @@ class ProofPresenter:
         clock: Callable[[], int] = unix_seconds,
         draw: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
-        """Raises `ConfigurationError`: for a file that can't be used, or a delegation that proves nothing."""
+        """Raise `ConfigurationError` for a file that can't be used, or a delegation that proves nothing."""
         self.key_path = None if isinstance(key, SigningKey) else Path(key)
         self._signer = (key if isinstance(key, SigningKey) else load_signing_key(Path(key))).signer
         self._clock = clock
@@ -112,7 +112,7 @@ class ProofPresenter:
 
     @property
     def granted(self) -> frozenset[str]:
-        """Every scope that a delegation covers now; wildcards are their members."""
+        """Every scope that a delegation covers now; wildcards as what they stand for."""
         return frozenset[str]().union(*(held.granted for held in self._alive()))
 
     @property
@@ -121,11 +121,11 @@ class ProofPresenter:
         return len(self._sources) == 1
 
     def pin(self, url: str = "") -> GatewayPin:
-        """The pin of the gateway at a URL ("" for one that has none). Raises `ConfigurationError`."""
+        """Return the pin of the gateway at a URL ("" if it has none). Raises `ConfigurationError`."""
         return GatewayPin(self._gateway_id, url=url, file=self._known_gateways, met=self._met)
 
     def chains_for(self, scope: str, call: GuardedCall | None = None, verifier_id: str = "") -> tuple[Chain, ...]:
-        """Rule 2: what to present, best first. For "" it is the delegation that covers most."""
+        """Return the delegations to present, best first (rule 2); for "" the one that covers most."""
         candidates = self._alive() or self._current()
         covering = [held for held in candidates if scope in held.granted]
         if not covering:
@@ -135,67 +135,69 @@ class ProofPresenter:
         return tuple(held.chain for held in covering[:MAX_PRESENTED])
 
     def chain_for(self, scope: str) -> Chain:
-        """The first of `chains_for`."""
+        """Return the first of `chains_for`."""
         return self.chains_for(scope)[0]
 
     def constraints_refused(self, scope: str, reason: str) -> tuple[Constraint, tuple[Constraint, ...]] | None:
-        """The constraint that a verifier's reason is about, and the others of the delegation that holds it. None where
-        no delegation for the scope has such a one."""
+        """Return the constraint that a verifier's reason is about, and the others of its delegation.
+
+        None if no delegation for the scope has such a constraint.
+        """
         for chain in self.chains_for(scope):
-            found = refused_constraint(reason, chain)
-            if found is not None and f"({found[0].type})" in reason:
+            refused = refused_constraint(reason, chain)
+            if refused is not None and f"({refused[0].type})" in reason:
                 every = (each for cert in chain for each in cert.constraints)
-                return found[0], tuple(each for each in every if each is not found[0])
+                return refused[0], tuple(each for each in every if each is not refused[0])
         return None
 
     def prove(
         self,
-        asked: GuardedCall,
+        call: GuardedCall,
         scope: str = "",
         verifier_id: str = "",
         *,
         challenge: Challenge | None = None,
         chain: Chain = (),
     ) -> dict[str, object]:
-        """A fresh proof for one call, as `_meta.ratify_proof` carries it.
+        """Return a fresh proof of one call, in the form of `_meta.ratify_proof`.
 
-        It is bound to `asked`, to its `scope` ("" for a list) and to the gateway `verifier_id`, or to nothing where
-        that is "". Without a gateway's `challenge` it is over one of its own (Option A). It presents `chain`, or what
-        `chain_for` says.
+        It is bound to `call`, its `scope` ("" for a list) and the gateway `verifier_id`; to nothing if that is "".
+        Without a gateway's `challenge` it signs one of its own (Option A). It presents `chain`, by default that of
+        `chain_for`.
         """
-        context = asked.session_context(verifier_id, self.agent_id, scope) if verifier_id else b""
+        context = call.session_context(verifier_id, self.agent_id, scope) if verifier_id else b""
         nonce = challenge.challenge if challenge is not None else self._draw(CHALLENGE_BYTES)
-        # A gateway takes its own challenge whatever our clock says; one of ours it holds against its clock.
+        # The gateway compares a challenge of ours with its clock, which may be behind; its own it takes at any time.
         signed_at = self._clock() - (CLOCK_LEAD_SECONDS if challenge is None else 0)
         bundle = present(chain or self.chain_for(scope), self._signer, nonce, signed_at, session_context=context)
         return bundle.to_dict()
 
     def accept_challenge(self, data: Mapping[str, object], pin: GatewayPin) -> Challenge:
-        """Rule 4: the challenge in the `data` of a -31002. Raises `ProofRefused`: nothing is signed."""
+        """Return the challenge in the `data` of a -31002 (rule 4). Raises `ProofRefused`: nothing is signed."""
         try:
-            asked = msgspec.convert(data.get("_meta"), _Meta).ratify_challenge
+            challenge = msgspec.convert(data.get("_meta"), _Meta).ratify_challenge
         except msgspec.ValidationError:
             raise _not_signed("the gateway's challenge can't be read", data) from None
-        if len(asked.challenge) != CHALLENGE_BYTES:
+        if len(challenge.challenge) != CHALLENGE_BYTES:
             raise _not_signed(f"the gateway's challenge has not {CHALLENGE_BYTES} bytes", data)
-        if asked.expires_at < self._clock():
+        if challenge.expires_at < self._clock():
             raise _not_signed("the gateway's challenge has expired already; compare the clocks", data)
-        if not asked.verifier_id:
+        if not challenge.verifier_id:
             raise _not_signed("the gateway's challenge does not say whose it is", data)
-        pin.meet(asked.verifier_id)
-        return asked
+        pin.meet(challenge.verifier_id)
+        return challenge
 
     def _alive(self) -> tuple[_Held, ...]:
         now = self._clock()
         return tuple(held for held in self._current() if held.expires_at >= now)
 
     def _current(self) -> tuple[_Held, ...]:
-        """What is held, after a look at the files (rule 1)."""
+        """Return every delegation that is held, after a look at the files (rule 1)."""
         for source in self._sources:
             stamp = _stamp(source.file)
             if source.file is None or stamp == source.stamp:
                 continue
-            source.stamp = stamp  # one that can't be taken is not read again until it changes
+            source.stamp = stamp  # before reading: a file that can't be taken is not read again until it changes
             try:
                 source.held = self._take(source.file)
             except ConfigurationError as error:
@@ -204,11 +206,12 @@ class ProofPresenter:
 
     def _source(self, given: str | Path | Chain) -> _Source:
         file = Path(given) if isinstance(given, str | Path) else None
-        stamp = _stamp(file)  # before it is read: a change meanwhile is seen as one
+        stamp = _stamp(file)  # before reading, so that a change meanwhile is noticed
         return _Source(self._take(given), file, stamp)
 
     def _is_refused(self, chain: Chain, call: GuardedCall, verifier_id: str) -> bool:
-        """Whether a constraint refuses the call for certain, by what is known here: the clock, and the call itself."""
+        """Return whether a constraint certainly refuses the call, by what is known here: the clock, and the call
+        itself."""
         facts = CallFacts(
             verifier_id=verifier_id,
             method=call.method,
@@ -231,7 +234,7 @@ class ProofPresenter:
                 f"{name} is not for {key} (agent {self.agent_id})",
                 "name the agent's own key, or ask for a delegation to this one: `accredit grant --agent`",
             )
-        # Which scopes a gateway's catalog adds is its own to say.
+        # Any scope is accepted here: which ones exist besides the canonical ones, each gateway's catalog says.
         vocabulary = frozenset(scope for cert in chain for scope in cert.scope)
         result = verify_chain(chain, now=self._clock(), vocabulary=vocabulary)
         if result.identity_status is IdentityStatus.EXPIRED:
@@ -242,14 +245,14 @@ class ProofPresenter:
 
 
 def _stamp(file: Path | None) -> object:
-    """What tells one content of a file from another; None where there is none."""
+    """Return what tells one content of a file from another; None if there is no file."""
     if file is None:
         return None
     try:
-        found = os.stat(file)
+        status = os.stat(file)
     except OSError:
         return None
-    return (found.st_mtime_ns, found.st_size, found.st_ino)
+    return (status.st_mtime_ns, status.st_size, status.st_ino)
 
 
 def _read_chain(path: Path) -> tuple[DelegationCert, ...]:

@@ -5,9 +5,9 @@ A request, in order:
 1. One that carries a proof already, or that needs none, stays as it is.
 2. A guarded call gets a proof that is bound to it, if its scope and the gateway's id are known and the target is not
    sensitive. Otherwise it goes without: the refusal says what is needed, and nothing was signed for a stranger.
-3. What is asked about a task gets one for the tool whose call has become the task: bound to its scope where it changes
-   the task, and else to none.
-4. A list request gets one where it says everything that the agent may do, so that the gateway filters.
+3. A request about a task gets one for the tool whose call became the task: bound to the tool's scope if the request
+   changes the task, else to no scope.
+4. A list request gets one if one delegation says everything that the agent may do, so that the gateway filters.
 
 A refusal is answered by sending again, once for each of these reasons:
 
@@ -52,7 +52,7 @@ LIST_REFUSALS = frozenset({DENIED, UNTRUSTED_ROOT, REPLAYED})
 """Codes with which a gateway refuses the proof that came with a list."""
 
 _ANOTHER_MAY_PASS = frozenset(word for word, row in BY_WORD.items() if row.other_may_pass)
-"""What a gateway says of a delegation, where another one for the same scope may be good."""
+"""Refusals of a delegation where another one for the same scope may pass."""
 
 _DEFAULT_SCOPES = {"resources/read": "mcp:resource", "prompts/get": "mcp:prompt"}
 
@@ -70,7 +70,7 @@ class Attempt(Struct):
 
     method: str
     params: Params
-    asked: GuardedCall
+    call: GuardedCall
     scope: str | None = None
     corrected: bool = False
     challenged: bool = False
@@ -114,11 +114,11 @@ class Prover:
         if any(name in PROOFS for name in _object(params.get("_meta"))):
             return None
         try:
-            found = guarded_call_from_values(method, params, self._session_id(), None)
-            found.request_hash("")  # what has no digest can't be signed
+            call = guarded_call_from_values(method, params, self._session_id(), None)
+            call.request_hash("")  # what has no digest can't be signed
         except FrameError:
             return None  # nothing that could be signed: the gateway says what is wrong
-        return Attempt(method, params, found) if method != LISTEN or found.subscribed else None
+        return Attempt(method, params, call) if method != LISTEN or call.subscribed else None
 
     def proved(self, attempt: Attempt) -> Params:
         """Return the params to send first."""
@@ -146,26 +146,26 @@ class Prover:
             refused = code in LIST_REFUSALS and attempt.scope is not None
             attempt.scope, attempt.corrected = None, True
             return attempt.params if refused else None
-        told = _object(data)
-        scope = scope_in(told.get("required_scope"))
-        if scope is None and attempt.asked.about_tasks:
+        refusal = _object(data)
+        scope = scope_in(refusal.get("required_scope"))
+        if scope is None and attempt.call.about_tasks:
             target = self._target(attempt)
             scope = target.scope if target is not None else None
-        error = told.get("error")  # whoever answers may say anything
+        error = refusal.get("error")  # whoever answers may say anything
         another = isinstance(error, str) and error in _ANOTHER_MAY_PASS
         if another and len(attempt.chains) > 1 and attempt.scope is not None:
             return self._with_the_next(attempt, attempt.scope)
         if code == CHALLENGE_REQUIRED and not attempt.challenged:
-            challenge = self._presenter.accept_challenge(told, self._pin)
+            challenge = self._presenter.accept_challenge(refusal, self._pin)
             attempt.challenged = True
             return self._signed(attempt, self._learned(attempt, scope, sensitive=True), challenge)
         if attempt.corrected or attempt.challenged or scope is None:
             return None
         if code == MISSING and attempt.scope is None:
-            self._meet(_object(told.get("_meta")))
+            self._meet(_object(refusal.get("_meta")))
         elif code != DENIED or attempt.scope in (None, scope):
             return None
-        attempt.corrected = scope != ""  # of a task that was made elsewhere the gateway says more
+        attempt.corrected = scope != ""  # for a task that was made elsewhere the gateway will name the scope
         return self._signed(attempt, self._learned(attempt, scope, sensitive=False))
 
     def listed(self, attempt: Attempt, result: Params) -> Listed:
@@ -201,25 +201,25 @@ class Prover:
 
     def _meet(self, meta: Mapping[str, object]) -> None:
         verifier_id = meta.get(VERIFIER)
-        if isinstance(verifier_id, str):  # one that does not say gets no proof that is good elsewhere, if it is pinned
+        if isinstance(verifier_id, str):  # without a name it gets no unbound proof, if it has a URL
             self._pin.meet(verifier_id)
 
     def _learned(self, attempt: Attempt, scope: str | None, *, sensitive: bool) -> str:
         known = self._target(attempt)
         if scope is None:
             return known.scope if known is not None else ""
-        if not attempt.asked.about_tasks:
-            self._targets.put((attempt.method, attempt.asked.target), _Target(scope, sensitive))
+        if not attempt.call.about_tasks:
+            self._targets.put((attempt.method, attempt.call.target), _Target(scope, sensitive))
         return scope
 
     def _target(self, attempt: Attempt) -> _Target | None:
-        if attempt.asked.about_tasks:
-            # Of one that was made elsewhere nothing is known: which scope it needs, the gateway says.
-            made = next((made for id in attempt.asked.tasks if (made := self._targets.peek((TASK, id)))), None)
+        if attempt.call.about_tasks:
+            # The scope of a task that was made elsewhere is unknown here; the gateway's refusal will name it.
+            made = next((made for id in attempt.call.tasks if (made := self._targets.peek((TASK, id)))), None)
             return _Target(made.scope if made is not None else "")
         default = _DEFAULT_SCOPES.get(attempt.method)
-        found = self._targets.peek((attempt.method, attempt.asked.target))
-        return found or (_Target(default) if default is not None else None)
+        known = self._targets.peek((attempt.method, attempt.call.target))
+        return known or (_Target(default) if default is not None else None)
 
     def _with_the_next(self, attempt: Attempt, scope: str) -> Params:
         attempt.chains = attempt.chains[1:]
@@ -232,12 +232,12 @@ class Prover:
         if not self._pin.id and self._pin.url:
             raise self._pin.unknown()
         if attempt.scope != scope or not attempt.chains:
-            attempt.chains = self._presenter.chains_for(scope, attempt.asked, self._pin.id)
+            attempt.chains = self._presenter.chains_for(scope, attempt.call, self._pin.id)
         attempt.scope = scope
         # To see a task needs no scope, but the delegation that it was made on.
-        bound_to = scope if not attempt.asked.about_tasks or attempt.method in TASK_CHANGES else ""
+        bound_to = scope if not attempt.call.about_tasks or attempt.method in TASK_CHANGES else ""
         chain = attempt.chains[0]
-        proof = self._presenter.prove(attempt.asked, bound_to, self._pin.id, challenge=challenge, chain=chain)
+        proof = self._presenter.prove(attempt.call, bound_to, self._pin.id, challenge=challenge, chain=chain)
         return with_meta(attempt.params, {PROOF: proof})
 
 

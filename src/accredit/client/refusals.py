@@ -1,7 +1,7 @@
-"""Which errors are refusals, and what a person is told of one. Looks which files are there; no other I/O.
+"""Which errors are refusals, and what a person reads of one. Looks which files exist; no other I/O.
 
-A person gets three things: what was asked, what the delegation covers, and the command that would change it. No text
-here holds a key, a proof, a challenge or a token.
+A person gets three things: what was refused, what the delegation covers, and the command that would change that. No
+text here holds a key, a proof, a challenge or a token.
 """
 
 import os
@@ -33,7 +33,7 @@ _MISMATCH = ("found", "url", "known_url")
 
 
 def refusal_of(error: ErrorData) -> ProofRefused | None:
-    """The refusal that a JSON-RPC error is, or None."""
+    """Return the refusal that a JSON-RPC error is, or None."""
     data = cast("dict[str, object]", error.data) if isinstance(error.data, dict) else {}
     word = data.get("error")
     if isinstance(word, str) and (error.code in CODES or word in UNKNOWN_ERRORS.values()):
@@ -42,7 +42,7 @@ def refusal_of(error: ErrorData) -> ProofRefused | None:
 
 
 def explained(refusal: ProofRefused, presenter: ProofPresenter | None, command: str = "accredit connect") -> str:
-    """What a person is told who ran `command`, in some short lines."""
+    """Return a few lines that explain a refusal to the person who ran `command`."""
     scope = scope_in(refusal.data.get("required_scope"))
     lines = [f"Not allowed: {_reason(refusal, scope, presenter)} ({excerpt(refusal.error)})."]
     if scope is not None:
@@ -71,28 +71,29 @@ def _reason(refusal: ProofRefused, scope: str | None, presenter: ProofPresenter 
 
 
 def _constraints(refusal: ProofRefused, scope: str, presenter: ProofPresenter | None) -> list[str]:
-    """The options of a grant that keeps what the refused delegation asks for, but for what refused the call."""
+    """Return the options of a grant that repeats the delegation's constraints, apart from the one that refused the
+    call."""
     reason = refusal.data.get("reason")
     if presenter is None or not isinstance(reason, str):
         return []
-    found = presenter.constraints_refused(scope, reason)
-    if found is None:
+    match = presenter.constraints_refused(scope, reason)
+    if match is None:
         return []
-    words = [word for each in found[1] for word in _option(each)]
-    return [*words, _option(found[0])[0], _LIMIT] if refusal.error == "ratify_constraint_denied" else words
+    words = [word for each in match[1] for word in _option(each)]
+    return [*words, _option(match[0])[0], _LIMIT] if refusal.error == "ratify_constraint_denied" else words
 
 
-def _option(found: Constraint) -> list[str]:
-    """A constraint, as `accredit grant` takes it."""
-    match found:
-        case MaxRate() if found.count > 0 and found.window_s > 0:
-            return ["--rate", f"{found.count}/{duration(found.window_s)}"]
+def _option(constraint: Constraint) -> list[str]:
+    """Return a constraint as an option of `accredit grant`."""
+    match constraint:
+        case MaxRate() if constraint.count > 0 and constraint.window_s > 0:
+            return ["--rate", f"{constraint.count}/{duration(constraint.window_s)}"]
         case TimeWindow():
-            return ["--between", f"{found.start}-{found.end}@{found.tz}"]
-        case MaxAmount() if found.max_amount == int(found.max_amount):
-            return ["--max-amount", f"{int(found.max_amount)}{found.currency}"]
+            return ["--between", f"{constraint.start}-{constraint.end}@{constraint.tz}"]
+        case MaxAmount() if constraint.max_amount == int(constraint.max_amount):
+            return ["--max-amount", f"{int(constraint.max_amount)}{constraint.currency}"]
         case _:
-            return ["--constraint", canonical(found.members()).decode()]
+            return ["--constraint", canonical(constraint.members()).decode()]
 
 
 def _lacks_scope(refusal: ProofRefused) -> bool:
@@ -120,18 +121,18 @@ def _grant(scope: str, presenter: ProofPresenter | None, command: str, constrain
 
 
 def _free(path: Path) -> Path:
-    """A name that no file has, nor its public half: what is made replaces nothing."""
+    """Return a path at which there is neither a file nor its public half, so that nothing is replaced."""
     names = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2))
     return next(each for each in chain((path,), names) if not any(map(os.path.lexists, (each, public_path(each)))))
 
 
 def uncovered(item: dict[str, object]) -> dict[str, object]:
-    """An item of a list that no delegation covers, as a host shows it that is to show all (`--show-uncovered`)."""
+    """Return a list's item that no delegation covers, marked as such (`--show-uncovered`)."""
     meta = cast("dict[str, object]", item["_meta"]) if isinstance(item.get("_meta"), dict) else {}
-    note = f"[Not covered by this agent's delegation: needs {excerpt(str(meta.get(SCOPE)))}]"
-    return {**item, "description": f"{note} {item.get('description') or ''}".rstrip()}
+    mark = f"[Not covered by this agent's delegation: needs {excerpt(str(meta.get(SCOPE)))}]"
+    return {**item, "description": f"{mark} {item.get('description') or ''}".rstrip()}
 
 
 def public_data(data: Mapping[str, object]) -> dict[str, object]:
-    """What programs of the host are told of a refusal: never a challenge, which is the client's own business."""
+    """Return what the host's programs may see of a refusal: never the challenge, which is for the client alone."""
     return {name: value for name, value in data.items() if name != "_meta"}

@@ -112,7 +112,7 @@ class ProvingTransport:
         """Return the message to pass on in place of what came; None if the request was sent again instead."""
         message = item.message if isinstance(item, SessionMessage) else None
         if isinstance(message, JSONRPCNotification):
-            return self._told(item, message)
+            return self._notification(item, message)
         if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id is None:
             return item
         opened = self._open.pop(message.id, None)
@@ -138,7 +138,7 @@ class ProvingTransport:
         self._send_again(opened, params)
         return None
 
-    def _told(self, item: Incoming, message: JSONRPCNotification) -> Incoming:
+    def _notification(self, item: Incoming, message: JSONRPCNotification) -> Incoming:
         """Return a notification under the host's own id of its subscription."""
         meta = (message.params or {}).get("_meta")
         id = cast("Params", meta).get(META_SUBSCRIPTION) if isinstance(meta, dict) else None

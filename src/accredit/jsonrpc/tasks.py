@@ -3,8 +3,9 @@
 Source: 2025-11-25, basic/utilities/tasks (`params.task`, `result.task`, `tasks/list`, `related-task`), and the
 extension `io.modelcontextprotocol/tasks` of SEP-2663 (`resultType` "task"). Of an answer:
 
-1. a task is announced only where it was asked for: with `task` in the legacy era, with the extension in the modern one;
-2. its id is a string, of bounded length; names that decide are there once, in one spelling;
+1. a task is announced only if its request allows one: with `task` in the legacy era, with the extension in the modern
+   one;
+2. its id is a string of bounded length; the members that decide are there once, in one spelling;
 3. what answers a request about a task is about that task.
 """
 
@@ -33,14 +34,14 @@ _decode_list = msgspec.json.Decoder(list[Raw]).decode
 
 
 class Announced(Struct, frozen=True):
-    """A task that an answer announces; `ttl_ms` is how long the server keeps it, None where it does not say."""
+    """A task that an answer announces. `ttl_ms` is how long the server keeps it, None if it does not say."""
 
     id: str
     ttl_ms: int | None
 
 
 def may_announce(request: Request) -> bool:
-    """Whether a request may be answered with a task. Raises `FrameError`."""
+    """Return whether a request may be answered with a task. Raises `FrameError`."""
     if request.method != "tools/call":
         return False
     if request.era is Era.MODERN:
@@ -48,80 +49,83 @@ def may_announce(request: Request) -> bool:
     return "task" in request.members
 
 
-def announced(result: Raw, era: Era, *, asked: bool) -> Announced | None:
-    """The task that the result of a call announces. Raises `FrameError` (rules 1 and 2)."""
+def announced(result: Raw, era: Era, *, allowed: bool) -> Announced | None:
+    """Return the task that the result of a call announces, if any. `allowed` says whether the request allows one.
+
+    Raises `FrameError` (rules 1 and 2).
+    """
     if not is_object(result) or not may_name(result, _NAMED):
         return None
-    found = unambiguous_members(result, _CREATED)
+    answer = unambiguous_members(result, _CREATED)
     if era is Era.MODERN:
-        if as_string(found.get("resultType")) != TASK:
+        if as_string(answer.get("resultType")) != TASK:
             return None
-        if not asked:
+        if not allowed:
             raise FrameError("a task that was not asked for")
-        return _announced(found, "ttlMs")
-    task = found.get("task")
+        return _announced(answer, "ttlMs")
+    task = answer.get("task")
     if task is None or not is_object(task):
         return None
-    if not asked or "content" in found:
+    if not allowed or "content" in answer:
         raise FrameError("a task that was not asked for")
     return _announced(unambiguous_members(task, _TASK), "ttl")
 
 
 def check_about(result: Raw, id: str) -> None:
-    """Rule 3, for the result of a request about the task `id`. Raises `FrameError`."""
+    """Check that the result of a request about the task `id` is about it (rule 3). Raises `FrameError`."""
     if not is_object(result) or not may_name(result, _NAMED):
         return
-    found = unambiguous_members(result, _CREATED)
-    named = [found.get(TASK_MEMBER), _related(found)]
+    answer = unambiguous_members(result, _CREATED)
+    named = [answer.get(TASK_MEMBER), _related(answer)]
     if any(each is not None and as_string(each) != id for each in named):
         raise FrameError("an answer about another task")
 
 
 def may_subscribe(call: Request | Notification) -> bool:
-    """Whether a call may be a subscription to tasks. Quick; where it is not, it names none."""
+    """Return whether a message may be a subscription to tasks. Quick; if False, it names none."""
     return call.method == LISTEN and may_name(call.params, b"taskIds")
 
 
 def subscribed_tasks(request: Request) -> tuple[str, ...]:
-    """The ids of the tasks that a `subscriptions/listen` names; none where it can't be read."""
+    """Return the ids of the tasks that a `subscriptions/listen` names; none if they can't be read."""
     try:
         notifications = request.members.get("notifications")
         ids = members(notifications).get("taskIds") if is_object(notifications) and notifications is not None else None
-        found = _decode_list(ids) if ids is not None else []
+        texts = _decode_list(ids) if ids is not None else []
     except (FrameError, msgspec.MsgspecError, RecursionError):
         return ()
-    return tuple(id for each in found if (id := as_string(each)) is not None)
+    return tuple(id for each in texts if (id := as_string(each)) is not None)
 
 
 def subject_of(notification: Notification) -> str | None:
-    """The task that a notification is about; "" where it is about one, and does not say which in one way."""
+    """Return the task that a notification is about, or None. "" is for one that does not say it in one way."""
     if not may_name(notification.params, _NAMED) or notification.params is None:
         return "" if notification.method in STATUS_NOTIFICATIONS else None
     try:
-        found = unambiguous_members(notification.params, _TASK)
-        related = _related(found)
+        params = unambiguous_members(notification.params, _TASK)
+        related = _related(params)
     except FrameError:
         return ""
-    ids = [found.get(TASK_MEMBER)] if notification.method in STATUS_NOTIFICATIONS else []
+    ids = [params.get(TASK_MEMBER)] if notification.method in STATUS_NOTIFICATIONS else []
     ids += [related] if related is not None else []
     texts = {as_string(each) or "" for each in ids}
     return None if not texts else texts.pop() if len(texts) == 1 else ""
 
 
 def without_state(notification: Notification) -> Notification:
-    """A notification without a raw `requestState`: in one there is nobody to seal it for. Raises `FrameError`."""
+    """Return a notification without any raw `requestState`: nobody could seal it. Raises `FrameError`."""
     if not may_name(notification.params, b"requestState"):
         return notification
     return notification.with_params({}, without=("requestState",))
 
 
 def listed(response: Success, shown: Callable[[str], bool]) -> bytes:
-    """The response to `tasks/list`, with the tasks that are shown. Raises `FrameError` for one that can't be read."""
-    found = unambiguous_members(response.result, _LIST) if is_object(response.result) else {}
-    if "tasks" not in found:
+    """Return the response to `tasks/list`, with the tasks for which `shown` is true. Raises `FrameError`."""
+    answer = unambiguous_members(response.result, _LIST) if is_object(response.result) else {}
+    if "tasks" not in answer:
         raise FrameError("a list of tasks without tasks")
     try:
-        tasks = _decode_list(found["tasks"])
+        tasks = _decode_list(answer["tasks"])
     except msgspec.ValidationError:
         raise FrameError('"tasks" is not an array') from None
     except (msgspec.MsgspecError, RecursionError):
@@ -129,12 +133,12 @@ def listed(response: Success, shown: Callable[[str], bool]) -> bytes:
     kept = [task for task in tasks if shown(_id_in(task))]
     if len(kept) == len(tasks):
         return response.text
-    result = Raw(with_members(found, {"tasks": kept}))
+    result = Raw(with_members(answer, {"tasks": kept}))
     return with_members(members(response.text), {"result": result})
 
 
 def holds_tasks(response: Success) -> bool:
-    """Whether a response whose request is not known (a resumed stream's) has the shape of a list of tasks."""
+    """Return whether a response to an unknown request (on a resumed stream) has the shape of a list of tasks."""
     try:
         return is_object(response.result) and "tasks" in members(response.result)
     except FrameError:
@@ -149,8 +153,8 @@ def _announced(task: dict[str, Raw], ttl_name: str) -> Announced:
     return Announced(id, as_integer(ttl) if ttl is not None else None)
 
 
-def _related(found: dict[str, Raw]) -> Raw | None:
-    related = opened_meta(found.get("_meta")).get(RELATED)
+def _related(members: dict[str, Raw]) -> Raw | None:
+    related = opened_meta(members.get("_meta")).get(RELATED)
     if related is None:
         return None
     if not is_object(related):

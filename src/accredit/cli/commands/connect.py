@@ -62,7 +62,7 @@ def connect(
     configure_logs(log_level, log_format)
     for name in ("mcp", "httpx2", "httpcore2"):  # they would log proofs and results
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    _tell_who_is_waited_for(url)
+    _announce(url)
     connecting = Connecting(
         url=url,
         presenter=presenter,
@@ -83,10 +83,10 @@ def _check(url: str, key: Path | None, delegation: list[Path] | None) -> None:
         raise ConfigurationError(f"{have} is of no use without {lack}", f"name {lack} as well, or leave out both")
 
 
-def _tell_who_is_waited_for(url: str) -> None:
+def _announce(url: str) -> None:
     """For a person at a terminal, who would see nothing at all."""
-    from accredit.client.pins import told_url
+    from accredit.client.pins import shown_url
 
     if sys.stdin.isatty():
-        text = f"accredit: for the gateway at {told_url(url)}, waiting on stdin for a host that speaks MCP."
+        text = f"accredit: for the gateway at {shown_url(url)}, waiting on stdin for a host that speaks MCP."
         typer.echo(f"{text}\nIt is a host that starts this command, from its configuration. Ctrl-C ends it.", err=True)

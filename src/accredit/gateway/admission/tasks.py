@@ -123,7 +123,7 @@ class Tasks:
             call = self.unrecorded.begin(request.id, client.session_id)
 
         def edit(response: Success) -> bytes:
-            found = announced(response.result, request.era, asked=task is not None)
+            found = announced(response.result, request.era, allowed=task is not None)
             if found is not None and call is not None and task is not None:
                 call.on_settled = partial(self._keep, request.id, found, task, client)
             return inner(response) if inner is not None else response.text
@@ -132,18 +132,18 @@ class Tasks:
             call.edit = edit
         return call, edit
 
-    async def of(self, asked: GuardedCall, owner: bytes, client: Client) -> Task | None:
+    async def of(self, allowed: GuardedCall, owner: bytes, client: Client) -> Task | None:
         """Return the task that a request is about. Raises `ProofRefused` unless all its tasks are the owner's."""
         found: Task | None = None
         place, now = self.place(client), unix_seconds()
-        for id in asked.tasks:
+        for id in allowed.tasks:
             found = await self.store.find(task_key(place, id), now=now) if self.store is not None else None
             if found is None or found.owner != owner:
-                raise refusals.unknown_task(asked)
+                raise refusals.unknown_task(allowed)
         return found
 
     async def edit(
-        self, request: Request, asked: GuardedCall, owner: bytes, client: Client, inner: Edit | None
+        self, request: Request, allowed: GuardedCall, owner: bytes, client: Client, inner: Edit | None
     ) -> Edit:
         """Return the edit for the answer to a request about tasks. Raises `StoreUnavailable`."""
         if request.method == TASK_LIST:
@@ -153,7 +153,7 @@ class Tasks:
 
         def about(response: Success) -> bytes:
             if request.method in TASK_METHODS:
-                check_about(response.result, asked.target)
+                check_about(response.result, allowed.target)
             return inner(response) if inner is not None else response.text
 
         return about
@@ -210,7 +210,7 @@ def of_resumed(response: Success, text: bytes) -> bytes:
 
     Nobody can tell whose tasks are in it: a task that it announces is refused, and a list of tasks is emptied.
     """
-    if announced(response.result, Era.LEGACY, asked=True) is not None:
+    if announced(response.result, Era.LEGACY, allowed=True) is not None:
         return refusal(refusals.task_not_kept("tools/call", "")).frame(response.id)
     if not holds_tasks(response):
         return text

@@ -1,9 +1,9 @@
 """HTTP+SSE of revision 2024-11-05, both sides: `GET /sse` opens a session, `POST /messages` sends into it.
 
-The upstream's first event names where it takes messages; the client gets a name of ours instead, so that what it
-sends comes through here. Requests go out by POST and are answered on the stream: what is asked there may be
-answered here, once; a request that the gate refuses is answered there as well, and goes no further. The session is in
-this process's memory and ends with its stream. Where tokens are on, it is of one subject: nobody else can send into it.
+The upstream's first event names where it takes messages; the client gets a URL of ours instead, so that what it sends
+comes through here. A request goes to the upstream by POST and is answered on the stream, once; if the gate refuses it,
+the refusal comes on the stream, and nothing is forwarded. The session is in this process's memory and ends with its
+stream. With tokens on it belongs to the subject that opened it: nobody else can send into it.
 """
 
 import secrets
@@ -41,7 +41,8 @@ _REVISION = "2024-11-05"
 
 
 class _Session(NamedTuple):
-    """Where the upstream takes messages, what it owes, the client's stream, and whose token opened it."""
+    """`target` is where the upstream takes messages, `expected` what it owes, `principal` whose token opened the
+    session."""
 
     target: bytes
     expected: Expected
@@ -50,9 +51,9 @@ class _Session(NamedTuple):
 
 
 class LegacySse(Intake[Exchange]):
-    """Serves the two paths: messages come by one of them, and are taken in as on every way (`intake`).
+    """Serves the two paths. Messages come by one of them, and take the same steps as on every way in (`intake`).
 
-    `url` is the upstream's; its stream is there if it ends so, or else beside it.
+    The stream is at the upstream's `url` if that ends in `/sse`, else beside it.
     """
 
     def __init__(
@@ -72,7 +73,8 @@ class LegacySse(Intake[Exchange]):
         self._sessions: dict[str, _Session] = {}
 
     async def stream(self, exchange: Exchange, root: str) -> None:
-        """Serves `GET /sse`: a session, for as long as the client stays. `root` is where we are mounted."""
+        """Serve `GET /sse`: a session, for as long as the client stays. `root` is the path of the application that
+        mounts us."""
         if self._settings.workers > 1:
             detail = "HTTP+SSE (2024-11-05) needs a gateway with one worker"
             raise RequestError(INVALID_REQUEST, detail, status=501)
@@ -112,7 +114,7 @@ class LegacySse(Intake[Exchange]):
                     answer.close()
 
     async def message(self, exchange: Exchange) -> None:
-        """Serves `POST /messages?session_id=...`: the upstream's status is the answer, the rest is on the stream."""
+        """Serve `POST /messages?session_id=...`: the upstream's status is the answer, the rest comes on the stream."""
         await self.take(exchange, exchange)
 
     def _revision(self, client: Exchange) -> str:
@@ -135,7 +137,7 @@ class LegacySse(Intake[Exchange]):
 
     async def _go_on(self, client: Exchange, inbound: InboundRequest, admission: Admission) -> None:
         client.calls, client.speaker = admission.calls, admission.speaker
-        session = self._session(client)  # what is added to a stream that has ended meanwhile, nobody settles
+        session = self._session(client)  # again: nobody would settle what is added to a stream that has ended meanwhile
         message = admission.message
         if message is None:
             if admission.replies:
@@ -154,7 +156,7 @@ class LegacySse(Intake[Exchange]):
         await self._forward(client, message, session)
 
     def _session(self, exchange: Exchange) -> _Session:
-        """The session that a request names. Raises `RequestError` (404)."""
+        """Return the session that a request names. Raises `RequestError` (404)."""
         named = parse_qs(exchange.head.query.decode("latin-1")).get("session_id", [""])
         session = self._sessions.get(named[0])
         if session is None:
@@ -193,7 +195,7 @@ class LegacySse(Intake[Exchange]):
         return await self._relay.client.send(exchange.head.method, headers, body, target=target)
 
     def _target(self, data: bytes) -> bytes:
-        """Where the upstream takes messages: on its own origin, or nowhere."""
+        """Return where the upstream takes messages. Raises `AnswerError` for another origin."""
         try:
             url = urljoin(self._url, data.decode("ascii"))
             same = urlsplit(url)[:2] == urlsplit(self._url)[:2]
@@ -205,7 +207,7 @@ class LegacySse(Intake[Exchange]):
 
 
 def _check_headers(exchange: Exchange) -> None:
-    """Nothing is named twice, and nothing routes a message but what it says itself. Raises `RequestError` (400)."""
+    """Refuse repeated headers, and drop those that route messages of the other era. Raises `RequestError` (400)."""
     check_once(exchange.head.headers, SESSION_HEADER, VERSION_HEADER, b"last-event-id")
     exchange.head.drop(unmirrored(None, Era.LEGACY, exchange.head.headers))
 
@@ -219,7 +221,7 @@ def _target_of(url: str) -> bytes:
 
 
 def _ask(expected: Expected, request: Request, edit: Edit | None) -> None:
-    """Notes that a request is open. Of its text nothing is needed any more, and a session may have many."""
+    """Note that a request is open, without its text: a session may have many. Raises `RequestError`."""
     try:
         if len(expected.open) >= MAX_OPEN_REQUESTS:
             raise FrameError("too many requests of this session are open")
@@ -238,4 +240,4 @@ def _take_back(stream: Exchange, notification: Notification) -> None:
 
 
 def _nothing_to_learn(frame: Frame) -> None:
-    """This transport tells no revision: it is one."""
+    """Learn nothing: this transport is of one revision."""

@@ -3,9 +3,9 @@
 1. A line of the host is taken in as on every way (`intake`); a bad one gets an error line, as does a call that is
    refused. Where tokens are on, calls and lists need one: their own, or that of the environment.
 2. A line of the child goes where `dedicated` says, within what the host reads.
-3. When the host closes its side, so does the child's stdin close, and what is open may finish: the host still gets what
-   the child says, and no line of ours. When the child ends first, each open request gets an error line, and the exit
-   code is 1.
+3. When the host closes its side, the child's stdin is closed, and what is open may finish: the host still gets the
+   child's lines, and none of ours. When the child ends first, each open request gets an error line, and the exit code
+   is 1.
 
 A good line is passed on as it is, byte for byte, but for what the gate takes out or puts in. Nothing but messages is
 ever written to stdout.
@@ -62,11 +62,11 @@ async def run(
     tasks: TaskStore | None = None,
     token: str | None = None,
 ) -> int:
-    """Serves until the host or the child ends, or a signal comes; gives the exit code.
+    """Serve until the host or the child ends, or a signal comes; return the exit code.
 
-    The store and the revocations are those that proofs are judged by, the key sets those of tokens, `records` is the
-    log, and `tasks` remembers whose tasks are; all but the revocations are closed at the end. `token` is for what the
-    host sends without one. Raises `ConfigurationError`.
+    `store` and `revocations` are what proofs are judged by, `key_sets` what tokens are; `records` is the log, and
+    `tasks` remembers whose each task is. All but the revocations are closed at the end. `token` is for messages that
+    carry none. Raises `ConfigurationError`.
     """
     if not isinstance(settings.upstream, StdioUpstream):
         raise ConfigurationError("wrap stands around a stdio server", "name its command after --")
@@ -108,7 +108,7 @@ async def run(
 
 
 async def _check_environment(bearer: Bearer | None) -> None:
-    """A token that can't be good is told at the start; keys that can't be had may be there later."""
+    """Refuse at the start a token that can't be good; keys that can't be had now may be there later."""
     try:
         if bearer is not None:
             await bearer.of_environment()
@@ -141,7 +141,7 @@ class Wrap(Intake[bytes]):
         self._closing = False
 
     async def serve(self, stopping: asyncio.Event) -> int:
-        """Rule 3."""
+        """Pass lines both ways until either side ends (rule 3)."""
         from_host = asyncio.create_task(self._from_host())
         from_child = asyncio.create_task(self._from_child())
         ends = {from_child, asyncio.create_task(stopping.wait()), asyncio.create_task(self._host.gone.wait())}
@@ -151,7 +151,7 @@ class Wrap(Intake[bytes]):
                 await asyncio.wait(ends, timeout=GRACE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             died = from_child.done() and not self._closing and not stopping.is_set()
             if from_child.done():
-                self._backend.lost(await self._child.died(), told=not self._closing)
+                self._backend.lost(await self._child.died(), answered=not self._closing)
             return 1 if died else 0
         finally:
             for task in (from_host, *ends):
@@ -159,13 +159,13 @@ class Wrap(Intake[bytes]):
             await asyncio.wait({from_host, *ends})
 
     async def _from_host(self) -> None:
-        """Rule 1."""
+        """Take in the host's lines (rule 1)."""
         splitter = LineSplitter(self._settings.max_request_bytes)
         while not self._closing:
             chunk = await self._host.read()
             self._closing = not chunk
             for line in splitter.feed(chunk or b"\n"):  # a last line may have no end
-                await asyncio.sleep(0)  # others have their turn: a chunk may hold thousands of lines
+                await asyncio.sleep(0)  # give others a turn: a chunk may hold thousands of lines
                 try:
                     await self._forward(line)
                 except RequestError as error:
@@ -174,7 +174,7 @@ class Wrap(Intake[bytes]):
         self._child.close_input()
 
     async def _from_child(self) -> None:
-        """Rule 2. Ends with the child, or when the host is gone and nothing is open any more."""
+        """Pass the child's lines on (rule 2) until it ends, or the host is gone and nothing is open any more."""
         while (lines := await self._child.lines()) is not None:
             for line in lines:
                 await self._backend.take(line)
@@ -213,7 +213,7 @@ class Wrap(Intake[bytes]):
 
 
 def _modern_revision(message: Frame | Batch) -> str | None:
-    """The revision that a modern request names."""
+    """Return the revision that a modern request names, or None."""
     if not isinstance(message, Request):
         return None
     return as_string(message.in_meta(META_VERSION))

@@ -1,14 +1,15 @@
-"""Calls that are refused before the gate sees them: these have records as well. Asks the log, through the recorder.
+"""Records of calls that are refused before the gate sees them. I/O: the log, through the recorder.
 
-A refused request is a call, or several in a batch, where its body is a valid message that says so.
+A refused request is recorded if its body is a valid message that holds a call, or a batch that holds several.
 
-1. Where the Authorization header is refused, or the session of HTTP+SSE, nobody has asked for the body: it is read for
-   the record alone, as far as it comes at once and is short, and never when the client waits to be asked (`Expect`).
-2. The answer is what it would be without a record, and waits for it. Where the log can't take it, it stays a refusal.
-3. Callers without a good token are strangers. What they can write is bounded: so many records in so much time, none for
-   a long message, and no arguments. What is left out is counted (`/readyz`), logged, and told by the next such record.
+1. If the Authorization header is refused, or the session of HTTP+SSE, the body was not read yet. It is read for the
+   record alone, if it is short and comes at once, and never if the client waits to be asked for it (`Expect`).
+2. The client's answer is the same as without a record, and waits for it. If the log fails, the call stays refused.
+3. Callers without a good token are strangers, and what they can make the log hold is bounded: so many records in so
+   much time, none of a long message, and no arguments. What is left out is counted (`/readyz`) and logged, and the next
+   such record says how much it was.
 
-Not recorded, as they say of no call: GET and DELETE, another Content-Type, two session ids, what is no valid message,
+Not recorded, as they tell of no call: GET and DELETE, another Content-Type, two session ids, what is no valid message,
 a disallowed `Host` or `Origin`.
 """
 
@@ -38,13 +39,15 @@ from accredit.policy import GUARDED
 from accredit.tokens import VerifiedToken
 
 REFUSALS = (RequestError, TokenError, KeysUnavailable)
-"""How a message is refused before the gate."""
+"""The errors with which a message is refused before the gate."""
 
 
 class InboundRequest(Struct):
-    """What is known of what a client sent so far: its message, its era, and the good token of its header or of each of
-    the messages in it, as far as they were judged. `session` is the one that it is in, as the client knows it, or "".
-    `callers` are who sent its messages, where that is more than a token."""
+    """What is known of a client's message so far, and who sent it.
+
+    `header` is the good token of the request's header, `tokens` are those of its messages, as far as they were judged;
+    `callers` are their senders, where that is more than a token. `session` is its session's id, or "".
+    """
 
     revision: str | None = ""
     message: Frame | Batch | None = None
@@ -61,12 +64,12 @@ class Unread(Protocol):
     head: RequestHead
 
     async def body(self, limit: int) -> bytes:
-        """The whole body. Raises `RequestError` and `ClientGone`."""
+        """Return the whole body. Raises `RequestError` and `ClientGone`."""
         ...
 
 
 class EarlyRefusals:
-    """One per gateway. Without a `recorder` it does nothing."""
+    """Records what is refused before the gate. One per gateway; without a `recorder` it does nothing."""
 
     def __init__(self, recorder: Recorder | None, bearer: Bearer | None, counters: Counters) -> None:
         self._recorder = recorder
@@ -77,7 +80,7 @@ class EarlyRefusals:
         self._left_out = 0
 
     async def of_request(self, unread: Unread | None, inbound: InboundRequest, error: AccreditError) -> None:
-        """Records the calls of a message that is refused; `unread` is who has it, as long as nobody has read it."""
+        """Record the calls of a refused request. `unread` holds its body, if nobody has read that yet."""
         if self._recorder is None:
             return
         message = inbound.message
@@ -94,8 +97,7 @@ class EarlyRefusals:
         tokens: Sequence[VerifiedToken | None] = (),
         header: VerifiedToken | None = None,
     ) -> None:
-        """Records the calls of a message that is refused. `tokens` are those of its first members, `header` that of the
-        others."""
+        """Record the calls of a refused message. `tokens` are those of its first members, `header` that of the rest."""
         for number, frame in enumerate(message.frames if isinstance(message, Batch) else (message,)):
             if isinstance(frame, Request) and frame.method in GUARDED:
                 await turn(len(message.text))
@@ -121,7 +123,7 @@ class EarlyRefusals:
             self._leave_out()
 
     async def _unread(self, unread: Unread, inbound: InboundRequest) -> Frame | Batch | None:
-        """Rule 1."""
+        """Read the body for the record, within the bounds of rules 1 and 3. Return None if that can't be done."""
         if b"expect" in unread.head.headers:
             return None
         if inbound.header is None and not self._has_room():

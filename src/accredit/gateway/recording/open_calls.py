@@ -48,11 +48,11 @@ class Settler(Protocol):
 
 
 class OpenCall:
-    """A call whose decision is on record, and whose outcome is not yet. `id` is its request's, `session_id` that of its
-    session as the client knows it, or "". `decided` is None for a call that is not recorded.
+    """A call whose decision is on record, and whose outcome is not yet.
 
-    `on_settled`, if set, is awaited first, with the outcome. It returns the outcome to record, and the response that
-    the client gets in place of the upstream's, or None.
+    `id` is its request's; `session_id` is its session's, as the client knows it, or "". `decided` is None for a call
+    that is not recorded. `on_settled`, if set, is awaited first, with the outcome. It returns the outcome to record,
+    and the response that the client gets in place of the upstream's, or None.
     """
 
     def __init__(self, recorder: Settler, decided: CallDecision | None, id: MessageId, session_id: str = "") -> None:
@@ -74,9 +74,9 @@ class OpenCall:
         return self._settling is not None
 
     def settle(self, outcome: Outcome) -> Coroutine[Any, Any, bytes | None]:
-        """Begin at once to record the outcome, unless that was done. The caller may wait for the result or not: None
-        when the outcome is on record, else the response that the client gets in place of any other."""
-        return self._told(self._settle(outcome))
+        """Begin at once to record the outcome, unless that was begun before. Waiting for the result is optional: None
+        once the outcome is on record, else the response that the client gets in place of any other."""
+        return self._result(self._settle(outcome))
 
     def settle_later(self, outcome: Outcome, then: Callable[[bytes | None], None] | None = None) -> None:
         """Do the same in a task of its own; `then` gets the result."""
@@ -91,7 +91,7 @@ class OpenCall:
         refused = withheld(self)
         return RequestError(refused.code, refused.message, id=self.id, status=200, data=refused.data)
 
-    async def _told(self, settling: asyncio.Future[None]) -> bytes | None:
+    async def _result(self, settling: asyncio.Future[None]) -> bytes | None:
         try:
             await asyncio.shield(settling)
         except (StoreUnavailable, AttestationError):
@@ -168,12 +168,12 @@ class OpenCalls:
 
     async def withhold(self, answers: Answers) -> bytes | None:
         """Settle the calls that were answered. Return None if the answers may be forwarded, else what goes instead."""
-        found = {
+        outcomes = {
             response.id: outcome_of(response)
             for response, _ in answers.members
             if response.id is not None and response.id in self._calls
         }
-        instead = await self._settle(found)
+        instead = await self._settle(outcomes)
         return answers.text(instead) if instead else None
 
     async def end(self, outcome: Outcome) -> Mapping[MessageId, bytes]:
@@ -225,12 +225,12 @@ def outcome_of(response: Response) -> Outcome:
         return Outcome(status="error", detail=f"JSON-RPC error {response.code}")
     digest: dict[Any, str] = result_digest(response.result)
     try:
-        found = members(response.result) if is_object(response.result) else {}
+        named = members(response.result) if is_object(response.result) else {}
     except FrameError:
-        found = {}
-    if as_string(found.get("resultType")) == "input_required":
+        named = {}
+    if as_string(named.get("resultType")) == "input_required":
         return Outcome(status="input_required", result=digest)
-    is_error = found.get("isError")
+    is_error = named.get("isError")
     return Outcome(status="tool_error" if is_error is not None and bytes(is_error) == b"true" else "ok", result=digest)
 
 
@@ -256,5 +256,5 @@ def outcome_of_end(error: BaseException | None) -> Outcome:
 def withheld(call: OpenCall) -> ProofRefused:
     """Return what the client gets for a call whose outcome could not be recorded."""
     assert call.decided is not None  # noqa: S101 - what is not recorded is not withheld
-    asked = call.decided.call
-    return refusals.record_unavailable(asked.method, asked.target or "", forwarded=True)
+    recorded = call.decided.call
+    return refusals.record_unavailable(recorded.method, recorded.target or "", forwarded=True)

@@ -3,8 +3,8 @@
 1. Legacy era: `initialize` starts a child and a session; what follows names it. The checks that an HTTP server of
    that era owes its clients are here: a session that is missing (400) or unknown (404), a revision that is none
    (400), an `Accept` that does not allow the answer (406).
-2. Modern era: all clients share one child. `initialize` does not exist there, and a notification of a client has
-   nobody to concern (2026-07-28, basic/transports: to cancel is to close the answer).
+2. Modern era: all clients share one child. `initialize` does not exist there, and a client's notification is dropped:
+   a client cancels by closing the answer (2026-07-28, basic/transports).
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class StdioBackend:
         self._shared = SharedUpstream(settings, upstream, self._guard, counters, tools)
 
     async def post(self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
-        """Answers a client's message."""
+        """Answer a client's message."""
         try:
             _check_accept(reply, b"application/json", b"text/event-stream")
             await (self._modern if era is Era.MODERN else self._legacy)(reply, message, edits)
@@ -51,7 +51,7 @@ class StdioBackend:
             raise
 
     async def get(self, reply: Reply, otherwise: Edit | None) -> None:
-        """Serves a standing stream of a session, or resumes one, whose responses were edited before they were kept."""
+        """Serve a session's long-lived stream, or resume one, whose responses were edited before they were kept."""
         if reply.head.headers.get(VERSION_HEADER, b"").decode("latin-1") in MODERN_REVISIONS:
             raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
         _check_accept(reply, b"text/event-stream")
@@ -60,13 +60,14 @@ class StdioBackend:
             await session.get(reply, reply.head.headers.get(b"last-event-id"))
 
     async def delete(self, reply: Reply) -> None:
-        """Ends a session."""
+        """End a session."""
         _check_revision(reply)
         self._sessions.end(reply)
         await reply.reply(204)
 
     async def ask(self, reply: Reply, era: Era, request: Request) -> bytes | None:
-        """Sends a request of the gateway's own, to the client's session or the shared child."""
+        """Send a request of the gateway's own, to the client's session or the shared child; return the response's text
+        or None."""
         try:
             if era is Era.MODERN:
                 return await self._shared.ask(request)
@@ -76,20 +77,20 @@ class StdioBackend:
             return None
 
     def revision(self, session_id: str | None) -> str | None:
-        """The revision that a session negotiated."""
+        """Return the revision that a session negotiated."""
         return self._sessions.revision(session_id)
 
     async def ready(self) -> bool:
-        """Whether the upstream's command is there, and does not end as soon as it is started."""
+        """Return whether the upstream's command is there, and does not end as soon as it is started."""
         return find_program(self._upstream) is not None and not self._shared.resting()
 
     def drain(self) -> None:
-        """Ends standing streams and subscriptions; calls go on."""
+        """End long-lived streams and subscriptions; calls go on."""
         self._sessions.drain()
         self._shared.drain()
 
     async def aclose(self) -> None:
-        """Ends every child."""
+        """End every child."""
         await asyncio.gather(self._sessions.aclose(), self._shared.aclose())
         await self._guard.aclose()
 
@@ -106,7 +107,7 @@ class StdioBackend:
         if not isinstance(message, Request):
             await reply.reply(202)
         elif message.method == "initialize":
-            # A child would take it for the beginning of a legacy connection, for all of its clients.
+            # The child would take it for the beginning of a legacy connection, which all modern clients share.
             raise RequestError(METHOD_NOT_FOUND, "Method not found: initialize", id=message.id, status=404)
         else:
             await self._shared.post(reply, message, edits.get(message.id))

@@ -37,12 +37,18 @@ class Conversation(ABC, Generic[S]):
     """Made around a fresh child, which it ends. `over` is done when nothing of it remains."""
 
     def __init__(
-        self, child: Child, era: Era, settings: GatewaySettings, counters: Counters, *, most: int = MAX_OPEN_REQUESTS
+        self,
+        child: Child,
+        era: Era,
+        settings: GatewaySettings,
+        counters: Counters,
+        *,
+        max_open: int = MAX_OPEN_REQUESTS,
     ) -> None:
         self._child = child
         self._patience = settings.patience
         self._counters = counters
-        self._pending: PendingCalls[S] = PendingCalls(era, settings, counters, self._late, most=most)
+        self._pending: PendingCalls[S] = PendingCalls(era, settings, counters, self._late, max_open=max_open)
         self.alive = True
         self.over: asyncio.Task[None] = asyncio.create_task(self._run())
 

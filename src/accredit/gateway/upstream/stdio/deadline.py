@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 
 class Deadline:
-    """Calls `late` once nothing was heard for `seconds`; time for which `held` is true does not count.
+    """Calls `late` once nothing came for `seconds`; time in which `held` is true does not count.
 
-    To hear something (`touch`) costs a look at the clock: the timer is moved only when it goes off too early.
+    `touch` costs only a look at the clock: the timer is moved when it goes off too early.
     """
 
     __slots__ = ("_heard", "_held", "_late", "_loop", "_seconds", "_timer")
@@ -21,11 +21,11 @@ class Deadline:
         self._timer = self._loop.call_later(seconds, self._ring)
 
     def touch(self) -> None:
-        """Something was heard."""
+        """Begin the time anew: something came."""
         self._heard = self._loop.time()
 
     def cancel(self) -> None:
-        """It does not matter any more."""
+        """Stop the timer: nothing is waited for any more."""
         self._timer.cancel()
 
     def _ring(self) -> None:

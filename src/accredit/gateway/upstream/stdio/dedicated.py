@@ -1,7 +1,6 @@
 """A child with one client: what is open between the two, and where the child's messages go. Timers and the log.
 
-The client is told in messages, not in answers: who asked gets a response, and so does nobody else, whenever it comes;
-what belongs to no request goes to it as well. So there is one way to tell it anything, `tell`, and no `Reply`.
+There is one client, so each message of the child is for it: `tell` sends it one, and a `Reply` is not needed.
 
 1. A good message goes on as it is, but for what is edited; a bad one becomes the error of the request that it answers,
    or is dropped (`PendingCalls.judge`).
@@ -50,7 +49,7 @@ _log = logging.getLogger("accredit.gateway.stdio")
 
 
 class DedicatedChild:
-    """`tell` sends the client a message. `revision` is the one that it negotiated, once it has."""
+    """`tell` sends the client a message. `revision` is the negotiated one, once there is one."""
 
     def __init__(
         self, child: Child, settings: GatewaySettings, counters: Counters, tell: Callable[[bytes], None]
@@ -67,7 +66,7 @@ class DedicatedChild:
         return bool(self._pending.calls)
 
     async def post(self, message: Frame | Batch, calls: OpenCalls, edits: Mapping[MessageId, Edit]) -> None:
-        """Passes a client's message on; answers follow. Raises `RequestError`."""
+        """Pass a client's message on; its answers go to `tell`. Raises `RequestError`."""
         frames = message.frames if isinstance(message, Batch) else (message,)
         answers = [frame for frame in frames if isinstance(frame, Success | Failure)]
         if not all(self._pending.settles(frame) for frame in answers):
@@ -89,7 +88,7 @@ class DedicatedChild:
                 self._notified(frame)
 
     async def ask(self, request: Request) -> bytes | None:
-        """Sends a request of ours to the child; gives the response's text, or None where there is none."""
+        """Send a request of the gateway's own; return the response's text, or None if there is none."""
         call = OwnCall(request)
         try:
             self._pending.expect(request.era)
@@ -102,8 +101,11 @@ class DedicatedChild:
             self._pending.close(call)
 
     async def refuse_unread(self, line: LineTooLong) -> None:
-        """A line of the client that is too long to be read: whoever waits for what it says, or for an answer to it, is
-        told. Raises `RequestError`."""
+        """Answer for a client's line that is too long to be read: the child gets an error for each request that the
+        line may have answered.
+
+        Raises `RequestError`, which answers the client, unless the line was a response.
+        """
         detail = f"Invalid Request: {line.detail}"
         for id in self._pending.unanswered(line):
             with contextlib.suppress(UpstreamError):
@@ -113,7 +115,7 @@ class DedicatedChild:
         log_event(_log, logging.WARNING, "response_dropped", detail=line.detail)
 
     async def take(self, line: bytes | FrameError) -> None:
-        """Judges a line of the child, and brings it to whom it concerns."""
+        """Judge a line of the child, and pass it on."""
         set_current(None)
         match verdict := self._pending.judge(line, await self._pending.opened(line)):
             case Answered(calls=[OwnCall() as own]):
@@ -134,10 +136,10 @@ class DedicatedChild:
             case None:
                 pass
 
-    def lost(self, error: UpstreamError, *, told: bool) -> None:
-        """The child is gone: no open call gets an answer. Unless the client is `told`, it hears nothing of that."""
+    def lost(self, error: UpstreamError, *, answered: bool) -> None:
+        """End all open calls, as the child is gone. Unless `answered`, the client gets no answer to them."""
         for call in list(self._pending.calls.values()):
-            if told or isinstance(call, OwnCall):
+            if answered or isinstance(call, OwnCall):
                 self._fail(call, error)
                 continue
             self._pending.close(call)
@@ -190,7 +192,7 @@ class DedicatedChild:
             self._tell(text)
 
     def _settled(self, call: Call, outcome: Outcome, text: bytes) -> None:
-        """Sends the answer to a call, once its outcome is on record; else the refusal for that."""
+        """Send the answer to a call once its outcome is on record; send a refusal instead if that fails."""
         if isinstance(call, OwnCall):
             call.settle(None)
         elif call.record is None:

@@ -1,7 +1,7 @@
-"""The shared child's lives: started at the first request, and again, with back-off, when it died.
+"""Starts the shared child at the first request, and again, with back-off, when it died.
 
-Its first restart is immediate; when it dies again before it has answered anything, the wait doubles each time.
-Meanwhile requests fail at once: nobody waits for a server that does not come up.
+The first restart is immediate; if the child dies before it has answered anything, the wait doubles each time. Meanwhile
+requests fail at once: nobody waits for a server that does not come up.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS
 
 
 class SharedUpstream:
-    """Serves the modern era."""
+    """The modern era's way to the child."""
 
     def __init__(
         self,
@@ -42,27 +42,28 @@ class SharedUpstream:
         self._tools = tools
 
     async def post(self, reply: Reply, request: Request, edit: Edit | None) -> None:
-        """Forwards a request and answers the client. Raises `AccreditError`."""
+        """Forward a request and answer the client. Raises `AccreditError`."""
         life = await self._living()
         if request.method == "tools/call":
             await self._tools.check_headers(request, reply.head.headers, life.ask)
         await life.post(reply, request, edit)
 
     async def ask(self, request: Request) -> bytes | None:
-        """Sends a request of the gateway's own. Raises `AccreditError`."""
+        """Send a request of the gateway's own; return the response's text, or None if there is none. Raises
+        `AccreditError`."""
         return await (await self._living()).ask(request)
 
     def resting(self) -> bool:
-        """Whether the child died and is not to be started again yet."""
+        """Return whether the child died and is not to be started again yet."""
         return self._life is None and asyncio.get_running_loop().time() < self._not_before
 
     def drain(self) -> None:
-        """Ends the streams of subscriptions."""
+        """End the streams of subscriptions."""
         if self._life is not None:
             self._life.drain()
 
     async def aclose(self) -> None:
-        """Ends the child, and what is left of earlier ones."""
+        """End the child, and what is left of earlier ones."""
         await asyncio.gather(*(life.aclose() for life in self._lives))
 
     async def _living(self) -> SharedChild:

@@ -1,15 +1,14 @@
-"""Who is owed what between clients and one child, and the judgement of each line that the child writes. No I/O
-but timers and the log.
+"""The open requests between clients and one child, and the verdict on each line of the child. I/O: timers, the log.
 
-A line is judged by `Expected.event`. What is not valid is never forwarded, unless it is only observed:
+A line is judged by `Expected.event`. An invalid one is never forwarded, unless it is only observed:
 
-1. where it answers a request, wholly or in part, that request fails with the reason; its id is looked for also in
-   a line that is no valid frame, and taken for that of the one request whose id it spells in another type ("1" for 1);
-2. a line too long to be read belongs to the request whose id its ends tell, or, where they tell none, to each of those
-   that are open: it could be the answer to any. One that begins as no message belongs to the one request that is open,
-   if there is one: what else could be so long. A request of the server's that is so long is answered with the reason;
+1. the request that it answers, wholly or in part, fails with the reason. The id is also looked for in a line that is no
+   valid frame, and one that is spelled in another type ("1" for 1) counts if it can mean only one request;
+2. a line too long to be read belongs to the request whose id its ends show; if they show none, to all open requests, as
+   it could answer any. One that does not begin as a message belongs to the only open request, if there is just one. A
+   request of the server's that is so long is answered with the reason;
 3. the answer to a request that was given up before is dropped in silence;
-4. anything else is dropped and counted (a server that prints to its stdout is common, and harms nobody so).
+4. anything else is dropped and counted: many servers print to their stdout.
 """
 
 import asyncio
@@ -43,9 +42,9 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,15}")
 
 
 class Call:
-    """A client's request that the child owes an answer. `id` and `token` are what the child knows it by.
+    """A client's request that the child owes an answer. `id` and `token` are those that the child knows.
 
-    `edit` is what becomes of its response; `record` is to be settled before its client sees an answer.
+    `edit` is for its response; `record` must be settled before the client sees an answer.
     """
 
     def __init__(self, request: Request, id: MessageId, token: MessageId | None) -> None:
@@ -58,14 +57,14 @@ class Call:
 
 
 class OwnCall(Call):
-    """A request of the gateway's own. `answer` is the response's text, or None where there is none."""
+    """A request of the gateway's own. `answer` is the response's text, or None if there is none."""
 
     def __init__(self, request: Request) -> None:
         super().__init__(request, request.id, None)
         self.answer: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
 
     def settle(self, text: bytes | None) -> None:
-        """Ends the wait for it, if anybody still waits."""
+        """End the wait for the answer, if anybody still waits."""
         if not self.answer.done():
             self.answer.set_result(text)
 
@@ -75,8 +74,10 @@ C = TypeVar("C", bound=Call)
 
 @dataclass(frozen=True, slots=True)
 class Answered(Generic[C]):
-    """`text` is the answer to `calls`: to one, or to the members of a batch. `answers` are the responses in it; where
-    it is not valid, but only observed, there is none, and `observed` says why."""
+    """`text` answers `calls`: one, or the members of a batch. `answers` are the responses in it.
+
+    An invalid answer that is only observed has no `answers`; `observed` is what is wrong with it.
+    """
 
     calls: list[C]
     text: bytes
@@ -86,7 +87,7 @@ class Answered(Generic[C]):
 
     @property
     def outcome(self) -> Outcome:
-        """What came of the one call that is answered."""
+        """The outcome of the one call that is answered."""
         if self.answers.members:
             return outcome_of(self.answers.members[0][0])
         return outcome_of_end(self.observed)
@@ -102,7 +103,7 @@ class Failed(Generic[C]):
 
 @dataclass(frozen=True, slots=True)
 class Notified(Generic[C]):
-    """The child sends a notification; `call` is the one whose progress it reports."""
+    """A notification of the child; `call` is the one whose progress it reports, or None."""
 
     notification: Notification
     call: C | None
@@ -110,21 +111,21 @@ class Notified(Generic[C]):
 
 @dataclass(frozen=True, slots=True)
 class UnexpectedAnswer:
-    """Not valid and nobody's answer, but only observed: forward it as it is."""
+    """An invalid line that answers nobody, but is only observed: forward it as it is."""
 
     text: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A request of the child's that is not read: it is owed an error, which says why."""
+    """A request of the child's that is too long to be read; it must get `answer`."""
 
     id: MessageId
     error: AnswerError
 
     @property
     def answer(self) -> bytes:
-        """The error."""
+        """The error response that says why."""
         return error_frame(self.id, INVALID_REQUEST, f"Invalid Request: {self.error.detail}")
 
 
@@ -133,7 +134,8 @@ Verdict = Answered[C] | Failed[C] | Notified[C] | Request | UnexpectedAnswer | U
 
 
 class PendingCalls(Generic[C]):
-    """The open calls of one child. `late` is told of a call about which the child was silent for too long."""
+    """The open requests between clients and one child. `late` gets a call about which the child was silent for too
+    long."""
 
     def __init__(
         self,
@@ -142,33 +144,33 @@ class PendingCalls(Generic[C]):
         counters: Counters,
         late: Callable[[C], None],
         *,
-        most: int = MAX_OPEN_REQUESTS,
+        max_open: int = MAX_OPEN_REQUESTS,
     ) -> None:
-        self._most = most
+        self._max_open = max_open
         self._settings = settings
         self._counters = counters
         self._late = late
         self._expected = Expected(era)
         self._pace = Pace(REFUSED_LINES_PER_SECOND)
         self._tokens: dict[MessageId, C] = {}
-        self._asked: set[MessageId] = set()
-        self._given_up = RecentlyUsed[MessageId, bool](self._most)
+        self._child_requests: set[MessageId] = set()
+        self._given_up = RecentlyUsed[MessageId, bool](self._max_open)
         self.calls: dict[MessageId, C] = {}
 
     def expect(self, era: Era) -> None:
-        """Says by which era's rules the child is judged from now on."""
+        """Set the era by whose rules the child is judged from now on."""
         self._expected.era = era
 
     def allow_batches(self) -> None:
-        """From now on the child may answer with arrays."""
+        """Allow the child to answer with arrays from now on."""
         self._expected.batch = True
 
     def open(self, call: C) -> None:
-        """Adds a call. Raises `RequestError` when its id is in use, or too many are open."""
+        """Add a call. Raises `RequestError` if its id is in use, or too many are open."""
         if call.id in self.calls:
             detail = "Invalid Request: a request with this id is still open"
             raise RequestError(INVALID_REQUEST, detail, id=call.request.id)
-        if len(self.calls) >= self._most:
+        if len(self.calls) >= self._max_open:
             raise RequestError(UPSTREAM_ERROR, "Too many open requests", id=call.request.id, status=503)
         self._given_up.forget(call.id)
         self.calls[call.id] = call
@@ -178,10 +180,10 @@ class PendingCalls(Generic[C]):
         if call.token is not None:
             self._tokens[call.token] = call
         seconds = self._settings.patience
-        call.deadline = Deadline(seconds, lambda: self._late(call), lambda: bool(self._asked))
+        call.deadline = Deadline(seconds, lambda: self._late(call), lambda: bool(self._child_requests))
 
     def close(self, call: C) -> None:
-        """Removes a call that has had its answer, or needs none."""
+        """Remove a call that was answered, or needs no answer."""
         if self.calls.pop(call.id, None) is None:
             return
         self._expected.open.pop(call.id, None)
@@ -192,39 +194,39 @@ class PendingCalls(Generic[C]):
             call.deadline.cancel()
 
     def give_up(self, call: C) -> None:
-        """Removes a call whose answer nobody waits for any more; the child may still send one."""
+        """Remove a call whose answer nobody waits for any more; the child may still send one."""
         if call.id in self.calls:
             self.close(call)
             self._given_up.put(call.id, True)
 
     def settles(self, response: Success | Failure) -> bool:
-        """Whether a client's response answers a request of the child; it is answered then."""
-        if response.id is None or response.id not in self._asked:
+        """Remove the request of the child that a client's response answers; return whether there was one."""
+        if response.id is None or response.id not in self._child_requests:
             return False
-        self._asked.remove(response.id)
-        self._heard()
+        self._child_requests.remove(response.id)
+        self._touch_all()
         return True
 
     def unanswered(self, line: LineTooLong) -> list[MessageId]:
-        """Which requests of the child a client's line that can't be read may answer: they get no other answer."""
+        """Remove and return the requests of the child that an unreadable line of the client may have answered."""
         if line.kind == "call" or not line.is_message:
             return []
-        asked = [id for id in self._asked if line.id in (None, id)]
-        self._asked.difference_update(asked)
-        self._heard()
-        return asked
+        lost = [id for id in self._child_requests if line.id in (None, id)]
+        self._child_requests.difference_update(lost)
+        self._touch_all()
+        return lost
 
-    def _heard(self) -> None:
+    def _touch_all(self) -> None:
         for call in self.calls.values():
             if call.deadline is not None:
                 call.deadline.touch()
 
     async def opened(self, line: bytes | FrameError) -> Opened | None:
-        """Opens a line, if it is a long one, for `judge`: meanwhile others are served."""
+        """Open a line for `judge`, if it is so long that others must be served meanwhile."""
         return await opened(line, self._expected.era) if isinstance(line, bytes) else None
 
     def judge(self, line: bytes | FrameError, long: Opened | None = None) -> Verdict[C]:
-        """Says what a line of the child is. Whatever it answers is closed."""
+        """Return what a line of the child is; close the calls that it answers."""
         try:
             if isinstance(line, FrameError):
                 raise line
@@ -234,7 +236,7 @@ class PendingCalls(Generic[C]):
         except FrameError as error:
             return self._refuse(line, AnswerError(error.detail, bound=error.bound))
         if self._expected.era is Era.LEGACY:
-            self._heard()  # it is one client's, and has not said which call this is about
+            self._touch_all()  # one client's child: whatever it sends shows that it is at work
         match frame:
             case Request():
                 return frame
@@ -244,17 +246,17 @@ class PendingCalls(Generic[C]):
                 return Answered(self._taken(frame), text, frame, self._expected.answers)
 
     def _ask(self, request: Request) -> None:
-        if request.id in self._asked:
+        if request.id in self._child_requests:
             raise FrameError("a request from the upstream with the id of another that is open")
-        if len(self._asked) >= MAX_OPEN_REQUESTS:
+        if len(self._child_requests) >= MAX_OPEN_REQUESTS:
             raise FrameError("too many open requests from the upstream", bound=True)
-        self._asked.add(request.id)
+        self._child_requests.add(request.id)
 
     def _subject(self, notification: Notification) -> C | None:
         if notification.method == "notifications/cancelled":
             id = member_id(notification, "requestId")
             if id is not None:
-                self._asked.discard(id)
+                self._child_requests.discard(id)
         if notification.method != "notifications/progress":
             return None
         token = member_id(notification, "progressToken")
@@ -264,7 +266,7 @@ class PendingCalls(Generic[C]):
         return call
 
     def _taken(self, frame: Frame | None) -> list[C]:
-        """Closes and gives the calls that `Expected` has just taken for answered."""
+        """Close and return the calls that `Expected` has just taken for answered."""
         if isinstance(frame, Success | Failure) and frame.id is not None:
             taken = [self.calls[frame.id]]
         else:
@@ -276,9 +278,9 @@ class PendingCalls(Generic[C]):
     def _refuse(self, line: bytes | FrameError, error: AnswerError) -> Verdict[C]:
         if isinstance(line, LineTooLong) and line.kind == "call":
             return self._unread(line, error)
-        said = answered_ids(line) if isinstance(line, bytes) else []
-        ids = self._ids(line, said)
-        if ids != said and said:
+        named = answered_ids(line) if isinstance(line, bytes) else []
+        ids = self._ids(line, named)
+        if ids != named and named:
             error = AnswerError("the id is of another type than the request's")
         if len(ids) == 1 and ids[0] in self._given_up:
             self._given_up.forget(ids[0])
@@ -295,41 +297,41 @@ class PendingCalls(Generic[C]):
             return Answered(calls, line, observed=error) if calls else UnexpectedAnswer(line)
         return Failed(calls, error) if calls else None
 
-    def _ids(self, line: bytes | FrameError, said: list[MessageId]) -> list[MessageId]:
-        """Which requests a bad line answers, as far as it says."""
+    def _ids(self, line: bytes | FrameError, named: list[MessageId]) -> list[MessageId]:
+        """Return the ids of the requests that an invalid line answers, as far as they can be read."""
         if isinstance(line, LineTooLong) and line.id is not None:
             return [line.id]
-        return list(dict.fromkeys(map(self._meant, said)))
+        return list(dict.fromkeys(map(self._respelled, named)))
 
-    def _meant(self, id: MessageId) -> MessageId:
-        """The id of the request that an answer's id spells in another type, if it is that of none."""
+    def _respelled(self, id: MessageId) -> MessageId:
+        """Return the id of the open request that this id spells in another type ("1" for 1), else the id itself."""
         if id in self.calls or id in self._given_up:
             return id
         other: MessageId = str(id) if isinstance(id, int) else int(id) if _INTEGER.fullmatch(id) else id
         return other if other in self.calls or other in self._given_up else id
 
     def _possible(self, line: bytes | FrameError, error: AnswerError) -> list[C]:
-        """Rule 2, for a line that tells no id."""
+        """Return the calls that a line without a readable id may answer (rule 2)."""
         if isinstance(line, LineTooLong) and line.is_message:
             return list(self.calls.values())
         too_long = error.bound or (isinstance(line, bytes) and len(line) > MAX_ENVELOPE_BYTES)
         return list(self.calls.values()) if too_long and len(self.calls) == 1 else []
 
     def _unread(self, line: LineTooLong, error: AnswerError) -> Verdict[C]:
-        """A request or a notification of the child's that is too long."""
+        """Refuse a request or a notification of the child's that is too long."""
         self._counters.refused(error, logged=self._pace.admits(asyncio.get_running_loop().time()))
-        return Unread(line.id, error) if line.id is not None and line.id not in self._asked else None
+        return Unread(line.id, error) if line.id is not None and line.id not in self._child_requests else None
 
 
 def cancellation(id: MessageId, reason: str) -> bytes:
-    """The notification that a request's answer is not waited for any more."""
+    """Return the notification that nobody waits for a request's answer any more."""
     return to_json(
         {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id, "reason": reason}}
     )
 
 
 def progress_token(request: Request) -> MessageId | None:
-    """The token that a request asks to be told its progress by, if it does."""
+    """Return a request's progress token, or None."""
     raw = request.in_meta(META_PROGRESS)
     try:
         return message_id(raw) if raw is not None else None
@@ -338,7 +340,7 @@ def progress_token(request: Request) -> MessageId | None:
 
 
 def member_id(notification: Notification, name: str) -> MessageId | None:
-    """The member of a notification's params that names a request, where it has the form of an id."""
+    """Return the member of a notification's params that names a request, if it has the form of an id."""
     try:
         raw = notification.members.get(name)
         return message_id(raw) if raw is not None else None
@@ -347,7 +349,7 @@ def member_id(notification: Notification, name: str) -> MessageId | None:
 
 
 def answered_ids(line: bytes) -> list[MessageId]:
-    """The ids in what looks like a response, or a batch of them, be it valid or not, where they can be read."""
+    """Return the ids in what looks like a response, valid or not, or like a batch of them."""
     line = line.removeprefix(codecs.BOM_UTF8)
     try:
         parts = split_batch(line) if line.startswith(b"[") else [line]
@@ -371,5 +373,5 @@ def _answered_id(text: bytes) -> MessageId | None:
     found = cast("dict[str, object]", value) if isinstance(value, dict) else {}
     id = found.get("id") if "method" not in found else None
     if isinstance(id, float) and id.is_integer():
-        return int(id)  # 1.0 for 1
+        return int(id)  # some servers write 1.0 for 1
     return id if isinstance(id, str | int) and not isinstance(id, bool) else None

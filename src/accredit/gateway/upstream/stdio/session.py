@@ -85,14 +85,14 @@ class Session(Conversation[SessionCall]):
         `AnswerError`."""
         try:
             result = members(answer).get("result")
-            found = members(result) if is_object(result) and result is not None else {}
+            named = members(result) if is_object(result) and result is not None else {}
         except FrameError:
             return False  # only observed
         if result is None:
             return False
         if not is_object(result):
             raise AnswerError("the result of initialize is not an object")
-        self.revision = as_string(found.get("protocolVersion"))
+        self.revision = as_string(named.get("protocolVersion"))
         return True
 
     async def post(self, reply: Reply, message: Frame | Batch, edits: Mapping[MessageId, Edit]) -> None:
@@ -154,7 +154,7 @@ class Session(Conversation[SessionCall]):
 
     @property
     def owes(self) -> bool:
-        """Whether an answer is still to come: to a client that waits, or that may resume."""
+        """Whether an answer is still to come, to a client that waits or may resume."""
         return bool(self._pending.calls)
 
     def drain(self) -> None:
@@ -184,7 +184,7 @@ class Session(Conversation[SessionCall]):
             log_event(_log, logging.WARNING, "response_dropped", detail="it answers no open request")
 
     def _cancelled(self, notification: Notification) -> None:
-        """The child owes no answer then, but the POST that asked still ends with one."""
+        """Withdraw a call that the client cancels: the child owes no answer, but the POST still ends with one."""
         id = member_id(notification, "requestId")
         call = self._pending.calls.get(id) if id is not None else None
         if call is not None:
@@ -192,8 +192,8 @@ class Session(Conversation[SessionCall]):
 
     def _withdraw(self, call: SessionCall) -> None:
         self._pending.give_up(call)
-        told = error_frame(call.id, _REQUEST_CANCELLED, "Request cancelled")
-        self._settled(call, Outcome(status="cancelled"), lambda: call.stream.answer(told))
+        cancelled = error_frame(call.id, _REQUEST_CANCELLED, "Request cancelled")
+        self._settled(call, Outcome(status="cancelled"), lambda: call.stream.answer(cancelled))
 
     def _forget_streams(self, answered: Stream) -> None:
         if answered.plain:
@@ -203,8 +203,8 @@ class Session(Conversation[SessionCall]):
             del self._posts[number]
 
     def _resumed(self, event_id: bytes) -> tuple[Stream, int]:
-        found = _EVENT_ID.fullmatch(event_id)
-        number, position = (int(found[1]), int(found[2])) if found else (-1, 0)
+        match = _EVENT_ID.fullmatch(event_id)
+        number, position = (int(match[1]), int(match[2])) if match else (-1, 0)
         stream = self._standing if number == 0 else self._posts.get(number)
         if stream is None or not stream.holds(position):
             raise RequestError(INVALID_REQUEST, "Last-Event-ID names no event that is kept")

@@ -1,12 +1,13 @@
 """The legacy sessions of one gateway process: made, found, ended, and ended by themselves when nobody uses them.
 
-Each is a child, so there are only so many. Where there is no room for one more, the least valuable one ends:
+Each is a child, so their number is bounded. If there is no room for a newcomer, the least valuable session ends. A
+stranger is a caller who has proved nothing (no token, no proof):
 
 1. never one that owes an answer, or is being asked;
-2. one whose caller has proved something (a token, a proof) only after all others, and for a newcomer who has not, only
-   as long as more than the reserve are left; strangers hold none of the reserve, where something can be proved;
-3. one with an open stream only after those without, and for a stranger only where its address has more than his own;
-4. of the others one of the address that has most, one that was never used after `initialize`, the one idle for longest.
+2. sessions of callers who have proved something only after all others, and for a stranger only while more of them are
+   left than the reserve; where something can be proved, strangers hold none of the reserve;
+3. one with an open stream only after those without, and for a stranger only if its address has more than his own;
+4. of the others, one of the address that has most; then one never used after `initialize`; then the one idle longest.
 """
 
 import asyncio
@@ -32,9 +33,10 @@ _log = logging.getLogger("accredit.gateway.stdio")
 
 
 class _Entry:
-    """A session, how many exchanges use it (`streams` are standing ones), and when it ends because none does.
+    """A session and its use: exchanges that use it (`streams` are long-lived ones), and when it expires if none does.
 
-    `since` is when the last of them ended, in the loop's time; `listened` says that its client had a standing stream.
+    `since` is when the last exchange ended, in the loop's time; `listened` says that its client had a long-lived
+    stream.
     """
 
     def __init__(self, session: Session, reply: Reply) -> None:
@@ -50,7 +52,7 @@ class _Entry:
 
     @property
     def busy(self) -> bool:
-        """Rule 1."""
+        """Whether the session must not be ended (rule 1)."""
         return self.uses > self.streams or self.session.owes
 
 
@@ -95,7 +97,7 @@ class Sessions:
 
     @contextlib.contextmanager
     def using(self, reply: Reply, *, stands: bool = False) -> Generator[Session]:
-        """The session that a client names; it does not expire meanwhile. With `stands` it is only listened to.
+        """Return the session that a client names; it does not expire meanwhile. With `stands` it is only listened to.
 
         Raises `RequestError` (400, 404).
         """

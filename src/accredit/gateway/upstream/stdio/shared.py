@@ -62,7 +62,7 @@ _STATUS = {
 
 
 class SharedCall(StreamCall):
-    """A request under the number that the child knows it by."""
+    """A request, under the number that the child knows it by."""
 
     def __init__(self, request: Request, number: int) -> None:
         self.client_token = progress_token(request)
@@ -75,10 +75,7 @@ class SharedCall(StreamCall):
 
 
 class SharedChild(Conversation[SharedCall]):
-    """One life of the child. `proved` says that it has given a valid answer.
-
-    `lost` is called when it ends.
-    """
+    """One life of the child. `proved` says that it has given a valid answer; `lost` is called when it ends."""
 
     def __init__(
         self,
@@ -89,14 +86,14 @@ class SharedChild(Conversation[SharedCall]):
         lost: Callable[["SharedChild"], None],
     ) -> None:
         # Its clients are bounded before, with room for those who have proved something (`gateway.room`).
-        super().__init__(child, Era.MODERN, settings, counters, most=MAX_CALLS + MAX_STREAMS)
+        super().__init__(child, Era.MODERN, settings, counters, max_open=MAX_CALLS + MAX_STREAMS)
         self.proved = False
         self._guards = settings.guards
         self._on_lost = lost
         self._numbers = itertools.count(1)
 
     async def post(self, reply: Reply, request: Request, edit: Edit | None) -> None:
-        """Forwards a request and answers the client. Raises `AccreditError`."""
+        """Forward a request and answer the client. Raises `AccreditError`."""
         call = SharedCall(request, next(self._numbers))
         call.edit = edit
         self._begin(call)
@@ -109,7 +106,7 @@ class SharedChild(Conversation[SharedCall]):
             self._leave(reply, call)
 
     async def ask(self, request: Request) -> bytes | None:
-        """Sends a request of the gateway's own; gives the response's text, or None where there is none."""
+        """Send a request of the gateway's own; return the response's text, or None if there is none."""
         call = SharedCall(request, next(self._numbers))
         try:
             self._begin(call)
@@ -123,7 +120,7 @@ class SharedChild(Conversation[SharedCall]):
         return call.stream.whole() if call.stream.status == 200 else None
 
     def drain(self) -> None:
-        """Ends the streams of subscriptions."""
+        """End the streams of subscriptions."""
         for call in self._pending.calls.values():
             if call.listens:
                 call.stream.release()
@@ -153,7 +150,7 @@ class SharedChild(Conversation[SharedCall]):
         try:
             restored = rewriting.answered(answered.text, call.request.id, subscription=call.listens)
         except FrameError as error:
-            problem = AnswerError(error.detail)  # only observed, but it can't be brought under the client's id
+            problem = AnswerError(error.detail)  # only observed, but it can't be given the client's id
             set_current(call.request)
             self._counters.refused(problem, method=call.request.method)
             self._fail(call, problem)
@@ -163,7 +160,7 @@ class SharedChild(Conversation[SharedCall]):
         self._settled(call, answered.outcome, partial(call.stream.answer, restored, status=status))
 
     def _tell(self, notification: Notification, call: SharedCall | None) -> None:
-        """Rules 1 to 3."""
+        """Deliver a notification by rules 1 to 3."""
         try:
             if call is not None and call.client_token is not None:
                 self._send(call, rewriting.with_param(notification, "progressToken", call.client_token))
@@ -185,19 +182,19 @@ class SharedChild(Conversation[SharedCall]):
         if call is None or not call.listens or not self._concerns(notification, call):
             return None
         if call.deadline is not None:
-            call.deadline.cancel()  # from its acknowledgement on it may be silent for ever
+            call.deadline.cancel()  # once acknowledged it may be silent for ever
         return call
 
     def _concerns(self, notification: Notification, call: SharedCall) -> bool:
-        """Whether a subscription is told of this: of a task only where it names it."""
+        """Return whether a subscription gets a notification: one about a task only if it names the task."""
         subject = subject_of(notification) if self._guards else None
         return subject is None or subject in call.tasks
 
     def _logged(self, notification: Notification) -> SharedCall | None:
         if notification.method != "notifications/message":
             return None
-        asked = [call for call in self._pending.calls.values() if call.wants_log]
-        return asked[0] if len(asked) == 1 else None
+        listening = [call for call in self._pending.calls.values() if call.wants_log]
+        return listening[0] if len(listening) == 1 else None
 
     def _closed(self, notification: Notification) -> SharedCall | None:
         # The one request that a server may cancel (2026-07-28, schema, CancelledNotification).

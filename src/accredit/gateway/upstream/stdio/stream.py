@@ -62,10 +62,10 @@ class Stream:
 
     def fail(self, id: MessageId, error: AccreditError) -> None:
         """Add the error response for the request `id`."""
-        told = refusal(error)
+        refused = refusal(error)
         # Where it is the whole answer, with a status of its own, its id is null.
         alone = self.plain and not self.batch
-        self.answer(told.frame(None if alone else id), status=told.status)
+        self.answer(refused.frame(None if alone else id), status=refused.status)
 
     def end(self) -> None:
         """End the stream."""
