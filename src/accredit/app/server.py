@@ -61,10 +61,10 @@ def serve(
     lifeline: int | None = None,
     announce: Callable[[], None] | None = None,
 ) -> int:
-    """Serves `app` until told to stop; returns the process's exit code.
+    """Serve `app` until told to stop; return the process's exit code.
 
-    `announce` is called once connections are accepted. `lifeline` makes this a worker: a file descriptor whose end
-    of file means that the parent says stop, or is gone.
+    `announce` is called once connections are accepted. `lifeline` makes this a worker: a file descriptor whose end of
+    file means that the parent says stop, or is gone.
     """
     give_large_blocks_back()
     server = _Server(_config(app, ending.grace), app, tls, ending.drain, lifeline, announce)

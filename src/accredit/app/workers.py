@@ -109,7 +109,8 @@ class _Workers:
         os.close(self._held)
         self._listener.close()
         signal.alarm(0)
-        if signal.SIGALRM in signal.sigpending():  # it was for a worker's replacement, not for the end's end
+        # An alarm that is pending was set for a worker's replacement, not for the end of the grace.
+        if signal.SIGALRM in signal.sigpending():
             signal.sigwait({signal.SIGALRM})
         signal.alarm(self._ending_seconds + _MARGIN_SECONDS)
 

@@ -132,19 +132,17 @@ class Tasks:
             call.edit = edit
         return call, edit
 
-    async def of(self, allowed: GuardedCall, owner: bytes, client: Client) -> Task | None:
+    async def of(self, call: GuardedCall, owner: bytes, client: Client) -> Task | None:
         """Return the task that a request is about. Raises `ProofRefused` unless all its tasks are the owner's."""
         found: Task | None = None
         place, now = self.place(client), unix_seconds()
-        for id in allowed.tasks:
+        for id in call.tasks:
             found = await self.store.find(task_key(place, id), now=now) if self.store is not None else None
             if found is None or found.owner != owner:
-                raise refusals.unknown_task(allowed)
+                raise refusals.unknown_task(call)
         return found
 
-    async def edit(
-        self, request: Request, allowed: GuardedCall, owner: bytes, client: Client, inner: Edit | None
-    ) -> Edit:
+    async def edit(self, request: Request, call: GuardedCall, owner: bytes, client: Client, inner: Edit | None) -> Edit:
         """Return the edit for the answer to a request about tasks. Raises `StoreUnavailable`."""
         if request.method == TASK_LIST:
             place = self.place(client)
@@ -153,7 +151,7 @@ class Tasks:
 
         def about(response: Success) -> bytes:
             if request.method in TASK_METHODS:
-                check_about(response.result, allowed.target)
+                check_about(response.result, call.target)
             return inner(response) if inner is not None else response.text
 
         return about
