@@ -24,7 +24,7 @@ from mcp import Client
 
 from stage import YES, Failed, accredit, gateway, say, server
 from story_frames import nothing_malformed_passes
-from story_proofs import only_who_may, presenter, sign
+from story_proofs import only_who_may, sign
 from story_rounds import a_tool_asks_first
 
 
@@ -60,11 +60,10 @@ async def tell(folder: Path, once: bool) -> int:
         stopped = await nothing_malformed_passes()
         say("\n3. A human signs what an agent may do, and the agent passes on a part of it")
         await sign(folder, mail)
-        brief = presenter(folder, "agent", "brief")
         async with gateway("--config", str(folder / "accredit.toml")) as guarded:
             say(f"  $ accredit serve --config accredit.toml     ({guarded})")
             say("\n4. No proof, no call")
-            authorized = await only_who_may(guarded, folder, brief)
+            authorized = await only_who_may(guarded, folder)
             say("\n5. A tool that asks a person before it acts; the state of its rounds is sealed by the gateway")
             asked = await a_tool_asks_first()
             say("\n6. Every call has left a record, which anyone can verify offline")

@@ -9,6 +9,7 @@ from typing import Any, cast
 from mcp import Client, StdioServerParameters, stdio_client
 from mcp.types import CallToolResult
 
+from accredit.base.clock import unix_seconds
 from accredit.client import AccreditedClient, ProofPresenter
 from accredit.errors import ProofRefused
 from accredit.policy import guarded_call_from_values
@@ -53,9 +54,17 @@ async def sign(folder: Path, upstream: str) -> None:
     (folder / "accredit.toml").write_text(CONFIGURATION.format(upstream=upstream), "utf-8")
 
 
-def presenter(folder: Path, who: str, delegation: str = "") -> ProofPresenter:
+def presenter(folder: Path, who: str) -> ProofPresenter:
     """The key of an agent, with what it may do."""
-    return ProofPresenter(folder / f"{who}.key", [folder / f"{delegation or who}.json"], gateway_id=GATEWAY_ID)
+    return ProofPresenter(folder / f"{who}.key", [folder / f"{who}.json"], gateway_id=GATEWAY_ID)
+
+
+def careless(folder: Path) -> tuple[ProofPresenter, int]:
+    """The agent with its brief delegation, and its end in unix seconds: the agent's clock stops there, unnoticed."""
+    file = folder / "brief.json"
+    end = int(json.loads(file.read_text("utf-8"))["delegations"][0]["expires_at"])
+    agent = ProofPresenter(folder / "agent.key", [file], gateway_id=GATEWAY_ID, clock=lambda: min(unix_seconds(), end))
+    return agent, end
 
 
 def refusal(answer: str) -> str:
@@ -105,9 +114,10 @@ async def calls(url: str, folder: Path) -> list[bool]:
     return good
 
 
-async def theft(url: str, folder: Path, brief: ProofPresenter) -> list[bool]:
+async def theft(url: str, folder: Path) -> list[bool]:
     """What a thief does who has seen a proof in transit."""
     agent = presenter(folder, "agent")
+    expired, end = careless(folder)
     search = {"word": "case"}
 
     def proof(who: ProofPresenter = agent) -> dict[str, object]:
@@ -123,11 +133,10 @@ async def theft(url: str, folder: Path, brief: ProofPresenter) -> list[bool]:
         ("uses it for another tool", lambda: attempt("list_inbox", {}, stolen), "ratify_invalid"),
         ("(the true call is not hurt by that)", lambda: attempt("search", search, stolen), ""),
         ("uses the proof again", lambda: attempt("search", search, stolen), "ratify_replayed"),
-        ("uses a delegation that has expired", lambda: attempt("search", search, proof(brief)), "ratify_expired"),
+        ("uses a delegation that has expired", lambda: attempt("search", search, proof(expired)), "ratify_expired"),
     ]
     good: list[bool] = []
-    while brief.granted:  # noqa: ASYNC110 - its delegation holds for a second, and nothing tells when that is over
-        await asyncio.sleep(0.1)
+    await asyncio.sleep(max(0, end + 1 - unix_seconds()))  # it holds to the end of its last second
     for what, act, expected in attempts:
         word = await act()
         say(f"    {NO if word else YES} {what:<44} {word or 'allowed'}")
@@ -176,12 +185,12 @@ async def revocation(url: str, folder: Path) -> list[bool]:
     return [False]
 
 
-async def only_who_may(url: str, folder: Path, brief: ProofPresenter) -> bool:
+async def only_who_may(url: str, folder: Path) -> bool:
     """The chapter; says whether everything went as it should."""
     say("  Agents, with the client of this package")
     good = await calls(url, folder)
     say("  A thief, who has seen a proof in transit")
-    good += await theft(url, folder, brief)
+    good += await theft(url, folder)
     say("  A host that knows nothing of proofs, through `accredit connect`")
     good += await unmodified_host(url, folder)
     say("  The principal takes back what it said")
