@@ -21,7 +21,7 @@ from bench.speed import NGINX as NGINX_WAY
 
 MAX_TIMES_NGINX = 5.0
 MAX_VALIDATION_SHARE = 0.30
-MAX_REST_BYTES = 64 * MIB
+MAX_REST_BYTES = 48 * MIB
 MAX_GROWTH_BYTES = MIB
 MAX_HUGE_BYTES = 132 * MIB
 """The bound that `[gateway] max_response_bytes` has by default, and 32 MiB."""

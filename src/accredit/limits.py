@@ -329,6 +329,9 @@ TLS_HANDSHAKE_SECONDS = 10.0
 TLS_CLOSE_SECONDS = 2.0
 """The time for a client to confirm the end of TLS before its connection is closed. Most don't confirm it."""
 
+MAX_WORKERS = 64
+"""Processes of `--workers` that share a port: more than the cores of most machines, and few enough to be one's own."""
+
 ACCEPTS_A_TURN = 64
 """Connections accepted in one turn of the loop, at some 50 microseconds each, before others get their turn."""
 

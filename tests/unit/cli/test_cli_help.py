@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from accredit.cli import app
 
-pytestmark = pytest.mark.holds("cli")
+pytestmark = [pytest.mark.holds("cli"), pytest.mark.holds("cli/application")]
 
 PRINTS_NO_DATA = {"demo", "serve", "wrap", "connect"}
 """What these write is a story, a log or a protocol."""

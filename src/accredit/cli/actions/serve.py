@@ -6,6 +6,7 @@ before anything is started.
 
 import logging
 import os
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import uvloop
@@ -13,7 +14,8 @@ import uvloop
 from accredit import __version__
 from accredit.app import Ending, address_of, allow_descriptors, assemble, open_listener, run_workers, serve
 from accredit.base.log_events import LogFormat, LogLevel, configure_logs, log_event, notice
-from accredit.config import Loaded, build_settings, check_exposure, tls_context
+from accredit.cli.command_line import values_of
+from accredit.config import Loaded, build_settings, check_exposure, load, tls_context
 from accredit.config.load import DEFAULT_FILE
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
@@ -27,6 +29,43 @@ TOKEN_VARIABLE = "ACCREDIT_TOKEN"  # noqa: S105 - the name of a variable
 """The token of `accredit wrap`; no child gets to see it."""
 
 _logger = logging.getLogger("accredit.app")
+
+
+def start_server(
+    command: list[str] | None,
+    *,
+    url: str | None = None,
+    config: Path | None = None,
+    host: str | None = None,
+    port: int | None = None,
+    workers: int = 1,
+    insecure: bool = False,
+    timeout: float | None = None,
+    log_level: LogLevel = "info",
+    log_format: LogFormat = "json",
+) -> int:
+    """`accredit serve` with what its command line says, until a signal ends it; returns the exit code.
+
+    Raises `ConfigurationError`.
+    """
+    loaded = load(config, os.environ, values_of(url, command, host, port, timeout))
+    return run_server(loaded, workers=workers, insecure=insecure, log_level=log_level, log_format=log_format)
+
+
+def start_wrap(
+    command: list[str] | None,
+    *,
+    config: Path | None = None,
+    timeout: float | None = None,
+    log_level: LogLevel = "info",
+    log_format: LogFormat = "json",
+) -> int:
+    """`accredit wrap` with what its command line says, until its input ends; returns the exit code.
+
+    Raises `ConfigurationError`.
+    """
+    loaded = load(config, os.environ, values_of(None, command, None, None, timeout))
+    return run_wrap(loaded, log_level=log_level, log_format=log_format)
 
 
 def run_server(loaded: Loaded, *, workers: int, insecure: bool, log_level: LogLevel, log_format: LogFormat) -> int:

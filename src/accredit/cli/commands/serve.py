@@ -2,7 +2,6 @@
 
 # ruff: noqa: PLC0415 - the gateway is loaded when it runs: `accredit --help` is quick without it
 
-import os
 from typing import Annotated
 
 import typer
@@ -17,6 +16,7 @@ from accredit.cli.options import (
     UrlArgument,
 )
 from accredit.cli.reaching import TimeoutOption
+from accredit.limits import MAX_WORKERS
 
 
 def serve(
@@ -26,7 +26,7 @@ def serve(
     host: HostOption = None,
     port: PortOption = None,
     workers: Annotated[
-        int, typer.Option("--workers", metavar="N", min=1, max=64, help="Processes that share the port.")
+        int, typer.Option("--workers", metavar="N", min=1, max=MAX_WORKERS, help="Processes that share the port.")
     ] = 1,
     insecure: Annotated[
         bool,
@@ -49,9 +49,17 @@ def serve(
 
     accredit serve --config accredit.toml --workers 4
     """
-    from accredit.cli.actions.serve import run_server
-    from accredit.cli.command_line import values_of
-    from accredit.config import load
+    from accredit.cli.actions.serve import start_server
 
-    loaded = load(config, os.environ, values_of(url, command_of(ctx), host, port, timeout))
-    return run_server(loaded, workers=workers, insecure=insecure, log_level=log_level, log_format=log_format)
+    return start_server(
+        command_of(ctx),
+        url=url,
+        config=config,
+        host=host,
+        port=port,
+        workers=workers,
+        insecure=insecure,
+        timeout=timeout,
+        log_level=log_level,
+        log_format=log_format,
+    )

@@ -2,8 +2,6 @@
 
 # ruff: noqa: PLC0415 - the gateway is loaded when it runs: `accredit --help` is quick without it
 
-import os
-
 import typer
 
 from accredit.cli.dashes import command_of
@@ -26,9 +24,6 @@ def wrap(
 
     {"mcpServers": {"files": {"command": "accredit", "args": ["wrap", "--", "python", "server.py"]}}}
     """
-    from accredit.cli.actions.serve import run_wrap
-    from accredit.cli.command_line import values_of
-    from accredit.config import load
+    from accredit.cli.actions.serve import start_wrap
 
-    loaded = load(config, os.environ, values_of(None, command_of(ctx), None, None, timeout))
-    return run_wrap(loaded, log_level=log_level, log_format=log_format)
+    return start_wrap(command_of(ctx), config=config, timeout=timeout, log_level=log_level, log_format=log_format)
