@@ -23,7 +23,7 @@ from msgspec import Meta, Raw, Struct
 from accredit.errors import AttestationError
 from accredit.limits import MAX_RECORDED_TEXT, MAX_SAFE_INTEGER
 
-STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+_STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 CALL_TYPE = "urn:accredit:tool-call:v2"
 CALL_TYPE_V1 = "urn:accredit:tool-call:v1"
 CHECKPOINT_TYPE = "urn:accredit:log-checkpoint:v1"
@@ -238,7 +238,7 @@ def encode_statement(statement: Statement) -> bytes:
     """Return the statement's payload. Raises `AttestationError` for a text that can't be written (a lone surrogate)."""
     predicate = statement.predicate
     wire = _Wire(
-        STATEMENT_TYPE,
+        _STATEMENT_TYPE,
         (_Subject(_subject_name(predicate), _Digests(statement.sha256)),),
         _type_of(predicate),
         predicate,
@@ -253,7 +253,7 @@ def decode_statement(payload: bytes) -> Statement:
     """Read a statement by rules 1 to 3. Raises `AttestationError`."""
     try:
         wire = _decode_wire(payload)
-        if wire.type != STATEMENT_TYPE:
+        if wire.type != _STATEMENT_TYPE:
             raise AttestationError("not an in-toto statement of version 1")
         decoder = _DECODERS.get(wire.predicate_type)
         if decoder is None:

@@ -22,7 +22,7 @@ from accredit.base.caching import RecentlyUsed
 from accredit.jsonrpc.methods import META_VERSION, TARGET_MEMBER
 from accredit.limits import MAX_KNOWN_TARGETS
 
-Declared = dict[tuple[str, ...], str]
+_Declared = dict[tuple[str, ...], str]
 """Headers by the path of the argument that they mirror."""
 
 
@@ -31,7 +31,7 @@ class RoutingHeaders:
 
     def __init__(self) -> None:
         self._agreed = ""
-        self._declared = RecentlyUsed[str, Declared](MAX_KNOWN_TARGETS)
+        self._declared = RecentlyUsed[str, _Declared](MAX_KNOWN_TARGETS)
 
     def of(self, message: object) -> dict[str, str]:
         """Return the headers of a message."""

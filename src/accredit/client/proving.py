@@ -48,7 +48,7 @@ from accredit.refusals import BY_WORD, CHALLENGE_REQUIRED, DENIED, MISSING, REPL
 
 Params = dict[str, object]
 
-LIST_REFUSALS = frozenset({DENIED, UNTRUSTED_ROOT, REPLAYED})
+_LIST_REFUSALS = frozenset({DENIED, UNTRUSTED_ROOT, REPLAYED})
 """Codes with which a gateway refuses the proof that came with a list."""
 
 _ANOTHER_MAY_PASS = frozenset(word for word, row in BY_WORD.items() if row.other_may_pass)
@@ -143,7 +143,7 @@ class Prover:
         the pinned one.
         """
         if attempt.method in LISTS:
-            refused = code in LIST_REFUSALS and attempt.scope is not None
+            refused = code in _LIST_REFUSALS and attempt.scope is not None
             attempt.scope, attempt.corrected = None, True
             return attempt.params if refused else None
         refusal = _object(data)

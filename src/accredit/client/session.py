@@ -42,11 +42,11 @@ from accredit.client.streams import ProvingTransport
 from accredit.errors import UnsupportedResultType
 from accredit.rounds import LegOptions, RoundsOptions, with_retry_params
 
-ParamsModel = TypeVar("ParamsModel", bound=InputResponseRequestParams)
+_ParamsModel = TypeVar("_ParamsModel", bound=InputResponseRequestParams)
 Result = TypeVar("Result")
 
-Local = StdioServerParameters | Server[Any] | MCPServer | Transport
-Target = str | Local
+_Local = StdioServerParameters | Server[Any] | MCPServer | Transport
+Target = str | _Local
 
 
 class AccreditedClient:
@@ -212,8 +212,8 @@ class AccreditedClient:
 
     async def _run(
         self,
-        send: Callable[[ParamsModel, ProgressFnT | None], Awaitable[Result | InputRequiredResult]],
-        params: ParamsModel,
+        send: Callable[[_ParamsModel, ProgressFnT | None], Awaitable[Result | InputRequiredResult]],
+        params: _ParamsModel,
         method: str,
         by_hand: bool,
         options: RoundsCall,
@@ -224,7 +224,7 @@ class AccreditedClient:
         )
         timeout, total = options.get("timeout"), options.get("max_total_timeout")
 
-        async def send_leg(leg: ParamsModel, _: LegOptions) -> Result | InputRequiredResult:
+        async def send_leg(leg: _ParamsModel, _: LegOptions) -> Result | InputRequiredResult:
             return await send(leg, progress)
 
         with _refusals():
@@ -242,7 +242,7 @@ class AccreditedClient:
             )
 
 
-def _transport(target: Local, presenter: ProofPresenter | None, token: str) -> Transport:
+def _transport(target: _Local, presenter: ProofPresenter | None, token: str) -> Transport:
     prover = Prover(presenter) if presenter is not None else None
     if isinstance(target, StdioServerParameters):
         inner: Transport = stdio_client(target)

@@ -24,7 +24,7 @@ from accredit.jsonrpc.scalars import as_integer, as_string
 from accredit.limits import MAX_TASK_ID_CHARS
 
 RELATED = "io.modelcontextprotocol/related-task"
-STATUS_NOTIFICATIONS = frozenset({"notifications/tasks/status", TASK_NOTIFICATION})
+_STATUS_NOTIFICATIONS = frozenset({"notifications/tasks/status", TASK_NOTIFICATION})
 
 _CREATED = Names("task", "resultType", "content", TASK_MEMBER, "ttl", "ttlMs", "requestState", "_meta")
 _TASK = Names(TASK_MEMBER, "status", "ttl", "ttlMs")
@@ -100,13 +100,13 @@ def subscribed_tasks(request: Request) -> tuple[str, ...]:
 def subject_of(notification: Notification) -> str | None:
     """Return the task that a notification is about, or None. "" is for one that does not say it in one way."""
     if not may_name(notification.params, _NAMED) or notification.params is None:
-        return "" if notification.method in STATUS_NOTIFICATIONS else None
+        return "" if notification.method in _STATUS_NOTIFICATIONS else None
     try:
         params = unambiguous_members(notification.params, _TASK)
         related = _related(params)
     except FrameError:
         return ""
-    ids = [params.get(TASK_MEMBER)] if notification.method in STATUS_NOTIFICATIONS else []
+    ids = [params.get(TASK_MEMBER)] if notification.method in _STATUS_NOTIFICATIONS else []
     ids += [related] if related is not None else []
     texts = {as_string(each) or "" for each in ids}
     return None if not texts else texts.pop() if len(texts) == 1 else ""

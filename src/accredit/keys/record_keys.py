@@ -35,7 +35,7 @@ from accredit.keys.files import read_file
 from accredit.limits import MAX_PEM_BYTES
 from accredit.ratify.strict_json import parse
 
-PEM_BEGINS = b"-----BEGIN"
+_PEM_BEGINS = b"-----BEGIN"
 
 FOREIGN_KEY_ERRORS = (ValueError, TypeError, KeyError, AttributeError, UnsupportedAlgorithm)
 """What a text that is not a key raises, or a private key with a password (TypeError)."""
@@ -54,7 +54,7 @@ def load_peer_key(path: Path) -> Key:
     """Return the key as securesystemslib's own type. Raises `ConfigurationError`."""
     data = read_file(path, MAX_PEM_BYTES).data
     try:
-        return SSlibKey.from_crypto(load_pem_public_key(data)) if data.startswith(PEM_BEGINS) else _from_json(data)
+        return SSlibKey.from_crypto(load_pem_public_key(data)) if data.startswith(_PEM_BEGINS) else _from_json(data)
     except (WireError, *FOREIGN_KEY_ERRORS):
         raise ConfigurationError(
             f"{path} is not a public key that signs, neither in PEM nor as JSON of securesystemslib",

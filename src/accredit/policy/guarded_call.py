@@ -129,11 +129,11 @@ def guarded_call_of(request: Request, session_id: str = "") -> GuardedCall | Non
     except (FrameError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         detail = error.detail if isinstance(error, FrameError) else "params can't be read"
         raise RequestError(INVALID_PARAMS, f"Invalid params: {detail}", id=request.id, status=200) from None
-    check_one_reading(request)
+    _check_one_reading(request)
     return call if call.method != LISTEN or call.subscribed else None
 
 
-def check_one_reading(request: Request) -> None:
+def _check_one_reading(request: Request) -> None:
     """Refuse a request whose params, outside `_meta`, have members that other readers could take for one.
 
     Raises `RequestError` (-32600). Call it after the size was checked: it reads all values once more.

@@ -20,9 +20,9 @@ else:
     mldsa = Deferred("cryptography.hazmat.primitives.asymmetric.mldsa")
 
 ED25519_KEY_BYTES = 32
-ED25519_SIGNATURE_BYTES = 64
+_ED25519_SIGNATURE_BYTES = 64
 ML_DSA_65_KEY_BYTES = 1952
-ML_DSA_65_SIGNATURE_BYTES = 3309
+_ML_DSA_65_SIGNATURE_BYTES = 3309
 SEED_BYTES = 32
 """The length of either private key's seed."""
 
@@ -52,11 +52,11 @@ class HybridPublicKey(Struct, frozen=True, forbid_unknown_fields=True, dict=True
 class HybridSignature(Struct, frozen=True, forbid_unknown_fields=True):
     """Two signatures over the same bytes, raw: 64 and 3309 bytes."""
 
-    ed25519: Annotated[bytes, Meta(min_length=ED25519_SIGNATURE_BYTES, max_length=ED25519_SIGNATURE_BYTES)]
-    ml_dsa_65: Annotated[bytes, Meta(min_length=ML_DSA_65_SIGNATURE_BYTES, max_length=ML_DSA_65_SIGNATURE_BYTES)]
+    ed25519: Annotated[bytes, Meta(min_length=_ED25519_SIGNATURE_BYTES, max_length=_ED25519_SIGNATURE_BYTES)]
+    ml_dsa_65: Annotated[bytes, Meta(min_length=_ML_DSA_65_SIGNATURE_BYTES, max_length=_ML_DSA_65_SIGNATURE_BYTES)]
 
 
-UNSIGNED = HybridSignature(bytes(ED25519_SIGNATURE_BYTES), bytes(ML_DSA_65_SIGNATURE_BYTES))
+UNSIGNED = HybridSignature(bytes(_ED25519_SIGNATURE_BYTES), bytes(_ML_DSA_65_SIGNATURE_BYTES))
 """The signature of an object that is not signed yet: the right lengths, and never valid."""
 
 
@@ -129,8 +129,8 @@ def length_fault(signature: HybridSignature, key: HybridPublicKey) -> str | None
         return f"Ed25519 public key wrong length: {len(key.ed25519)}"
     if len(key.ml_dsa_65) != ML_DSA_65_KEY_BYTES:
         return f"ML-DSA-65 public key wrong length: {len(key.ml_dsa_65)}"
-    if len(signature.ed25519) != ED25519_SIGNATURE_BYTES:
+    if len(signature.ed25519) != _ED25519_SIGNATURE_BYTES:
         return f"Ed25519 signature wrong length: {len(signature.ed25519)}"
-    if len(signature.ml_dsa_65) != ML_DSA_65_SIGNATURE_BYTES:
+    if len(signature.ml_dsa_65) != _ML_DSA_65_SIGNATURE_BYTES:
         return f"ML-DSA-65 signature wrong length: {len(signature.ml_dsa_65)}"
     return None

@@ -7,7 +7,7 @@ itself. No scope implies another: a required scope is compared literally.
 
 from collections.abc import Collection, Iterable, Mapping
 
-CUSTOM_PREFIX = "custom:"
+_CUSTOM_PREFIX = "custom:"
 DELEGATE = "identity:delegate"
 """The scope without which a subject may not delegate further."""
 
@@ -57,7 +57,7 @@ def unknown_scope(scopes: Iterable[str], vocabulary: Collection[str] = ()) -> st
     """Return the first scope in no vocabulary, or None. `vocabulary` is what the deployment adds."""
     for scope in scopes:
         known = scope in CANONICAL_SCOPES or scope in WILDCARDS or scope in vocabulary
-        if not known and not (scope.startswith(CUSTOM_PREFIX) and len(scope) > len(CUSTOM_PREFIX)):
+        if not known and not (scope.startswith(_CUSTOM_PREFIX) and len(scope) > len(_CUSTOM_PREFIX)):
             return scope
     return None
 

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from accredit.errors import NoBackChannel
 from accredit.rounds.results import Params
 
-InputParams = ElicitRequestFormParams | ElicitRequestURLParams | CreateMessageRequestParams | RequestParams | None
+_InputParams = ElicitRequestFormParams | ElicitRequestURLParams | CreateMessageRequestParams | RequestParams | None
 """The params of an embedded request: a form, a page to visit, a message to sample, or nothing (roots)."""
 
 _ANSWERS: dict[str, TypeAdapter[Any]] = {
@@ -37,7 +37,7 @@ class InputContext(Struct, frozen=True):
 
     key: str
     method: str
-    params: InputParams
+    params: _InputParams
 
     def answer(self, returned: object) -> InputResponse:
         """Return the handler's result as the answer to this entry. Raises `ValueError` if it is not one."""

@@ -39,7 +39,7 @@ try:
 except ImportError as error:
     raise ImportError("accredit.server.fastmcp needs FastMCP 4: pip install 'accredit[fastmcp]'") from error
 
-Listable = Tool | Resource | ResourceTemplate | Prompt
+_Listable = Tool | Resource | ResourceTemplate | Prompt
 
 __all__ = [
     "ProofGuard",
@@ -125,10 +125,10 @@ class ProofGuard(Guard, Middleware):
         kind = KINDS.get(context.method or "")
         return result if kind is None else self._shown(result, self._judge.view(allowed), kind)
 
-    def _shown(self, items: Sequence[Listable], view: ListView, kind: Kind) -> Sequence[Listable]:
+    def _shown(self, items: Sequence[_Listable], view: ListView, kind: Kind) -> Sequence[_Listable]:
         if kind.method != "tools/call" and not view.edits(kind):
             return items
-        shown: list[Listable] = []
+        shown: list[_Listable] = []
         for item in items:
             named = _named(item)
             entry = self._found(item).entry if isinstance(item, Tool) else view.entry(kind, named)
@@ -142,7 +142,7 @@ class ProofGuard(Guard, Middleware):
         return self.found(tool.fn if isinstance(tool, FunctionTool) else None, tool.parameters)
 
 
-def _named(item: Listable) -> str:
+def _named(item: _Listable) -> str:
     match item:
         case Resource():
             return str(item.uri)

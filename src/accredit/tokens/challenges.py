@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from accredit.errors import InsufficientScope, MissingToken, TokenError
 from accredit.tokens.verify import Issuer
 
-WELL_KNOWN = "/.well-known/oauth-protected-resource"
+_WELL_KNOWN = "/.well-known/oauth-protected-resource"
 
 
 def challenge(error: TokenError, metadata_url: str) -> str:
@@ -32,7 +32,7 @@ def metadata_url(resource: str) -> str:
 def metadata_paths(path: str) -> tuple[str, ...]:
     """Return the paths of an endpoint's metadata: the well-known path alone, and followed by the endpoint's own."""
     suffix = path.rstrip("/")
-    return (WELL_KNOWN, WELL_KNOWN + suffix) if suffix else (WELL_KNOWN,)
+    return (_WELL_KNOWN, _WELL_KNOWN + suffix) if suffix else (_WELL_KNOWN,)
 
 
 def metadata(resource: str, issuers: Iterable[Issuer]) -> dict[str, object]:

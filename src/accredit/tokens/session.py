@@ -23,7 +23,7 @@ else:
     ec = Deferred("cryptography.hazmat.primitives.asymmetric.ec")
     algorithms = Deferred("jwt.algorithms")
 
-ALGORITHM = "ES256"
+_ALGORITHM = "ES256"
 ISSUER = "accredit"
 """The default issuer of session tokens."""
 
@@ -94,9 +94,9 @@ def sign(key: "ec.EllipticCurvePrivateKey", claims: Struct) -> str:
     would be too long."""
     if not isinstance(key.curve, ec.SECP256R1):
         raise ConfigurationError("tokens are signed with a P-256 key", "use a key of that curve")
-    header = _Header(ALGORITHM, thumbprint(key.public_key()))
+    header = _Header(_ALGORITHM, thumbprint(key.public_key()))
     signed = b".".join(_base64url(msgspec.json.encode(part)) for part in (header, claims))
-    signature = jwt.get_algorithm_by_name(ALGORITHM).sign(signed, key)
+    signature = jwt.get_algorithm_by_name(_ALGORITHM).sign(signed, key)
     token = b".".join((signed, _base64url(signature))).decode("ascii")
     if len(token) > MAX_TOKEN_BYTES:
         raise ConfigurationError(f"a token has at most {MAX_TOKEN_BYTES} characters", "name fewer tools")
@@ -105,7 +105,7 @@ def sign(key: "ec.EllipticCurvePrivateKey", claims: Struct) -> str:
 
 def public_jwk(key: "ec.EllipticCurvePublicKey") -> dict[str, str]:
     """Return the key as a member of a JWK set, with its id."""
-    return {**_members(key), "use": "sig", "alg": ALGORITHM, "kid": thumbprint(key)}
+    return {**_members(key), "use": "sig", "alg": _ALGORITHM, "kid": thumbprint(key)}
 
 
 def thumbprint(key: "ec.EllipticCurvePublicKey") -> str:

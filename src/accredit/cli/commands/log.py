@@ -11,16 +11,16 @@ from accredit.cli.options import ConfigOption, JsonAnywayOption, JsonOption
 
 log_app = typer.Typer(help="Shows, verifies and keeps the log of calls.", epilog="Example:  accredit log list -f")
 
-StoreOption = Annotated[
+_StoreOption = Annotated[
     str | None, typer.Option("--store", metavar="URL", help="The log: sqlite:///FILE; else the configuration's.")
 ]
-KeysOption = Annotated[
+_KeysOption = Annotated[
     list[Path] | None,
     typer.Option(
         "--key", metavar="PUB", help="A public key that is trusted: the gateway's, attest.signer's; may be repeated."
     ),
 ]
-KnownOption = Annotated[
+_KnownOption = Annotated[
     list[Path] | None,
     typer.Option(
         "--known",
@@ -28,7 +28,7 @@ KnownOption = Annotated[
         help="A public key, by whose name its id is shown; repeatable. Those beside the configuration are known.",
     ),
 ]
-OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a new file, not to stdout.")]
+_OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a new file, not to stdout.")]
 Ending = Literal[
     "ok", "tool_error", "error", "input_required", "task", "upstream_invalid", "timeout", "cancelled", "unknown", "open"
 ]
@@ -37,7 +37,7 @@ _Time = "2026-08-01T12:00:00Z, or 7d for so long ago"
 
 @log_app.command("list")
 def list_calls(
-    store: StoreOption = None,
+    store: _StoreOption = None,
     config: ConfigOption = None,
     tool: Annotated[str | None, typer.Option("--tool", metavar="NAME", help="Calls of this target.")] = None,
     principal: Annotated[
@@ -54,7 +54,7 @@ def list_calls(
     before: Annotated[str | None, typer.Option("--before", metavar="TIME", help="Until then.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many.")] = 50,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes; Ctrl-C ends it.")] = False,
-    known: KnownOption = None,
+    known: _KnownOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Lists calls, the newest first; with -f the newest last, and then each call as it ends.
@@ -93,10 +93,10 @@ def show(
     call_id: Annotated[
         str, typer.Argument(metavar="CALL_ID", help="The call's id, or how it begins; see `accredit log list`.")
     ],
-    store: StoreOption = None,
+    store: _StoreOption = None,
     config: ConfigOption = None,
-    key: KeysOption = None,
-    known: KnownOption = None,
+    key: _KeysOption = None,
+    known: _KnownOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Shows all that is recorded of a call; with --key, whether its signatures are good (exit code 1 if one is not).
@@ -118,9 +118,9 @@ def verify(
     file: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="What `log export` wrote, in place of a store.")
     ] = None,
-    store: StoreOption = None,
+    store: _StoreOption = None,
     config: ConfigOption = None,
-    key: KeysOption = None,
+    key: _KeysOption = None,
     since: Annotated[
         list[Path] | None,
         typer.Option(
@@ -152,9 +152,9 @@ def verify(
 
 @log_app.command()
 def export(
-    store: StoreOption = None,
+    store: _StoreOption = None,
     config: ConfigOption = None,
-    out: OutOption = None,
+    out: _OutOption = None,
     call: Annotated[
         str | None, typer.Option("--call", metavar="ID", help="Only this call's; the id or how it begins.")
     ] = None,
@@ -183,7 +183,7 @@ def export(
 
 @log_app.command()
 def checkpoint(
-    store: StoreOption = None, config: ConfigOption = None, out: OutOption = None, _json: JsonAnywayOption = False
+    store: _StoreOption = None, config: ConfigOption = None, out: _OutOption = None, _json: JsonAnywayOption = False
 ) -> int:
     """Writes each writer's latest checkpoint, one a line. Keep it where nobody can change it along with the log.
 
@@ -201,7 +201,7 @@ def checkpoint(
 def prune(
     before: Annotated[str, typer.Option("--before", metavar="DATE", help=f"What was recorded before: {_Time}.")],
     key: Annotated[Path, typer.Option("--key", metavar="KEY", help="The gateway's private key, which signs the note.")],
-    store: StoreOption = None,
+    store: _StoreOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> int:

@@ -10,7 +10,7 @@ from accredit.ratify.canonical import number
 from accredit.ratify.constraints.base import BuiltIn, Outcome, denied, unverifiable
 from accredit.ratify.facts import VerifierContext, finite
 
-EARTH_RADIUS_M = 6_371_000
+_EARTH_RADIUS_M = 6_371_000
 
 _NO_LOCATION = unverifiable("no current location in context")
 
@@ -41,7 +41,7 @@ class GeoCircle(BuiltIn, frozen=True, tag="geo_circle"):
 def _haversine(lat1: float, lon1: float, lat2: float, lon2: float) -> float:
     north, east = math.radians(lat2 - lat1), math.radians(lon2 - lon1)
     across = math.cos(math.radians(lat1)) * math.cos(math.radians(lat2)) * math.sin(east / 2) ** 2
-    return 2 * EARTH_RADIUS_M * math.asin(min(1, math.sqrt(math.sin(north / 2) ** 2 + across)))
+    return 2 * _EARTH_RADIUS_M * math.asin(min(1, math.sqrt(math.sin(north / 2) ** 2 + across)))
 
 
 class GeoPolygon(BuiltIn, frozen=True, tag="geo_polygon"):

@@ -7,7 +7,7 @@ from accredit.ratify.hybrid import UNSIGNED, HybridPublicKey, HybridSignature, H
 from accredit.ratify.structures import PROTOCOL_VERSION
 from accredit.ratify.wire import Integer, WireObject
 
-ROTATION_REASONS = frozenset({"routine", "compromise_suspected", "device_lost", "recovery", "other"})
+_ROTATION_REASONS = frozenset({"routine", "compromise_suspected", "device_lost", "recovery", "other"})
 
 
 class KeyRotationStatement(WireObject, frozen=True):
@@ -59,7 +59,7 @@ def key_rotation_fault(statement: KeyRotationStatement) -> str | None:
         return "new_id does not match new_pub_key"
     if statement.old_id == statement.new_id:
         return "old_id and new_id must differ"
-    if statement.reason not in ROTATION_REASONS:
+    if statement.reason not in _ROTATION_REASONS:
         return f"unknown key rotation reason: {statement.reason}"
     return _signatures_fault(statement)
 

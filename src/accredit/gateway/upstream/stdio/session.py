@@ -51,7 +51,7 @@ _REQUEST_CANCELLED = -32800
 _EVENT_ID = re.compile(rb"([0-9]{1,9})-([0-9]{1,9})")
 
 
-class SessionCall(StreamCall):
+class _SessionCall(StreamCall):
     """A request of the session's client; both sides know it by the same id."""
 
     def __init__(self, request: Request, stream: Stream, edit: Edit | None = None) -> None:
@@ -60,7 +60,7 @@ class SessionCall(StreamCall):
         self.edit = edit
 
 
-class Session(Conversation[SessionCall]):
+class Session(Conversation[_SessionCall]):
     """`initialize` comes first; with `establish` its answer makes this a session."""
 
     def __init__(self, child: Child, settings: GatewaySettings, counters: Counters) -> None:
@@ -74,7 +74,7 @@ class Session(Conversation[SessionCall]):
     async def initialize(self, request: Request) -> Stream:
         """Forward the first request, and return the stream with its answer. Raises `AccreditError`."""
         stream = Stream(due=1)
-        self._begin(SessionCall(request, stream))
+        self._begin(_SessionCall(request, stream))
         await self._child.send(request.text, self._patience)
         while not stream.ended:
             await stream.changed(self._patience)
@@ -106,7 +106,7 @@ class Session(Conversation[SessionCall]):
             return
         self._made += 1
         stream = Stream(self._made, due=len(requests), batch=isinstance(message, Batch))
-        calls = [SessionCall(request, stream, edits.get(request.id)) for request in requests]
+        calls = [_SessionCall(request, stream, edits.get(request.id)) for request in requests]
         try:
             self._open(calls, reply)
             self._posts[self._made] = stream
@@ -124,7 +124,7 @@ class Session(Conversation[SessionCall]):
 
     async def ask(self, request: Request) -> bytes | None:
         """Send a request of the gateway's own; return the response's text, or None if there is none."""
-        call = SessionCall(request, Stream(due=1))
+        call = _SessionCall(request, Stream(due=1))
         try:
             self._begin(call)
             await self._child.send(request.text, self._patience)
@@ -165,7 +165,7 @@ class Session(Conversation[SessionCall]):
     def _primed(self) -> bool:
         return (self.revision or "") >= _PRIMED_SINCE
 
-    def _open(self, calls: list[SessionCall], reply: Reply) -> None:
+    def _open(self, calls: list[_SessionCall], reply: Reply) -> None:
         for call in calls:
             if call.request.method == "initialize":
                 detail = "Invalid Request: this session is initialized already"
@@ -190,7 +190,7 @@ class Session(Conversation[SessionCall]):
         if call is not None:
             self._withdraw(call)
 
-    def _withdraw(self, call: SessionCall) -> None:
+    def _withdraw(self, call: _SessionCall) -> None:
         self._pending.give_up(call)
         cancelled = error_frame(call.id, _REQUEST_CANCELLED, "Request cancelled")
         self._settled(call, Outcome(status="cancelled"), lambda: call.stream.answer(cancelled))
@@ -213,7 +213,7 @@ class Session(Conversation[SessionCall]):
     def _lost(self) -> None:
         self._standing.end()
 
-    async def _take(self, verdict: Verdict[SessionCall]) -> None:
+    async def _take(self, verdict: Verdict[_SessionCall]) -> None:
         match verdict:
             case Answered():
                 for call in verdict.calls:

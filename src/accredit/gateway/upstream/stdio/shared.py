@@ -61,7 +61,7 @@ _STATUS = {
 """The HTTP status that goes with an error's code (2026-07-28, basic/transports); 200 with all others."""
 
 
-class SharedCall(StreamCall):
+class _SharedCall(StreamCall):
     """A request, under the number that the child knows it by."""
 
     def __init__(self, request: Request, number: int) -> None:
@@ -74,7 +74,7 @@ class SharedCall(StreamCall):
         self.wants_log = request.in_meta(META_LOG_LEVEL) is not None
 
 
-class SharedChild(Conversation[SharedCall]):
+class SharedChild(Conversation[_SharedCall]):
     """One life of the child. `proved` says that it has given a valid answer; `lost` is called when it ends."""
 
     def __init__(
@@ -94,7 +94,7 @@ class SharedChild(Conversation[SharedCall]):
 
     async def post(self, reply: Reply, request: Request, edit: Edit | None) -> None:
         """Forward a request and answer the client. Raises `AccreditError`."""
-        call = SharedCall(request, next(self._numbers))
+        call = _SharedCall(request, next(self._numbers))
         call.edit = edit
         self._begin(call)
         call.record = reply.calls.take(request.id)
@@ -107,7 +107,7 @@ class SharedChild(Conversation[SharedCall]):
 
     async def ask(self, request: Request) -> bytes | None:
         """Send a request of the gateway's own; return the response's text, or None if there is none."""
-        call = SharedCall(request, next(self._numbers))
+        call = _SharedCall(request, next(self._numbers))
         try:
             self._begin(call)
             await self._send_call(call)
@@ -128,11 +128,11 @@ class SharedChild(Conversation[SharedCall]):
     def _lost(self) -> None:
         self._on_lost(self)
 
-    async def _send_call(self, call: SharedCall) -> None:
+    async def _send_call(self, call: _SharedCall) -> None:
         text = rewriting.numbered(call.request, call.number, token=call.token is not None)
         await self._child.send(text, self._patience)
 
-    async def _take(self, verdict: Verdict[SharedCall]) -> None:
+    async def _take(self, verdict: Verdict[_SharedCall]) -> None:
         match verdict:
             case Answered():
                 for call in verdict.calls:
@@ -145,7 +145,7 @@ class SharedChild(Conversation[SharedCall]):
             case _:
                 pass
 
-    def _answer(self, call: SharedCall, answered: Answered[SharedCall]) -> None:
+    def _answer(self, call: _SharedCall, answered: Answered[_SharedCall]) -> None:
         frame = answered.frame
         try:
             restored = rewriting.answered(answered.text, call.request.id, subscription=call.listens)
@@ -159,7 +159,7 @@ class SharedChild(Conversation[SharedCall]):
         status = _STATUS.get(frame.code, 200) if isinstance(frame, Failure) else 200
         self._settled(call, answered.outcome, partial(call.stream.answer, restored, status=status))
 
-    def _tell(self, notification: Notification, call: SharedCall | None) -> None:
+    def _tell(self, notification: Notification, call: _SharedCall | None) -> None:
         """Deliver a notification by rules 1 to 3."""
         try:
             if call is not None and call.client_token is not None:
@@ -176,7 +176,7 @@ class SharedChild(Conversation[SharedCall]):
         except FrameError:
             self._drop(notification)
 
-    def _subscriber(self, notification: Notification) -> SharedCall | None:
+    def _subscriber(self, notification: Notification) -> _SharedCall | None:
         named = rewriting.subscription_of(notification)
         call = self._pending.calls.get(message_id(named)) if named is not None else None
         if call is None or not call.listens or not self._concerns(notification, call):
@@ -185,18 +185,18 @@ class SharedChild(Conversation[SharedCall]):
             call.deadline.cancel()  # once acknowledged it may be silent for ever
         return call
 
-    def _concerns(self, notification: Notification, call: SharedCall) -> bool:
+    def _concerns(self, notification: Notification, call: _SharedCall) -> bool:
         """Return whether a subscription gets a notification: one about a task only if it names the task."""
         subject = subject_of(notification) if self._guards else None
         return subject is None or subject in call.tasks
 
-    def _logged(self, notification: Notification) -> SharedCall | None:
+    def _logged(self, notification: Notification) -> _SharedCall | None:
         if notification.method != "notifications/message":
             return None
         listening = [call for call in self._pending.calls.values() if call.wants_log]
         return listening[0] if len(listening) == 1 else None
 
-    def _closed(self, notification: Notification) -> SharedCall | None:
+    def _closed(self, notification: Notification) -> _SharedCall | None:
         # The one request that a server may cancel (2026-07-28, schema, CancelledNotification).
         if notification.method != "notifications/cancelled":
             return None
@@ -204,7 +204,7 @@ class SharedChild(Conversation[SharedCall]):
         call = self._pending.calls.get(id) if id is not None else None
         return call if call is not None and call.listens else None
 
-    def _send(self, call: SharedCall, text: bytes) -> None:
+    def _send(self, call: _SharedCall, text: bytes) -> None:
         if call.deadline is not None:
             call.deadline.touch()
         if call.stream.unsent <= SHARED_UNSENT_BYTES:
