@@ -21,7 +21,7 @@ from accredit.limits import (
     MAX_KEYS_REDIRECTS,
 )
 from accredit.net import IssuerKeys
-from accredit.net.fetch import check_url, fetch
+from accredit.net.fetch import _trust, check_url, fetch
 from accredit.tokens import Issuer, TokenVerifier, VerifiedToken, read_key_set
 
 pytestmark = [pytest.mark.holds("net/fetch"), pytest.mark.holds("net/key_sets")]
@@ -425,3 +425,40 @@ def test_the_environment_does_not_lead_elsewhere(monkeypatch: pytest.MonkeyPatch
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     assert fetched(answer(b"{}")) == b"{}"
+
+
+@pytest.mark.holds("net/fetch", 2)
+def test_the_environment_gives_nobody_a_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    netrc = tmp_path / ".netrc"
+    netrc.write_text("default login owner password secret\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    heard: list[str | None] = []
+
+    async def serve(connection: Connection) -> None:
+        request = await connection.request()
+        heard.append(request.header("authorization") if request is not None else "no request")
+        await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+    assert fetched(serve) == b"{}"
+    assert heard == [None]
+
+
+@pytest.mark.holds("net/fetch", 2)
+def test_the_environment_makes_no_certificate_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_certificate(tmp_path)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+    _trust.cache_clear()
+
+    async def main() -> None:
+        async with RawServer(answer(b"{}"), tls=tls) as server:
+            with pytest.raises(KeySetError, match="ConnectError"):
+                await fetch(server.url, max_bytes=1_000, timeout=PATIENCE)
+
+    try:
+        run(main())
+    finally:
+        _trust.cache_clear()  # what was made with this environment is nobody else's

@@ -192,6 +192,23 @@ def test_a_guard_refuses_a_session_s_token(kind: str, era: Era, world: Tokened, 
     asyncio.run(main())
 
 
+@pytest.mark.holds("server/tokens", 2)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_guard_refuses_a_token_that_names_a_gateway_s_configuration__it_has_none_to_compare(
+    kind: str, world: Tokened, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        made = guarded(kind, rules(world, tmp_path))
+        async with RunningGateway(made.app) as running:
+            for place in PLACES:
+                params, headers = with_token(place, world.token(policy_digest="a" * 64))
+                answer = await ask(running.port, params, headers)
+                assert "issued under another configuration" in answer["error"]["message"]
+        assert made.ran == []
+
+    asyncio.run(main())
+
+
 @pytest.mark.holds("server/tokens", 1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_header_decides_and_a_bad_one_is_not_rescued(kind: str, world: Tokened, tmp_path: Path) -> None:
