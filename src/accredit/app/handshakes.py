@@ -17,7 +17,7 @@ from accredit.limits import ACCEPT_RETRY_SECONDS, ACCEPTS_A_TURN, TLS_CLOSE_SECO
 
 
 class TlsListener:
-    """Gives each connection a `protocol` of its own once its handshake is done. Closed like an asyncio server."""
+    """Gives each connection a `protocol` of its own once its handshake is done. Ends as an asyncio server does."""
 
     def __init__(self, listener: socket.socket, tls: ssl.SSLContext, protocol: Callable[[], asyncio.Protocol]) -> None:
         self._listener = listener

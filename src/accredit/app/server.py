@@ -1,4 +1,4 @@
-"""Serves an application on a socket until a signal says stop. Runs an event loop.
+"""Serves an application on a socket until a signal says stop. Runs an event loop; sets how this process uses memory.
 
 The first SIGTERM or SIGINT begins the end, which has two parts (`Ending`):
 
@@ -11,6 +11,8 @@ group: when to end it at once, only the parent decides.
 """
 
 import asyncio
+import contextlib
+import ctypes
 import gc
 import os
 import signal
@@ -25,8 +27,10 @@ import uvicorn
 from accredit.app.edge import EdgeProtocol
 from accredit.app.fast import FastProtocol
 from accredit.app.handshakes import TlsListener
-from accredit.app.memory import give_large_blocks_back
-from accredit.limits import CLIENT_IDLE_SECONDS, GRACE_SECONDS, LISTEN_BACKLOG
+from accredit.limits import CLIENT_IDLE_SECONDS, GRACE_SECONDS, LARGE_BLOCK_BYTES, LISTEN_BACKLOG
+
+_M_MMAP_THRESHOLD = -3
+"""From glibc's malloc.h."""
 
 
 class Application(Protocol):
@@ -66,7 +70,7 @@ def serve(
     `announce` is called once connections are accepted. `lifeline` makes this a worker: a file descriptor whose end of
     file means that the parent says stop, or is gone.
     """
-    give_large_blocks_back()
+    _give_large_blocks_back()
     server = _Server(_config(app, ending.grace), app, tls, ending.drain, lifeline, announce)
     gc.collect()
     gc.freeze()  # what was loaded stays: the garbage collector need not look through it again
@@ -95,6 +99,16 @@ def _config(app: Application, grace: int = GRACE_SECONDS) -> uvicorn.Config:
         timeout_keep_alive=CLIENT_IDLE_SECONDS,
         timeout_graceful_shutdown=grace,
     )
+
+
+def _give_large_blocks_back() -> None:
+    """Have the C library return the memory of large requests and answers to the system, if it is glibc; others do.
+
+    By default glibc maps large blocks one by one only until it has freed one (its threshold follows, up to 32 MiB).
+    From then on they come from its heap, where any small block behind them keeps them from the system for good.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
 
 
 class _Server(uvicorn.Server):

@@ -1,4 +1,7 @@
-"""The arguments that stand for keys of the configuration. No I/O."""
+"""Arguments that stand for keys of the configuration. No I/O.
+
+Apart from `options`, as `--help` must not load the configuration.
+"""
 
 from accredit.config import Origin, Values
 from accredit.errors import ConfigurationError

@@ -1,4 +1,4 @@
-"""Options that several commands take, and what they mean for the configuration. No I/O."""
+"""Options that several commands take. No I/O."""
 
 from pathlib import Path
 from typing import Annotated, Literal

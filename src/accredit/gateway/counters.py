@@ -1,4 +1,4 @@
-"""What was refused, counted and logged: a refusal that leaves no trace helps nobody."""
+"""Counts and logs what was refused, and why. I/O: the log."""
 
 import logging
 from collections import Counter
@@ -23,7 +23,7 @@ _CHALLENGED = "call_challenged"
 
 
 class Counters:
-    """Counts of this process since it started, by kind; `/readyz` shows them to who brings a good token."""
+    """Counts of this process since it started, by kind; `/readyz` shows them to callers with a good token."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -31,7 +31,7 @@ class Counters:
     def refused(
         self, error: AccreditError, *, method: str | None = None, observed: bool = False, logged: bool = True
     ) -> None:
-        """Notes a refusal; `observed` says that the frame was forwarded all the same (observe mode).
+        """Count and log a refusal; `observed` says that the frame was forwarded all the same (observe mode).
 
         One that is not `logged` is only counted: a peer must not fill a disk.
         """
@@ -41,17 +41,17 @@ class Counters:
             return
         detail = error.reason if isinstance(error, TokenError) else getattr(error, "detail", str(error))
         facts: dict[str, Any] = traced() if method is None else {"method": method} | traced()
-        # To be asked for a proof over a challenge is how a call of a sensitive tool begins: nobody was denied anything.
+        # A challenge is how each call of a sensitive tool begins: nobody was denied anything.
         level = logging.INFO if kind.startswith(_CHALLENGED) else logging.WARNING
         log_event(_log, level, kind, detail=detail, **facts)
 
     def dropped(self, method: str) -> None:
-        """Notes a client's notification that nobody has named, and that is not forwarded."""
+        """Count and log a client's notification that is not forwarded, as nothing names its method."""
         self.counts["notification_refused"] += 1
         log_event(_log, logging.WARNING, "notification_refused", method=excerpt(method), **traced())
 
     def unrecorded(self, *, logged: bool) -> None:
-        """Notes a refusal that left no record."""
+        """Count a refusal that left no record, and log it if `logged`."""
         self.counts["denial_unrecorded"] += 1
         if logged:
             log_event(_log, logging.WARNING, "denial_unrecorded", **traced())

@@ -35,49 +35,49 @@ PATH = "/token"
 _log = logging.getLogger("accredit.gateway.bootstrap")
 
 
-class _Asked(Struct, forbid_unknown_fields=True):
-    """It never shows itself."""
+class _TokenRequest(Struct, forbid_unknown_fields=True):
+    """The body of a request. Its `repr` shows nothing of it."""
 
     secret: str
     agent: str
 
     def __repr__(self) -> str:
-        return "<asked>"
+        return "<token request>"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         return []
 
 
-_read = msgspec.json.Decoder(_Asked).decode
+_read = msgspec.json.Decoder(_TokenRequest).decode
 
 
 class Bootstrap:
-    """Gives one token, once."""
+    """Serves `/token`: gives one token, once."""
 
     def __init__(self, settings: BootstrapSettings) -> None:
         self._settings = settings
         self._left = MAX_BOOTSTRAP_ATTEMPTS
 
     async def serve(self, exchange: Exchange, peer: str) -> None:
-        """Answers a POST; `peer` is the address that it comes from. Raises `RequestError`."""
+        """Answer a POST; `peer` is the address that it comes from. Raises `RequestError`."""
         if not is_loopback_address(peer):
             raise RequestError(INVALID_REQUEST, "Forbidden: tokens are given on loopback only", status=403)
-        asked = _asked(await exchange.body(MAX_BOOTSTRAP_BYTES))
+        wanted = _read_request(await exchange.body(MAX_BOOTSTRAP_BYTES))
         # From here on nothing waits: two requests can't both find the secret unused.
         if self._left <= 0:
             raise RequestError(INVALID_REQUEST, "Gone: the secret was used, or guessed at too often", status=410)
-        if not hmac.compare_digest(asked.secret.encode("utf-8", "replace"), self._settings.secret.encode()):
+        if not hmac.compare_digest(wanted.secret.encode("utf-8", "replace"), self._settings.secret.encode()):
             self._left -= 1
             raise RequestError(INVALID_REQUEST, "Forbidden: this is not the secret", status=403)
-        token = self._issue(asked.agent)
+        token = self._issue(wanted.agent)
         self._left = 0
         self._settings.used()
         log_event(_log, logging.INFO, "bootstrap_token_given")
-        told = {"access_token": token, "token_type": "Bearer", "expires_in": self._settings.ttl_seconds}
-        await exchange.reply(200, to_json(told), [JSON, (b"cache-control", b"no-store")])
+        answer = {"access_token": token, "token_type": "Bearer", "expires_in": self._settings.ttl_seconds}
+        await exchange.reply(200, to_json(answer), [JSON, (b"cache-control", b"no-store")])
 
     def _issue(self, agent: str) -> str:
-        """Rule 5."""
+        """Return a new token for an agent. Raises `RequestError` (rule 5)."""
         settings, now = self._settings, unix_seconds()
         if not agent or len(agent) > MAX_BOOTSTRAP_AGENT_CHARS or not agent.isprintable():
             raise RequestError(INVALID_REQUEST, "Invalid Request: the agent has no name that can be printed")
@@ -96,7 +96,7 @@ class Bootstrap:
             raise RequestError(INVALID_REQUEST, "Invalid Request: no token can be made for this agent") from None
 
 
-def _asked(body: bytes) -> _Asked:
+def _read_request(body: bytes) -> _TokenRequest:
     try:
         return _read(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
