@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.integration.test_wrap import wrapped
 from tests.world.calls import Posted, initialize, post
-from tests.world.command import Serving
+from tests.world.command import Serving, wait_until
 from tests.world.raw_server import PATIENCE
 from tests.world.stdio_processes import raw_command
 
@@ -64,4 +64,5 @@ def test_of_a_call_over_http_to_a_stdio_server(era: Era, tmp_path: Path) -> None
         for tool in ("echo", "both", "die"):
             answer(call(era, tool), session)
         client.close()
+        wait_until(lambda: gateway.stderr.count("trace_id") >= len(SEEN) and gateway.stderr.endswith("\n"))
         assert events(gateway.stderr) == SEEN

@@ -306,15 +306,15 @@ def test_what_is_left_of_a_body_that_was_answered_is_not_waited_for_longer_than_
     async def at_once(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
             return await app(scope, receive, send)
+        monkeypatch.setattr(edge, "REQUEST_HEAD_SECONDS", 0.05)  # not this head's, whose body has begun
         await send({"type": "http.response.start", "status": 413, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body"})
         return None
 
     async def main() -> None:
         async with RunningGateway(at_once) as server, RawClient(server.port) as client:
-            await client.send(HEAD + b"Content-Length: 100000\r\n\r\n")
+            await client.send(HEAD + b"Content-Length: 100000\r\n\r\na")
             assert (await client.answer()).status == 413
-            monkeypatch.setattr(edge, "REQUEST_HEAD_SECONDS", 0.05)
 
             async def drip() -> None:
                 with contextlib.suppress(ConnectionError):
