@@ -7,6 +7,9 @@ READY := $(VENV)/.ready
 RUN_READY := $(VENV)/.ready-run
 PYTEST_ARGS ?=
 
+# Programs that tests start are compiled once, whatever the machine's own settings are.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test test-long check fmt bench conformance interop fuzz requirements clean
 
 demo: $(RUN_READY)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from tests.world.children import children
 from tests.world.patience import be_patient
-from tests.world.warm import forker
+from tests.world.warm import warm_children
 
 # A busy machine stalls for seconds: a deadline would fail tests for that, not for a defect.
 settings.register_profile("accredit", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
@@ -24,9 +24,8 @@ _GRACE_SECONDS = 30.0
 
 
 def _processes() -> set[int]:
-    """Those of this process, and those that `warm` has started for it."""
-    forks = forker()
-    return {*children(), *(children(forks) if forks is not None else ())}
+    """Those of this process, and those that `Warm` has started for it."""
+    return {*children(), *warm_children()}
 
 
 @pytest.fixture(autouse=True)

@@ -4,11 +4,11 @@ It does I/O: the suite is a Node program that starts the client and writes `chec
 """
 
 import subprocess
-import sys
 from pathlib import Path
 
 from tests.conformance.node import Node
 from tests.conformance.suite import read_checks
+from tests.world.warm import python
 
 CLIENT = Path(__file__).with_name("client.py")
 SCENARIOS = {
@@ -41,7 +41,7 @@ def run_client(node: Node, entry: Path, results: Path, revision: str) -> list[st
 
 
 def _faults(node: Node, entry: Path, revision: str, folder: Path) -> list[str]:
-    command = [node.node, str(entry), "client", "--command", f"{sys.executable} {CLIENT}"]
+    command = [node.node, str(entry), "client", "--command", f"{python()} {CLIENT}"]
     options = ["--scenario", folder.name, "--spec-version", revision, "--output-dir", str(folder)]
     done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=SCENARIO_SECONDS, check=False)
     (folder / "suite.log").write_text(done.stdout + done.stderr, "utf-8")

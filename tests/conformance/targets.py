@@ -14,6 +14,8 @@ from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+from tests.world.warm import python
+
 SERVER = Path(__file__).parent / "everything_server.py"
 GATEWAY = Path(sys.executable).parent / "accredit"
 START_SECONDS = 30
@@ -46,7 +48,7 @@ def _process(command: list[str], folder: Path, name: str) -> Generator[subproces
 @contextmanager
 def direct(folder: Path, requests: Path, *options: str) -> Generator[str]:
     """The server alone, with these options; yields its URL. A line per request that reaches it goes into `requests`."""
-    command = [sys.executable, str(SERVER), "--port", "0", "--requests", str(requests), *options]
+    command = [python(), str(SERVER), "--port", "0", "--requests", str(requests), *options]
     with _process(command, folder, "server") as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
@@ -77,7 +79,7 @@ def through_http(folder: Path, requests: Path, *options: str) -> Generator[str]:
 @contextmanager
 def through_stdio(folder: Path, requests: Path, *options: str) -> Generator[str]:
     """The gateway in front of the server's command."""
-    command = (sys.executable, str(SERVER), "--stdio", "--requests", str(requests), *options)
+    command = (python(), str(SERVER), "--stdio", "--requests", str(requests), *options)
     with _gateway(folder, "--", *command) as gateway:
         yield gateway
 

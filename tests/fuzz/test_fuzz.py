@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import random
 import subprocess
 import sys
 from collections import Counter
@@ -26,8 +27,8 @@ CHOSEN = 20
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    # What takes long to be instrumented runs here as it is (`test_chosen_lines_lead_around_nothing`).
-    [pytest.param(name, marks=pytest.mark.long) if name in ("wrap", "guard") else name for name in TARGETS],
+    # What takes long to be instrumented runs here as it is (`test_chosen_lines_lead_around_nothing`, and the next).
+    [pytest.param(name, marks=pytest.mark.long) if name in ("gate", "wrap", "guard") else name for name in TARGETS],
 )
 def test_a_short_run_finds_nothing(name: str, tmp_path: Path) -> None:
     if importlib.util.find_spec("atheris") is None:
@@ -111,6 +112,13 @@ def test_no_line_of_a_client_leads_around_a_guard(name: str) -> None:
 def test_chosen_lines_lead_around_nothing(target: ModuleType) -> None:
     for seed in range(CHOSEN):
         target.one_input(bytes([128 + seed % 3]) + sha256(b"%d" % seed).digest())
+
+
+def test_requests_that_are_cut_and_joined_lead_around_nothing() -> None:
+    inputs, dice = [*CORPUS.values()], random.Random(7)
+    for _ in range(CHOSEN):
+        one, other = dice.sample(inputs, 2)
+        one_input(one[: dice.randrange(2, len(one))] + other[dice.randrange(len(other)) :])
 
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\x85", "\u2028", "\0"])

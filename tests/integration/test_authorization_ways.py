@@ -23,7 +23,7 @@ from tests.world.raw_client import RawClient
 from tests.world.raw_server import PATIENCE, Connection, RawServer
 from tests.world.routes import ROUTES, Route
 from tests.world.running import RunningGateway, run
-from tests.world.warm import Warm
+from tests.world.warm import Warm, python
 
 from accredit.errors import ChallengesFull, RequestError, StoreUnavailable
 from accredit.gateway import create_app
@@ -315,7 +315,7 @@ def test_http_sse_of_2024_is_decided__and_a_refusal_comes_on_the_stream(trust: T
 def wrapped(trust: Trust, tmp_path: Path) -> Generator["subprocess.Popen[bytes]"]:
     write_key(tmp_path / "owner.key", trust.owner)
     upstream = f"""
-command = ['{sys.executable}', '-m', 'tests.world.honest_server', '{tmp_path / "received"}']
+command = ['{python()}', '-m', 'tests.world.honest_server', '{tmp_path / "received"}']
 env = {{ PYTHONPATH = '{Path(__file__).parents[2]}' }}
 """
     (tmp_path / "accredit.toml").write_text(CONFIGURATION.format(id=GATEWAY, upstream=upstream), "utf-8")

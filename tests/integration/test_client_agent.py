@@ -1,7 +1,6 @@
 """An agent's program: `AccreditedClient` against a gateway that wants proofs, over every transport that it takes."""
 
 import asyncio
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from tests.world.calls import http
 from tests.world.command import environment
 from tests.world.raw_server import Connection, RawServer
 from tests.world.running import RunningGateway, run
+from tests.world.warm import python
 
 from accredit.client import AccreditedClient, ProofPresenter
 from accredit.errors import ProofRefused, RequestTimeout
@@ -56,7 +56,7 @@ def presenter(files: AgentFiles, **options: Any) -> ProofPresenter:
 @asynccontextmanager
 async def gateway(trust: Trust, **policy: Any) -> AsyncGenerator[str]:
     """The URL of a gateway in front of the mail server."""
-    upstream = StdioUpstream((sys.executable, str(MAIL_SERVER)))
+    upstream = StdioUpstream((python(), str(MAIL_SERVER)))
     settings = trust.settings(upstream, policy={"catalog": CATALOG, "binding_required": True} | policy)
     app = create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}))
     async with RunningGateway(app) as running:
@@ -159,7 +159,7 @@ def test_a_gateway_that_takes_unbound_proofs_takes_bound_ones(trust: Trust, file
 def test_a_stdio_server_behind_the_gate_is_called_with_proofs(mode: str, files: AgentFiles) -> None:
     async def main() -> None:
         command = StdioServerParameters(
-            command=sys.executable,
+            command=python(),
             args=["-m", "accredit", "wrap", "--log-level", "error"],
             env=environment(),
             cwd=files.folder,

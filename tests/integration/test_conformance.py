@@ -12,8 +12,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+from tests.conformance.__main__ import run_target
 from tests.conformance.node import Node, NodeMissing, find_node, install_suite
-from tests.conformance.suite import read_outcomes, run_suite
+from tests.conformance.suite import read_outcomes, run_suite, server_scenarios
 from tests.conformance.targets import direct, through_http, through_stdio
 
 ROOT = Path(__file__).parents[2]
@@ -49,6 +50,18 @@ def test_our_client_passes_what_the_suite_asks_of_clients() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("revision", "required"), [("2025-11-25", 30), ("2026-07-28", 37)])
+def test_all_that_is_required_of_servers_passes_through_the_gateway(
+    revision: str, required: int, node: Node, tmp_path: Path
+) -> None:
+    outcomes = run_target(node, install_suite(node), tmp_path, "http", revision=revision, scenarios=[])
+    scored = [name for name, counts in server_scenarios(revision).items() if counts]
+    assert [name for name in scored if not outcomes[name].passed] == []
+    assert len(scored) == required
+
+
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("node")
 def test_what_passes_directly_passes_through_the_gateway_too() -> None:

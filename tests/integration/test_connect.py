@@ -4,7 +4,6 @@ import asyncio
 import base64
 import json
 import signal
-import sys
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,11 +15,12 @@ from mcp.client.stdio import stdio_client
 from tests.world.agents import AgentFiles, agent_files, save_delegation
 from tests.world.authorization import GATEWAY, Trust
 from tests.world.calls import compact, meta
-from tests.world.command import Serving, accredit, environment
+from tests.world.command import Serving, accredit, environment, wait_until
 from tests.world.connected import Connected
 from tests.world.ports import reserved_port
 from tests.world.raw_server import PATIENCE
 from tests.world.running import run
+from tests.world.warm import python
 
 pytestmark = [pytest.mark.holds("client/connect"), pytest.mark.holds("cli/commands/connect")]
 
@@ -53,7 +53,7 @@ def files(trust: Trust, tmp_path: Path) -> AgentFiles:
 async def host(url: str, folder: Path, *options: str, mode: str = "auto", **env: str) -> AsyncGenerator[Client]:
     """A host: the official SDK's client, which starts `accredit connect` and knows nothing of proofs."""
     command = StdioServerParameters(
-        command=sys.executable, args=["-m", "accredit", "connect", url, *options], env=environment(env), cwd=folder
+        command=python(), args=["-m", "accredit", "connect", url, *options], env=environment(env), cwd=folder
     )
     with (folder / "host.stderr").open("a") as stderr:
         async with Client(stdio_client(command, errlog=stderr), mode=mode, read_timeout_seconds=PATIENCE) as client:
@@ -293,11 +293,11 @@ def test_a_gateway_that_is_down_is_an_error_for_each_request__and_is_found_when_
         reserved_port() as port,
         Connected(files.folder, f"http://127.0.0.1:{port}/mcp", *files.options) as connected,
     ):
+        hint = f"the gateway at 127.0.0.1:{port} can't be reached: is it running, and is the URL right?"
         for _ in range(2):
             told = connected.ask("tools/call", call)
-            hint = f"the gateway at 127.0.0.1:{port} can't be reached: is it running, and is the URL right?"
             assert told["error"] == {"code": -32000, "message": "Upstream unavailable", "data": hint}
-            assert hint in connected.stderr
+            wait_until(lambda: hint in connected.stderr)
         with Serving("--config", "accredit.toml", "--port", str(port), folder=files.folder):
             assert "ada@example.org" in connected.ask("tools/call", call)["result"]["content"][0]["text"]
 

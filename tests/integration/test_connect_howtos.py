@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-import os
 import re
 import subprocess
-import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -18,10 +16,10 @@ from tests.world.authorization import Trust
 from tests.world.command import Serving, environment
 from tests.world.raw_server import PATIENCE
 from tests.world.running import run
+from tests.world.warm import path, python
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
 BLOCK = re.compile(r"```(console|json|python|text)\n(.*?)```", re.DOTALL)
-PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +37,7 @@ def blocks(page: str, kind: str, gateway: Serving, home: Path) -> list[str]:
 
 def shell(command: str, folder: Path) -> str:
     done = subprocess.run(
-        ["bash", "-c", command], cwd=folder, env=environment({"PATH": PATH}), stdin=subprocess.DEVNULL,
+        ["bash", "-c", command], cwd=folder, env=environment({"PATH": path()}), stdin=subprocess.DEVNULL,
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -55,7 +53,10 @@ def server_of(configuration: dict[str, Any]) -> dict[str, Any]:
 async def as_a_host(server: dict[str, Any]) -> tuple[set[str], str]:
     """Starts the server as hosts do, from a folder of their own; gives the tools, and the text of a refused call."""
     command = StdioServerParameters(
-        command=server["command"], args=server["args"], cwd="/", env=environment({"PATH": PATH} | server.get("env", {}))
+        command=server["command"],
+        args=server["args"],
+        cwd="/",
+        env=environment({"PATH": path()} | server.get("env", {})),
     )
     async with Client(command, read_timeout_seconds=PATIENCE) as client:
         assert not (await client.call_tool("list_inbox")).is_error
@@ -108,7 +109,7 @@ def test_the_example_of_an_agent_works(
 ) -> None:
     serving, files = gateway
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / "agent.py"), serving.url, *files.options, *tool],
+        [python(), str(EXAMPLES / "agent.py"), serving.url, *files.options, *tool],
         capture_output=True, text=True, timeout=60, check=False, env=environment(),
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (code, "")

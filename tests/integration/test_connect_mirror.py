@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,16 +20,17 @@ from tests.world.command import Serving, environment
 from tests.world.connected import Connected
 from tests.world.raw_server import PATIENCE, Connection, RawServer
 from tests.world.running import run
+from tests.world.warm import python
 
 LEGACY, MODERN = "legacy", "2026-07-28"
 
 
-EVERYTHING = (sys.executable, str(Path(__file__).parents[1] / "conformance" / "everything_server.py"), "--stdio")
-GUARDED = f"""
+EVERYTHING = (str(Path(__file__).parents[1] / "conformance" / "everything_server.py"), "--stdio")
+GUARDED = """
 [gateway]
 id = "everything"
 [upstream]
-command = {json.dumps(EVERYTHING)}
+command = {command}
 [proofs]
 mode = "required"
 binding = "required"
@@ -47,7 +47,7 @@ url = "memory:"
 async def host(url: str, mode: str, *options: str, **callbacks: Any) -> AsyncGenerator[Client]:
     """A host that starts `accredit connect`, without a key if no options name one."""
     arguments = ["-m", "accredit", "connect", url, "--log-level", "error", *options]
-    command = StdioServerParameters(command=sys.executable, args=arguments, env=environment())
+    command = StdioServerParameters(command=python(), args=arguments, env=environment())
     async with Client(command, mode=mode, read_timeout_seconds=PATIENCE, **callbacks) as client:
         yield client
 
@@ -127,7 +127,7 @@ def test_what_is_offered_in_the_modern_era(sdk_server: SdkServer) -> None:
 
 def test_what_a_server_asks_of_its_client_comes_through_proofs__each_round_with_one_of_its_own(tmp_path: Path) -> None:
     files = agent_files(tmp_path, Trust(), "mcp:tool")
-    (tmp_path / "accredit.toml").write_text(GUARDED, "utf-8")
+    (tmp_path / "accredit.toml").write_text(GUARDED.format(command=json.dumps([python(), *EVERYTHING])), "utf-8")
 
     async def main(url: str) -> None:
         async with host(url, LEGACY, *files.options, elicitation_callback=on_elicit) as client:

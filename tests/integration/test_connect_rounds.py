@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from tests.world.connected import Connected
 from tests.world.raw_server import PATIENCE, Connection, RawServer, until
 from tests.world.rounds_server import FINAL, NEVER, RoundsServer, asks
 from tests.world.running import RunningGateway, run
+from tests.world.warm import python
 
 from accredit.rounds import (
     accepted_content,
@@ -109,7 +109,7 @@ def asking_server() -> MCPServer:
 async def host(url: str, *options: str, mode: str = "legacy", **callbacks: Any) -> AsyncGenerator[Client]:
     """A host that starts `accredit connect`."""
     arguments = ["-m", "accredit", "connect", url, "--log-level", "error", *options]
-    command = StdioServerParameters(command=sys.executable, args=arguments, env=environment())
+    command = StdioServerParameters(command=python(), args=arguments, env=environment())
     async with Client(command, mode=mode, read_timeout_seconds=PATIENCE, **callbacks) as client:
         yield client
 
@@ -246,9 +246,7 @@ def test_a_server_that_asks_for_ever_is_left_after_the_bound() -> None:
 def test_each_round_that_is_answered_for_a_host_has_a_proof_of_its_own(tmp_path: Path) -> None:
     files = agent_files(tmp_path, Trust(), "mcp:tool")
     server = Path(__file__).parents[1] / "conformance" / "everything_server.py"
-    (tmp_path / "accredit.toml").write_text(
-        _GUARDED.format(command=json.dumps([sys.executable, str(server), "--stdio"]))
-    )
+    (tmp_path / "accredit.toml").write_text(_GUARDED.format(command=json.dumps([python(), str(server), "--stdio"])))
 
     async def on_elicit(context: ClientRequestContext, params: types.ElicitRequestParams) -> ElicitResult:
         return ElicitResult(action="accept", content={"name": "Ada"})

@@ -1,13 +1,12 @@
 """The how-to about delegation is done here as it is written: its commands are run, what it promises is compared."""
 
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from tests.world.command import environment
+from tests.world.warm import path
 
 PAGE = (Path(__file__).parents[2] / "docs/how-to/delegate.md").read_text("utf-8")
 BLOCK = re.compile(r"```(console|text|python)\n(.*?)```", re.DOTALL)
@@ -25,7 +24,6 @@ def without_what_changes(text: str) -> str:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_how_to_does_what_it_says(tmp_path: Path) -> None:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     printed = ""
     promises = 0
     for kind, body in BLOCK.findall(PAGE):
@@ -33,7 +31,7 @@ def test_the_how_to_does_what_it_says(tmp_path: Path) -> None:
             (tmp_path / "prove.py").write_text(body, "utf-8")
         elif kind == "console":
             done = subprocess.run(
-                ["bash", "-c", body], cwd=tmp_path, env=environment({"PATH": path}), stdin=subprocess.DEVNULL,
+                ["bash", "-c", body], cwd=tmp_path, env=environment({"PATH": path()}), stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False,
             )  # fmt: skip
             printed = without_what_changes(done.stdout)

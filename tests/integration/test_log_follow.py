@@ -7,18 +7,19 @@ import subprocess
 from contextlib import closing
 from pathlib import Path
 
-from tests.world.command import COMMAND, environment
+from tests.world.command import environment
 from tests.world.logs import Log
 from tests.world.raw_server import PATIENCE
 from tests.world.records import OK
 from tests.world.running import run
+from tests.world.warm import command
 
 
 class Following:
     """`async with Following(path) as calls`: `accredit log list -f --json -n 2`, from its start on."""
 
     def __init__(self, store: Path) -> None:
-        self._command = [*COMMAND, "log", "list", "-f", "--json", "-n", "2", "--store", f"sqlite:///{store}"]
+        self._command = [*command(), "log", "list", "-f", "--json", "-n", "2", "--store", f"sqlite:///{store}"]
 
     async def __aenter__(self) -> "Following":
         self._process = await asyncio.create_subprocess_exec(

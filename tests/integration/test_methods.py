@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from tests.world.raw_server import PATIENCE
 from tests.world.routes import ROUTES, Route
 from tests.world.running import run
 from tests.world.tokened import Tokened
-from tests.world.warm import Warm
+from tests.world.warm import Warm, python
 
 from accredit.jsonrpc.methods import METHODS, Era
 from accredit.keys import write_key
@@ -164,7 +163,7 @@ def wrapped(trust: Trust, tmp_path: Path) -> Generator["subprocess.Popen[bytes]"
     settings = WRAPPED.format(
         id=GATEWAY,
         methods='methods = ["vendor/listed"]',
-        python=sys.executable,
+        python=python(),
         folder=tmp_path,
         path=Path(__file__).parents[2],
     )

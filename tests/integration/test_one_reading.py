@@ -3,7 +3,6 @@
 import gzip
 import json
 import subprocess
-import sys
 import zlib
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from tests.world.raw_client import RawClient
 from tests.world.raw_server import PATIENCE, Connection, RawRequest, RawServer
 from tests.world.routes import ROUTES, Route
 from tests.world.running import RunningGateway, run
+from tests.world.warm import python
 
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
@@ -375,7 +375,7 @@ def test_wrap_refuses_them_too(trust: Trust, tmp_path: Path) -> None:
 [gateway]
 id = "{GATEWAY}"
 [upstream]
-command = ['{sys.executable}', '-m', 'tests.world.honest_server', '{tmp_path / "received"}']
+command = ['{python()}', '-m', 'tests.world.honest_server', '{tmp_path / "received"}']
 env = {{ PYTHONPATH = '{Path(__file__).parents[2]}' }}
 [proofs]
 mode = "required"
@@ -389,7 +389,7 @@ scope = "payments:send"
     )
     lines = [post(Era.MODERN, "tools/call", {"name": "pay", "arguments": arguments}).body for arguments in DOUBLES]
     done = subprocess.run(
-        [*COMMAND, "wrap", "--config", str(tmp_path / "accredit.toml")],
+        [python(), *COMMAND[1:], "wrap", "--config", str(tmp_path / "accredit.toml")],
         env=environment({}),
         input=b"\n".join([*lines, b""]),
         capture_output=True,

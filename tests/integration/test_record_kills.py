@@ -13,8 +13,10 @@ from tests.world.logs import Log, records_in
 from tests.world.recorded import verified
 from tests.world.records import NOW_MS
 from tests.world.running import run
+from tests.world.warm import Warm
 
-ROUNDS = 20
+ROUNDS = [5, pytest.param(20, marks=pytest.mark.long)]
+"""Processes that are killed one after the other."""
 WORKERS = 4
 
 
@@ -22,7 +24,7 @@ class Killed:
     """A writer that is killed after so many lines of its output; `forwarded` and `answered` are the calls' ids."""
 
     def __init__(self, path: Path, now_ms: int) -> None:
-        self.process = subprocess.Popen(
+        self.process = Warm(
             [sys.executable, "-m", "tests.world.record_writer", str(path), str(now_ms)], stdout=subprocess.PIPE
         )
         self.lines: list[bytes] = []
@@ -73,18 +75,19 @@ def check(path: Path, killed: list[Killed]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("rounds", ROUNDS)
 def test_every_answer_has_its_record__however_often_the_process_is_killed_and_the_clock_steps_back(
-    tmp_path: Path,
+    rounds: int, tmp_path: Path
 ) -> None:
     path, chance = tmp_path / "accredit.db", random.Random(7)
     killed: list[Killed] = []
-    for number in range(ROUNDS):
+    for number in range(rounds):
         writer = Killed(path, NOW_MS - 60_000 * number)
         killed.append(writer)
         writer.kill_after(chance.randrange(1, 600), log_process_first=number % 3 == 0)
     check(path, killed)
     writers = verified(path).writers
-    assert len(writers) >= ROUNDS
+    assert len(writers) >= rounds
 
 
 @pytest.mark.slow

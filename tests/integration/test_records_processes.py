@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from tests.world.raw_server import Connection, RawServer, until
 from tests.world.recorded import open_targets, outcomes, records_at, records_of
 from tests.world.recorded_load import Upstream, ask, configure, serving, verify
 from tests.world.running import RunningGateway, run
+from tests.world.warm import Warm, python
 
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.settings import RecordSettings
@@ -132,9 +132,9 @@ def test_a_gateway_that_is_killed_takes_its_log_process_with_it(tmp_path: Path) 
 
 @contextlib.contextmanager
 def wrapped(folder: Path) -> Generator["subprocess.Popen[bytes]"]:
-    command = [sys.executable, "-m", "tests.world.outcome_server", "accredit.db", "notes.jsonl"]
+    command = [python(), "-m", "tests.world.outcome_server", "accredit.db", "notes.jsonl"]
     configure(folder, f"command = {json.dumps(command)}")
-    with subprocess.Popen(
+    with Warm(
         [*COMMAND, "wrap"],
         cwd=folder,
         env=environment(IMPORTS),

@@ -23,7 +23,8 @@ from tests.world.small_disk import SmallDisk
 from accredit.attest import CallRecord, Stored, encode_envelope
 from accredit.stores.audit_log.reader import LogFile
 
-ROUNDS = 20
+ROUNDS = [4, pytest.param(20, marks=pytest.mark.long)]
+"""Gateways that are killed one after the other."""
 CLIENTS = 16
 MEGABYTES = 16
 
@@ -66,10 +67,10 @@ class Rounds:
             await working
         self._keep_checkpoints()
 
-    async def end(self) -> Path:
+    async def end(self, number: int) -> Path:
         """The last gateway begins and ends in order; gives the log's file."""
         self._make_room()
-        async with self.gateway(ROUNDS) as gateway:
+        async with self.gateway(number) as gateway:
             assert (await readiness(gateway.port))[0] == 200
             gateway.stop()
             await asyncio.to_thread(gateway.wait)
@@ -111,20 +112,23 @@ class Rounds:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("small", [False, True], ids=["disk", "small-disk"])
-def test_after_kills_every_answer_has_its_record_and_nothing_else_was_forwarded(small: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", ROUNDS)
+def test_after_kills_every_answer_has_its_record_and_nothing_else_was_forwarded(
+    count: int, small: bool, tmp_path: Path
+) -> None:
     async def main(disk: SmallDisk | None) -> None:
         rounds = Rounds(tmp_path, disk)
         async with RawServer(rounds.upstream) as server:
             configure(tmp_path, f'url = "{server.url}"', db=disk.path / "accredit.db" if disk else None)
-            for number in range(ROUNDS):
+            for number in range(count):
                 await rounds.play(number)
-            db = await rounds.end()
+            db = await rounds.end(count)
         rounds.load.check(db, rounds.upstream.called)
         assert bool(rounds.load.refused) is small
         (tmp_path / "kept").write_bytes(b"".join(line + b"\n" for line in rounds.kept.values()))
         found = verify(tmp_path, "--since", "kept")
-        assert len(found["writers"]) >= ROUNDS
-        assert found["kept_checkpoints"] >= ROUNDS - 2  # of the last one dead, and of the last one, there were none yet
+        assert len(found["writers"]) >= count
+        assert found["kept_checkpoints"] >= count - 2  # of the last one dead, and of the last one, there were none yet
         check_what_a_clock_that_steps_leaves_to_the_commands(tmp_path, db)
 
     with SmallDisk(tmp_path, MEGABYTES) if small else contextlib.nullcontext() as disk:

@@ -22,7 +22,7 @@ from accredit.config import load, policy_digest
 
 WORKERS = 4
 CLIENTS = 24
-ROUNDS = 5
+ROUNDS = [2, pytest.param(5, marks=pytest.mark.long)]
 KILLS = 3
 """Workers that are killed in a round, before all are."""
 
@@ -140,7 +140,8 @@ def test_a_gateway_that_starts_beside_another_closes_the_calls_of_dead_ones_only
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_workers_may_die_one_by_one_and_all_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", ROUNDS)
+def test_workers_may_die_one_by_one_and_all_at_once(rounds: int, tmp_path: Path) -> None:
     async def main() -> None:
         upstream, load, dice = Upstream(), Load(), random.Random(13)
 
@@ -150,7 +151,7 @@ def test_workers_may_die_one_by_one_and_all_at_once(tmp_path: Path) -> None:
 
         async with RawServer(upstream) as server:
             db = configure(tmp_path, f'url = "{server.url}"')
-            for number in range(ROUNDS):
+            for number in range(rounds):
                 with await asyncio.to_thread(serving(tmp_path, "--workers", str(WORKERS)).__enter__) as gateway:
                     working: list[asyncio.Task[None]] = []
                     for wave in range(KILLS + 1):
@@ -169,7 +170,7 @@ def test_workers_may_die_one_by_one_and_all_at_once(tmp_path: Path) -> None:
         load.check(db, upstream.called)
         assert load.refused == load.withheld == []
         found = verify(tmp_path)
-        assert len(found["writers"]) > ROUNDS
+        assert len(found["writers"]) > rounds
         assert found["not_in_a_checkpoint"] == 0
 
     run(main())

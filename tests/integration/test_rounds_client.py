@@ -1,7 +1,6 @@
 """Calls with rounds through `AccreditedClient`, over real connections: what is sent, what is asked, and when."""
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from tests.world.budgets import BUDGETS, NEVER_REACHED
 from tests.world.raw_server import PATIENCE, until
 from tests.world.rounds_server import FINAL, NEVER, VERSION, RoundsServer, asks
 from tests.world.running import RunningGateway, run
+from tests.world.warm import python
 
 from accredit.client import AccreditedClient, ProofPresenter
 from accredit.errors import (
@@ -450,7 +450,7 @@ def test_each_leg_has_a_proof_of_its_own__bound_to_what_it_says(tmp_path: Path) 
     trust = Trust()
     files = agent_files(tmp_path, trust, "mcp:tool")
     policy = {"catalog": Catalog(tools={name: Entry(scope="mcp:tool")}), "binding_required": True}
-    settings = trust.settings(StdioUpstream((sys.executable, str(everything), "--stdio")), policy=policy)
+    settings = trust.settings(StdioUpstream((python(), str(everything), "--stdio")), policy=policy)
     person = Person()
 
     async def on_elicit(context: InputContext, params: ElicitRequestParams) -> ElicitResult:

@@ -1,7 +1,6 @@
 """The tutorial "a tool that asks before it acts" is done here as it is written, and so is its example on FastMCP."""
 
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,9 +8,10 @@ import pytest
 from mcp import StdioServerParameters
 from mcp.types import TextContent
 from mcp_types import ElicitRequestParams, ElicitResult
-from tests.integration.test_tutorial import ENVIRONMENT, ROOT, blocks, running
+from tests.integration.test_tutorial import ROOT, blocks, running, surroundings
 from tests.world.raw_server import PATIENCE
 from tests.world.running import run
+from tests.world.warm import python
 
 from accredit.client import AccreditedClient
 from accredit.rounds import InputContext
@@ -34,7 +34,7 @@ def test_the_tutorial_of_a_tool_that_asks_does_what_it_says(free_port: Callable[
 
     def printed(command: str) -> str:
         done = subprocess.run(
-            command, shell=True, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE,
+            command, shell=True, cwd=tmp_path, env=surroundings(), capture_output=True, text=True, timeout=PATIENCE,
             check=False,
         )  # fmt: skip
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
@@ -62,7 +62,7 @@ def test_the_examples_do_what_the_person_says(script: str, answer: ElicitResult,
         return answer
 
     async def main() -> None:
-        command = StdioServerParameters(command=sys.executable, args=[str(EXAMPLES / script)], env={**ENVIRONMENT})
+        command = StdioServerParameters(command=python(), args=[str(EXAMPLES / script)], env=surroundings())
         async with AccreditedClient(command, elicitation=on_elicit) as client:
             result = await client.call_tool("delete", {"path": "a.txt"}, timeout=PATIENCE)
             assert isinstance(result.content[0], TextContent)

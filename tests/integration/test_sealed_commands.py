@@ -3,7 +3,6 @@
 import base64
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from tests.world.raw_client import RawClient
 from tests.world.raw_server import PATIENCE, RawServer
 from tests.world.running import run
 from tests.world.sealed import FORMS, SealedCall, again
+from tests.world.warm import python
 
 from accredit.jsonrpc.methods import Era
 from accredit.rounds import KeyRing
@@ -36,13 +36,13 @@ def configured(folder: Path, *keys: bytes, text: str = "") -> str:
 
 def talk(folder: Path, config: str, *calls: dict[str, Any]) -> list[dict[str, Any]]:
     """A host's calls to `accredit wrap` around the server, and the answers; then the host goes away."""
-    server = [sys.executable, "-m", "tests.world.honest_server", str(folder / "received.jsonl")]
+    server = [python(), "-m", "tests.world.honest_server", str(folder / "received.jsonl")]
     lines = [
         compact({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {**call, "_meta": meta(**FORMS)}})
         for number, call in enumerate(calls)
     ]
     done = subprocess.run(
-        [*COMMAND, "wrap", "--config", config, "--", *server],
+        [python(), *COMMAND[1:], "wrap", "--config", config, "--", *server],
         check=False, cwd=ROOT, env=environment(), input=b"\n".join(lines), capture_output=True, timeout=PATIENCE,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -16,8 +16,6 @@ from tests.world.raw_client import CutOff, RawAnswer, RawClient
 from tests.world.raw_server import PATIENCE, Connection, RawServer
 from tests.world.running import run
 
-from accredit.limits import GRACE_SECONDS
-
 pytestmark = pytest.mark.holds("app/server")
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -216,14 +214,14 @@ def test_a_call_that_does_not_end_is_cut_off_after_the_grace(workers: str, tmp_p
         await upstream.arrived.wait()
         gateway.stop()
         with pytest.raises(TimeoutExpired):
-            await asyncio.to_thread(gateway.process.wait, GRACE_SECONDS - 2)
+            await asyncio.to_thread(gateway.process.wait, 1)
         assert await asyncio.to_thread(gateway.wait) == 0
         answer = await call
         assert (answer.status, json.loads(answer.body)["id"]) == (502, None)
         assert json.loads(answer.body)["error"]["message"] == "Upstream unavailable"
         assert "Traceback" not in gateway.stderr
 
-    scene(tmp_path, "--workers", workers)(act)
+    scene(tmp_path, "--workers", workers, "--config", str(ending(tmp_path, "grace_seconds = 4")))(act)
 
 
 def alive(pid: int) -> bool:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import sys
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ from tests.world.guarded import KINDS, Guarded
 from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.raw_server import PATIENCE
 from tests.world.running import RunningGateway
+from tests.world.warm import python
 
 from accredit.base.clock import unix_seconds
 from accredit.jsonrpc.methods import Era
@@ -60,7 +60,7 @@ async def reached(
     root, ran = folder / "owner.key.pub", folder / "ran.txt"
     write_file(root, trust.owner.public().encode(), replace=True)
     server = StdioServerParameters(
-        command=sys.executable, args=["-m", "tests.world.guarded", kind, str(root), str(ran)], cwd=ROOT
+        command=python(), args=["-m", "tests.world.guarded", kind, str(root), str(ran)], cwd=ROOT
     )
     async with Client(stdio_client(server), mode=mode, read_timeout_seconds=PATIENCE) as client:
         yield Reached(client, lambda: ran.read_text().split() if ran.exists() else [])

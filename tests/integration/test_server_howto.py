@@ -1,14 +1,13 @@
 """The how-to for a server's author is done here as it is written; what its examples print is what it promises."""
 
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from tests.world.command import environment
 from tests.world.raw_server import PATIENCE
+from tests.world.warm import path
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/how-to/server-author.md").read_text("utf-8")
@@ -17,9 +16,8 @@ BLOCK = re.compile(r"(?:`(\w+\.py)`[^\n]*\n(?:[^\n`]+\n)*\n)?```(console|text|py
 
 def done(folder: Path, command: str) -> str:
     """Runs a command; what it printed on stdout."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(
-        ["bash", "-ec", command], cwd=folder, env=environment({"PATH": path}), stdin=subprocess.DEVNULL,
+        ["bash", "-ec", command], cwd=folder, env=environment({"PATH": path()}), stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, text=True, timeout=2 * PATIENCE, check=True,
     ).stdout  # fmt: skip
 

@@ -1,7 +1,6 @@
 """`accredit init` and `accredit check` as real processes: from a server to a gateway that asks for proofs."""
 
 import json
-import os
 import re
 import shlex
 import shutil
@@ -21,6 +20,7 @@ from tests.world.command import Serving, accredit, environment, wait_until
 from tests.world.raw_server import PATIENCE
 from tests.world.running import run
 from tests.world.tool_lists import HOSTILE_TEXTS
+from tests.world.warm import Warm, path
 
 from accredit.client import AccreditedClient, ProofPresenter
 from accredit.errors import ProofRefused
@@ -35,7 +35,6 @@ pytestmark = [
 ROOT = Path(__file__).parents[2]
 MAIL = (sys.executable, str(ROOT / "examples" / "mail_server.py"))
 LISTING = (sys.executable, listing_server.__file__)
-PATH = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 FILES = ("accredit.toml", "gateway.key", "gateway.key.pub")
 
 
@@ -44,7 +43,7 @@ def mail_server(folder: Path) -> Generator[str]:
     """The example server behind HTTP; gives its URL."""
     told = folder / "mail.log"
     with told.open("wb") as log:
-        process = subprocess.Popen([*MAIL, "--port", "0"], stdout=log, stderr=log, env=environment())
+        process = Warm([*MAIL, "--port", "0"], stdout=log, stderr=log, env=environment())
     try:
         runs = re.compile(r"Uvicorn running on (http://\S+) ")
         wait_until(lambda: runs.search(told.read_text("utf-8")) is not None or process.poll() is not None)
@@ -59,8 +58,8 @@ def mail_server(folder: Path) -> Generator[str]:
 def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """A line as a person would copy it into a shell."""
     return subprocess.run(
-        ["sh", "-c", command], check=True, capture_output=True, text=True, cwd=folder, env=environment(PATH),
-        timeout=PATIENCE, stdin=subprocess.DEVNULL,
+        ["sh", "-c", command], check=True, capture_output=True, text=True, cwd=folder,
+        env=environment({"PATH": path()}), timeout=PATIENCE, stdin=subprocess.DEVNULL,
     )  # fmt: skip
 
 

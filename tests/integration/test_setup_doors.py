@@ -14,9 +14,10 @@ from typing import Any, ClassVar
 import pytest
 from tests.world import sse_server
 from tests.world.certificates import write_certificate
-from tests.world.command import Serving, accredit, environment
+from tests.world.command import Serving, accredit, environment, wait_until
 from tests.world.connected import Connected
 from tests.world.raw_server import PATIENCE
+from tests.world.warm import Warm
 
 pytestmark = pytest.mark.holds("cli/asking/knocking")
 
@@ -161,15 +162,15 @@ def test_a_redirect_of_the_upstream_is_in_the_gateways_log_in_words(door: str, t
         done = accredit("check", gateway.url, folder=tmp_path)
         assert done.returncode == 2
         assert "status 307" in done.stderr
-        assert "a redirect to the same path with a slash at its end" in gateway.stderr
+        wait_until(lambda: "a redirect to the same path with a slash at its end" in gateway.stderr)
 
 
 @pytest.mark.holds("cli/asking/knocking", 3)
 @pytest.mark.slow
 @pytest.mark.parametrize("beside", ["sse", "mcp"])
 def test_a_server_of_the_older_transport_is_set_up__and_the_gateway_serves_it(beside: str, tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, sse_server.__file__], stdout=subprocess.PIPE, env=environment(), text=True
+    with Warm(
+        [sys.executable, str(sse_server.__file__)], stdout=subprocess.PIPE, env=environment(), text=True
     ) as server:
         try:
             assert server.stdout is not None

@@ -1,7 +1,6 @@
 """The official SDK's client over HTTP, and its stdio server behind the gateway: everything works."""
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,15 @@ from mcp.client.subscriptions import ToolsListChanged
 from tests.world.raw_server import PATIENCE
 from tests.world.running import run
 from tests.world.stdio_bridge import Bridge
+from tests.world.warm import python
 
-EVERYTHING = (sys.executable, str(Path(__file__).parents[1] / "conformance" / "everything_server.py"), "--stdio")
+EVERYTHING = (str(Path(__file__).parents[1] / "conformance" / "everything_server.py"), "--stdio")
 LEGACY, MODERN = "legacy", "2026-07-28"
 
 
 def through_gateway(mode: str, case: Callable[[Client], Awaitable[None]], **callbacks: Any) -> None:
     async def main() -> None:
-        async with Bridge(command=EVERYTHING) as bridge:
+        async with Bridge(command=(python(), *EVERYTHING)) as bridge:
             made = Client(bridge.gateway.url, mode=mode, read_timeout_seconds=PATIENCE, **callbacks)
             async with made as client:
                 await case(client)

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from tests.world.authorization import GATEWAY, Signed, Trust
 from tests.world.calls import post
 from tests.world.command import COMMAND, environment
 from tests.world.raw_server import PATIENCE
-from tests.world.warm import Warm
+from tests.world.warm import Warm, python
 
 from accredit.jsonrpc.methods import Era
 from accredit.keys import write_key
@@ -60,7 +59,7 @@ class Host:
 @pytest.fixture
 def host(tmp_path: Path, owned: tuple[Trust, Trust]) -> Generator[Host]:
     write_key(tmp_path / "owner.key", owned[0].owner)
-    text = CONFIGURATION.format(id=GATEWAY, python=sys.executable, folder=tmp_path, root=Path(__file__).parents[2])
+    text = CONFIGURATION.format(id=GATEWAY, python=python(), folder=tmp_path, root=Path(__file__).parents[2])
     (tmp_path / "accredit.toml").write_text(text, "utf-8")
     process = Warm(
         [*COMMAND, "wrap", "--config", str(tmp_path / "accredit.toml")],

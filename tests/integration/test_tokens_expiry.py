@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 
 import pytest
 from tests.integration.test_wrap import wrapped
 from tests.world.calls import http, post, response
-from tests.world.command import wait_until
 from tests.world.issuer import IssuerKey, claims, key_set_text
+from tests.world.patient_stores import IMPORTS
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import Connection, RawServer, until
 from tests.world.running import RunningGateway, run
@@ -77,9 +78,9 @@ def test_the_token_of_an_environment_expires_while_the_process_runs() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.slow
 def test_wrap_refuses_calls_when_the_token_of_its_environment_has_expired(tmp_path: Path) -> None:
-    key, exp = IssuerKey(), ends(15)  # the command has to start within it
+    key, exp = IssuerKey(), ends(3_600)
+    command = (sys.executable, "-m", "tests.world.told_clock", str(tmp_path / "ahead"))
     (tmp_path / "keys.json").write_bytes(key_set_text(key))
     (tmp_path / "accredit.toml").write_text(
         f'[tokens]\nmode = "required"\n[[tokens.issuers]]\nissuer = "{ISSUER}"\naudience = "gate"\n'
@@ -87,10 +88,10 @@ def test_wrap_refuses_calls_when_the_token_of_its_environment_has_expired(tmp_pa
         "utf-8",
     )
     token = key.sign(claims(ISSUER, unix_seconds() - 60, aud="gate", exp=exp))
-    with wrapped(tmp_path, ACCREDIT_TOKEN=token) as host:
+    with wrapped(tmp_path, command=command, ACCREDIT_TOKEN=token, PYTHONPATH=IMPORTS["PYTHONPATH"]) as host:
         host.initialize()
         assert "result" in host.call("echo")
-        wait_until(lambda: over(exp))
+        (tmp_path / "ahead").write_text("3600", "ascii")
         host.tool("echo", "late")
         assert host.message()["error"]["code"] == -31010
     assert token.rpartition(".")[2] not in host.stderr

@@ -5,7 +5,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.world.command import accepts, environment, wait_until
 from tests.world.raw_server import PATIENCE
+from tests.world.warm import path
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"(?:`(\w+\.\w+)`[^\n]*:\n\n)?```(console|text|python|toml)\n(.*?)```", re.DOTALL)
@@ -39,7 +39,7 @@ def test_the_how_to_does_what_it_says(name: str, promised: int, free_port: Calla
     page = page.replace("8484", str(gateway)).replace("9100", str(issuer))
     for example in ("local_issuer.py", "mail_server.py"):
         shutil.copy(ROOT / "examples" / example, tmp_path)
-    env = environment({"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"})
+    env = environment({"PATH": path()})
     printed, promises = "", 0
     with shell(tmp_path) as started:
         for file, kind, body in BLOCK.findall(page):

@@ -14,18 +14,31 @@ from pathlib import Path
 import pytest
 from tests.world.command import wait_until
 from tests.world.raw_server import PATIENCE
+from tests.world.warm import path, python
 
 ROOT = Path(__file__).parents[2]
 FIRST, PROTECT = "docs/tutorial/first-gateway.md", "docs/tutorial/protect-your-server.md"
 BLOCK = re.compile(r"```(console|json|python|text)\n(.*?)```", re.DOTALL)
-ENVIRONMENT = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+COLD = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+"""Where the command is found as it was installed."""
+
+
+def surroundings(**more: str) -> dict[str, str]:
+    """The environment in which a reader types; the programs in it start at once."""
+    return {**os.environ, "PATH": path(), **more}
 
 
 @contextlib.contextmanager
-def running(command: str, sign: str, folder: Path = ROOT) -> Generator[None]:
+def running(command: str, sign: str, folder: Path = ROOT, **more: str) -> Generator[None]:
     """Runs a command of the tutorial until the end of the context; waits for `sign` in its stderr."""
     with subprocess.Popen(
-        command, shell=True, cwd=folder, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        shell=True,
+        cwd=folder,
+        env=surroundings(**more),
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as child:
         assert child.stderr is not None
         try:
@@ -83,7 +96,7 @@ def test_the_tutorial_that_protects_a_server_does_what_it_says(free_port: Callab
 
     def run(command: str, folder: Path = guarded) -> str:
         done = subprocess.run(
-            command, shell=True, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE,
+            command, shell=True, cwd=folder, env=surroundings(), capture_output=True, text=True, timeout=PATIENCE,
             check=False,
         )  # fmt: skip
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
@@ -125,11 +138,11 @@ def test_the_readme_does_what_it_says__its_delegation_is_good_for_a_call(
     command = [connect["command"], *(word.replace("/home/ada", str(tmp_path)) for word in connect["args"])]
     with running(sample[1], "Uvicorn running"):
         done = subprocess.run(
-            ["sh", "-ec", "\n".join(before)], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True,
-            timeout=PATIENCE, check=False,
+            ["sh", "-ec", "\n".join(before)], cwd=tmp_path, env=surroundings(**COLD), capture_output=True, text=True,
+            timeout=len(before) * PATIENCE, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done
-        with running(f"{serve.partition('#')[0]} --port {gateway}", "listening on", tmp_path):
+        with running(f"{serve.partition('#')[0]} --port {gateway}", "listening on", tmp_path, **COLD):
             assert "ada@example.org: The engine" in called(command, "list_inbox", tmp_path)
 
 
@@ -137,7 +150,7 @@ def called(command: list[str], tool: str, folder: Path) -> str:
     """What a host that starts this command gets from a tool."""
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "n", "version": "1"}}
     with subprocess.Popen(
-        command, cwd=folder, env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        command, cwd=folder, env=surroundings(**COLD), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as host:
         assert host.stdin is not None
         assert host.stdout is not None
@@ -158,7 +171,7 @@ def called(command: list[str], tool: str, folder: Path) -> str:
 @pytest.mark.slow
 def test_the_demo_tells_its_story_and_stops() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "accredit", "demo", "--once"], cwd=ROOT, capture_output=True, text=True, timeout=150
+        [python(), "-m", "accredit", "demo", "--once"], cwd=ROOT, capture_output=True, text=True, timeout=150
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "revision 2025-11-25" in done.stdout

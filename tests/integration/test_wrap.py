@@ -5,7 +5,6 @@ import contextlib
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -17,25 +16,32 @@ from tests.world.calls import compact, meta
 from tests.world.command import COMMAND, environment, wait_until
 from tests.world.raw_server import PATIENCE
 from tests.world.stdio_processes import alive, descendants, raw_command
-from tests.world.warm import Warm
+from tests.world.warm import Warm, command, python
 
 pytestmark = pytest.mark.holds("gateway/front/host")
 
-EVERYTHING = (sys.executable, str(Path(__file__).parents[1] / "conformance" / "everything_server.py"), "--stdio")
+EVERYTHING = (str(Path(__file__).parents[1] / "conformance" / "everything_server.py"), "--stdio")
 INITIALIZE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 
 
 class Wrapped:
     """The command, with the raw server in it, as a host sees it. A configuration in its folder is named to it."""
 
-    def __init__(self, folder: Path, *options: str, child: tuple[str, ...] | None = None, **env: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *options: str,
+        child: tuple[str, ...] | None = None,
+        command: tuple[str, ...] = COMMAND,
+        **env: str,
+    ) -> None:
         self._stderr = folder / "stderr"
         file = folder / "accredit.toml"
         if file.exists() and "--config" not in options:
             options = (*options, "--config", str(file))
         with self._stderr.open("wb") as stderr:
             self.process = Warm(
-                [*COMMAND, "wrap", *options, "--", *(child or raw_command())],
+                [*command, "wrap", *options, "--", *(child or raw_command())],
                 cwd=folder,
                 env=environment(env),
                 stdin=subprocess.PIPE,
@@ -88,9 +94,15 @@ def text_of(message: Any) -> Any:
 
 
 @contextlib.contextmanager
-def wrapped(folder: Path, *options: str, child: tuple[str, ...] | None = None, **env: str) -> Generator[Wrapped]:
+def wrapped(
+    folder: Path,
+    *options: str,
+    child: tuple[str, ...] | None = None,
+    command: tuple[str, ...] = COMMAND,
+    **env: str,
+) -> Generator[Wrapped]:
     """The command; when the block is left it is told to end, and nothing of it is there any more."""
-    wrap = Wrapped(folder, *options, child=child, **env)
+    wrap = Wrapped(folder, *options, child=child, command=command, **env)
     try:
         yield wrap
         below = descendants(wrap.process.pid)
@@ -126,7 +138,7 @@ def test_good_lines_pass_both_ways_byte_for_byte(tmp_path: Path) -> None:
 def test_a_host_that_drops_the_dashes_gets_the_same_server(tmp_path: Path) -> None:
     line = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
     done = subprocess.run(
-        [*COMMAND, "wrap", "/bin/sh", "-c", "read -r line; echo '{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}'; cat"],
+        [*command(), "wrap", "/bin/sh", "-c", "read -r line; echo '{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}'; cat"],
         input=line + b"\n", capture_output=True, cwd=tmp_path, env=environment(), timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert json.loads(done.stdout.splitlines()[0])["result"] == {}
@@ -308,7 +320,7 @@ def test_when_the_child_ends_open_requests_get_an_error_and_the_exit_code_is_1(
 def test_when_the_host_closes_its_side_what_is_open_is_finished_first(tmp_path: Path) -> None:
     lines = [compact({"jsonrpc": "2.0", "id": id, "method": "ping"}) for id in range(100)]
     done = subprocess.run(
-        [*COMMAND, "wrap", "--", *raw_command()],
+        [*command(), "wrap", "--", *raw_command()],
         input=b"\n".join(lines), capture_output=True, check=True, cwd=tmp_path, env=environment(), timeout=PATIENCE,
     )  # fmt: skip
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == list(range(100))
@@ -326,10 +338,8 @@ def test_a_host_that_has_closed_its_side_is_told_nothing_that_its_server_does_no
 def test_files_may_be_its_stdin_and_stdout(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
     with (tmp_path / "in").open("rb") as stdin, (tmp_path / "out").open("wb") as stdout:
-        command = [*COMMAND, "wrap", "--", *raw_command()]
-        subprocess.run(
-            command, stdin=stdin, stdout=stdout, check=True, cwd=tmp_path, env=environment(), timeout=PATIENCE
-        )
+        wrap = [*command(), "wrap", "--", *raw_command()]
+        subprocess.run(wrap, stdin=stdin, stdout=stdout, check=True, cwd=tmp_path, env=environment(), timeout=PATIENCE)
     assert json.loads((tmp_path / "out").read_bytes())["id"] == 1
 
 
@@ -402,7 +412,7 @@ def test_a_command_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28", "auto"])
 def test_the_official_client_and_server_work_through_it(mode: str) -> None:
     async def main() -> None:
-        server = StdioServerParameters(command=COMMAND[0], args=[*COMMAND[1:], "wrap", "--", *EVERYTHING])
+        server = StdioServerParameters(command=python(), args=[*COMMAND[1:], "wrap", "--", python(), *EVERYTHING])
         async with Client(stdio_client(server), mode=mode, read_timeout_seconds=PATIENCE) as client:
             assert "test_simple_text" in {tool.name for tool in (await client.list_tools()).tools}
             seen: list[float] = []

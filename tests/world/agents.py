@@ -1,11 +1,11 @@
 """An agent's files as they lie on its machine, and a gateway's beside them. I/O: files in the test's folder."""
 
 import json
-import sys
 from pathlib import Path
 
 from msgspec import Struct
 from tests.world.authorization import GATEWAY, Trust
+from tests.world.warm import python
 
 from accredit.keys import DelegationFile, PrivateKeyFile, write_file, write_key
 from accredit.ratify import DelegationCert
@@ -13,11 +13,11 @@ from accredit.ratify import DelegationCert
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MAIL_SERVER = EXAMPLES / "mail_server.py"
 
-_CONFIGURATION = f"""
+_CONFIGURATION = """
 [gateway]
-id = "{GATEWAY}"
+id = "{gateway}"
 [upstream]
-command = [{json.dumps(sys.executable)}, {json.dumps(str(MAIL_SERVER))}]
+command = {server}
 [proofs]
 mode = "required"
 binding = "required"
@@ -70,5 +70,6 @@ def agent_files(folder: Path, trust: Trust, *scope: str, key: PrivateKeyFile | N
     write_key(folder / "agent.key", key or trust.agent)
     write_key(folder / "owner.key", trust.owner)
     save_delegation(folder / "delegation.json", trust.chain(*(scope or ("email:read", "email:send", "mcp:resource"))))
-    (folder / "accredit.toml").write_text(_CONFIGURATION, "utf-8")
+    server = json.dumps([python(), str(MAIL_SERVER)])
+    (folder / "accredit.toml").write_text(_CONFIGURATION.format(gateway=GATEWAY, server=server), "utf-8")
     return AgentFiles(folder)

@@ -5,6 +5,7 @@ In a gateway a disk or a lock that takes two seconds is a refusal. A test that i
 """
 
 import sys
+from collections.abc import Mapping
 
 from accredit import limits
 
@@ -12,9 +13,14 @@ SECONDS = {"STORE_LOCK_SECONDS": 30.0, "STORE_WAIT_SECONDS": 40.0, "CLOSE_RECORD
 
 
 def be_patient() -> None:
-    """Makes the stores of this process wait, whether their modules are loaded already or will be later."""
-    for name, seconds in SECONDS.items():
+    """Makes the stores of this process wait."""
+    change_limits(SECONDS)
+
+
+def change_limits(changed: Mapping[str, float]) -> None:
+    """Gives limits of this process other values, whether the modules that use them are loaded or will be later."""
+    for name, value in changed.items():
         assert hasattr(limits, name)
         for module in [found for path, found in sys.modules.items() if path.startswith("accredit.")]:
             if hasattr(module, name):
-                setattr(module, name, seconds)
+                setattr(module, name, type(getattr(limits, name))(value))

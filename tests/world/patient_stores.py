@@ -8,9 +8,9 @@ import os
 import sys
 from pathlib import Path
 
-from accredit import limits
+from tests.world.patience import be_patient
 
-limits.STORE_LOCK_SECONDS, limits.STORE_WAIT_SECONDS = 30.0, 40.0
+be_patient()
 
 COMMAND = (sys.executable, "-m", "tests.world.patient_stores")
 IMPORTS = {"PYTHONPATH": os.pathsep.join(map(str, (Path(__file__).parents[2], Path(__file__).parents[2] / "src")))}

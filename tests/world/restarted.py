@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -9,6 +10,7 @@ from typing import Self
 from tests.world.command import accepts, environment, wait_until
 from tests.world.ports import reserved_port
 from tests.world.raw_server import PATIENCE
+from tests.world.warm import Warm
 
 _SERVER = """
 import asyncio, sys
@@ -39,15 +41,15 @@ class Restarted:
         self._log = folder / "restarted.log"
         self._transport = transport
         self._process: subprocess.Popen[bytes] | None = None
-        with reserved_port() as port:
-            self._port = port
+        self._reserved = ExitStack()
+        self._port = port = self._reserved.enter_context(reserved_port())
         self.url = f"http://127.0.0.1:{port}/{'mcp' if transport == 'http' else transport}"
 
     def start(self) -> None:
         """Runs it until it accepts connections."""
         command = [sys.executable, str(self._script), str(self._port), self._transport]
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(command, stderr=log, stdout=log, env=environment())
+            self._process = Warm(command, stderr=log, stdout=log, env=environment())
         wait_until(lambda: accepts(self._port))
 
     def kill(self) -> None:
@@ -68,3 +70,4 @@ class Restarted:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.kill()
+        self._reserved.close()

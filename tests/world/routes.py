@@ -1,7 +1,6 @@
 """Ways through the gateway, with one face: to call, and to see what reached the server. I/O: loopback, processes."""
 
 import json
-import sys
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,6 +13,7 @@ from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.raw_server import RawServer
 from tests.world.running import RunningGateway
 from tests.world.tasks_server import TasksServer
+from tests.world.warm import python
 
 from accredit.gateway import create_app
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RecordSettings, StdioUpstream
@@ -79,7 +79,7 @@ class Route:
             module, files = self._module, [str(self._log)]
             if self._records is not None and module == "honest_server":
                 module, files = "outcome_server", [str(self.log), str(self.notes)]
-            command = (sys.executable, "-m", f"tests.world.{module}", *files)
+            command = (python(), "-m", f"tests.world.{module}", *files)
             upstream = StdioUpstream(command, cwd=str(Path(__file__).parents[2]))
         else:
             await self._raw.__aenter__()

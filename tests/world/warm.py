@@ -1,34 +1,36 @@
-"""Processes of `accredit` that begin where the imports are done: a process that has done them forks for each.
+"""Python programs that begin where the imports are done: a process that has done them (`warm_forker`) forks for each.
 
-What runs is the command as it is, in a process of its own, with its own descriptors, folder and environment: only the
-second that Python takes to load it is saved. `Warm` is a `subprocess.Popen` of this kind; whatever is not plainly
-`python -m accredit ARGUMENTS` starts as usual. I/O: processes, a socket pair.
+What runs is the program as it is, in a process of its own, with its own descriptors, folder and environment: only the
+second or two that Python takes to load it are saved. I/O: processes, sockets, a folder.
 
-Run as a program, it is the process that forks: `python warm.py DESCRIPTOR`.
+- `Warm` is a `subprocess.Popen` of this kind, for `python -m MODULE` and `python FILE.py`; what else it is asked for
+  starts as usual.
+- `programs()` is a folder with `python` and `accredit` for all who start programs themselves: shells, hosts, gateways.
+  What they start stands for the process (`warm_stub`); its id is not that of the process which does the work.
 """
 
-import contextlib
-import gc
-import importlib
-import io
 import json
 import os
-import pkgutil
 import select
+import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
-from typing import Any, NoReturn
+import weakref
+from pathlib import Path
+from typing import Any
+
+from tests.world.warm_forker import MAX_REQUEST, can_become
 
 COMMAND = (sys.executable, "-m", "accredit")
-_HONOURED = {"PYTHONDONTWRITEBYTECODE"}
-"""Of the variables that Python looks at when it starts."""
-_MAX_REQUEST = 1 << 17
-_LATE = ("accredit.__main__", "accredit.server.fastmcp")
-"""What nearly no command imports, and takes long."""
+_FORKER = Path(__file__).with_name("warm_forker.py")
+_STUB = Path(__file__).with_name("warm_stub.py")
+_ASKING = 64
+"""Stubs that may ask at one time."""
 
 
 class _Forker:
@@ -38,6 +40,8 @@ class _Forker:
         self._lock = threading.Lock()
         self._channel: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._folder = Path()
+        self._begun: set[int] = set()
 
     @property
     def pid(self) -> int | None:
@@ -46,20 +50,82 @@ class _Forker:
     def start(self, asked: dict[str, Any], descriptors: list[int]) -> int:
         """Forks; gives the new process' id."""
         with self._lock:
-            if self._channel is None:
-                self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-                self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MAX_REQUEST)
-                started = [sys.executable, __file__, str(theirs.fileno())]
-                with theirs:
-                    self._process = subprocess.Popen(
-                        started, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=asked["env"],
-                        start_new_session=True,
-                    )  # fmt: skip
-            socket.send_fds(self._channel, [json.dumps(asked).encode()], descriptors)
-            return struct.unpack("i", self._channel.recv(4))[0]
+            channel = self._started()
+            socket.send_fds(channel, [json.dumps(asked).encode()], descriptors)
+            pid: int = struct.unpack("i", channel.recv(4))[0]
+            self._begun.add(pid)
+            return pid
+
+    def children(self) -> set[int]:
+        """Its children that this process asked for; others belong to whoever started a program of the folder."""
+        if self.pid is None:
+            return set()
+        return self._begun & set(map(int, Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()))
+
+    def ended(self, pid: int) -> None:
+        """This child's id may be another's from now on."""
+        self._begun.discard(pid)
+
+    def programs(self) -> Path:
+        """The folder of the programs that ask for a fork."""
+        with self._lock:
+            self._started()
+            return self._folder
+
+    def _started(self) -> socket.socket:
+        if self._channel is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="accredit-warm-"))
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+            self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_REQUEST)
+            with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stubs:
+                _make_stubs(self._folder, stubs)
+                handed_on = [theirs.fileno(), stubs.fileno()]
+                self._process = subprocess.Popen(
+                    [sys.executable, _FORKER, *map(str, handed_on)], pass_fds=handed_on, stdin=subprocess.DEVNULL,
+                    start_new_session=True,
+                )  # fmt: skip
+        return self._channel
 
 
 _forker = _Forker()
+
+
+def _make_stubs(folder: Path, listener: socket.socket) -> None:
+    """The programs of `warm_stub`, and where they ask."""
+    place = str(folder / "forker")
+    listener.bind(place)
+    listener.listen(_ASKING)
+    text = _STUB.read_text("utf-8").replace("{forker}", place).replace("{python}", sys.executable)
+    for name in ("python", "python3", "accredit"):
+        stub = folder / name
+        stub.write_text(f"#!{sys.executable} -IS\n{text}", "utf-8")
+        stub.chmod(0o755)
+
+
+def warm_children() -> set[int]:
+    """The processes that `Warm` has started and that have not ended."""
+    return _forker.children()
+
+
+def programs() -> Path:
+    """A folder with `python` and `accredit`, which start at once."""
+    return _forker.programs()
+
+
+def python() -> str:
+    """What stands for `sys.executable` in a command that somebody else runs."""
+    return str(programs() / "python")
+
+
+def command() -> tuple[str, ...]:
+    """`accredit`, for whoever runs it by `subprocess`."""
+    return (str(programs() / "accredit"),)
+
+
+def path() -> str:
+    """`PATH`, with these programs before all others."""
+    return f"{programs()}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
 def forker() -> int | None:
@@ -68,7 +134,7 @@ def forker() -> int | None:
 
 
 class Warm(subprocess.Popen[Any]):
-    """`subprocess.Popen`; `python -m accredit` starts at once."""
+    """`subprocess.Popen`; `python -m MODULE` and `python FILE.py` start at once."""
 
     _status = -1
 
@@ -82,8 +148,8 @@ class Warm(subprocess.Popen[Any]):
             *(None, None, False, None, None, None, -1, -1),
         )
         own = os.environ if env is None else env
-        pythonic = {name for name in own if name.startswith("PYTHON") and own[name] != os.environ.get(name)} - _HONOURED
-        if tuple(words[:3]) != COMMAND or not plain or pass_fds or pythonic or sys.platform != "linux":
+        ours = words[:1] == [sys.executable] and can_become(words[1:], own, os.environ)
+        if not ours or not plain or pass_fds or sys.platform != "linux":
             getattr(super(), "_execute_child")(args, *more)  # noqa: B009 - a name that the type does not have
             return
         p2cread, _, _, c2pwrite, _, errwrite = pipes
@@ -91,7 +157,7 @@ class Warm(subprocess.Popen[Any]):
         self._status, theirs = os.pipe()
         try:
             asked = {
-                "arguments": words[3:],
+                "words": words[1:],
                 "cwd": os.path.abspath(cwd or "."),
                 "env": dict(own),
                 "session": bool(start_new_session),
@@ -108,6 +174,7 @@ class Warm(subprocess.Popen[Any]):
         if wait_flags & os.WNOHANG and not select.select([self._status], [], [], 0)[0]:
             return 0, 0
         told = os.read(self._status, 4)
+        _forker.ended(self.pid)
         self._close_status()
         return self.pid, struct.unpack("i", told)[0] if told else signal.SIGKILL
 
@@ -128,87 +195,3 @@ class Warm(subprocess.Popen[Any]):
     def __del__(self, *ignored: Any) -> None:
         getattr(super(), "__del__")()  # noqa: B009
         self._close_status()
-
-
-def _import_everything() -> None:
-    package = importlib.import_module("accredit")
-    for found in pkgutil.walk_packages(package.__path__, "accredit."):
-        if found.name not in _LATE:
-            importlib.import_module(found.name)
-
-
-def _serve(channel: socket.socket) -> None:
-    """Forks as it is asked, and tells of each end, until nobody can ask any more."""
-    ended, wake = os.pipe()
-    os.set_blocking(wake, False)
-    signal.set_wakeup_fd(wake)
-    signal.signal(signal.SIGCHLD, _wake)
-    ends: dict[int, int] = {}
-    while True:
-        ready, _, _ = select.select([channel, ended], [], [])
-        if ended in ready:
-            os.read(ended, 4096)
-            _tell_of_ends(ends)
-        if channel in ready:
-            message, descriptors, _, _ = socket.recv_fds(channel, _MAX_REQUEST, 4)
-            if not message:
-                return
-            pid = os.fork()
-            if pid == 0:
-                signal.set_wakeup_fd(-1)
-                channel.detach()
-                _become(json.loads(message), descriptors)
-            ends[pid] = descriptors.pop()
-            for descriptor in descriptors:
-                os.close(descriptor)
-            channel.send(struct.pack("i", pid))
-
-
-def _wake(_number: int, _frame: object) -> None:
-    """What the signal does is to write to the pipe."""
-
-
-def _tell_of_ends(ends: dict[int, int]) -> None:
-    with contextlib.suppress(ChildProcessError):
-        while (found := os.waitpid(-1, os.WNOHANG))[0]:
-            with contextlib.suppress(BrokenPipeError):  # nobody wants to know
-                os.write(ends[found[0]], struct.pack("i", found[1]))
-            os.close(ends.pop(found[0]))
-
-
-def _become(asked: dict[str, Any], descriptors: list[int]) -> NoReturn:
-    """`python -m accredit ARGUMENTS`, in the process that was forked."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    if asked["session"]:
-        os.setsid()
-    for number, descriptor in enumerate(descriptors[:3]):
-        os.dup2(descriptor, number)
-    os.closerange(3, 256)
-    os.chdir(asked["cwd"])
-    os.environ.clear()
-    os.environ.update(asked["env"])
-    sys.dont_write_bytecode = "PYTHONDONTWRITEBYTECODE" in asked["env"]
-    _set("stdin", io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "rb", closefd=False)), encoding="utf-8"))
-    for number, name, errors in ((1, "stdout", "strict"), (2, "stderr", "backslashreplace")):
-        raw = io.BufferedWriter(io.FileIO(number, "wb", closefd=False))
-        _set(name, io.TextIOWrapper(raw, encoding="utf-8", errors=errors, line_buffering=number == 2))
-    main = importlib.import_module("accredit.__main__")
-    sys.argv = [main.__file__ or "", *asked["arguments"]]
-    sys.exit(importlib.import_module("accredit.cli").main())
-
-
-def _set(name: str, stream: io.TextIOWrapper) -> None:
-    setattr(sys, name, stream)
-    setattr(sys, f"__{name}__", stream)
-
-
-if __name__ == "__main__":
-    del sys.path[0]
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _import_everything()
-    assert threading.active_count() == 1
-    gc.collect()
-    gc.freeze()
-    with socket.socket(fileno=int(sys.argv[1])) as channel:
-        _serve(channel)

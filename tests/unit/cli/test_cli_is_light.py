@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
@@ -18,6 +19,7 @@ HEAVY = (
 )
 
 
+@cache
 def modules_after(statements: str) -> set[str]:
     done = subprocess.run(
         [sys.executable, "-c", f"{statements}\nimport sys; print(*sys.modules)"],

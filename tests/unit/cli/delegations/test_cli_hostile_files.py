@@ -107,7 +107,7 @@ def answer(*arguments: str) -> None:
     assert all(char.isprintable() or char == "\n" for char in out.getvalue() + err.getvalue())
 
 
-MANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @MANY

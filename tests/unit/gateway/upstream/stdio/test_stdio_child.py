@@ -43,6 +43,12 @@ def exits_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accredit.gateway.upstream.stdio.child.EXIT_SECONDS", PATIENCE)
 
 
+@pytest.fixture
+def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a child that will not end by itself, however long it is waited for."""
+    monkeypatch.setattr("accredit.gateway.upstream.stdio.child.STOP_GRACE_SECONDS", 0.2)
+
+
 @contextlib.asynccontextmanager
 async def running(*command: str, max_line: int = MAX_LINE, **env: str) -> AsyncGenerator[Child]:
     """A child; nothing of it is left afterwards: no process, no file descriptor."""
@@ -121,6 +127,7 @@ def test_the_end_of_its_stdin_is_a_childs_end(loop_factory: LoopFactory) -> None
 
 
 @pytest.mark.holds("gateway/upstream/stdio/child", 3)
+@pytest.mark.usefixtures("short_grace")
 def test_a_child_that_ignores_the_end_and_sigterm_is_killed(loop_factory: LoopFactory) -> None:
     async def main() -> None:
         async with running() as child:
@@ -337,6 +344,7 @@ def test_a_flood_on_stderr_does_not_stop_the_child() -> None:
     check(main)
 
 
+@pytest.mark.usefixtures("short_grace")
 def test_ending_twice_is_ending_once__and_whoever_stops_waiting_does_not_stop_it() -> None:
     async def main() -> None:
         async with running() as child:
