@@ -9,6 +9,7 @@ records sign once; `shown` prints the configuration, and `policy_digest` is what
 
 from accredit.config.attest import build_log_signer, build_records, gateway_id, own_key_file, try_record_signer
 from accredit.config.build import build_settings, build_upstream
+from accredit.config.conversion import converted, json_schema
 from accredit.config.digest import policy_digest
 from accredit.config.listen import check_exposure, tls_context
 from accredit.config.load import Loaded, Origin, Values, folder_of, load, load_command_line, store_of
@@ -34,8 +35,10 @@ __all__ = [
     "build_tokens",
     "build_upstream",
     "check_exposure",
+    "converted",
     "folder_of",
     "gateway_id",
+    "json_schema",
     "load",
     "load_command_line",
     "own_key_file",

@@ -1,107 +1,109 @@
-"""What the plain reading of the configuration does not take: pydantic converts it, or says what is wrong. No I/O.
+"""From the tables of a file to a `Config`: what is missing, unknown, of another type or out of bounds is said with its
+place, and never quoted. No I/O."""
 
-Each table is given a model of pydantic that declares the same. To load pydantic and build the models takes longer, and
-more memory, than all else in the configuration: a gateway whose values are plain never does so.
-"""
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin
 
-from functools import cache
-from types import UnionType, new_class
-from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
+import msgspec
+from msgspec.structs import replace
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError
-from pydantic_core import ErrorDetails, PydanticCustomError
+from accredit.config.schema import ENTRIES, NESTED, SECTIONS, Config, Section, description, kinds
+from accredit.config.values import NO_SUCH_KEY, Place, WrongValue, check
 
-from accredit.config.fields import REQUIRED, Check, Key, NoSuchKey, ReadBy, Table
-
-NO_SUCH_KEY = "extra_forbidden"
-"""pydantic's error type for a key that a table does not have."""
-NOT_A_TABLE = ("model_type", "dict_type")
-MISSING = "missing"
-
-
-def converted(table: type[Table], values: object, *, strict: bool) -> dict[str, Any]:
-    """Return values that the plain reading takes. Raises `pydantic.ValidationError`."""
-    return _model(table).model_validate(values, strict=strict).model_dump(warnings=False)
+_AT = re.compile(r"(.*) - at `\$([^`]*)`", re.DOTALL)
+_STEP = re.compile(r"\.(\w+)|\[(\d+|\.\.\.)\]")
+_KEY = re.compile(r"Object (contains unknown|missing required) field `(.*)`", re.DOTALL)
+_EXPECTED = re.compile(r"Expected `([^`]*)`(.*?)(, got `[^`]*`)?", re.DOTALL)
+_WORDS = {"int": "an integer", "float": "a number", "str": "text", "bool": "true or false", "array": "a list",
+          "object": "a table"}  # fmt: skip
 
 
-def json_schema(table: type[Table]) -> dict[str, Any]:
-    """Return the JSON Schema of a table."""
-    return _model(table).model_json_schema()
+_S = TypeVar("_S", bound=Section)
 
 
-def faults(error: ValueError) -> list[ErrorDetails]:
-    """Return what is wrong, of an error that `converted` raised. No value is quoted."""
-    if not isinstance(error, ValidationError):
-        raise error
-    return error.errors(include_url=False, include_context=False, include_input=False)
+def converted(tables: Mapping[str, object], *, strict: bool) -> Config:
+    """Return the configuration. Unless it is `strict`, text is taken for what it stands for. Raises `WrongValue`."""
+    sections: dict[str, Any] = {name: _section(name, table, strict=strict) for name, table in tables.items()}
+    return Config(**sections)
 
 
-@cache
-def _model(table: type[Table]) -> type[BaseModel]:
-    namespace: dict[str, Any] = {name: _field(table.model_fields[name]) for name in table.types}
-    annotations = {name: _kind(kind) for name, kind in table.types.items()}
-    if table.entries is not None:
-        name, entry = table.entries
-        annotations["__pydantic_extra__"] = dict[_kind(name), _kind(entry)]
-        namespace["__pydantic_extra__"] = Field(init=False)
-    extra: Literal["allow", "forbid"] = "forbid" if table.entries is None else "allow"
-    namespace |= {
-        "__annotations__": annotations,
-        "__doc__": table.__doc__,
-        "__module__": table.__module__,
-        "model_config": ConfigDict(extra=extra, frozen=True, title=table.title),
-    }
-    return new_class(table.__name__, (BaseModel,), exec_body=lambda body: body.update(namespace))
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of the file."""
+    schema = msgspec.json.schema(Config)
+    for table in {*SECTIONS.values(), *NESTED.values(), *(entries.table for entries in ENTRIES.values())}:
+        for key, said in schema["$defs"][table.__name__]["properties"].items():
+            if description(table, key):
+                said["description"] = description(table, key)
+    for section, entries in ENTRIES.items():
+        table = schema["$defs"][section.__name__]
+        table["additionalProperties"] = table["properties"].pop(entries.attribute)["additionalProperties"]
+    return {"title": "accredit.toml", **schema["$defs"].pop(Config.__name__), "$defs": schema["$defs"]}
 
 
-def _field(declared: Key) -> Any:
-    said = declared.bounds()
-    if declared.description is not None:
-        said["description"] = declared.description
-    if declared.default is REQUIRED:
-        return Field(**said)
-    default = declared.default
-    return Field(default=_model(type(default))() if isinstance(default, Table) else default, **said)
+def _section(name: str, table: object, *, strict: bool) -> Section:
+    if name not in SECTIONS:
+        raise WrongValue((name,), NO_SUCH_KEY)
+    kind = SECTIONS[name]
+    entries = ENTRIES.get(kind)
+    if entries is None or not isinstance(table, dict):
+        return _convert(table, kind, (name,), strict=strict)
+    own = kinds(kind).keys() - {entries.attribute}
+    keys = {key: value for key, value in cast("dict[str, object]", table).items() if key in own}
+    others = {key: value for key, value in cast("dict[str, object]", table).items() if key not in own}
+    section = _convert(keys, kind, (name,), strict=strict)
+    for key in others:
+        check(entries.name, key, (name, key))
+    tables = {key: _convert(value, entries.table, (name, key), strict=strict) for key, value in others.items()}
+    return replace(section, **{entries.attribute: tables})
 
 
-def _kind(kind: Any) -> Any:
-    """Return a type as pydantic has to be told of it."""
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin is Annotated:
-        notes = tuple(_note(note, arguments[0]) for note in arguments[1:])
-        return Annotated[(_kind(arguments[0]), *notes)]
-    if origin in (Union, UnionType):
-        return Union[tuple(map(_kind, arguments))]  # noqa: UP007 - of as many as there are
-    if origin is list:
-        return list[_kind(arguments[0])]
-    if origin is dict:
-        return dict[_kind(arguments[0]), _kind(arguments[1])]
-    return _model(cast("type[Table]", kind)) if _is_table(kind) else kind
+def _convert(value: object, kind: type[_S], place: Place, *, strict: bool) -> _S:
+    try:
+        return msgspec.convert(value, kind, strict=strict)
+    except msgspec.ValidationError as error:
+        raise _wrong(error, value, kind, place, strict=strict) from None
 
 
-def _is_table(kind: object) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Table)
+def _wrong(
+    error: msgspec.ValidationError, value: object, kind: type[Section], place: Place, *, strict: bool
+) -> WrongValue:
+    """Return what msgspec says, in our words: its own may quote a value."""
+    found = _AT.fullmatch(str(error))
+    said, path = found.groups() if found else (str(error), "")
+    steps: list[int | str] = [
+        name or (int(number) if number.isdigit() else _unnamed(value, kind, strict=strict))
+        for name, number in _STEP.findall(path)
+    ]
+    place += (*steps,)
+    if isinstance(error.__cause__, WrongValue):
+        return WrongValue((*place, *error.__cause__.place), error.__cause__.text)
+    if key := _KEY.fullmatch(said):
+        return WrongValue((*place, key[2]), NO_SUCH_KEY if key[1] == "contains unknown" else "should be given")
+    if expected := _EXPECTED.fullmatch(said):
+        words = [_WORDS.get(each, each) for each in expected[1].split(" | ") if each != "null"]
+        return WrongValue(place, f"should be {' or '.join(words)}{expected[2]}")
+    if said.startswith("Invalid enum value"):
+        words = [f'"{word}"' for word in _literals(kinds(kind)[str(steps[0])])]
+        return WrongValue(place, f"should be {' or '.join(words)}")
+    return WrongValue(place, "should be within the bounds of its type")
 
 
-def _note(note: object, kind: Any) -> object:
-    match note:
-        case Key():
-            return Field(**note.bounds())
-        case ReadBy(read):
-            return PlainValidator(read, json_schema_input_type=_kind(kind))
-        case Check(check):
-            return AfterValidator(_told(check))
-        case _:
-            return note
+def _unnamed(value: object, kind: type[Section], *, strict: bool) -> str:
+    """Return the name in a table of the user's own names that has a wrong value: msgspec does not tell it."""
+    for key, table in cast("dict[str, object]", value).items():
+        for name, inner in cast("dict[str, object]", table).items() if isinstance(table, dict) else ():
+            try:
+                msgspec.convert({key: {name: inner}}, kind, strict=strict)
+            except msgspec.ValidationError as error:
+                if f"$.{key}[...]" in str(error):
+                    return name
+    return "..."
 
 
-def _told(check: Any) -> Any:
-    """Return a check that tells pydantic which of its errors says that there is no such key."""
-
-    def checked(value: object) -> object:
-        try:
-            return check(value)
-        except NoSuchKey as error:
-            raise PydanticCustomError(NO_SUCH_KEY, "no such key") from error
-
-    return checked
+def _literals(kind: Any) -> Iterator[str]:
+    if get_origin(kind) is Literal:
+        yield from get_args(kind)
+    else:
+        for inner in get_args(kind):
+            yield from _literals(inner)

@@ -19,7 +19,7 @@ from typing import cast
 
 from accredit.attest import canonical, sha256_hex
 from accredit.config.load import Loaded, folder_of
-from accredit.config.schema import FILES
+from accredit.config.schema import FILES, SECTIONS
 from accredit.config.show import shown
 from accredit.errors import AttestationError, ConfigurationError
 from accredit.keys import read_file
@@ -38,7 +38,7 @@ PUBLIC_KEYS = {
 def policy_digest(loaded: Loaded) -> str:
     """Return the digest, 64 lower-case hex characters. Raises `ConfigurationError` for a value without an RFC 8785
     form."""
-    tree: dict[str, dict[str, object]] = {section: {} for section, _ in loaded.config}
+    tree: dict[str, dict[str, object]] = {section: {} for section in SECTIONS}
     for section, key, value in _values(loaded):
         tree[section][key] = value
     try:

@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from accredit.base.text import one_line
+from accredit.config.conversion import converted
 from accredit.config.problems import PREFIX, check_environment_name, problem
 from accredit.config.schema import FILES, Config
+from accredit.config.values import WrongValue
 from accredit.errors import ConfigurationError
 from accredit.stores import StoreUrl, parse_store_url
 
@@ -96,8 +98,8 @@ def _joined(file: Path | None, from_file: Values, from_environment: Values, comm
     for (section, key), (_, value) in joined.items():
         tables.setdefault(section, {})[key] = value
     try:
-        config = Config.model_validate(tables)
-    except ValueError as error:
+        config = converted(tables, strict=False)
+    except WrongValue as error:
         raise problem(error, lambda section, key: origins[section, key].name) from None
     return Loaded(config, file, origins)
 
@@ -128,8 +130,8 @@ def _read(file: Path, content: bytes) -> Values:
         detail = "not UTF-8" if isinstance(error, UnicodeDecodeError) else one_line(str(error))
         raise ConfigurationError(f"{shown} is not TOML: {detail}", "correct that place in the file") from None
     try:
-        Config.model_validate(tables, strict=True)
-    except ValueError as error:
+        converted(tables, strict=True)
+    except WrongValue as error:
         raise problem(error, lambda _section, _key: shown) from None
     return {
         (section, key): (Origin("file", shown), _anchored((section, key), value, file.parent))

@@ -5,44 +5,25 @@ A value is never quoted: it may be a secret that was put into the wrong key.
 
 from collections.abc import Callable, Iterable
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING
 
-from accredit.base.deferred import Deferred
 from accredit.base.text import one_line
-from accredit.config.schema import ENTRIES, NESTED, SECTIONS
-from accredit.config.tables import Section
+from accredit.config.schema import ENTRIES, NESTED, SECTIONS, Section, description, keys
+from accredit.config.values import NO_SUCH_KEY, Place, WrongValue
 from accredit.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from accredit.config import conversion
-else:
-    conversion = Deferred("accredit.config.conversion")
 
 PREFIX = "ACCREDIT_"
 
-_KEYS = tuple(f"{section}.{key}" for section, model in SECTIONS.items() for key in model.model_fields)
+_ENTRIES = {section: ENTRIES[table] for section, table in SECTIONS.items() if table in ENTRIES}
+"""Sections with tables of the user's own names, by their names."""
+_KEYS = tuple(f"{section}.{key}" for section, table in SECTIONS.items() for key in keys(table))
 
-_Place = tuple[int | str, ...]
 
-
-def problem(error: ValueError, origin_of: Callable[[str, str], str]) -> ConfigurationError:
-    """Return the first problem that validation found. `origin_of` returns the source of a section's key."""
-    errors = conversion.faults(error)
-    # A misspelt key is reported as missing, too: the misspelling says more.
-    fault = next((each for each in errors if each["type"] == conversion.NO_SUCH_KEY), errors[0])
-    place = fault["loc"]
+def problem(fault: WrongValue, origin_of: Callable[[str, str], str]) -> ConfigurationError:
+    """Return what is wrong. `origin_of` returns the source of a section's key."""
+    place = fault.place
     section, key = str(place[0]), str(place[1]) if len(place) > 1 else ""
-    name = _dotted(place)
-    where = f"{name} ({origin_of(section, key)})"
-    if fault["type"] == conversion.NO_SUCH_KEY:
-        return ConfigurationError(one_line(f"{where}: no such key"), _did_you_mean(place))
-    if fault["type"] in conversion.NOT_A_TABLE:
-        message = "should be a table"
-    elif fault["type"] == conversion.MISSING:
-        message = "should be given"
-    else:
-        message = fault["msg"].removeprefix("Value error, ").removeprefix("Input ").removeprefix("String ")
-    return ConfigurationError(one_line(f"{where}: {message}"), one_line(_meaning(place)))
+    remedy = _did_you_mean(place) if fault.text == NO_SUCH_KEY else _meaning(place)
+    return ConfigurationError(one_line(f"{_dotted(place)} ({origin_of(section, key)}): {fault.text}"), one_line(remedy))
 
 
 def check_environment_name(name: str) -> tuple[str, str]:
@@ -53,7 +34,7 @@ def check_environment_name(name: str) -> tuple[str, str]:
     if name in known:
         section, _, key = known[name].partition(".")
         return section, key
-    if section.lower() in ENTRIES:
+    if section.lower() in _ENTRIES:
         raise ConfigurationError(
             one_line(f"{name} (environment): names with their own spelling can't come from the environment"),
             f"write it into the file: [{section.lower()}.NAME]",
@@ -67,11 +48,13 @@ def _environment_name(dotted: str) -> str:
     return PREFIX + dotted.replace(".", "__").upper()
 
 
-def _did_you_mean(place: _Place) -> str:
+def _did_you_mean(place: Place) -> str:
     name, model = _dotted(place), _table_around(place)
     if model is not None and len(place) > 2:
         around = _dotted(place[:-1])
-        return one_line(f"did you mean {_nearest(name, [f'{around}.{key}' for key in model.model_fields])}?")
+        return one_line(f"did you mean {_nearest(name, [f'{around}.{key}' for key in keys(model)])}?")
+    if len(place) > 2:
+        return _meaning(place)
     if len(place) == 1:
         return f"did you mean {_nearest(name, [f'[{section}]' for section in SECTIONS] + list(_KEYS))}?"
     return f"did you mean {_nearest(name, _KEYS)}?"
@@ -81,18 +64,18 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     return max(known, key=lambda candidate: SequenceMatcher(None, candidate, name).ratio())
 
 
-def _meaning(place: _Place) -> str:
+def _meaning(place: Place) -> str:
     """Return the description of the key nearest to a place."""
     for end in range(len(place), 1, -1):
         model = _table_around(place[:end])
-        field = model.model_fields.get(str(place[end - 1])) if model is not None else None
-        if field is not None:
-            return f"{_dotted(place[:end])} is {field.description}"
+        said = description(model, str(place[end - 1])) if model is not None else ""
+        if said:
+            return f"{_dotted(place[:end])} is {said}"
     section = str(place[0])
-    return f"write it as a table: [{_dotted(place[:2]) if section in ENTRIES else section}]"
+    return f"write it as a table: [{_dotted(place[:2]) if section in _ENTRIES else section}]"
 
 
-def _table_around(place: _Place) -> type[Section] | None:
+def _table_around(place: Place) -> type[Section] | None:
     """Return the kind of table that the last key of a place belongs to."""
     section, *rest = place
     if section not in SECTIONS or not rest:
@@ -100,10 +83,13 @@ def _table_around(place: _Place) -> type[Section] | None:
     model, first = SECTIONS[str(section)], str(rest[0])
     if len(rest) == 1:
         return model
-    return NESTED.get((str(section), first)) or (None if first in model.model_fields else ENTRIES.get(str(section)))
+    nested = NESTED.get((str(section), first))
+    if nested is None and first not in keys(model) and section in _ENTRIES:
+        return _ENTRIES[str(section)].table
+    return nested
 
 
-def _dotted(place: _Place) -> str:
+def _dotted(place: Place) -> str:
     name = str(place[0])
     for step in place[1:]:
         name += f"[{step}]" if isinstance(step, int) else f".{step}"

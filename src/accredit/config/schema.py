@@ -4,11 +4,12 @@ Rules that need two keys, a file or the environment are in `build`; here is what
 Each description finishes the sentence "KEY is ...": errors and `accredit config schema` show it.
 """
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
-from accredit.config.fields import Field
-from accredit.config.tables import Section
+from msgspec import Meta, Struct, field, to_builtins
+
 from accredit.config.values import (
     Bytes,
     Command,
@@ -23,10 +24,13 @@ from accredit.config.values import (
     OptionalScope,
     Path,
     Scope,
+    Seconds,
     StoreText,
     TokenScope,
+    ToolName,
     UriPrefix,
     Url,
+    check,
 )
 from accredit.limits import (
     CHALLENGE_WINDOW_SECONDS,
@@ -38,255 +42,263 @@ from accredit.limits import (
 )
 
 
-class Gateway(Section):
+class Section(Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of the file: unknown keys are refused."""
+
+    def __post_init__(self) -> None:
+        for key, kind in kinds(type(self)).items():
+            check(kind, getattr(self, key), (key,))
+
+    def items(self) -> Iterator[tuple[str, object]]:
+        """Yield its keys and values, and of a table with names of its own these as well."""
+        yield from ((key, getattr(self, key)) for key in keys(type(self)))
+        if type(self) in ENTRIES:
+            yield from getattr(self, ENTRIES[type(self)].attribute).items()
+
+    def members(self) -> dict[str, object]:
+        """Return it as it is written, with all defaults."""
+        return to_builtins(self)
+
+
+def keys(table: type[Section]) -> list[str]:
+    """Return the keys of a table, in order."""
+    return [key for key in table.__struct_fields__ if table not in ENTRIES or key != ENTRIES[table].attribute]
+
+
+def description(table: type[Section], key: str) -> str:
+    """Return what a key is; empty for one that is none."""
+    return next((note for note in get_args(kinds(table).get(key)) if isinstance(note, str)), "")
+
+
+@cache
+def kinds(section: type[Section]) -> dict[str, Any]:
+    """Return the types of a table's keys, with what is said of them: bounds, checks, and what each is."""
+    return get_type_hints(section, include_extras=True)
+
+
+class Gateway(Section, frozen=True):
     """`[gateway]`: where it listens, and its bounds."""
 
-    host: Name = Field(default="127.0.0.1", description="the address to listen on")
-    port: int = Field(default=8484, ge=0, le=65535, description="the TCP port to listen on; 0 picks a free one")
-    path: Endpoint = Field(default="/mcp", description="the path of the MCP endpoint")
-    id: Name | None = Field(
-        default=None, description="this gateway's name in proofs and records; else the id of the key in gateway.key"
+    host: Annotated[Name, "the address to listen on"] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535), "the TCP port to listen on; 0 picks a free one"] = 8484
+    path: Annotated[Endpoint, "the path of the MCP endpoint"] = "/mcp"
+    id: Annotated[Name | None, "this gateway's name in proofs and records; else the id of the key in gateway.key"] = (
+        None
     )
-    allowed_origins: list[Name] = Field(
-        default=[], description="a list of Origin header values that pass beside same-origin loopback"
+    allowed_origins: Annotated[list[Name], "a list of Origin header values that pass beside same-origin loopback"] = []
+    allowed_hosts: Annotated[list[Name], "a list of Host header values that pass"] = field(
+        default_factory=lambda: ["127.0.0.1", "localhost", "[::1]"]
     )
-    allowed_hosts: list[Name] = Field(
-        default=["127.0.0.1", "localhost", "[::1]"], description="a list of Host header values that pass"
-    )
-    passthrough: list[Path] = Field(default=[], description="a list of other paths that are forwarded unread")
-    forward_headers: list[Forwarded] = Field(
-        default=[], description="a list of headers that go on as well where proofs or tokens are required"
-    )
-    methods: list[Method] = Field(
-        default=[], description="a list of methods beyond MCP's that pass where proofs or tokens are required"
-    )
-    max_request_bytes: Bytes = Field(default=4_194_304, description="the largest request body, in bytes")
-    max_response_bytes: Bytes = Field(default=104_857_600, description="the largest answer of the upstream, in bytes")
-    max_event_bytes: Bytes = Field(default=16_777_216, description="the largest SSE event or stdio line, in bytes")
-    upstream_timeout_seconds: float = Field(
-        default=60.0,
-        gt=0,
-        allow_inf_nan=False,
-        description="the number of seconds for which the upstream may be silent about a request (a command: 3600 where"
+    passthrough: Annotated[list[Path], "a list of other paths that are forwarded unread"] = []
+    forward_headers: Annotated[
+        list[Forwarded], "a list of headers that go on as well where proofs or tokens are required"
+    ] = []
+    methods: Annotated[
+        list[Method], "a list of methods beyond MCP's that pass where proofs or tokens are required"
+    ] = []
+    max_request_bytes: Annotated[Bytes, "the largest request body, in bytes"] = 4_194_304
+    max_response_bytes: Annotated[Bytes, "the largest answer of the upstream, in bytes"] = 104_857_600
+    max_event_bytes: Annotated[Bytes, "the largest SSE event or stdio line, in bytes"] = 16_777_216
+    upstream_timeout_seconds: Annotated[
+        Seconds,
+        "the number of seconds for which the upstream may be silent about a request (a command: 3600 where"
         " nothing is said)",
-    )
-    drain_seconds: int = Field(
-        default=DRAIN_SECONDS,
-        ge=0,
-        le=MAX_ENDING_SECONDS,
-        description="for how many seconds it still accepts connections after SIGTERM, with /readyz at 503",
-    )
-    grace_seconds: int = Field(
-        default=GRACE_SECONDS,
-        ge=0,
-        le=MAX_ENDING_SECONDS,
-        description="for how many seconds open calls may go on after that",
-    )
-    tls_cert_file: Name | None = Field(default=None, description="a PEM file with the endpoint's certificate chain")
-    tls_key_file: Name | None = Field(default=None, description="a PEM file with its private key, mode 0600")
+    ] = 60.0
+    drain_seconds: Annotated[
+        int,
+        Meta(ge=0, le=MAX_ENDING_SECONDS),
+        "for how many seconds it still accepts connections after SIGTERM, with /readyz at 503",
+    ] = DRAIN_SECONDS
+    grace_seconds: Annotated[
+        int, Meta(ge=0, le=MAX_ENDING_SECONDS), "for how many seconds open calls may go on after that"
+    ] = GRACE_SECONDS
+    tls_cert_file: Annotated[Name | None, "a PEM file with the endpoint's certificate chain"] = None
+    tls_key_file: Annotated[Name | None, "a PEM file with its private key, mode 0600"] = None
 
 
-class Upstream(Section):
+class Upstream(Section, frozen=True):
     """`[upstream]`: the server behind the gateway, as a URL or as a command."""
 
-    url: Url | None = Field(default=None, description="the http(s) URL of the MCP server")
-    command: Command | None = Field(default=None, description="a stdio server's program and its arguments, as a list")
-    env: Environment = Field(default={}, description="a table of environment variables for the command")
-    cwd: Name | None = Field(default=None, description="the folder that the command runs in; else that of the file")
-    headers: Headers = Field(
-        default={}, description='a table of headers for the url, each a string or { env = "NAME" }'
-    )
-    identity: Literal["none", "meta", "jwt"] = Field(
-        default="meta",
-        description='how the server is told on whose word an allowed call comes: "meta", "jwt" (a header), or "none"',
-    )
-    identity_header: IdentityHeader = Field(
-        default="Accredit-Identity", description='the name of the header that identity = "jwt" is told in'
+    url: Annotated[Url | None, "the http(s) URL of the MCP server"] = None
+    command: Annotated[Command | None, "a stdio server's program and its arguments, as a list"] = None
+    env: Annotated[Environment, "a table of environment variables for the command"] = {}
+    cwd: Annotated[Name | None, "the folder that the command runs in; else that of the file"] = None
+    headers: Annotated[Headers, 'a table of headers for the url, each a string or { env = "NAME" }'] = {}
+    identity: Annotated[
+        Literal["none", "meta", "jwt"],
+        'how the server is told on whose word an allowed call comes: "meta", "jwt" (a header), or "none"',
+    ] = "meta"
+    identity_header: Annotated[IdentityHeader, 'the name of the header that identity = "jwt" is told in'] = (
+        "Accredit-Identity"
     )
 
 
-class Validation(Section):
+class Validation(Section, frozen=True):
     """`[validation]`: what happens to frames that are not valid."""
 
-    responses: Literal["enforce", "observe"] = Field(
-        default="enforce", description='"enforce", or "observe" to log and count but forward as it is'
-    )
+    responses: Annotated[
+        Literal["enforce", "observe"], '"enforce", or "observe" to log and count but forward as it is'
+    ] = "enforce"
 
 
-class TokenIssuer(Section):
+class TokenIssuer(Section, frozen=True):
     """A table of `[[tokens.issuers]]`: whose tokens count. Its keys come from one of three places."""
 
-    issuer: Name = Field(description="who issues the tokens, exactly as in their iss")
-    audience: Name = Field(description="whom the tokens must be for (aud): the URL of the MCP endpoint")
-    jwks_url: Url | None = Field(default=None, description="the URL of its JWK set: https, or http on loopback")
-    jwks_file: Name | None = Field(default=None, description="a file with its JWK set")
-    public_key_file: Name | None = Field(default=None, description="a file with its public key, in PEM")
-    algorithms: list[Name] = Field(default=["ES256"], description="a list of the algorithms that it may sign with")
-    required_scopes: list[Name] = Field(default=[], description="a list of scopes that its tokens must have")
+    issuer: Annotated[Name, "who issues the tokens, exactly as in their iss"]
+    audience: Annotated[Name, "whom the tokens must be for (aud): the URL of the MCP endpoint"]
+    jwks_url: Annotated[Url | None, "the URL of its JWK set: https, or http on loopback"] = None
+    jwks_file: Annotated[Name | None, "a file with its JWK set"] = None
+    public_key_file: Annotated[Name | None, "a file with its public key, in PEM"] = None
+    algorithms: Annotated[list[Name], "a list of the algorithms that it may sign with"] = field(
+        default_factory=lambda: ["ES256"]
+    )
+    required_scopes: Annotated[list[Name], "a list of scopes that its tokens must have"] = []
 
 
-class Bootstrap(Section):
+class Bootstrap(Section, frozen=True):
     """`[tokens.bootstrap]`: one session token for a local agent, given by `POST /token`."""
 
-    key_file: Name = Field(description="a private key that `accredit token keygen` made")
-    secret_file: Name = Field(description="a file that the gateway writes the one-time secret to, mode 0600")
-    issuer: Name = Field(default="accredit", description="the issuer of [[tokens.issuers]] that has its public key")
-    ttl_seconds: int = Field(
-        default=3600, ge=1, le=MAX_BOOTSTRAP_TTL_SECONDS, description="the number of seconds that the token is good for"
-    )
+    key_file: Annotated[Name, "a private key that `accredit token keygen` made"]
+    secret_file: Annotated[Name, "a file that the gateway writes the one-time secret to, mode 0600"]
+    issuer: Annotated[Name, "the issuer of [[tokens.issuers]] that has its public key"] = "accredit"
+    ttl_seconds: Annotated[
+        int, Meta(ge=1, le=MAX_BOOTSTRAP_TTL_SECONDS), "the number of seconds that the token is good for"
+    ] = 3600
 
 
-class Tokens(Section):
+class Tokens(Section, frozen=True):
     """`[tokens]`: whether clients need a bearer token, and whose."""
 
-    mode: Literal["off", "optional", "required"] = Field(
-        default="off", description='"off", "optional", or "required": no token, no answer'
+    mode: Annotated[Literal["off", "optional", "required"], '"off", "optional", or "required": no token, no answer'] = (
+        "off"
     )
-    sources: list[Literal["header", "argument", "meta"]] = Field(
-        default=["header", "argument", "meta"], min_length=1, description="a list of the places where tokens count"
-    )
-    bind_agent: Literal["", "sub"] = Field(
-        default="", description='"sub": the token\'s subject has to be the agent of the proof'
-    )
-    issuers: list[TokenIssuer] = Field(default=[], description="a list of tables: whose tokens count")
-    bootstrap: Bootstrap | None = Field(default=None, description="a table: a local agent's first session token")
+    sources: Annotated[
+        list[Literal["header", "argument", "meta"]], Meta(min_length=1), "a list of the places where tokens count"
+    ] = field(default_factory=lambda: list[Literal["header", "argument", "meta"]](["header", "argument", "meta"]))
+    bind_agent: Annotated[Literal["", "sub"], '"sub": the token\'s subject has to be the agent of the proof'] = ""
+    issuers: Annotated[list[TokenIssuer], "a list of tables: whose tokens count"] = []
+    bootstrap: Annotated[Bootstrap | None, "a table: a local agent's first session token"] = None
 
 
-class Root(Section):
+class Root(Section, frozen=True):
     """A table of `[[proofs.roots]]`: a human whose delegations count."""
 
-    name: Name = Field(description="what this human is called in answers to clients and to the upstream")
-    public_key_file: Name = Field(description="a file that `accredit keys new --kind human` made, ending in .pub")
+    name: Annotated[Name, "what this human is called in answers to clients and to the upstream"]
+    public_key_file: Annotated[Name, "a file that `accredit keys new --kind human` made, ending in .pub"]
 
 
-class Revocation(Section):
+class Revocation(Section, frozen=True):
     """`[proofs.revocation]`: which certificates no longer count."""
 
-    files: list[Name] = Field(default=[], description="a list of signed revocation lists, re-read when they change")
-    public_key_files: list[Name] = Field(
-        default=[], description="a list of public keys, beside those of the roots, whose revocation lists count"
-    )
+    files: Annotated[list[Name], "a list of signed revocation lists, re-read when they change"] = []
+    public_key_files: Annotated[
+        list[Name], "a list of public keys, beside those of the roots, whose revocation lists count"
+    ] = []
 
 
-class Proofs(Section):
+class Proofs(Section, frozen=True):
     """`[proofs]`: whether calls need a proof, and what one has to be like."""
 
-    mode: Literal["off", "required"] = Field(default="off", description='"off", or "required": no proof, no call')
-    freshness_seconds: int = Field(
-        default=30,
-        ge=1,
-        le=CHALLENGE_WINDOW_SECONDS,
-        description="the number of seconds for which a challenge that a client made is fresh",
-    )
-    challenge_seconds: int = Field(
-        default=60,
-        ge=1,
-        le=CHALLENGE_WINDOW_SECONDS,
-        description="the number of seconds for which a challenge that the gateway issued can be answered",
-    )
-    binding: Literal["optional", "required"] = Field(
-        default="optional", description='"optional", or "required": proofs are bound to the exact call'
-    )
-    filter_tools: bool = Field(
-        default=True,
-        description="whether a proof on a list (of tools, resources, prompts) leaves out what it does not cover",
-    )
-    default_tool_scope: OptionalScope = Field(
-        default="", description='the scope of tools that [tools] does not name, or "" to refuse them'
-    )
-    roots: list[Root] = Field(default=[], description="a list of tables: the humans whose delegations count")
-    revocation: Revocation = Field(default=Revocation(), description="a table: which certificates no longer count")
-    evaluators: list[str] = Field(
-        default=[], description="a list of types of constraints whose evaluators are installed (accredit.constraints)"
-    )
+    mode: Annotated[Literal["off", "required"], '"off", or "required": no proof, no call'] = "off"
+    freshness_seconds: Annotated[
+        int,
+        Meta(ge=1, le=CHALLENGE_WINDOW_SECONDS),
+        "the number of seconds for which a challenge that a client made is fresh",
+    ] = 30
+    challenge_seconds: Annotated[
+        int,
+        Meta(ge=1, le=CHALLENGE_WINDOW_SECONDS),
+        "the number of seconds for which a challenge that the gateway issued can be answered",
+    ] = 60
+    binding: Annotated[
+        Literal["optional", "required"], '"optional", or "required": proofs are bound to the exact call'
+    ] = "optional"
+    filter_tools: Annotated[
+        bool, "whether a proof on a list (of tools, resources, prompts) leaves out what it does not cover"
+    ] = True
+    default_tool_scope: Annotated[
+        OptionalScope, 'the scope of tools that [tools] does not name, or "" to refuse them'
+    ] = ""
+    roots: Annotated[list[Root], "a list of tables: the humans whose delegations count"] = []
+    revocation: Annotated[Revocation, "a table: which certificates no longer count"] = Revocation()
+    evaluators: Annotated[
+        list[str], "a list of types of constraints whose evaluators are installed (accredit.constraints)"
+    ] = []
 
 
-class Resource(Section):
+class Resource(Section, frozen=True):
     """`[resources."PREFIX"]`: the resources whose URIs begin so."""
 
-    scope: Scope = Field(description="the one concrete scope that a call needs, such as email:send")
-    accepts: list[Scope] = Field(default=[], description="a list of scopes of which any satisfies it as well")
-    sensitive: bool = Field(default=False, description="whether each call needs a challenge of the gateway's")
+    scope: Annotated[Scope, "the one concrete scope that a call needs, such as email:send"]
+    accepts: Annotated[list[Scope], "a list of scopes of which any satisfies it as well"] = []
+    sensitive: Annotated[bool, "whether each call needs a challenge of the gateway's"] = False
 
 
-class Tool(Resource):
+class Tool(Resource, frozen=True):
     """`[tools.NAME]`."""
 
-    facts: Facts = Field(
-        default={}, description="a table from a constraint's facts to JSON Pointers into the call's arguments"
-    )
-    token_scope: TokenScope = Field(default="", description='the scope that a token needs for it, or "" for none')
+    facts: Annotated[Facts, "a table from a constraint's facts to JSON Pointers into the call's arguments"] = {}
+    token_scope: Annotated[TokenScope, 'the scope that a token needs for it, or "" for none'] = ""
 
 
-class Tools(Section, entries=(Name, Tool)):
+class Tools(Section, frozen=True):
     """`[tools]`: a table for each tool, by its name."""
 
-    @property
-    def by_name(self) -> Mapping[str, Tool]:
-        """The tables."""
-        return self._entries
+    by_name: dict[str, Tool] = {}
 
 
-class Resources(Section, entries=(UriPrefix, Resource)):
+class Resources(Section, frozen=True):
     """`[resources]`: the scope of all, and a table for each prefix of a URI that has another."""
 
-    scope: Scope = Field(default="mcp:resource", description="the scope of resources without a table of their own")
-
-    @property
-    def by_prefix(self) -> Mapping[str, Resource]:
-        """The tables."""
-        return self._entries
+    scope: Annotated[Scope, "the scope of resources without a table of their own"] = "mcp:resource"
+    by_prefix: dict[str, Resource] = {}
 
 
-class Prompts(Section):
+class Prompts(Section, frozen=True):
     """`[prompts]`."""
 
-    scope: Scope = Field(default="mcp:prompt", description="the scope of all prompts")
+    scope: Annotated[Scope, "the scope of all prompts"] = "mcp:prompt"
 
 
-class Attest(Section):
+class Attest(Section, frozen=True):
     """`[attest]`: whether guarded calls are recorded, and how."""
 
-    mode: Literal["off", "record", "durable"] = Field(
-        default="off",
-        description='"off", "record", or "durable": on the disk before the call or its answer goes on',
-    )
-    key_file: Name | None = Field(
-        default=None,
-        description="the gateway's private key, made by `accredit keys new --kind gateway`; else gateway.key is taken",
-    )
-    signer: Name | None = Field(
-        default=None,
-        description="who signs records in place of key_file: a URI of securesystemslib, such as file2:records.pem",
-    )
-    signer_public_key_file: Name | None = Field(
-        default=None, description="a file with the signer's public key: PEM, or JSON of securesystemslib with a keyid"
-    )
-    arguments: Literal["digest", "full"] = Field(
-        default="digest", description='"digest", or "full": records hold the arguments of calls, without tokens'
-    )
+    mode: Annotated[
+        Literal["off", "record", "durable"],
+        '"off", "record", or "durable": on the disk before the call or its answer goes on',
+    ] = "off"
+    key_file: Annotated[
+        Name | None, "the gateway's private key, made by `accredit keys new --kind gateway`; else gateway.key is taken"
+    ] = None
+    signer: Annotated[
+        Name | None, "who signs records in place of key_file: a URI of securesystemslib, such as file2:records.pem"
+    ] = None
+    signer_public_key_file: Annotated[
+        Name | None, "a file with the signer's public key: PEM, or JSON of securesystemslib with a keyid"
+    ] = None
+    arguments: Annotated[
+        Literal["digest", "full"], '"digest", or "full": records hold the arguments of calls, without tokens'
+    ] = "digest"
 
 
-class Rounds(Section):
+class Rounds(Section, frozen=True):
     """`[rounds]`: what `requestState` is sealed with on its way to the client."""
 
-    keys_file: Name | None = Field(
-        default=None, description="a file with a base64 32-byte key a line, mode 0600: the first seals, all open"
-    )
-    state_seconds: int = Field(
-        default=600, ge=1, le=MAX_STATE_SECONDS, description="the number of seconds for which a sealed state opens"
-    )
+    keys_file: Annotated[
+        Name | None, "a file with a base64 32-byte key a line, mode 0600: the first seals, all open"
+    ] = None
+    state_seconds: Annotated[
+        int, Meta(ge=1, le=MAX_STATE_SECONDS), "the number of seconds for which a sealed state opens"
+    ] = 600
 
 
-class Store(Section):
+class Store(Section, frozen=True):
     """`[store]`: where challenges that were spent are remembered, and where the log is."""
 
-    url: StoreText = Field(
-        default="memory:", description='"memory:", for one process, or "sqlite:///FILE", for all of this machine'
-    )
+    url: Annotated[StoreText, '"memory:", for one process, or "sqlite:///FILE", for all of this machine'] = "memory:"
 
 
-class Config(Section, title="accredit.toml"):
+class Config(Struct, frozen=True, forbid_unknown_fields=True):
     """The file `accredit.toml`."""
 
     gateway: Gateway = Gateway()
@@ -302,7 +314,7 @@ class Config(Section, title="accredit.toml"):
     store: Store = Store()
 
 
-SECTIONS: dict[str, type[Section]] = {name: type(section) for name, section in Config()}
+SECTIONS: Mapping[str, type[Section]] = get_type_hints(Config)
 NESTED: Mapping[tuple[str, str], type[Section]] = {
     ("tokens", "issuers"): TokenIssuer,
     ("tokens", "bootstrap"): Bootstrap,
@@ -310,8 +322,21 @@ NESTED: Mapping[tuple[str, str], type[Section]] = {
     ("proofs", "revocation"): Revocation,
 }
 """Tables below a key of a section."""
-ENTRIES: Mapping[str, type[Section]] = {"tools": Tool, "resources": Resource}
-"""Sections with a table for each name that is no key of theirs."""
+
+
+class Entries(NamedTuple):
+    """Of a section with a table for each name that is no key of its own: the attribute that holds these tables, the
+    type of the names, and that of the tables."""
+
+    attribute: str
+    name: Any
+    table: type[Section]
+
+
+ENTRIES: Mapping[type[Section], Entries] = {
+    Tools: Entries("by_name", ToolName, Tool),
+    Resources: Entries("by_prefix", UriPrefix, Resource),
+}
 SECRETS = (("upstream", "env"), ("upstream", "headers"))
 """Tables whose values are never shown."""
 FILES = (

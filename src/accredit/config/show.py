@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from accredit.config.load import Loaded
-from accredit.config.schema import SECRETS
-from accredit.config.tables import Section
+from accredit.config.schema import SECRETS, SECTIONS, Section
 from accredit.config.values import FromEnvironment
 
 MASK = "***"
@@ -25,8 +24,8 @@ class Shown:
 def shown(loaded: Loaded) -> list[Shown]:
     """Return every key, in the schema's order."""
     rows: list[Shown] = []
-    for section, table in loaded.config:
-        for key, value in table:
+    for section in SECTIONS:
+        for key, value in getattr(loaded.config, section).items():
             kind, name = loaded.origins.get((section, key), ("default", None))
             rows.append(Shown(section, key, _masked(section, key, value), kind, name))
     return rows
@@ -35,17 +34,13 @@ def shown(loaded: Loaded) -> list[Shown]:
 def _masked(section: str, key: str, value: object) -> object:
     if (section, key) in SECRETS:
         table = cast("dict[str, object]", value)
-        return {name: _named(text) if isinstance(text, FromEnvironment) else MASK for name, text in table.items()}
+        return {name: text.members() if isinstance(text, FromEnvironment) else MASK for name, text in table.items()}
     if (section, key) == ("upstream", "url") and isinstance(value, str) and "?" in value:
         return f"{value.partition('?')[0]}?{MASK}"  # some servers expect their key there
     return _plain(value)
 
 
-def _named(value: FromEnvironment) -> dict[str, object]:
-    return value.model_dump(exclude_defaults=True)
-
-
 def _plain(value: object) -> object:
     if isinstance(value, Section):
-        return value.model_dump()
+        return value.members()
     return [_plain(item) for item in cast("list[object]", value)] if isinstance(value, list) else value

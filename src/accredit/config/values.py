@@ -3,14 +3,79 @@
 Errors finish the sentence "KEY ..." and never quote a value, which may be a secret in the wrong place.
 """
 
+import math
 import re
-from typing import Annotated, cast
+from collections.abc import Callable, Iterator
+from types import UnionType
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 from urllib.parse import urlsplit
 
-from accredit.config.fields import Check, Field, NoSuchKey, ReadBy
-from accredit.config.tables import Section
+from msgspec import Meta, Struct, to_builtins
+
 from accredit.gateway.forwarding import can_be_added, can_name_caller
 from accredit.policy import facts_fault, may_guard, scope_fault
+
+NO_SUCH_KEY = "no such key"
+"""What is wrong with a name that is no key of its table."""
+
+Place = tuple[int | str, ...]
+"""A section, a key in it, and where in its value."""
+
+
+class WrongValue(ValueError):
+    """Something is wrong at a place of the file: `text` ends the sentence "KEY ..."."""
+
+    def __init__(self, place: Place, text: str) -> None:
+        super().__init__(text)
+        self.place = place
+        self.text = text
+
+
+class Check(NamedTuple):
+    """A rule for the values of a type: `rule` raises `ValueError` with the end of "KEY ..."."""
+
+    rule: Callable[[Any], None]
+
+
+def check(kind: Any, value: Any, place: Place) -> None:
+    """Apply the checks of a type, and of those in it, to a value that is of that type. Raises `WrongValue`."""
+    if kind is str and isinstance(value, str):
+        _check(_text, value, place)
+    for each in _parts(kind, value, place):
+        check(*each)
+    if get_origin(kind) is Annotated:
+        for note in get_args(kind)[1:]:
+            if isinstance(note, Check):
+                _check(note.rule, value, place)
+
+
+def _parts(kind: Any, value: Any, place: Place) -> Iterator[tuple[Any, Any, Place]]:
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        yield inner[0], value, place
+    elif origin is list:
+        yield from ((inner[0], each, (*place, number)) for number, each in enumerate(value))
+    elif origin is dict:
+        for name, each in value.items():
+            yield inner[0], name, place
+            yield inner[1], each, (*place, name)
+    elif origin in (Union, UnionType) and value is not None:
+        yield from ((each, value, place) for each in inner)
+
+
+def _check(rule: Callable[[Any], None], value: object, place: Place) -> None:
+    try:
+        rule(value)
+    except ValueError as error:
+        raise WrongValue(place, str(error)) from None
+
+
+def _text(value: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError("should be UTF-8") from None  # its text quotes the value
+
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A header's name (RFC 9110 section 5.6.2)."""
@@ -32,7 +97,7 @@ _OWN_HEADERS = frozenset(
 """Headers that frame or route a message. The gateway sets them itself, or two parties could disagree."""
 
 
-def _url(value: str) -> str:
+def _url(value: str) -> None:
     """Check an http(s) URL: it names a server, and holds nothing that must not be sent there."""
     if not value.isascii() or not value.isprintable() or " " in value:
         raise ValueError("should be printable ASCII without spaces")
@@ -47,49 +112,49 @@ def _url(value: str) -> str:
         raise ValueError("should name a host and a port that are valid") from None  # its text quotes the URL
     if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_usable:
         raise ValueError('should begin with "http://" or "https://" and name a host')
-    return value
 
 
-def _path(value: str) -> str:
+def _path(value: str) -> None:
     if not value.startswith("/") or not value.isascii() or not value.isprintable():
         raise ValueError('should begin with "/" and be printable ASCII')
     if any(char in value for char in " ?#"):
         raise ValueError("should hold no space, query or fragment")
-    return value
 
 
-def _endpoint(value: str) -> str:
+def _endpoint(value: str) -> None:
     if value in ("/healthz", "/readyz", "/.well-known/accredit/jwks.json"):
         raise ValueError("should not be a path that the gateway itself answers")
-    return _path(value)
+    _path(value)
 
 
-def _method(value: str) -> str:
-    if not value.isascii() or not value.isprintable() or " " in value:
+def _method(value: str) -> None:
+    if not value or not value.isascii() or not value.isprintable() or " " in value:
         raise ValueError("should hold names in printable ASCII without spaces")
     if may_guard(value):
         raise ValueError("should hold no guarded method nor a list, however it is spelled: those are decided")
-    return value
 
 
-def _command(value: list[str]) -> list[str]:
+def _finite(value: float) -> None:
+    if not math.isfinite(value):
+        raise ValueError("should be a finite number")
+
+
+def _command(value: list[str]) -> None:
     if not value or not value[0]:
         raise ValueError("should name a program")
     if any("\0" in part for part in value):
         raise ValueError("should not hold NUL characters")
-    return value
 
 
-def _environment(value: dict[str, str]) -> dict[str, str]:
+def _environment(value: dict[str, str]) -> None:
     if any(not name or "=" in name or "\0" in name + text for name, text in value.items()):
         raise ValueError('should hold no empty names, no "=" in names and no NUL characters')
-    return value
 
 
-class FromEnvironment(Section):
+class FromEnvironment(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A value that is taken from an environment variable when the gateway starts."""
 
-    env: str = Field(min_length=1)
+    env: Annotated[str, Meta(min_length=1)]
     scheme: str = ""
     """The authentication scheme that is put before it, such as `Bearer`."""
 
@@ -97,28 +162,12 @@ class FromEnvironment(Section):
         """Return the header's value for a variable's value."""
         return f"{self.scheme} {value}" if self.scheme else value
 
-
-def _header_value(value: object) -> str | FromEnvironment:
-    """Check a header's value, with one error for both forms, which never quotes the value."""
-    if isinstance(value, str):
-        return value
-    match value:
-        case FromEnvironment():
-            return value
-        case {"env": str(name)} if name and len(cast("dict[object, object]", value)) == 1:
-            return FromEnvironment(env=name)
-        case {"env": str(name), "scheme": str(scheme)} if (
-            name and _TOKEN.fullmatch(scheme) and len(cast("dict[object, object]", value)) == 2
-        ):
-            return FromEnvironment(env=name, scheme=scheme)
-        case _:
-            raise ValueError('should be a string, or { env = "NAME" }, or that with scheme = "Bearer"')
+    def members(self) -> dict[str, object]:
+        """Return it as it is written."""
+        return to_builtins(self)
 
 
-HeaderValue = Annotated[str | FromEnvironment, ReadBy(_header_value)]
-
-
-def _headers(value: dict[str, str | FromEnvironment]) -> dict[str, str | FromEnvironment]:
+def _headers(value: dict[str, str | FromEnvironment]) -> None:
     for name, text in value.items():
         if not _TOKEN.fullmatch(name):
             raise ValueError("should hold header names")
@@ -126,9 +175,10 @@ def _headers(value: dict[str, str | FromEnvironment]) -> dict[str, str | FromEnv
             raise ValueError(f"should not hold {name}, which the gateway sets itself")
         if isinstance(text, str):
             check_header_text(text)
+        elif text.scheme and not _TOKEN.fullmatch(text.scheme):
+            raise ValueError("should hold schemes such as Bearer")
     if len({name.lower() for name in value}) != len(value):
         raise ValueError("should name each header once")
-    return value
 
 
 def check_header_text(text: str) -> None:
@@ -137,63 +187,70 @@ def check_header_text(text: str) -> None:
         raise ValueError("should be printable ASCII, without line breaks and without spaces around it")
 
 
-def _scope(value: str) -> str:
+def _scope(value: str) -> None:
     fault = scope_fault(value)
     if fault is not None:
         raise ValueError(fault)
-    return value
 
 
-def _optional_scope(value: str) -> str:
-    return value and _scope(value)
+def _optional_scope(value: str) -> None:
+    if value:
+        _scope(value)
 
 
-def _facts(value: dict[str, str | int | float]) -> dict[str, str | int | float]:
+def _token_scope(value: str) -> None:
+    if not re.fullmatch(r"[\x21\x23-\x5b\x5d-\x7e]*", value):
+        raise ValueError("should be one scope of a token: printable ASCII without spaces, quotes and backslashes")
+
+
+def _tool_name(value: str) -> None:
+    if not value:
+        raise ValueError("should have a name")
+
+
+def _facts(value: dict[str, str | int | float]) -> None:
     fault = facts_fault(value)
     if fault is not None:
         raise ValueError(fault)
-    return value
 
 
-def _uri_prefix(value: str) -> str:
+def _uri_prefix(value: str) -> None:
     if ":" not in value:
-        raise NoSuchKey
-    return value
+        raise ValueError(NO_SUCH_KEY)
 
 
-def _forwarded(value: str) -> str:
+def _forwarded(value: str) -> None:
     if not can_be_added(value):
         raise ValueError("should be a header that says neither how a message is read nor where it goes")
-    return value
 
 
-def _identity_header(value: str) -> str:
+def _identity_header(value: str) -> None:
     if not can_name_caller(value):
         raise ValueError("should be a header's name of letters, digits and -, and none that means something else")
-    return value
 
 
-def _store(value: str) -> str:
+def _store(value: str) -> None:
     if value != "memory:" and not value.startswith("sqlite:///"):
         raise ValueError('should be "memory:" or begin with "sqlite:///"')  # others may hold a password: not quoted
-    return value
 
 
 Url = Annotated[str, Check(_url)]
 Path = Annotated[str, Check(_path)]
-Method = Annotated[str, Field(min_length=1), Check(_method)]
+Method = Annotated[str, Check(_method)]
 Forwarded = Annotated[str, Check(_forwarded)]
 IdentityHeader = Annotated[str, Check(_identity_header)]
 Endpoint = Annotated[str, Check(_endpoint)]
-Name = Annotated[str, Field(min_length=1)]
-Bytes = Annotated[int, Field(ge=1)]
+Name = Annotated[str, Meta(min_length=1)]
+Bytes = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(gt=0), Check(_finite)]
 Scope = Annotated[str, Check(_scope)]
 OptionalScope = Annotated[str, Check(_optional_scope)]
 Facts = Annotated[dict[str, str | int | float], Check(_facts)]
+ToolName = Annotated[str, Check(_tool_name)]
 UriPrefix = Annotated[str, Check(_uri_prefix)]
-TokenScope = Annotated[str, Field(pattern=r"^[\x21\x23-\x5b\x5d-\x7e]*$")]
+TokenScope = Annotated[str, Check(_token_scope)]
 """RFC 6749 section 3.3; empty for none."""
 StoreText = Annotated[str, Check(_store)]
 Command = Annotated[list[str], Check(_command)]
 Environment = Annotated[dict[str, str], Check(_environment)]
-Headers = Annotated[dict[str, HeaderValue], Check(_headers)]
+Headers = Annotated[dict[str, str | FromEnvironment], Check(_headers)]

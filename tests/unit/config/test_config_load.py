@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accredit.config import Config, Loaded, Origin, Values, load, load_command_line, shown
+from accredit.config.schema import SECTIONS
 from accredit.errors import ConfigurationError
 
 pytestmark = [pytest.mark.holds("config/load"), pytest.mark.holds("config/problems")]
@@ -157,7 +158,7 @@ def values() -> st.SearchStrategy[Any]:
 
 
 def tables(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    names = st.sampled_from([*Config.model_fields, *KEYS])
+    names = st.sampled_from([*SECTIONS, *KEYS])
     return st.dictionaries(names | st.text(max_size=5), inner, max_size=4)
 
 

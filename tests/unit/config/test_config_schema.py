@@ -3,10 +3,10 @@
 from dataclasses import MISSING, fields
 
 import pytest
-from pydantic import ValidationError
 
-from accredit.config import Config
+from accredit.config import Config, converted
 from accredit.config.schema import Gateway, Upstream
+from accredit.config.values import WrongValue
 from accredit.gateway.settings import GatewaySettings
 
 pytestmark = [pytest.mark.holds("config/schema"), pytest.mark.holds("config/values")]
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.holds("config/schema"), pytest.mark.holds("config/valu
 
 def test_the_defaults_are_those_of_the_data_plane() -> None:
     """It can be mounted without a configuration, and must not behave differently then."""
-    gateway = Gateway().model_dump()
+    gateway = Gateway().members()
     for field in fields(GatewaySettings):
         if field.name == "upstream_timeout_seconds":
             assert field.default is None  # what a server is given then depends on how it is reached
@@ -66,14 +66,14 @@ def test_urls_that_name_a_server(url: str) -> None:
     ],
 )
 def test_urls_that_do_not(url: str) -> None:
-    with pytest.raises(ValidationError) as refused:
+    with pytest.raises(WrongValue) as refused:
         Upstream(url=url)
-    assert "pass" not in refused.value.errors(include_url=False, include_input=False)[0]["msg"].replace("password", "")
+    assert "pass" not in refused.value.text.replace("password", "")
 
 
 @pytest.mark.parametrize("path", ["", "mcp", "/a b", "/a?b", "/a#b", "/ä", "/a\n", "/healthz", "/readyz"])
 def test_paths_that_no_request_has_or_that_are_taken(path: str) -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(WrongValue):
         Gateway(path=path)
 
 
@@ -97,19 +97,19 @@ def test_paths_that_no_request_has_or_that_are_taken(path: str) -> None:
     ],
 )
 def test_headers_that_can_not_be_sent(headers: dict[str, object]) -> None:
-    with pytest.raises(ValidationError):
-        Upstream.model_validate({"headers": headers})
+    with pytest.raises(WrongValue):
+        converted({"upstream": {"headers": headers}}, strict=True)
 
 
 @pytest.mark.parametrize("env", [{"": "a"}, {"A=B": "a"}, {"A": "\0"}, {"A\0": "a"}])
 def test_variables_that_no_process_can_have(env: dict[str, str]) -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(WrongValue):
         Upstream(env=env)
 
 
 @pytest.mark.parametrize("command", [[], [""], ["a", "\0"]])
 def test_commands_that_can_not_be_run(command: list[str]) -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(WrongValue):
         Upstream(command=command)
 
 
@@ -128,13 +128,13 @@ def test_commands_that_can_not_be_run(command: list[str]) -> None:
     ],
 )
 def test_methods_that_are_decided_can_t_be_named__nor_what_a_server_could_take_for_them(method: str) -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(WrongValue):
         Gateway(methods=[method])
     assert Gateway(methods=["vendor/x", "tools/Call/All"]).methods
 
 
 @pytest.mark.parametrize("name", ["Content-Type", "content_encoding", "X-Original-URL", "Host", "Authorization", "a b"])
 def test_no_header_is_added_by_which_a_message_could_be_read_or_sent_otherwise(name: str) -> None:
-    with pytest.raises(ValidationError, match="neither how a message is read nor where it goes"):
+    with pytest.raises(WrongValue, match="neither how a message is read nor where it goes"):
         Gateway(forward_headers=[name])
     assert Gateway(forward_headers=["X-Api-Key", "cookie"]).forward_headers

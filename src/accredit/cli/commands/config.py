@@ -157,7 +157,7 @@ def schema(_json: JsonAnywayOption = False) -> None:
 
     accredit config schema > accredit.schema.json
     """
-    from accredit.config import Config
+    from accredit.config import json_schema
 
-    dialect = "https://json-schema.org/draft/2020-12/schema"  # pydantic's; without it an editor has to guess
-    typer.echo(json.dumps({"$schema": dialect, **Config.model_json_schema()}, indent=2))
+    dialect = "https://json-schema.org/draft/2020-12/schema"  # without it an editor has to guess
+    typer.echo(json.dumps({"$schema": dialect, **json_schema()}, indent=2))
