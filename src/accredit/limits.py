@@ -55,6 +55,10 @@ ONE_PASS_BYTES = 262_144
 """Bytes of a text that one pass of a fast parser reads (some 0.2 ms). It keeps up to 14 times as much memory for it, of
 which it touches what the largest text so far has needed; longer texts are read in slices."""
 
+MAX_PLAIN_RESULT_MEMBERS = 64
+"""Members of a modern result whose names are looked at one by one as the fast parser gives them; real ones have five. A
+larger result is split."""
+
 SHORT_MESSAGE_BYTES = 65_536
 """Bytes of a message of a client that is worked on at one go: some milliseconds. Between the steps of a longer one, and
 the members of such a batch, others have their turn."""
