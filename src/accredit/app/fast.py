@@ -158,7 +158,7 @@ class FastProtocol(EdgeProtocol):
         cycle.more_body = False
         cycle.message_event.set()
         self._has_come()
-        self._start(cycle, gateway, known.head.copy())
+        self._start(cycle, gateway, known.head)
 
     def _is_plain(self, scope: Scope) -> bool:
         if scope["raw_path"] != self._target or scope["method"] != "POST" or scope["query_string"]:

@@ -32,8 +32,16 @@ _SHOWN = {VERSION_HEADER: "MCP-Protocol-Version", METHOD_HEADER: "Mcp-Method", N
 
 def era_of(frame: Frame | Batch, headers: Headers) -> Era:
     """Return the era of a client's message: modern if its header names a modern version, else that of its body."""
-    if is_modern(_version_header(headers)):
-        return Era.MODERN
+    return Era.MODERN if names_modern(headers) else era_of_body(frame)
+
+
+def names_modern(headers: Headers) -> bool:
+    """Return whether the headers name a modern version."""
+    return is_modern(_version_header(headers))
+
+
+def era_of_body(frame: Frame | Batch) -> Era:
+    """Return the era that a message's own metadata says."""
     return frame.era if isinstance(frame, Request) else Era.LEGACY
 
 
@@ -56,7 +64,7 @@ def unmirrored(frame: Frame | Batch | None, era: Era, headers: Headers) -> froze
 
     For a method that MCP does not have, whoever defined it says what `Mcp-Name` and `Mcp-Param-*` mean: they stay.
     """
-    routing = [name for name in headers if name in (METHOD_HEADER, NAME_HEADER) or is_param_header(name)]
+    routing = list(filter(is_routing_header, headers))
     if not routing:
         return frozenset()
     if era is Era.LEGACY or not isinstance(frame, Request | Notification):
@@ -66,6 +74,11 @@ def unmirrored(frame: Frame | Batch | None, era: Era, headers: Headers) -> froze
         mirrored.add(NAME_HEADER)
     with_params = frame.method == "tools/call" or frame.method not in METHODS
     return frozenset(name for name in routing if name not in mirrored and not (with_params and is_param_header(name)))
+
+
+def is_routing_header(name: bytes) -> bool:
+    """Return whether a header, whose name is in lower case, mirrors a part of a message, other than its version."""
+    return name in (METHOD_HEADER, NAME_HEADER) or is_param_header(name)
 
 
 def _target(frame: Request | Notification, headers: Headers) -> str | None:

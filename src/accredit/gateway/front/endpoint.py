@@ -15,7 +15,6 @@ from accredit.gateway.headers import (
     JSON,
     SESSION_HEADER,
     check_once,
-    check_request,
     host_allowed,
     origin_allowed,
     origin_listed,
@@ -24,11 +23,13 @@ from accredit.gateway.recording.early_refusals import InboundRequest
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.upstream.backend import Backend
 from accredit.jsonrpc.encode import INVALID_REQUEST
-from accredit.jsonrpc.era import VERSION_HEADER, check_agreement, era_of, unmirrored
+from accredit.jsonrpc.era import VERSION_HEADER, check_agreement, era_of_body, unmirrored
 from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.methods import BATCH_REVISION, HEADERLESS_REVISION, LISTEN, Era
 from accredit.jsonrpc.requests import Batch
 from accredit.limits import MAX_SESSION_ID_BYTES
+
+_LONG_SESSION_ID = f"Invalid Request: Mcp-Session-Id has more than {MAX_SESSION_ID_BYTES} bytes"
 
 
 class Endpoint(Intake[Exchange]):
@@ -47,8 +48,9 @@ class Endpoint(Intake[Exchange]):
         head = exchange.head
         if head.method != "POST":
             check_once(head.headers, SESSION_HEADER, VERSION_HEADER, b"last-event-id")
-            head.drop(unmirrored(None, Era.LEGACY, head.headers))
-        _check_session_id(head.headers.get(SESSION_HEADER))
+            exchange.head = head.without(unmirrored(None, Era.LEGACY, head.headers))
+        if len(head.session) > MAX_SESSION_ID_BYTES:
+            raise RequestError(INVALID_REQUEST, _LONG_SESSION_ID)
         match head.method:
             case "POST":
                 await self.take(exchange, exchange)
@@ -70,10 +72,10 @@ class Endpoint(Intake[Exchange]):
     def check_source(self, exchange: Exchange) -> None:
         """Apply step 1. Raises `RequestError` (403)."""
         headers = exchange.head.headers
-        host = headers.get(b"host")
+        host, origin = headers.get(b"host"), headers.get(b"origin")
         if not host_allowed(host, self._settings.allowed_hosts):
             raise RequestError(INVALID_REQUEST, "Forbidden: this Host is not allowed", status=403)
-        if not origin_allowed(headers.get(b"origin"), host, self._settings.allowed_origins):
+        if origin is not None and not origin_allowed(origin, host, self._settings.allowed_origins):
             raise RequestError(INVALID_REQUEST, "Forbidden: this Origin is not allowed", status=403)
 
     async def _get(self, exchange: Exchange) -> None:
@@ -90,19 +92,19 @@ class Endpoint(Intake[Exchange]):
         head, authenticator = client.head, self._authenticator
         if authenticator is not None:
             inbound.header = await authenticator.of_header(client, sessions=True)  # 2
-        check_request(head.headers)  # 3
-        session = head.session
-        check_once(head.headers, SESSION_HEADER, b"last-event-id")
+        head.check_post()  # 3
         text = await client.body(self._settings.max_request_bytes)  # 4
-        inbound.revision = self._revision(client)
+        inbound.revision = head.revision or self._revision(client)
         message = await self._read(text, inbound, batches=inbound.revision == BATCH_REVISION)
         client.asked = message.id if isinstance(message, Request) else None
-        era = inbound.era = era_of(message, head.headers)  # 5
+        era = inbound.era = Era.MODERN if head.is_modern else era_of_body(message)  # 5
         if era is Era.MODERN and isinstance(message, Request | Notification):
             check_agreement(message, head.headers)
-        head.drop(unmirrored(message, era, head.headers))
-        check_once(head.headers, VERSION_HEADER)
-        inbound.session = session if era is Era.LEGACY else ""
+        if head.routes:
+            client.head = head.without(unmirrored(message, era, head.headers))
+        if head.repeats:
+            check_once(head.headers, VERSION_HEADER)
+        inbound.session = head.session if era is Era.LEGACY else ""
         if authenticator is not None:
             ask = partial(self._backend.ask, client, era)
             await authenticator.of_message(client, message, inbound, ask, inbound.session)  # 6
@@ -129,14 +131,6 @@ class Endpoint(Intake[Exchange]):
             raise
 
     def _revision(self, client: Exchange) -> str:
-        named = client.head.headers.get(VERSION_HEADER)
-        if named is not None:
-            return named.decode("latin-1")
+        if client.head.revision is not None:
+            return client.head.revision
         return self._backend.revision(session_of(client, self._authenticator)) or HEADERLESS_REVISION
-
-
-def _check_session_id(named: bytes | None) -> None:
-    if named is not None and len(named) > MAX_SESSION_ID_BYTES:
-        raise RequestError(
-            INVALID_REQUEST, f"Invalid Request: Mcp-Session-Id has more than {MAX_SESSION_ID_BYTES} bytes"
-        )

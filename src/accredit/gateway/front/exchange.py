@@ -89,7 +89,7 @@ class Exchange(ABC):
 
     def take_credentials(self) -> None:
         """Takes the Authorization fields off: nothing forwards them from here on."""
-        self.credentials = self.head.take_credentials()
+        self.credentials, self.head = self.head.credentials, self.head.without_credentials
 
     async def body(self, limit: int) -> bytes:
         """The whole body. Raises `RequestError`: 413 as soon as it is known to pass `limit` bytes, 408 when it comes
@@ -134,7 +134,7 @@ class Exchange(ABC):
         """Adds responses that go along with the answer, which is one to a batch then."""
         if refused:
             self._refused = refused
-            self.head.headers[b"accept-encoding"] = b"identity"  # what is to be joined must be readable
+            self.head = self.head.with_field(b"accept-encoding", b"identity")  # what is to be joined must be readable
 
     async def reply(self, status: int, body: bytes = b"", headers: RawHeaders | None = None) -> None:
         """Sends a whole answer. `headers` without `Content-Length`."""

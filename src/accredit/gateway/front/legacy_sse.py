@@ -208,7 +208,7 @@ class LegacySse(Intake[Exchange]):
 def _check_headers(exchange: Exchange) -> None:
     """Refuse repeated headers, and drop those that route messages of the other era. Raises `RequestError` (400)."""
     check_once(exchange.head.headers, SESSION_HEADER, VERSION_HEADER, b"last-event-id")
-    exchange.head.drop(unmirrored(None, Era.LEGACY, exchange.head.headers))
+    exchange.head = exchange.head.without(unmirrored(None, Era.LEGACY, exchange.head.headers))
 
 
 def _target_of(url: str) -> bytes:
