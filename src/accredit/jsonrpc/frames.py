@@ -78,7 +78,7 @@ class _Call:
         """The text of `params`; None where there are none."""
         return Raw(to_json(self._changes["params"])) if "params" in self._changes else self._given
 
-    @property
+    @Once
     def names(self) -> Collection[str]:
         """The names of all members of `params`. Raises `FrameError`."""
         return self._split.keys()
@@ -86,7 +86,9 @@ class _Call:
     @Once
     def members(self) -> Mapping[str, Raw]:
         """The members of `params`, but for `_meta`. Raises `FrameError`."""
-        return {name: cast("Raw", value) for name, value in self._split.items() if name != "_meta"}
+        found = cast("dict[str, Raw]", {**self._split})
+        found.pop("_meta", None)
+        return found
 
     @property
     def has_meta(self) -> bool:
@@ -98,7 +100,9 @@ class _Call:
     def meta(self) -> Mapping[str, Raw]:
         """The members of `params._meta`; empty where there is none. Raises `FrameError` where it is no object."""
         meta = self._split.get("_meta")
-        return opened_meta(meta) if meta is None or isinstance(meta, Raw) else meta
+        if meta is None:
+            return {}
+        return opened_meta(meta) if isinstance(meta, Raw) else meta
 
     def in_meta(self, name: str) -> Raw | None:
         """A member of `params._meta`; None also where that can't be read."""

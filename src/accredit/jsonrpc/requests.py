@@ -102,10 +102,11 @@ def _checked(frame: Frame) -> Frame:
 
 
 def _check_params(call: Request | Notification) -> None:
-    if len(call.names) > MAX_PARAMS_MEMBERS:
+    names = call.names
+    if len(names) > MAX_PARAMS_MEMBERS:
         raise FrameError(f'more than {MAX_PARAMS_MEMBERS} members in "params"', bound=True)
-    check_names(call.names, PARAMS_MEMBERS.get(call.method, UNKNOWN_PARAMS))
-    if call.has_meta:
+    check_names(names, PARAMS_MEMBERS.get(call.method, UNKNOWN_PARAMS))
+    if "_meta" in names and call.has_meta:
         check_meta(call.meta)
         check_names(call.meta, META_MEMBERS)
 

@@ -79,7 +79,8 @@ def for_upstream(
     """
     tells = tell and _on_authority(call, authority, token)
     try:
-        taken = [name for name in call.meta if is_claim(name) or (judged and name in PROOFS)]
+        meta = call.meta
+        taken = [name for name in meta if is_claim(name) or (judged and name in PROOFS)] if meta else []
         if not taken and not tells:
             return call
         put = {AUTHORIZATION: Raw(to_json(authorization(authority, token)))} if tells else {}

@@ -35,9 +35,9 @@ from accredit.gateway.trace import traced
 from accredit.jsonrpc.encode import INVALID_PARAMS, to_json, with_members
 from accredit.jsonrpc.frames import Notification, Request, Success
 from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, TASK_MEMBER, TASK_METHODS, Era
-from accredit.jsonrpc.objects import is_object, members
+from accredit.jsonrpc.objects import is_object, may_hold, members
 from accredit.jsonrpc.responses import Edit
-from accredit.jsonrpc.result_types import TASK
+from accredit.jsonrpc.result_types import INPUT_REQUIRED, TASK
 from accredit.jsonrpc.scalars import as_string
 from accredit.jsonrpc.tasks import may_announce
 from accredit.limits import TASK_SECONDS
@@ -46,6 +46,7 @@ from accredit.rounds.sealing import NONCE_BYTES, FlowState, state_binding
 
 _STATE = "requestState"
 _NOT_BOUND = frozenset({"_meta", "inputResponses", _STATE})
+_INPUT_REQUIRED, _TASK = INPUT_REQUIRED.encode("ascii"), TASK.encode("ascii")
 _FLOW_BYTES = 16
 
 _log = logging.getLogger("accredit.gateway.sealing")
@@ -116,6 +117,8 @@ class RequestStateSealer:
 
     def _sealed(self, response: Success, *, request: Request, principal: Sequence[str], flow: str, round: int) -> bytes:
         """Rule 2, for the response to `request`. Raises `FrameError` for a state that can't be sealed."""
+        if request.method not in TASK_METHODS and not _may_carry_state(response.result):
+            return response.text
         result = members(response.result) if is_object(response.result) else {}
         kind, given = as_string(result.get("resultType")), as_string(result.get(_STATE))
         binding, seconds = _binding(request, principal), self._seconds
@@ -127,7 +130,7 @@ class RequestStateSealer:
             if kind == TASK:
                 binding = _task_binding(principal, as_string(result.get(TASK_MEMBER)) or "")
             seconds = TASK_SECONDS
-        elif kind != "input_required":
+        elif kind != INPUT_REQUIRED:
             return response.text
         state = FlowState(given, flow, round, unix_seconds() + seconds)
         try:
@@ -152,13 +155,18 @@ def principal_by_id(principal_id: str, agent_id: str, token: tuple[str, str] | N
 
 def brings_state(call: Request | Notification) -> bool:
     """Whether a call that a server could take for a guarded one brings a state, of whatever type."""
-    return _STATE in call.members and looks_guarded(call.method)
+    return _STATE in call.names and looks_guarded(call.method)
 
 
 def _with_state(request: Request, state: str | None) -> Request:
     if state is None:
         return request.with_params({}, without=(_STATE,))
     return request.with_params({_STATE: Raw(to_json(state))})
+
+
+def _may_carry_state(result: Raw) -> bool:
+    """Whether a result may be of a type with which a state comes. Quick; False means that it is not."""
+    return may_hold(result, _INPUT_REQUIRED) or may_hold(result, _TASK)
 
 
 def _has_legs(request: Request) -> bool:

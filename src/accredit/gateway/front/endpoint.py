@@ -4,7 +4,9 @@ Messages come by POST, and are answered there. GET opens a standing stream of a 
 session: neither has a message, and both end with step 3.
 """
 
+from collections.abc import Coroutine
 from functools import partial
+from typing import Any
 
 from accredit.errors import RequestError
 from accredit.gateway.admission.gate import Admission, Gate
@@ -42,8 +44,8 @@ class Endpoint(Intake[Exchange]):
         self._authenticator = authenticator
         self._backend = backend
 
-    async def serve(self, exchange: Exchange) -> None:
-        """Answer one HTTP request, or raise the `AccreditError` that becomes its answer."""
+    def serve(self, exchange: Exchange) -> Coroutine[Any, Any, None]:
+        """Return what answers one HTTP request. Both raise the `AccreditError` that becomes its answer."""
         self.check_source(exchange)
         head = exchange.head
         if head.method != "POST":
@@ -53,14 +55,11 @@ class Endpoint(Intake[Exchange]):
             raise RequestError(INVALID_REQUEST, _LONG_SESSION_ID)
         match head.method:
             case "POST":
-                await self.take(exchange, exchange)
+                return self.take(exchange, exchange)
             case "GET":
-                await self._get(exchange)
+                return self._get(exchange)
             case "DELETE":
-                if self._authenticator is not None:
-                    await self._authenticator.of_request(exchange, sessions=True)
-                with exchange.rooms.calls.held(exchange):
-                    await self._backend.delete(exchange)
+                return self._delete(exchange)
             case _:
                 raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
 
@@ -86,6 +85,12 @@ class Endpoint(Intake[Exchange]):
         exchange.hears = self._gate.hears(session)
         with exchange.rooms.streams.held(exchange, yields=True):
             await self._backend.get(exchange, self._gate.otherwise(token, exchange.calls))
+
+    async def _delete(self, exchange: Exchange) -> None:
+        if self._authenticator is not None:
+            await self._authenticator.of_request(exchange, sessions=True)
+        with exchange.rooms.calls.held(exchange):
+            await self._backend.delete(exchange)
 
     async def _arrive(self, client: Exchange, inbound: InboundRequest) -> Frame | Batch:
         """Apply steps 2 to 6."""
@@ -117,14 +122,20 @@ class Endpoint(Intake[Exchange]):
         if message is None:
             await (client.reply(200, admission.answer, [JSON]) if admission.replies else client.reply(202))
             return
-        client.answer_also(admission.replies)
+        if admission.replies:
+            client.answer_also(admission.replies)
         client.calls, client.speaker = admission.calls, admission.speaker
         client.hears = self._gate.hears(inbound.session, admission.tasks)
-        stands = isinstance(message, Request) and message.method == LISTEN
-        room = client.rooms.streams if stands else client.rooms.calls
         try:
-            with room.held(client, yields=stands):  # 8
-                await self._backend.post(client, message, inbound.era, admission.edits)
+            if isinstance(message, Request) and message.method == LISTEN:
+                with client.rooms.streams.held(client, yields=True):  # 8
+                    await self._backend.post(client, message, inbound.era, admission.edits)
+            else:
+                place = client.rooms.calls.take(client)  # 8
+                try:
+                    await self._backend.post(client, message, inbound.era, admission.edits)
+                finally:
+                    place.leave()
         except RequestError as error:
             if error.id is None and isinstance(message, Request):
                 error.id = message.id

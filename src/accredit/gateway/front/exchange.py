@@ -132,9 +132,8 @@ class Exchange(ABC):
 
     def answer_also(self, refused: tuple[bytes, ...]) -> None:
         """Adds responses that go along with the answer, which is one to a batch then."""
-        if refused:
-            self._refused = refused
-            self.head = self.head.with_field(b"accept-encoding", b"identity")  # what is to be joined must be readable
+        self._refused = refused
+        self.head = self.head.with_field(b"accept-encoding", b"identity")  # what is to be joined must be readable
 
     async def reply(self, status: int, body: bytes = b"", headers: RawHeaders | None = None) -> None:
         """Sends a whole answer. `headers` without `Content-Length`."""
