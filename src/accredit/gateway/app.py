@@ -77,6 +77,8 @@ class Gateway:
         self._store = store
         self._counters = Counters()
         self.rooms = Rooms(settings.max_request_bytes, proving=settings.proving)
+        self.surroundings = (self.rooms, settings.allowed_origins)
+        """What an exchange needs to know of its gateway."""
         self._recorder = recorder_of(settings, self._counters, records)
         self._key_sets = key_sets
         directory = ToolDirectory()
@@ -123,11 +125,6 @@ class Gateway:
     def endpoint_path(self) -> str:
         """The path whose POSTs are MCP's."""
         return self._settings.path
-
-    @property
-    def surroundings(self) -> tuple[Rooms, tuple[str, ...]]:
-        """What an exchange needs to know of its gateway."""
-        return self.rooms, self._settings.allowed_origins
 
     @property
     def refused(self) -> dict[str, int]:

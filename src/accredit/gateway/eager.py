@@ -29,9 +29,9 @@ class Wakeup(asyncio.Future[None]):
         if sleeper is None:
             return
         if asyncio.current_task(sleeper.loop) is None:
-            sleeper.woken(self)
+            sleeper.go_on()
         else:
-            sleeper.loop.call_soon(sleeper.woken, self)
+            sleeper.loop.call_soon(sleeper.go_on)
 
     def fail(self, error: Exception) -> None:
         """Raises an error where the task waits, at the loop's next step."""
@@ -81,9 +81,9 @@ class EagerTask:
     def start(self) -> None:
         """Runs until it has to wait; at the loop's next step where somebody else is in the middle of one."""
         if asyncio.current_task(self.loop) is None:
-            self._step(None)
+            self.go_on()
         else:
-            self.loop.call_soon(self._step, None)
+            self.loop.call_soon(self.go_on)
 
     def done(self) -> bool:
         """Whether it has ended."""
@@ -121,11 +121,12 @@ class EagerTask:
         try:
             waited.result()
         except BaseException as error:
-            self._step(error)
+            self.go_on(error)
         else:
-            self._step(None)
+            self.go_on()
 
-    def _step(self, error: BaseException | None) -> None:
+    def go_on(self, error: BaseException | None = None) -> None:
+        """Takes one step: to the next wait, or to the end."""
         if self._must_cancel:
             if not isinstance(error, CancelledError):
                 error = CancelledError() if self._message is None else CancelledError(self._message)
@@ -157,10 +158,10 @@ class EagerTask:
 
     def _wait(self, waits: Any) -> None:
         if waits is None:
-            self.loop.call_soon(self._step, None)
+            self.loop.call_soon(self.go_on)
             return
         if not isinstance(waits, asyncio.Future) or not waits._asyncio_future_blocking:
-            self.loop.call_soon(self._step, RuntimeError(f"a task can't wait for {waits!a}"))
+            self.loop.call_soon(self.go_on, RuntimeError(f"a task can't wait for {waits!a}"))
             return
         future: asyncio.Future[Any] = waits  # pyright: ignore[reportUnknownVariableType] - nobody asks for its result
         future._asyncio_future_blocking = False

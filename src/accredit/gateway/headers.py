@@ -16,7 +16,7 @@ from accredit.base.caching import Once
 from accredit.errors import RequestError
 from accredit.gateway.media_types import is_json_request
 from accredit.jsonrpc.encode import INVALID_REQUEST
-from accredit.jsonrpc.era import DUPLICATED, VERSION_HEADER, is_routing_header, names_modern
+from accredit.jsonrpc.era import DUPLICATED, VERSION_HEADER, names_modern, routing_headers
 from accredit.tokens import without_authorization
 
 RawHeaders = list[tuple[bytes, bytes]]
@@ -78,9 +78,9 @@ class RequestHead:
         return names_modern(self.headers)
 
     @Once
-    def routes(self) -> bool:
-        """Whether it has a header by which a message is routed."""
-        return any(map(is_routing_header, self.headers))
+    def routing(self) -> tuple[bytes, ...]:
+        """The names of the headers by which a message is routed, but for that of its revision."""
+        return routing_headers(self.headers)
 
     @Once
     def repeats(self) -> bool:

@@ -14,6 +14,8 @@ A routing header that mirrors nothing in its message (any in the legacy era, one
 compared with nothing, so it does not go on (`unmirrored`).
 """
 
+from collections.abc import Collection
+
 from accredit.errors import RequestError
 from accredit.jsonrpc.encode import HEADER_MISMATCH, INVALID_PARAMS
 from accredit.jsonrpc.frames import Frame, Notification, Request
@@ -58,13 +60,17 @@ def check_agreement(frame: Request | Notification, headers: Headers) -> None:
         _agree(headers, NAME_HEADER, target, id)
 
 
-def unmirrored(frame: Frame | Batch | None, era: Era, headers: Headers) -> frozenset[bytes]:
+def unmirrored(
+    frame: Frame | Batch | None, era: Era, headers: Headers, routing: Collection[bytes] | None = None
+) -> frozenset[bytes]:
     """Return the routing headers that mirror nothing in a message (None: an HTTP request without a body). They were
     compared with nothing, and whoever routes by them would take the message for another one.
 
     For a method that MCP does not have, whoever defined it says what `Mcp-Name` and `Mcp-Param-*` mean: they stay.
+    `routing` are the names of all routing headers, where they are known already.
     """
-    routing = list(filter(is_routing_header, headers))
+    if routing is None:
+        routing = routing_headers(headers)
     if not routing:
         return frozenset()
     if era is Era.LEGACY or not isinstance(frame, Request | Notification):
@@ -76,9 +82,9 @@ def unmirrored(frame: Frame | Batch | None, era: Era, headers: Headers) -> froze
     return frozenset(name for name in routing if name not in mirrored and not (with_params and is_param_header(name)))
 
 
-def is_routing_header(name: bytes) -> bool:
-    """Return whether a header, whose name is in lower case, mirrors a part of a message, other than its version."""
-    return name in (METHOD_HEADER, NAME_HEADER) or is_param_header(name)
+def routing_headers(headers: Headers) -> tuple[bytes, ...]:
+    """Return the names of the headers by which a message is routed, but for that of its version."""
+    return tuple(name for name in headers if name in (METHOD_HEADER, NAME_HEADER) or is_param_header(name))
 
 
 def _target(frame: Request | Notification, headers: Headers) -> str | None:
@@ -97,10 +103,11 @@ def _version_header(headers: Headers) -> str:
 
 def required_version(request: Request) -> str:
     """Return the protocol version in a modern request's body. Raises `RequestError` if required metadata is missing."""
-    missing = [key for key in (META_VERSION, META_CAPABILITIES) if request.in_meta(key) is None]
-    if missing:
+    said = request.in_meta(META_VERSION)
+    if said is None or request.in_meta(META_CAPABILITIES) is None:
+        missing = [key for key in (META_VERSION, META_CAPABILITIES) if request.in_meta(key) is None]
         raise RequestError(INVALID_PARAMS, f"params._meta lacks {' and '.join(missing)}", id=request.id)
-    version = as_string(request.in_meta(META_VERSION))
+    version = as_string(said)
     if version is None:
         raise RequestError(INVALID_PARAMS, f"params._meta {META_VERSION} is not a string", id=request.id)
     return version

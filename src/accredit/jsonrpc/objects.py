@@ -176,10 +176,10 @@ def may_name(raw: Raw | None, name: bytes) -> bool:
 
 
 def may_hold(raw: Raw, text: bytes) -> bool:
-    """Return whether a value may hold a string that has this text, in letters, in it. Quick; False means that it does
-    not."""
+    """Return whether a value may hold a string that has this text, ASCII letters and underscores, in it. Quick; False
+    means that it does not."""
     whole = bytes(raw)
-    return text in whole or b"\\" in whole  # a string may be spelled with escapes
+    return text in whole or b"\\u" in whole  # a letter may be spelled so
 
 
 def is_object(raw: Raw | None) -> bool:

@@ -116,7 +116,7 @@ def check_meta(names: Collection[str]) -> None:
     `FrameError`."""
     if len(names) > MAX_META_MEMBERS:
         raise FrameError(f'more than {MAX_META_MEMBERS} members in "params._meta"', bound=True)
-    if any(len(name) > MAX_META_NAME_CHARS for name in names):
+    if max(map(len, names), default=0) > MAX_META_NAME_CHARS:
         raise _too_long("name in params._meta", MAX_META_NAME_CHARS)
 
 

@@ -228,7 +228,7 @@ class Gate:
             await turn(request.size)
         leg = self._sealer.leg(request)
         edit = self._lists.of(request.method, None, None) if request.method in KINDS else leg.edit
-        goes_on = for_upstream(leg.request, judged=False)
+        goes_on = for_upstream(leg.request, judged=False, tell=False)
         return Admission(goes_on) if edit is None else Admission(goes_on, edits={request.id: edit})
 
     async def _request(self, request: Request, client: Client, caller: Caller) -> Admission:

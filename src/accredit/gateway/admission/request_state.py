@@ -29,6 +29,7 @@ from msgspec import Raw, Struct
 
 from accredit.base.clock import unix_seconds
 from accredit.base.log_events import log_event
+from accredit.base.random_ids import RandomIds
 from accredit.errors import FrameError, RequestError, SealError
 from accredit.gateway.settings import RoundsSettings
 from accredit.gateway.trace import traced
@@ -47,7 +48,6 @@ from accredit.rounds.sealing import NONCE_BYTES, FlowState, state_binding
 _STATE = "requestState"
 _NOT_BOUND = frozenset({"_meta", "inputResponses", _STATE})
 _INPUT_REQUIRED, _TASK = INPUT_REQUIRED.encode("ascii"), TASK.encode("ascii")
-_FLOW_BYTES = 16
 
 _log = logging.getLogger("accredit.gateway.sealing")
 
@@ -70,6 +70,7 @@ class RequestStateSealer:
     def __init__(self, settings: RoundsSettings) -> None:
         self._ring = settings.ring
         self._seconds = settings.state_seconds
+        self._flows = RandomIds()
 
     def leg(self, request: Request, principal: Sequence[str] = ()) -> Leg:
         """A client's request as it goes on (rule 1), on behalf of `principal` (`principal_of`).
@@ -81,8 +82,8 @@ class RequestStateSealer:
             request, flow, round = _with_state(request, state.state), state.flow, state.round
         elif request.method in TASK_METHODS:
             flow, round = "", 0
-        elif request.method in INPUT_REQUIRED_METHODS and _has_legs(request):
-            flow, round = secrets.token_hex(_FLOW_BYTES), 0
+        elif request.method in INPUT_REQUIRED_METHODS and (request.era is Era.MODERN or may_announce(request)):
+            flow, round = self._flows.draw(), 0
         else:
             return Leg(request)
         if request.era is not Era.MODERN:
@@ -117,12 +118,15 @@ class RequestStateSealer:
 
     def _sealed(self, response: Success, *, request: Request, principal: Sequence[str], flow: str, round: int) -> bytes:
         """Rule 2, for the response to `request`. Raises `FrameError` for a state that can't be sealed."""
-        if request.method not in TASK_METHODS and not _may_carry_state(response.result):
+        of_task = request.method in TASK_METHODS
+        if not (of_task or may_hold(response.result, _INPUT_REQUIRED) or may_hold(response.result, _TASK)):
             return response.text
         result = members(response.result) if is_object(response.result) else {}
         kind, given = as_string(result.get("resultType")), as_string(result.get(_STATE))
+        if not of_task and kind not in (INPUT_REQUIRED, TASK):
+            return response.text
         binding, seconds = _binding(request, principal), self._seconds
-        if kind == TASK or request.method in TASK_METHODS:
+        if kind == TASK or of_task:
             if _STATE not in result:
                 return response.text
             if given is None:
@@ -130,8 +134,6 @@ class RequestStateSealer:
             if kind == TASK:
                 binding = _task_binding(principal, as_string(result.get(TASK_MEMBER)) or "")
             seconds = TASK_SECONDS
-        elif kind != INPUT_REQUIRED:
-            return response.text
         state = FlowState(given, flow, round, unix_seconds() + seconds)
         try:
             text = self._ring.seal(state, binding, secrets.token_bytes(NONCE_BYTES))
@@ -162,16 +164,6 @@ def _with_state(request: Request, state: str | None) -> Request:
     if state is None:
         return request.with_params({}, without=(_STATE,))
     return request.with_params({_STATE: Raw(to_json(state))})
-
-
-def _may_carry_state(result: Raw) -> bool:
-    """Whether a result may be of a type with which a state comes. Quick; False means that it is not."""
-    return may_hold(result, _INPUT_REQUIRED) or may_hold(result, _TASK)
-
-
-def _has_legs(request: Request) -> bool:
-    """Whether more may come of a call than one answer: rounds, or a task."""
-    return request.era is Era.MODERN or may_announce(request)
 
 
 def _task_binding(principal: Sequence[str], id: str) -> bytes:

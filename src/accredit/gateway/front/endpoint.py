@@ -105,8 +105,8 @@ class Endpoint(Intake[Exchange]):
         era = inbound.era = Era.MODERN if head.is_modern else era_of_body(message)  # 5
         if era is Era.MODERN and isinstance(message, Request | Notification):
             check_agreement(message, head.headers)
-        if head.routes:
-            client.head = head.without(unmirrored(message, era, head.headers))
+        if head.routing:
+            client.head = head.without(unmirrored(message, era, head.headers, head.routing))
         if head.repeats:
             check_once(head.headers, VERSION_HEADER)
         inbound.session = head.session if era is Era.LEGACY else ""
