@@ -19,7 +19,6 @@ import asyncio
 from contextvars import Context, copy_context
 from typing import Any, NamedTuple, cast
 
-from uvicorn._types import HTTPScope
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from accredit.app.edge import EdgeProtocol
@@ -40,7 +39,7 @@ class _Head(NamedTuple):
 
     text: bytes
     length: int
-    scope: HTTPScope
+    scope: Any
     head: RequestHead
     gateway: Gateway
 
