@@ -31,8 +31,7 @@ from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import set_current
 from accredit.gateway.turns import in_turns, turn
 from accredit.jsonrpc.frames import Frame
-from accredit.jsonrpc.requests import Batch, decode_request, read_request
-from accredit.limits import SHORT_MESSAGE_BYTES
+from accredit.jsonrpc.requests import Batch, read_request
 
 C = TypeVar("C")
 
@@ -56,9 +55,7 @@ class Intake(ABC, Generic[C]):
             inbound.revision = inbound.revision or self._revision(client)
             await self._gate.early_refusals.of_request(unread, inbound, error)
             raise
-        callers = inbound.callers
-        if callers is None and inbound.tokens:
-            callers = [Caller(token) for token in inbound.tokens]
+        callers = inbound.callers or [Caller(token) for token in inbound.tokens] or None
         admission = await self._gate.admit(message, Client(inbound.session, inbound.revision), callers)  # 7
         try:
             await self._go_on(client, inbound, admission)
@@ -69,15 +66,11 @@ class Intake(ABC, Generic[C]):
 
     async def _read(self, text: bytes, inbound: InboundRequest, *, batches: bool) -> Frame | Batch:
         """Apply step 4 to a message's bytes. Raises `RequestError`."""
-        if len(text) > SHORT_MESSAGE_BYTES:
-            message = inbound.message = await in_turns(read_request(text, batch_allowed=batches), len(text))
-        else:
-            message = inbound.message = decode_request(text, batch_allowed=batches)
+        message = inbound.message = await in_turns(read_request(text, batch_allowed=batches), len(text))
         if self._settings.identity is not None:
             check_single(message)
         set_current(message)
-        if len(text) > SHORT_MESSAGE_BYTES:
-            await turn(len(text))
+        await turn(len(text))
         return message
 
     @abstractmethod

@@ -16,6 +16,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from accredit.attest import LogSigner
+from accredit.base.deferred import load
 from accredit.errors import AccreditError
 from accredit.stores.audit_log.channel import (
     LENGTH,
@@ -34,6 +35,7 @@ def main(descriptor: int) -> None:
         opening = _next(frames)
         if opening is None:
             return
+        load("cryptography.hazmat.primitives.asymmetric.mldsa")  # the first record does not wait for it
         gc.freeze()  # the loaded modules stay: no need to scan them again
         with contextlib.suppress(ConnectionError):  # the gateway is gone: nobody is waiting
             _serve(channel, frames, decode_opening(opening))
