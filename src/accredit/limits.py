@@ -580,6 +580,51 @@ MAX_STORE_JOBS = 10_000
 STORE_BATCH_JOBS = 256
 """Jobs that are committed together, in some milliseconds, for which other processes wait for the lock."""
 
+STORE_CONNECT_SECONDS = 1.0
+"""The time for a connection to one host of a database. Across a network one takes some milliseconds, of which a
+password's check is the most; it leaves half of the whole wait for what was to be asked."""
+
+STORE_SECOND_PRIMARY_SECONDS = 0.1
+"""How long, once one host has said that it is the primary, the others are waited for: another one may be it by now."""
+
+STORE_CHECK_SECONDS = 10.0
+"""The interval between checks of a database's settings and clock while it is asked. They take three short questions."""
+
+STORE_TEND_SECONDS = 1.0
+"""The interval between deletions of expired rows by one process, while it asks: of `STORE_SWEEP_ROWS` each at most."""
+
+STORE_PAUSE_SECONDS = (0.0, 0.0, 0.1, 0.5, 1.0, 2.0, 5.0)
+"""The pause after so many failures of a database in a row, and after more the last: in the pause calls are refused at
+once. A new primary is found within it, and a server whose standby is gone, and which keeps what each attempt left
+(100 connections by default), lasts for minutes."""
+
+DATABASE_KEEP_SECONDS = 60
+"""How long a row of a database is kept after its end, by the database's clock. It is more than clocks may differ."""
+
+DATABASE_LATE_SECONDS = 30
+"""How long after its end, by the database's clock, a row can still be added: for clocks that differ. It is less than
+rows are kept, so that none is added again while another process is deleting it."""
+
+CLOCK_SKEW_SECONDS = 5.0
+"""How far the clocks of a gateway and its database may differ; beyond, calls are refused."""
+
+CLOCK_SKEW_WARN_SECONDS = 2.0
+"""The difference that is logged. Synchronised clocks differ by milliseconds."""
+
+RESTORED_SECONDS = 300
+"""How long a database that was restored answers nothing: as long as a proof that was spent before can be fresh
+(`CHALLENGE_WINDOW_SECONDS`)."""
+
+MAX_DATABASE_HOSTS = 8
+"""Hosts of one database. All are connected to at once; a cluster has three."""
+
+MAX_PASSWORD_BYTES = 4_096
+"""Bytes of a file with a database's password. Tokens of cloud services, which serve as one, have some 1,500."""
+
+MAX_SPENT_IN_DATABASE = 10_000_000
+"""Spent challenges in a database, unless `store.max_spent` says otherwise: 33,000 a second for the whole fleet, and
+some 2 GB."""
+
 REVOCATION_CHECK_SECONDS = 0.5
 """The interval between checks whether a revocation list has changed. A change takes effect within 2 s."""
 

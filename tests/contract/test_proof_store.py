@@ -1,4 +1,4 @@
-"""What both stores promise (`ports.ProofStore`), and that they promise the same."""
+"""What all stores promise (`ports.ProofStore`), and that they promise the same."""
 
 import asyncio
 import contextlib
@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.world.running import run
-from tests.world.stores import NOW, URLS, Model, challenge, opened, request
+from tests.world.stores import NOW, SHARED_URLS, URLS, Model, challenge, opened, request
 
 from accredit.errors import ChallengesFull, ClockSetBack, StoreUnavailable
-from accredit.limits import CLOCK_BACK_SECONDS, STORE_SWEEP_ENTRIES, USE_MARKS
+from accredit.limits import CLOCK_BACK_SECONDS, DATABASE_KEEP_SECONDS, STORE_SWEEP_ENTRIES, USE_MARKS
 from accredit.ports import ProofStore, RateLimit, Spending
 
 pytestmark = pytest.mark.holds("ports")
@@ -197,9 +197,11 @@ def test_of_64_who_spend_one_challenge_at_once_one_is_the_first(with_store: Told
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> int:
     """Stores with room for eight of each."""
-    for module in ("memory", "sqlite.tables"):
-        for name in ("MAX_SPENT_CHALLENGES", "MAX_USE_MARKS"):
-            monkeypatch.setattr(f"accredit.stores.{module}.{name}", 8)
+    for module in ("accredit.stores.memory", "accredit.stores.sqlite.tables"):
+        monkeypatch.setattr(f"{module}.MAX_SPENT_CHALLENGES", 8)
+    monkeypatch.setattr("tests.world.stores.MAX_SPENT_IN_DATABASE", 8)
+    for module in ("memory", "sqlite.tables", "postgres.store"):
+        monkeypatch.setattr(f"accredit.stores.{module}.MAX_USE_MARKS", 8)
     return 8
 
 
@@ -239,7 +241,7 @@ def test_what_has_expired_makes_room(small: int, with_store: Told[None]) -> None
         for number in range(small):
             await spend(store, challenge(number), request(1))
             await store.use([RateLimit(str(number), 60, 9)], now=NOW)
-        later = KEPT + 1
+        later = KEPT + DATABASE_KEEP_SECONDS + 1
         for number in range(small):
             assert await spend(store, challenge(100 + number), request(1), now=later, keep_until=later) is FIRST
             assert await store.use([RateLimit(str(number), 60, 1)], now=later)
@@ -259,6 +261,7 @@ def test_where_no_more_uses_can_be_noted_there_is_no_yes(small: int, with_store:
     with_store(main)
 
 
+@pytest.mark.parametrize("url", URLS[:2])
 def test_many_that_expire_at_once_are_removed_little_by_little(with_store: Told[None]) -> None:
     async def main(store: ProofStore) -> None:
         many = 3 * STORE_SWEEP_ENTRIES
@@ -427,10 +430,14 @@ def test_no_rate_is_exceeded_by_a_clock_that_was_ahead_and_is_set_back(with_stor
     with_store(main)
 
 
-def test_a_clock_that_is_kept_in_step_and_set_back_by_seconds_costs_nobody_a_call(with_store: Told[None]) -> None:
+def test_a_clock_that_is_kept_in_step_and_set_back_by_seconds_costs_nobody_a_call(
+    url: str, with_store: Told[None]
+) -> None:
+    step = 40 if url == URLS[2] else 5  # a database is asked four times for each
+
     async def main(store: ProofStore) -> None:
         limits = [RateLimit("one", 1, 9)]
-        for now in range(NOW, NOW + 400, 5):
+        for now in range(NOW, NOW + 400, step):
             assert await store.use(limits, now=now)
             assert await spend(store, challenge(now), request(1), now=now, keep_until=now + 301) is FIRST
             back = now - CLOCK_BACK_SECONDS
@@ -440,17 +447,18 @@ def test_a_clock_that_is_kept_in_step_and_set_back_by_seconds_costs_nobody_a_cal
     with_store(main)
 
 
-def test_what_was_forgotten_by_a_clock_that_was_ahead_is_known_after_a_restart__and_to_all_who_share_the_file(
-    tmp_path: Path,
+@pytest.mark.parametrize("url", SHARED_URLS)
+def test_what_was_forgotten_by_a_clock_that_was_ahead_is_known_after_a_restart__and_to_all_who_share_it(
+    url: str, tmp_path: Path
 ) -> None:
     async def main() -> None:
-        async with opened(URLS[1], tmp_path) as one, opened(URLS[1], tmp_path) as other:
+        async with opened(url, tmp_path) as one, opened(url, tmp_path) as other:
             assert await spend(one, challenge(1), request(1)) is FIRST
             assert await one.use([RateLimit("one", 60, 1)], now=NOW)
             await forget(other, AHEAD)
             with pytest.raises(ClockSetBack):
                 await spend(one, challenge(1), request(1))
-        async with opened(URLS[1], tmp_path) as again:
+        async with opened(url, tmp_path) as again:
             with pytest.raises(ClockSetBack):
                 await spend(again, challenge(1), request(1))
             with pytest.raises(ClockSetBack):
@@ -486,10 +494,20 @@ STEPS = st.lists(
 WINDOWS = (1, 5, 40)
 
 
-@pytest.mark.parametrize("url", URLS)
+@pytest.mark.parametrize("url", URLS[:2])
 @settings(max_examples=40)
 @given(steps=STEPS)
 def test_whatever_is_asked_in_whatever_order_a_store_says_what_the_model_says(url: str, steps: list[Step]) -> None:
+    hold_against_the_model(url, steps)
+
+
+@settings(max_examples=8)
+@given(steps=STEPS)
+def test_whatever_a_database_is_asked_in_whatever_order_it_says_what_the_model_says(steps: list[Step]) -> None:
+    hold_against_the_model(URLS[2], steps)
+
+
+def hold_against_the_model(url: str, steps: list[Step]) -> None:
     async def main(folder: Path) -> None:
         model, now = Model(), NOW
         made: list[bytes] = []
@@ -519,12 +537,27 @@ def test_whatever_is_asked_in_whatever_order_a_store_says_what_the_model_says(ur
         run(main(Path(folder)))
 
 
-@pytest.mark.parametrize("url", URLS)
+CLOCK_STEPS = st.lists(st.tuples(st.booleans(), st.integers(0, 3), st.integers(-400, 400)), max_size=30)
+
+
+@pytest.mark.parametrize("url", URLS[:2])
 @settings(max_examples=40)
-@given(steps=st.lists(st.tuples(st.booleans(), st.integers(0, 3), st.integers(-400, 400)), max_size=30))
+@given(steps=CLOCK_STEPS)
 def test_whatever_a_clock_does_nothing_is_spent_twice_nor_used_more_often_than_it_may_be(
     url: str, steps: list[tuple[bool, int, int]]
 ) -> None:
+    hold_against_the_clock(url, steps)
+
+
+@settings(max_examples=8)
+@given(steps=CLOCK_STEPS)
+def test_whatever_a_database_s_clock_does_nothing_is_spent_twice_nor_used_more_often_than_it_may_be(
+    steps: list[tuple[bool, int, int]],
+) -> None:
+    hold_against_the_clock(URLS[2], steps)
+
+
+def hold_against_the_clock(url: str, steps: list[tuple[bool, int, int]]) -> None:
     async def main(folder: Path) -> None:
         now, spent, used = NOW, set[int](), list[int]()
         async with opened(url, folder) as store:

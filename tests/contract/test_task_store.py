@@ -1,17 +1,18 @@
-"""What both memories of tasks promise (`ports.TaskStore`), and that they promise the same."""
+"""What all memories of tasks promise (`ports.TaskStore`), and that they promise the same."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 from tests.world.running import run
-from tests.world.stores import NOW, URLS
+from tests.world.stores import NOW, SHARED_URLS, URLS, opened_tasks
 
 from accredit import limits
 from accredit.errors import ClockSetBack, StoreUnavailable
-from accredit.limits import CLOCK_BACK_SECONDS
+from accredit.limits import CLOCK_BACK_SECONDS, DATABASE_KEEP_SECONDS
 from accredit.ports import Task, TaskStore
-from accredit.stores import open_tasks, parse_store_url, tasks
+from accredit.stores import tasks
+from accredit.stores.postgres import tasks as postgres_tasks
 
 pytestmark = pytest.mark.holds("stores/tasks")
 
@@ -35,11 +36,8 @@ def url(request: pytest.FixtureRequest) -> str:
 def with_tasks(url: str, tmp_path: Path) -> Told:
     def told(main: Callable[[TaskStore], Awaitable[None]]) -> None:
         async def opening() -> None:
-            store = open_tasks(parse_store_url(url, tmp_path))
-            try:
+            async with opened_tasks(url, tmp_path) as store:
                 await main(store)
-            finally:
-                await store.aclose()
 
         run(opening())
 
@@ -87,8 +85,10 @@ def test_one_owner_can_t_take_the_room_of_others__and_what_has_expired_takes_non
     with_tasks: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert limits.MAX_TASKS_PER_OWNER * 10 <= limits.MAX_TASKS
-    monkeypatch.setattr(tasks, "MAX_TASKS_PER_OWNER", 2)
-    monkeypatch.setattr(tasks, "MAX_TASKS", 3)
+    for module in (tasks, postgres_tasks):
+        monkeypatch.setattr(module, "MAX_TASKS_PER_OWNER", 2)
+        monkeypatch.setattr(module, "MAX_TASKS", 3)
+    later = NOW + 60 + DATABASE_KEEP_SECONDS + 1
 
     async def main(store: TaskStore) -> None:
         for number in range(2):
@@ -99,8 +99,8 @@ def test_one_owner_can_t_take_the_room_of_others__and_what_has_expired_takes_non
         with pytest.raises(StoreUnavailable):
             await store.keep(key(3), task(3), keep_until=NOW + 60, now=NOW)
         for number in range(3, 6):
-            await store.keep(key(number), task(number), keep_until=NOW + 90, now=NOW + 61)
-        assert await store.owned(key(1), now=NOW + 61) == frozenset()
+            await store.keep(key(number), task(number), keep_until=later + 30, now=later)
+        assert await store.owned(key(1), now=later) == frozenset()
 
     with_tasks(main)
 
@@ -108,7 +108,8 @@ def test_one_owner_can_t_take_the_room_of_others__and_what_has_expired_takes_non
 def test_the_id_of_a_task_that_a_clock_ahead_had_forgotten_becomes_no_other_task_s(
     with_tasks: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks, "MAX_TASKS", 1)
+    for module in (tasks, postgres_tasks):
+        monkeypatch.setattr(module, "MAX_TASKS", 1)
     ahead, cheap = NOW + 4_000, task(2, "list_inbox")
 
     async def main(store: TaskStore) -> None:
@@ -136,16 +137,13 @@ def test_a_task_is_known_again_where_a_clock_was_ahead_for_a_moment(with_tasks: 
     with_tasks(main)
 
 
-def test_a_file_is_shared_by_all_who_open_it__and_survives_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("url", SHARED_URLS)
+def test_what_is_remembered_is_shared_by_all_who_open_it__and_survives_them(url: str, tmp_path: Path) -> None:
     async def main() -> None:
-        url = parse_store_url("sqlite:///accredit.db", tmp_path)
-        one, two = (open_tasks(url) for _ in range(2))
-        await one.keep(key(1), task(), keep_until=NOW + 60, now=NOW)
-        assert await two.find(key(1), now=NOW) == task()
-        await one.aclose()
-        await two.aclose()
-        again = open_tasks(url)
-        assert await again.find(key(1), now=NOW) == task()
-        await again.aclose()
+        async with opened_tasks(url, tmp_path) as one, opened_tasks(url, tmp_path) as two:
+            await one.keep(key(1), task(), keep_until=NOW + 60, now=NOW)
+            assert await two.find(key(1), now=NOW) == task()
+        async with opened_tasks(url, tmp_path) as again:
+            assert await again.find(key(1), now=NOW) == task()
 
     run(main())

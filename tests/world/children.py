@@ -4,14 +4,16 @@ import contextlib
 import os
 from pathlib import Path
 
+from tests.world.postgres import running_guard
 from tests.world.warm import forker
 
 
 def children(process: int | str = "self") -> list[int]:
-    """Their ids, but for that of the process which forks commands (`warm`): it is there to stay."""
+    """Their ids, but for those of the processes that are there to stay: one forks commands (`warm`), one looks after a
+    database (`postgres`)."""
     found: list[int] = []
     with contextlib.suppress(FileNotFoundError):  # not Linux
         for thread in os.listdir(f"/proc/{process}/task"):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # one that has just ended
                 found += map(int, Path(f"/proc/{process}/task/{thread}/children").read_text("ascii").split())
-    return [child for child in found if child != forker()]
+    return [child for child in found if child not in (forker(), running_guard())]

@@ -9,7 +9,12 @@ from collections.abc import Mapping
 
 from accredit import limits
 
-SECONDS = {"STORE_LOCK_SECONDS": 30.0, "STORE_WAIT_SECONDS": 40.0, "CLOSE_RECORDS_SECONDS": 30.0}
+SECONDS = {
+    "STORE_LOCK_SECONDS": 30.0,
+    "STORE_WAIT_SECONDS": 40.0,
+    "STORE_CONNECT_SECONDS": 30.0,
+    "CLOSE_RECORDS_SECONDS": 30.0,
+}
 
 
 def be_patient() -> None:

@@ -15,25 +15,128 @@ from collections.abc import AsyncGenerator, Generator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from msgspec import structs
 from tests.world.patience import be_patient
+from tests.world.postgres import TOLD_CLOCK, database_for, tell_clock
 
 from accredit.errors import StoreUnavailable
-from accredit.ports import ProofStore, RateLimit, Spending
-from accredit.stores import open_store, parse_store_url
+from accredit.limits import MAX_SPENT_IN_DATABASE
+from accredit.ports import ProofStore, RateLimit, Spending, Task, TaskStore
+from accredit.stores import open_store, open_tasks, parse_store_url
+from accredit.stores.postgres.driver import Connection
+from accredit.stores.postgres.store import PostgresStore
+from accredit.stores.postgres.tasks import PostgresTasks
+from accredit.stores.postgres.worker import Batch
 
 NOW = 1_800_000_000
-URLS = ("memory:", "sqlite:///store.db")
+URLS = ("memory:", "sqlite:///store.db", "postgresql:")
+"""The last one stands for a database of the test's own."""
+SHARED_URLS = URLS[1:]
 ROOT = Path(__file__).parents[2]
 
 
 @contextlib.asynccontextmanager
 async def opened(url: str, folder: Path) -> AsyncGenerator[ProofStore]:
     """A store that is closed in the end."""
-    store = open_store(parse_store_url(url, folder))
-    try:
-        yield store
-    finally:
-        await store.aclose()
+    with contextlib.ExitStack() as stack:
+        if url == URLS[2]:
+            database = stack.enter_context(database_for(folder))
+            inner = PostgresStore(structs.replace(database, max_spent=MAX_SPENT_IN_DATABASE), clock=TOLD_CLOCK)
+            store: ProofStore = _Told(inner)
+        else:
+            store = open_store(parse_store_url(url, folder))
+        try:
+            yield store
+        finally:
+            await store.aclose()
+
+
+@contextlib.asynccontextmanager
+async def opened_tasks(url: str, folder: Path) -> AsyncGenerator[TaskStore]:
+    """A memory of tasks that is closed in the end."""
+    with contextlib.ExitStack() as stack:
+        if url == URLS[2]:
+            store: TaskStore = _ToldTasks(PostgresTasks(stack.enter_context(database_for(folder)), clock=TOLD_CLOCK))
+        else:
+            store = open_tasks(parse_store_url(url, folder))
+        try:
+            yield store
+        finally:
+            await store.aclose()
+
+
+class _Clock:
+    """Tells a database what time it is, and has what has expired by that deleted before something is written."""
+
+    def __init__(self, store: PostgresStore | PostgresTasks) -> None:
+        self._store = store
+        self._now = 0
+        self._swept = 0
+        self._telling, self._sweeping = Batch(self._tell, False), Batch(self._sweep, False)
+
+    async def at(self, now: int, *, writes: bool = False) -> None:
+        if now != self._now:
+            self._now = now
+            await self._store.worker.run(self._telling, now)
+        if writes and now != self._swept:
+            self._swept = now
+            await self._store.worker.run(self._sweeping, None)
+
+    async def _tell(self, connection: Connection, asked: Sequence[int]) -> Sequence[None]:
+        await tell_clock(connection, asked[-1])
+        return [None] * len(asked)
+
+    async def _sweep(self, connection: Connection, asked: Sequence[None]) -> Sequence[None]:
+        await self._store._tend(connection, is_checked=False)
+        return asked
+
+
+class _Told:
+    """A store in a database whose clock is what the caller says it is."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        self._store = store
+        self._clock = _Clock(store)
+        self.issue, self.ready, self.aclose = store.issue, store.ready, store.aclose
+
+    async def look(self, challenge: bytes, request_hash: bytes, *, issued: bool, now: int) -> Spending:
+        await self._clock.at(now)
+        return await self._store.look(challenge, request_hash, issued=issued, now=now)
+
+    async def spend(
+        self, challenge: bytes, request_hash: bytes, *, issued: bool, keep_until: int, now: int
+    ) -> Spending:
+        await self._clock.at(now, writes=True)
+        return await self._store.spend(challenge, request_hash, issued=issued, keep_until=keep_until, now=now)
+
+    async def uses(self, cert_id: str, window_s: int, *, now: int) -> int:
+        await self._clock.at(now)
+        return await self._store.uses(cert_id, window_s, now=now)
+
+    async def use(self, limits: Sequence[RateLimit], *, now: int) -> bool:
+        await self._clock.at(now, writes=True)
+        return await self._store.use(limits, now=now)
+
+
+class _ToldTasks:
+    """The same for tasks."""
+
+    def __init__(self, store: PostgresTasks) -> None:
+        self._store = store
+        self._clock = _Clock(store)
+        self.aclose = store.aclose
+
+    async def keep(self, key: bytes, task: Task, *, keep_until: int, now: int) -> Task:
+        await self._clock.at(now, writes=True)
+        return await self._store.keep(key, task, keep_until=keep_until, now=now)
+
+    async def find(self, key: bytes, *, now: int) -> Task | None:
+        await self._clock.at(now)
+        return await self._store.find(key, now=now)
+
+    async def owned(self, owner: bytes, *, now: int) -> frozenset[bytes]:
+        await self._clock.at(now)
+        return await self._store.owned(owner, now=now)
 
 
 def challenge(number: int) -> bytes:

@@ -25,7 +25,16 @@ from accredit.config import (
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import ProofSettings
 from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
-from accredit.stores import InMemory, SqliteFile, StoreUrl, open_revocations, open_store, open_tasks
+from accredit.stores import (
+    InMemory,
+    PostgresDatabase,
+    SqliteFile,
+    StoreUrl,
+    check_store,
+    open_revocations,
+    open_store,
+    open_tasks,
+)
 from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.queue import SqliteRecords
 from accredit.stores.audit_log.requests import LogExecutor
@@ -53,11 +62,20 @@ def assemble(loaded: Loaded, proofs: ProofSettings | None) -> Ports:
     key_sets = _key_sets(loaded) if loaded.config.tokens.mode != "off" else None
     records = _records(loaded)
     if proofs is None or not proofs.required:
-        tasks = open_tasks(store_of(loaded)) if loaded.config.tokens.mode == "required" else None
-        return Ports(key_sets=key_sets, records=records, tasks=tasks)
+        return Ports(key_sets=key_sets, records=records, tasks=_tasks_alone(loaded))
     store = store_of(loaded)
-    revocations = _revocations(loaded, proofs, store)
-    return Ports(open_store(store), revocations, key_sets, records, open_tasks(store))
+    check_store(store)
+    opened = open_store(store)
+    revocations = _revocations(loaded, proofs, store, opened)
+    return Ports(opened, revocations, key_sets, records, open_tasks(store))
+
+
+def _tasks_alone(loaded: Loaded) -> TaskStore | None:
+    """Return the memory of tasks where tokens guard them and no proofs do."""
+    if loaded.config.tokens.mode != "required":
+        return None
+    check_store(store_of(loaded))
+    return open_tasks(store_of(loaded))
 
 
 def _load_libraries(loaded: Loaded, proofs: ProofSettings | None) -> None:
@@ -81,6 +99,8 @@ def _records(loaded: Loaded) -> Records | None:
     match store_of(loaded):
         case InMemory():
             raise ConfigurationError("a store in memory has no log", 'set store.url = "sqlite:///accredit.db"')
+        case PostgresDatabase():
+            raise ConfigurationError("a store in PostgreSQL has no log", 'set attest.mode = "off"')
         case SqliteFile(path):
             pass
     signer = build_log_signer(loaded)
@@ -104,14 +124,14 @@ def _log_executor(path: Path, signer: LogSigner, *, durable: bool) -> LogExecuto
     return LogThread(path, signer, synchronous)
 
 
-def _revocations(loaded: Loaded, proofs: ProofSettings, store: StoreUrl) -> Revocations:
+def _revocations(loaded: Loaded, proofs: ProofSettings, store: StoreUrl, opened: ProofStore) -> Revocations:
     named = loaded.config.proofs.revocation
     folder = folder_of(loaded, ("proofs", "revocation"))
     keys = {key.id: key for key in proofs.policy.roots}
     for index, file in enumerate(named.public_key_files):
         key = read_public_key(folder / file, f"proofs.revocation.public_key_files[{index}]").public_key
         keys[key.id] = key
-    return open_revocations(store, (folder / file for file in named.files), keys, _report)
+    return open_revocations(store, opened, (folder / file for file in named.files), keys, _report)
 
 
 def _report_unwritten(problem: str) -> None:

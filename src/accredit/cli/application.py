@@ -25,6 +25,7 @@ from accredit.cli.commands.keys import keys_app
 from accredit.cli.commands.log import log_app
 from accredit.cli.commands.revoke import revoke
 from accredit.cli.commands.serve import serve
+from accredit.cli.commands.store import store_app
 from accredit.cli.commands.token import token_app
 from accredit.cli.commands.verify import verify
 from accredit.cli.commands.wrap import wrap
@@ -53,6 +54,7 @@ app.command()(verify)
 app.add_typer(keys_app, name="keys")
 app.add_typer(token_app, name="token")
 app.add_typer(log_app, name="log")
+app.add_typer(store_app, name="store")
 app.add_typer(config_app, name="config")
 
 

@@ -12,11 +12,12 @@ from accredit.config.build import build_settings, build_upstream
 from accredit.config.conversion import converted, json_schema
 from accredit.config.digest import policy_digest
 from accredit.config.listen import check_exposure, tls_context
-from accredit.config.load import Loaded, Origin, Values, folder_of, load, load_command_line, store_of
+from accredit.config.load import Loaded, Origin, Values, folder_of, load, load_command_line
 from accredit.config.proofs import build_catalog, build_proofs, read_public_key
 from accredit.config.rounds import build_rounds
 from accredit.config.schema import Config
 from accredit.config.show import Shown, shown
+from accredit.config.store import store_of
 from accredit.config.tokens import build_key_sources, build_tokens
 
 __all__ = [

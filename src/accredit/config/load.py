@@ -24,7 +24,6 @@ from accredit.config.problems import PREFIX, check_environment_name, problem
 from accredit.config.schema import FILES, Config
 from accredit.config.values import WrongValue
 from accredit.errors import ConfigurationError
-from accredit.stores import StoreUrl, parse_store_url
 
 DEFAULT_FILE = "accredit.toml"
 
@@ -71,11 +70,6 @@ def folder_of(loaded: Loaded, key: Key) -> Path:
     one."""
     origin = loaded.origins.get(key)
     return loaded.file.parent if loaded.file and origin and origin.kind == "file" else Path.cwd()
-
-
-def store_of(loaded: Loaded) -> StoreUrl:
-    """Return the store that is configured. Looks whether its folder exists. Raises `ConfigurationError`."""
-    return parse_store_url(loaded.config.store.url, folder_of(loaded, ("store", "url")))
 
 
 def names_a_server(command_line: Values) -> bool:

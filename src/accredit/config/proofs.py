@@ -19,8 +19,9 @@ from pathlib import Path
 from accredit.base.text import one_line
 from accredit.config.attest import gateway_id
 from accredit.config.evaluators import load_evaluators
-from accredit.config.load import Loaded, folder_of, store_of
+from accredit.config.load import Loaded, folder_of
 from accredit.config.schema import Config, Resource, Tool
+from accredit.config.store import store_of
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import ProofSettings
 from accredit.keys import KeyFile, load_public_key

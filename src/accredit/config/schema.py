@@ -292,10 +292,38 @@ class Rounds(Section, frozen=True):
     ] = 600
 
 
+class Cluster(Section, frozen=True):
+    """`[cluster]`: what all gateways of a cluster have in common."""
+
+    keys_file: Annotated[
+        Name | None, "a file of keys, in place of rounds.keys_file: any gateway that has it goes on"
+    ] = None
+
+
+class Password(Section, frozen=True):
+    """`[store.password]`: where the database's password is."""
+
+    file: Annotated[Name, "a file with the password, mode 0600"]
+
+
 class Store(Section, frozen=True):
     """`[store]`: where challenges that were spent are remembered, and where the log is."""
 
-    url: Annotated[StoreText, '"memory:", for one process, or "sqlite:///FILE", for all of this machine'] = "memory:"
+    url: Annotated[
+        StoreText,
+        '"memory:", for one process, "sqlite:///FILE", for all of this machine, or "postgresql://USER@HOST/DATABASE",'
+        " for many machines",
+    ] = "memory:"
+    replicas: Annotated[
+        Literal["required", "none"] | None,
+        'of a postgresql:// store "required", where what is committed has to be on another machine, or "none"',
+    ] = None
+    max_spent: Annotated[
+        Annotated[int, Meta(ge=1)] | None, "of a postgresql:// store the most spent challenges (10,000,000)"
+    ] = None
+    password: Annotated[Password | None, 'of a postgresql:// store { file = "NAME" } with its password, mode 0600'] = (
+        None
+    )
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True):
@@ -311,6 +339,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     prompts: Prompts = Prompts()
     attest: Attest = Attest()
     rounds: Rounds = Rounds()
+    cluster: Cluster = Cluster()
     store: Store = Store()
 
 
@@ -320,6 +349,7 @@ NESTED: Mapping[tuple[str, str], type[Section]] = {
     ("tokens", "bootstrap"): Bootstrap,
     ("proofs", "roots"): Root,
     ("proofs", "revocation"): Revocation,
+    ("store", "password"): Password,
 }
 """Tables below a key of a section."""
 
@@ -346,5 +376,6 @@ FILES = (
     ("attest", "key_file"),
     ("attest", "signer_public_key_file"),
     ("rounds", "keys_file"),
+    ("cluster", "keys_file"),
 )
 """Keys whose values are paths of files and folders."""

@@ -6,7 +6,7 @@ In this order; each failure is a `ConfigurationError` that names its key:
    gateway for one that requires tokens;
 2. the issuers: at least one, none twice, each with its keys from one place;
 3. `bind_agent` needs a token and a proof with each call;
-4. the bootstrap: one process, a key that the issuer's public keys include, and a configured issuer.
+4. the bootstrap: one process of one machine, a key that the issuer's public keys include, and a configured issuer.
 
 Not checked: whether an issuer can be reached, and whether a tool of that name exists.
 """
@@ -20,9 +20,11 @@ from accredit.base.clock import unix_seconds
 from accredit.base.text import one_line
 from accredit.config.load import Loaded, folder_of
 from accredit.config.schema import Bootstrap, TokenIssuer
+from accredit.config.store import store_of
 from accredit.errors import ConfigurationError, TokenError
 from accredit.gateway.settings import BootstrapSettings, TokenSettings
 from accredit.keys import load_key_set, load_token_key
+from accredit.stores import PostgresDatabase
 from accredit.tokens import Issuer, KeySet, SessionGrant, TokenVerifier, issue_session_token, policy_digest
 
 if TYPE_CHECKING:
@@ -119,6 +121,10 @@ def _bootstrap(
         raise ConfigurationError(
             f"tokens.bootstrap gives one token, and {workers} workers would give {workers}",
             "leave out --workers, or remove tokens.bootstrap",
+        )
+    if isinstance(store_of(loaded), PostgresDatabase):
+        raise ConfigurationError(
+            "tokens.bootstrap gives one token, and store.url is for many gateways", "remove tokens.bootstrap"
         )
     folder = folder_of(loaded, ("tokens", "bootstrap"))
     key = load_token_key(folder / table.key_file)

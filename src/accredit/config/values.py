@@ -12,8 +12,10 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct, to_builtins
 
+from accredit.errors import ConfigurationError
 from accredit.gateway.forwarding import can_be_added, can_name_caller
 from accredit.policy import facts_fault, may_guard, scope_fault
+from accredit.stores.postgres.address import SCHEME, parse_address
 
 NO_SUCH_KEY = "no such key"
 """What is wrong with a name that is no key of its table."""
@@ -230,8 +232,14 @@ def _identity_header(value: str) -> None:
 
 
 def _store(value: str) -> None:
-    if value != "memory:" and not value.startswith("sqlite:///"):
-        raise ValueError('should be "memory:" or begin with "sqlite:///"')  # others may hold a password: not quoted
+    if value.startswith(SCHEME):
+        try:
+            parse_address(value)
+        except ConfigurationError as error:
+            raise ValueError(error.what.removeprefix("store.url").lstrip(": ")) from None
+    elif value != "memory:" and not value.startswith("sqlite:///"):
+        # others may hold a password: not quoted
+        raise ValueError('should be "memory:" or begin with "sqlite:///" or "postgresql://"')
 
 
 Url = Annotated[str, Check(_url)]

@@ -130,27 +130,28 @@ def state_binding(principal: Sequence[str], method: str, target: str, params_dig
     return digest.digest()
 
 
-def parse_keys(text: str) -> KeyRing:
-    """Read a key file: one base64 key per line, the sealing key first. Raises `ConfigurationError`, quoting no key."""
+def parse_keys(text: str, named: str = "rounds.keys_file") -> KeyRing:
+    """Read the key file that `named` names: one base64 key per line, the sealing key first. Raises
+    `ConfigurationError`, quoting no key."""
     keys: list[bytes] = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
-            keys.append(_parse_key(line.strip(), number))
+            keys.append(_parse_key(line.strip(), number, named))
     if not 0 < len(keys) <= MAX_STATE_KEYS:
         raise ConfigurationError(
-            f"rounds.keys_file holds {len(keys)} keys", f"write 1 to {MAX_STATE_KEYS} keys into it, one a line"
+            f"{named} holds {len(keys)} keys", f"write 1 to {MAX_STATE_KEYS} keys into it, one a line"
         )
     return KeyRing(keys)
 
 
-def _parse_key(line: str, number: int) -> bytes:
+def _parse_key(line: str, number: int, named: str) -> bytes:
     try:
         key = base64.b64decode(line, validate=True)
     except ValueError:
         key = b""
     if len(key) != KEY_BYTES:
         raise ConfigurationError(
-            f"rounds.keys_file: line {number} is no base64 key of {KEY_BYTES} bytes",
+            f"{named}: line {number} is no base64 key of {KEY_BYTES} bytes",
             "make a key with `openssl rand -base64 32`",
         )
     return key

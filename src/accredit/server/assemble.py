@@ -23,7 +23,7 @@ from accredit.server.gate import Found
 from accredit.server.judge import Judge, Proofs
 from accredit.server.requirements import entry_of
 from accredit.server.tokens import TokenRules, Tokens, TrustedIssuer
-from accredit.stores import InMemory, open_revocations, open_store, parse_store_url
+from accredit.stores import InMemory, check_store, open_revocations, open_store, parse_store_url
 from accredit.tokens import Issuer, KeySet, declares_token
 
 _log = logging.getLogger("accredit.server")
@@ -89,8 +89,9 @@ class Guard:
         # in a store that its owner made no lists are looked for
         url = parse_store_url(store, Path()) if isinstance(store, str) else InMemory()
         keys = {derive_id(key): key for key in pinned}
-        lists = open_revocations(url, [Path(path) for path in revocation_files], keys, _report)
+        check_store(url)
         opened = open_store(url) if isinstance(store, str) else store
+        lists = open_revocations(url, opened, [Path(path) for path in revocation_files], keys, _report)
         self._owned_store = opened if isinstance(store, str) else None
         self._judge = Judge(Proofs(policy, opened, lists, filter_tools), self._tokens, clock, _named(methods))
 

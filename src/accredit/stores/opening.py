@@ -1,6 +1,7 @@
 """A store's URL, parsed, and what it opens.
 
-A store opens its file on first use, after processes have forked. Only revocation lists are read at once.
+A store opens its file, or its connection, on first use, after processes have forked. Only revocation lists are read at
+once, and whether a database has our tables.
 
 Another kind of store is another member of `StoreUrl`: each `match` over it, here and where records are kept, must then
 say what that kind does.
@@ -11,17 +12,27 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from accredit.errors import ConfigurationError
+from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.ports import ProofStore, TaskStore
 from accredit.ratify import HybridPublicKey
 from accredit.stores.memory import MemoryStore
+from accredit.stores.postgres.address import SCHEME, PostgresDatabase, parse_address
+from accredit.stores.postgres.driver import require_driver
+from accredit.stores.postgres.migration import status
+from accredit.stores.postgres.revocation_lists import DatabaseLists
+from accredit.stores.postgres.store import PostgresStore
+from accredit.stores.postgres.tasks import PostgresTasks
 from accredit.stores.revocation import RevocationLists
 from accredit.stores.sqlite.store import SqliteStore
 from accredit.stores.tasks import MemoryTasks, SqliteTasks
 
 _MEMORY = "memory:"
 _SQLITE = "sqlite:///"
-_REMEDY = "write memory: for one process, or sqlite:///FILE for all processes of this machine"
+_REMEDY = (
+    "write memory: for one process, sqlite:///FILE for all processes of this machine, or postgresql://USER@HOST/DATABASE"
+    " for many machines"
+)
+_MIGRATE = "accredit store migrate makes the tables, and needs a user who may"
 
 
 class InMemory(Struct, frozen=True):
@@ -34,7 +45,7 @@ class SqliteFile(Struct, frozen=True):
     path: Path
 
 
-StoreUrl = InMemory | SqliteFile
+StoreUrl = InMemory | SqliteFile | PostgresDatabase
 """Where challenges, uses and tasks are remembered, and where records and revocation lists may be."""
 
 
@@ -42,6 +53,9 @@ def parse_store_url(url: str, folder: Path) -> StoreUrl:
     """Return the store that a URL names; a file's path is relative to `folder`. Raises `ConfigurationError`."""
     if url == _MEMORY:
         return InMemory()
+    if url.startswith(SCHEME):
+        require_driver()
+        return parse_address(url)
     name = url.removeprefix(_SQLITE)
     if name == url:
         scheme = url.partition(":")[0]
@@ -61,6 +75,8 @@ def open_store(url: StoreUrl) -> ProofStore:
             return MemoryStore()
         case SqliteFile(path):
             return SqliteStore(path)
+        case PostgresDatabase():
+            return PostgresStore(url)
 
 
 def open_tasks(url: StoreUrl) -> TaskStore:
@@ -70,17 +86,39 @@ def open_tasks(url: StoreUrl) -> TaskStore:
             return MemoryTasks()
         case SqliteFile(path):
             return SqliteTasks(path)
+        case PostgresDatabase():
+            return PostgresTasks(url)
 
 
 def open_revocations(
-    url: StoreUrl, files: Iterable[Path], keys: Mapping[str, HybridPublicKey], on_problem: Callable[[str], None]
+    url: StoreUrl,
+    opened: ProofStore,
+    files: Iterable[Path],
+    keys: Mapping[str, HybridPublicKey],
+    on_problem: Callable[[str], None],
 ) -> RevocationLists:
-    """Return the revocation lists in `files` and in the store, read. Raises `ConfigurationError`."""
+    """Return the revocation lists in `files` and in the store that was opened, read. Raises `ConfigurationError`."""
     match url:
         case InMemory():
             store = None
         case SqliteFile(path):
             store = path
+        case PostgresDatabase():
+            store = DatabaseLists(url, opened.worker) if isinstance(opened, PostgresStore) else None
     lists = RevocationLists(files, keys, store=store, on_problem=on_problem)
     lists.load()
     return lists
+
+
+def check_store(url: StoreUrl) -> None:
+    """Look whether a database that answers has the tables that are known here. Blocking. Raises
+    `ConfigurationError`."""
+    if not isinstance(url, PostgresDatabase):
+        return
+    try:
+        found, known = status(url)
+    except StoreUnavailable:
+        return  # it may be back soon: calls are refused until then
+    if found != known:
+        tables = "no tables of accredit" if found is None else f"tables of schema {found}, where {known} is known"
+        raise ConfigurationError(f"store.url: {url.name} has {tables}", _MIGRATE)

@@ -1,4 +1,4 @@
-"""Which certificates are revoked, by signed lists in files and in an SQLite store. Reads both, in threads.
+"""Which certificates are revoked, by signed lists in files and in a store. Reads files in threads.
 
 A list is in force if, in this order:
 
@@ -9,7 +9,8 @@ A list is in force if, in this order:
 
 At the start, a list that is not valid is an error. Later, the last good list of its issuer stays in force, and so it
 does if the list disappears; `problem` says so. If this process has no file descriptors left to look with, there is no
-answer: otherwise whoever can use them up could hide a revocation. An id counts for all certificates, whoever listed it.
+answer: otherwise whoever can use them up could hide a revocation. Nor is there one while a database can't be asked. An
+id counts for all certificates, whoever listed it.
 Not checked: whether the list's issuer has issued that certificate.
 """
 
@@ -35,8 +36,37 @@ _REMEDY = "restore the list, or make it anew with `accredit revoke`"
 _LATE = "the revocation lists can't be read in time"
 
 
+class ListSource(Protocol):
+    """A place of lists. Both methods raise `StoreUnavailable`."""
+
+    @property
+    def name(self) -> str:
+        """The place, for people."""
+        ...
+
+    def stamp(self) -> object:
+        """Return a value that changes when the lists do, and is fast to get."""
+        ...
+
+    def read(self) -> Sequence[bytes]:
+        """Return the present lists."""
+        ...
+
+
+class RemoteLists(ListSource, Protocol):
+    """A place that has to be asked first. Both methods raise `StoreUnavailable`."""
+
+    async def fetch(self) -> None:
+        """Ask for what is new: `stamp` and `read` return that."""
+        ...
+
+    def fetch_once(self) -> None:
+        """Do the same without an event loop, and leave nothing open."""
+        ...
+
+
 class RevocationLists:
-    """`ports.Revocations` over files of one list each and, if given, an SQLite store.
+    """`ports.Revocations` over files of one list each and, if given, a store: an SQLite file, or a database.
 
     `keys` are the issuers' public keys by id. `on_problem` is called with each new problem, in a line for the log.
     """
@@ -46,14 +76,15 @@ class RevocationLists:
         files: Iterable[Path],
         keys: Mapping[str, HybridPublicKey],
         *,
-        store: Path | None = None,
+        store: Path | RemoteLists | None = None,
         on_problem: Callable[[str], None] | None = None,
     ) -> None:
         self._keys = keys
         self._on_problem = on_problem
         self._watched = [_Watched(_File(path)) for path in files]
+        self._remote = None if isinstance(store, Path) else store
         if store is not None:
-            self._watched.append(_Watched(_Stored(store)))
+            self._watched.append(_Watched(_Stored(store) if isinstance(store, Path) else store))
         self._told: str | None = None
         self._unseen: str | None = None
         """Why the last attempt could not even look at the lists, or None."""
@@ -61,7 +92,13 @@ class RevocationLists:
         self._looking: asyncio.Task[None] | None = None
 
     def load(self) -> None:
-        """Read all lists for the first time. Raises `ConfigurationError` for one that is not valid."""
+        """Read all lists for the first time. Raises `ConfigurationError` for one that is not valid.
+
+        A database that does not answer is asked again when it is needed.
+        """
+        if self._remote is not None:
+            with contextlib.suppress(StoreUnavailable):
+                self._remote.fetch_once()
         for each in self._watched:
             each.look(self._keys)
             if each.problem is not None:
@@ -103,6 +140,8 @@ class RevocationLists:
     async def _look(self) -> None:
         begun = time.monotonic()
         try:
+            if self._remote is not None:
+                await self._remote.fetch()
             for each in self._watched:
                 await asyncio.to_thread(each.look, self._keys)
         except StoreUnavailable as error:
@@ -126,27 +165,10 @@ class _Problem(NamedTuple):
     remedy: str
 
 
-class _Source(Protocol):
-    """A place of lists. Both methods raise `StoreUnavailable`."""
-
-    @property
-    def name(self) -> str:
-        """The place, for people."""
-        ...
-
-    def stamp(self) -> object:
-        """Return a value that changes when the lists do, and is fast to get."""
-        ...
-
-    def read(self) -> Sequence[bytes]:
-        """Return the present lists."""
-        ...
-
-
 class _Watched:
     """A source, and which of its lists are in force. Blocking."""
 
-    def __init__(self, source: _Source) -> None:
+    def __init__(self, source: ListSource) -> None:
         self.revoked: frozenset[str] = frozenset()
         self.problem: _Problem | None = None
         self._source = source

@@ -1,4 +1,4 @@
-"""What both kinds of store decide alike. No I/O.
+"""What all kinds of store have alike. No I/O.
 
 A challenge is judged in this order: one that was presented before is spent, whatever it is presented for now; one that
 was issued here is good for its own request while it is alive, and for nothing else; any other is good unless it has to
@@ -19,6 +19,13 @@ from accredit.stores.minted import Issued
 
 NEVER = -1
 """The latest end of forgotten entries, while there are none."""
+
+
+class ListChange(NamedTuple):
+    """An issuer's revocation list before (None if there was none) and after."""
+
+    before: bytes | None
+    after: bytes
 
 
 class Series(NamedTuple):

@@ -39,7 +39,7 @@ def test_a_file_is_relative_to_the_configuration_unless_it_has_four_slashes(
     [
         *("", "memory", "memory://", "Memory:", "store.db", "sqlite:", "sqlite://", "sqlite://store.db", "sqlite:///"),
         *("sqlite:////", "sqlite:///folder/", "sqlite:///a\0b", "sqlite:///a\nb", "sqlite:///store.db?mode=ro"),
-        *("redis://127.0.0.1", "postgresql://127.0.0.1/db", "sqlite:///nowhere/store.db"),
+        *("redis://127.0.0.1", "postgresql:127.0.0.1/db", "postgresql://127.0.0.1", "sqlite:///nowhere/store.db"),
     ],
 )
 def test_what_is_no_store_stops_the_start_and_says_what_to_write(url: str, tmp_path: Path) -> None:

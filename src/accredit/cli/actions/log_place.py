@@ -19,7 +19,7 @@ from accredit.errors import AttestationError, ConfigurationError, StoreUnavailab
 from accredit.keys import load_public_key, log_key, public_path, read_file
 from accredit.limits import MAX_ATTESTATION_BYTES, MAX_KEY_FILE_BYTES, MAX_PEM_BYTES
 from accredit.ratify.strict_json import parse
-from accredit.stores import InMemory, SqliteFile, parse_store_url
+from accredit.stores import InMemory, PostgresDatabase, SqliteFile, parse_store_url
 
 _KEPT = "name a file that `accredit log checkpoint` wrote, or the log of a gateway, in JSON"
 _AGO = re.compile(r"([1-9][0-9]{0,8})([smhd])")
@@ -41,6 +41,10 @@ def log_file(store: str | None, config: Path | None) -> Path:
             raise ConfigurationError(
                 "a store in memory has no log",
                 "name the gateway's store with --store sqlite:///FILE, or its configuration with --config",
+            )
+        case PostgresDatabase():
+            raise ConfigurationError(
+                "this version of accredit keeps no log in PostgreSQL", "name a file with --store sqlite:///FILE"
             )
         case SqliteFile(path):
             return path

@@ -22,9 +22,11 @@ from accredit.errors import AccreditError, ConfigurationError, StoreUnavailable,
 from accredit.keys import SigningKey, load_signing_key, read_file, write_file
 from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.ratify import RevocationList, issue_revocation_list, revocation_list_fault
-from accredit.stores import InMemory, SqliteFile, parse_store_url
+from accredit.stores import InMemory, PostgresDatabase, SqliteFile, parse_store_url
 from accredit.stores.audit_log.reader import LogFile
-from accredit.stores.sqlite.revocation_lists import Change, change_list
+from accredit.stores.postgres.revocation_lists import change_list as change_list_in_database
+from accredit.stores.rules import ListChange
+from accredit.stores.sqlite.revocation_lists import change_list
 
 _OWN_ID = re.compile(r"[0-9a-f]{32}")
 _BEGINNING = re.compile(r"[0-9a-f]{1,31}")
@@ -56,8 +58,8 @@ def revoke_certificate(cert_id: str, issuer: Path, list_file: Path | None, store
     key = load_signing_key(issuer)
     where = str(list_file or store)
     database = None if store is None else _store(store)
-    if database is not None and _BEGINNING.fullmatch(cert_id):
-        whole_id = _presented(database, cert_id, key.about.id)
+    if isinstance(database, SqliteFile) and _BEGINNING.fullmatch(cert_id):
+        whole_id = _presented(database.path, cert_id, key.about.id)
         if whole_id is None:
             return _NEGATIVE
         cert_id = whole_id
@@ -65,7 +67,7 @@ def revoke_certificate(cert_id: str, issuer: Path, list_file: Path | None, store
     def extend(old: bytes | None) -> bytes:
         return _extend(old, cert_id, key, where)
 
-    is_new = database is not None and not database.exists()
+    is_new = isinstance(database, SqliteFile) and not database.path.exists()
     change = _in_file(Path(where), extend) if database is None else _in_store(database, key, extend)
     _warn(cert_id, key, store, is_new=is_new)
     place = "file" if store is None else "store"
@@ -73,13 +75,13 @@ def revoke_certificate(cert_id: str, issuer: Path, list_file: Path | None, store
     return 0
 
 
-def _in_file(path: Path, extend: _Extend) -> Change:
+def _in_file(path: Path, extend: _Extend) -> ListChange:
     with _locked(path):
         before = read_file(path, MAX_STATEMENT_BYTES).data if _exists(path) else None
         after = extend(before)
         if after != before:
             write_file(path, after, replace=True)
-    return Change(before, after)
+    return ListChange(before, after)
 
 
 @contextlib.contextmanager
@@ -107,14 +109,13 @@ def _exists(list_file: Path) -> bool:
     return True
 
 
-def _store(url: str) -> Path:
-    match parse_store_url(url, Path()):
-        case InMemory():
-            raise ConfigurationError(
-                "--store memory: ends with the process that has it", "name the gateway's file: --store sqlite:///FILE"
-            )
-        case SqliteFile(path):
-            return path
+def _store(url: str) -> SqliteFile | PostgresDatabase:
+    found = parse_store_url(url, Path())
+    if isinstance(found, InMemory):
+        raise ConfigurationError(
+            "--store memory: ends with the process that has it", "name the gateway's file: --store sqlite:///FILE"
+        )
+    return found
 
 
 def _presented(database: Path, prefix: str, issuer_id: str) -> str | None:
@@ -139,9 +140,11 @@ def _presented(database: Path, prefix: str, issuer_id: str) -> str | None:
     return the_one(prefix, candidates, "certificate", _WHOLE)
 
 
-def _in_store(path: Path, key: SigningKey, extend: _Extend) -> Change:
+def _in_store(store: SqliteFile | PostgresDatabase, key: SigningKey, extend: _Extend) -> ListChange:
     try:
-        return change_list(path, key.about.id, extend)
+        if isinstance(store, PostgresDatabase):
+            return change_list_in_database(store, key.about.id, extend)
+        return change_list(store.path, key.about.id, extend)
     except StoreUnavailable as error:
         raise ConfigurationError(f"not revoked: {error}", "try again, or name a file: --list FILE") from None
 
@@ -194,7 +197,7 @@ def _warn(cert_id: str, key: SigningKey, store: str | None, *, is_new: bool) -> 
         )
 
 
-def _report(change: Change, cert_id: str, place: tuple[str, str], key: SigningKey, *, as_json: bool) -> None:
+def _report(change: ListChange, cert_id: str, place: tuple[str, str], key: SigningKey, *, as_json: bool) -> None:
     revoked = RevocationList.decode(change.after)
     is_new = change.after != change.before
     kind, where = place

@@ -138,7 +138,7 @@ def _log_start(loaded: Loaded, settings: GatewaySettings) -> None:
         proofs="required" if proofs else "off",
         records=loaded.config.attest.mode,
     )
-    if settings.workers > 1 and loaded.config.rounds.keys_file is None:
+    if settings.workers > 1 and loaded.config.rounds.keys_file is None and loaded.config.cluster.keys_file is None:
         log_event(
             _logger,
             logging.WARNING,

@@ -4,8 +4,8 @@ import contextlib
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
+from accredit.stores.rules import ListChange
 from accredit.stores.sqlite.database import Database, Job, T
 
 
@@ -19,20 +19,13 @@ def read_lists(path: Path) -> list[bytes]:
     return _once(path, _lists, writes=False)
 
 
-class Change(NamedTuple):
-    """A list before (None if there was none) and after."""
-
-    before: bytes | None
-    after: bytes
-
-
-def change_list(path: Path, issuer_id: str, change: Callable[[bytes | None], bytes]) -> Change:
+def change_list(path: Path, issuer_id: str, change: Callable[[bytes | None], bytes]) -> ListChange:
     """Replace an issuer's list by what `change` returns for it.
 
     Two processes that change a list wait for each other. Raises `StoreUnavailable`, and our own errors from `change`.
     """
 
-    def job(connection: sqlite3.Connection) -> Change:
+    def job(connection: sqlite3.Connection) -> ListChange:
         row = connection.execute("SELECT list FROM revocations WHERE issuer_id = ?", (issuer_id,)).fetchone()
         before = row[0] if row else None
         after = change(before)
@@ -42,7 +35,7 @@ def change_list(path: Path, issuer_id: str, change: Callable[[bytes | None], byt
                 " ON CONFLICT (issuer_id) DO UPDATE SET version = version + 1, list = excluded.list",
                 (issuer_id, after),
             )
-        return Change(before, after)
+        return ListChange(before, after)
 
     return _once(path, job, writes=True)
 

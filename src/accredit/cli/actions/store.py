@@ -1,0 +1,83 @@
+"""What `accredit store` runs: making, looking at and marking a database. Reads the configuration."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from accredit.cli.actions.output import print_json, say, tell
+from accredit.cli.actions.wording import timestamp
+from accredit.config import load, store_of
+from accredit.errors import ConfigurationError, StoreUnavailable
+from accredit.stores import PostgresDatabase, parse_store_url
+from accredit.stores.postgres import migration
+
+T = TypeVar("T")
+
+
+def migrate_store(store: str | None, config: Path | None, *, as_json: bool) -> int:
+    """Make what is missing; return the exit code. Raises `ConfigurationError`."""
+    database = _database(store, config)
+    done = _reached(migration.migrate, database)
+    if done.before is not None and done.before > done.known:
+        raise ConfigurationError(
+            f"{database.name} has tables of schema {done.before}, and {done.known} is the latest that is known here",
+            "install the accredit that made them",
+        )
+    if as_json:
+        print_json({"before": done.before, "after": done.known, "left_over": list(done.left_over)})
+        return 0
+    if done.before == done.known:
+        say(f"{database.name} has schema {done.known}: no table is changed")
+    else:
+        say(f"{database.name} has schema {done.known} now")
+    if done.left_over:
+        tell("this user may not do all that is left: let somebody run these, who may")
+        for statement in done.left_over:
+            say(f"{statement};")
+    return 0
+
+
+def show_status(store: str | None, config: Path | None, *, as_json: bool) -> int:
+    """Say which tables are there; return the exit code. Raises `ConfigurationError`."""
+    database = _database(store, config)
+    found, known = _reached(migration.status, database)
+    if as_json:
+        print_json({"schema": found, "known": known, "current": found == known})
+    elif found == known:
+        say(f"{database.name} has schema {found}, which is current")
+    elif found is None:
+        say(f"{database.name} has no tables of accredit: `accredit store migrate` makes them")
+    else:
+        say(f"{database.name} has schema {found}, and {known} is the one that is known here")
+    return 0 if found == known else 1
+
+
+def mark_restored(store: str | None, config: Path | None, *, as_json: bool) -> int:
+    """Have proofs refused for some minutes; return the exit code. Raises `ConfigurationError`."""
+    database = _database(store, config)
+    until = _reached(migration.restored, database)
+    if as_json:
+        print_json({"not_before": until})
+    else:
+        say(f"{database.name}: proofs are refused until {timestamp(until)}")
+    return 0
+
+
+def _database(store: str | None, config: Path | None) -> PostgresDatabase:
+    url = store_of(load(config, os.environ, {})) if store is None else parse_store_url(store, Path.cwd())
+    if not isinstance(url, PostgresDatabase):
+        raise ConfigurationError(
+            "the store is no PostgreSQL database: it needs nothing of this",
+            "name one with --store postgresql://USER@HOST/DATABASE, or its configuration with --config",
+        )
+    return url
+
+
+def _reached(action: Callable[[PostgresDatabase], T], database: PostgresDatabase) -> T:
+    try:
+        return action(database)
+    except StoreUnavailable as error:
+        raise ConfigurationError(
+            str(error), "look whether it runs, whether this user may do that, and try again"
+        ) from None

@@ -1,0 +1,58 @@
+"""From `[store]` to the store that it names. Looks at files.
+
+In this order; each failure is a `ConfigurationError`, which quotes nothing of a database's URL:
+
+1. the URL names a store of a kind that is known and installed; a file's folder is there;
+2. with a PostgreSQL database it is said whether what is committed has to be on another machine: nobody should find out
+   in a failover what they did not decide. Without one, nothing is said that only a database has;
+3. nobody but its owner may read a file with a password.
+"""
+
+import shlex
+
+from msgspec.structs import replace
+
+from accredit.base.text import one_line
+from accredit.config.load import Loaded, folder_of
+from accredit.errors import ConfigurationError
+from accredit.keys import read_file
+from accredit.limits import MAX_PASSWORD_BYTES, MAX_SPENT_IN_DATABASE
+from accredit.stores import PostgresDatabase, StoreUrl, parse_store_url
+
+
+def store_of(loaded: Loaded) -> StoreUrl:
+    """Return the store that is configured. Raises `ConfigurationError`."""
+    store = loaded.config.store
+    url = parse_store_url(store.url, folder_of(loaded, ("store", "url")))
+    if not isinstance(url, PostgresDatabase):
+        only = next((key for key in ("replicas", "max_spent", "password") if getattr(store, key) is not None), None)
+        if only is not None:
+            raise ConfigurationError(
+                f"store.{only} is set, and store.url is no PostgreSQL database", f"take store.{only} out"
+            )
+        return url
+    if store.replicas is None:
+        raise ConfigurationError(
+            "store.url is a PostgreSQL database, and store.replicas is not set: what may a failover lose?",
+            'set store.replicas = "required" if it has a synchronous standby, else "none"',
+        )
+    return replace(
+        _with_password(url, loaded), replicas=store.replicas, max_spent=store.max_spent or MAX_SPENT_IN_DATABASE
+    )
+
+
+def _with_password(url: PostgresDatabase, loaded: Loaded) -> PostgresDatabase:
+    password = loaded.config.store.password
+    if password is None:
+        return url
+    path = folder_of(loaded, ("store", "password")) / password.file
+    try:
+        content = read_file(path, MAX_PASSWORD_BYTES)
+    except ConfigurationError as error:
+        raise ConfigurationError(one_line(f"store.password: {error.what}"), one_line(error.remedy)) from None
+    if content.open_to_others:
+        raise ConfigurationError(
+            one_line(f"store.password: others can read {path} (mode {content.mode:04o})"),
+            one_line(f"chmod 600 {shlex.quote(str(path))}, and change the password: it is known to whoever could"),
+        )
+    return replace(url, password_file=path)

@@ -1,0 +1,108 @@
+"""Spending challenges, many in one statement.
+
+A challenge is judged as in every store (`stores.rules`). It is the first presentation if this statement wrote its row;
+a statement that wrote nothing says yes to nobody.
+
+1. Of several who present one challenge in one batch, the first whom it is good for spends it: a statement can't write
+   a row twice.
+2. Rows are written in the order of their challenges, so that two batches never wait for each other.
+3. A batch that is repeated writes its own rows again (`owner`): a row that is only read may be on one machine alone.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from accredit.errors import AccreditError, ChallengesFull, ClockSetBack
+from accredit.ports import Spending
+from accredit.stores.minted import Issued
+from accredit.stores.postgres.driver import Connection
+from accredit.stores.postgres.forgetting import Room, bound
+from accredit.stores.rules import judge
+
+Verdict = Spending | AccreditError
+
+
+class Presented(NamedTuple):
+    """A challenge that is to be spent. `ours` is what it says if it was issued here, `issued` that it must be."""
+
+    challenge: bytes
+    owner: bytes
+    ours: Issued | None
+    issued: bool
+    keep_until: int
+    now: int
+
+    def verdict(self, *, spent: bool) -> Spending:
+        """Return the verdict on it."""
+        return judge(spent=spent, ours=self.ours, issued=self.issued, now=self.now)
+
+
+class _Found(NamedTuple):
+    written: bool
+    known: bool
+    bound: int
+
+
+def spending(clock: str) -> str:
+    """Return the statement that writes challenges whose end is given, and says of all what is known."""
+    return f"""
+WITH asked AS MATERIALIZED (SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bigint[]) AS t (challenge, owner, ends)),
+bound AS MATERIALIZED (SELECT {bound("spent", clock)} AS until),
+written AS (
+  INSERT INTO spent SELECT challenge, owner, ends FROM asked, bound WHERE ends > until ORDER BY challenge
+  ON CONFLICT (challenge) DO UPDATE SET keep_until = EXCLUDED.keep_until WHERE spent.owner = EXCLUDED.owner
+  RETURNING challenge)
+SELECT challenge, challenge IN (SELECT challenge FROM written),
+  EXISTS (SELECT FROM spent WHERE spent.challenge = asked.challenge), until
+FROM asked, bound"""  # noqa: S608 - of constants
+
+
+async def known(connection: Connection, challenges: Sequence[bytes]) -> set[bytes]:
+    """Return which challenges were spent."""
+    rows = await connection.fetch("SELECT challenge FROM spent WHERE challenge = ANY($1::bytea[])", list(challenges))
+    return {row[0] for row in rows}
+
+
+async def spend(
+    connection: Connection, statement: str, presented: Sequence[Presented], room: Room
+) -> Sequence[Verdict]:
+    """Spend what is good, and return the verdicts."""
+    spenders: dict[bytes, int] = {}
+    for place, each in enumerate(presented):
+        if each.verdict(spent=False) is Spending.FIRST:
+            spenders.setdefault(each.challenge, place)
+    within = set(list(spenders.values())[: room.left])
+    asked = [presented[spenders[challenge]] if challenge in spenders else each for challenge, each in _each(presented)]
+    rows = await connection.fetch(
+        statement,
+        [each.challenge for each in asked],
+        [each.owner for each in asked],
+        [each.keep_until if spenders.get(each.challenge) in within else None for each in asked],
+    )
+    found = {challenge: _Found(*rest) for challenge, *rest in rows}
+    room.add(sum(each.written for each in found.values()))
+    return [
+        _verdict(each, found[each.challenge], place, spenders.get(each.challenge), within)
+        for place, each in enumerate(presented)
+    ]
+
+
+def _each(presented: Sequence[Presented]) -> list[tuple[bytes, Presented]]:
+    """Return each challenge once, with its first presentation."""
+    return list({each.challenge: each for each in reversed(presented)}.items())
+
+
+def _verdict(each: Presented, found: _Found, place: int, spender: int | None, within: set[int]) -> Verdict:
+    """Return the verdict on one of a batch, of which the one at `spender` was to spend the challenge."""
+    if spender is None or place < spender:  # it is not good for this one
+        return each.verdict(spent=found.known and not found.written)
+    if spender not in within:
+        return Spending.SPENT if found.known else ChallengesFull("too many challenges were spent of late")
+    if not found.written and not found.known and presented_late(each, found):
+        return ClockSetBack(found.bound)
+    return Spending.FIRST if found.written and place == spender else Spending.SPENT
+
+
+def presented_late(each: Presented, found: _Found) -> bool:
+    """Return whether a challenge ends too early to be certain that it was not spent."""
+    return each.keep_until <= found.bound

@@ -1,0 +1,169 @@
+"""asyncpg, as far as it is used here: one connection, and what its failures mean.
+
+asyncpg comes with `accredit[postgres]` and is loaded when a connection is opened. It has no types: nothing of it is
+passed on.
+
+1. A notice is a failure. A wait for the standby that somebody cancels ends in one, and the server reports the commit
+   all the same: it is on that machine alone. asyncpg hands notices over with `call_soon`, so a turn of the loop is
+   waited for.
+2. A statement is never cancelled: that would cancel such a wait. If its task is cancelled the connection is closed, and
+   nobody knows whether the transaction took place.
+3. No text of a failure holds a statement's values or the password.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Generator, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+from urllib.parse import urlencode
+
+from accredit.base.text import excerpt
+from accredit.errors import AccreditError, ConfigurationError, StoreUnavailable
+from accredit.limits import MAX_PASSWORD_BYTES, STORE_CONNECT_SECONDS, STORE_WAIT_SECONDS
+from accredit.stores.postgres.address import SCHEME, Host, PostgresDatabase
+
+Row = Sequence[Any]
+
+UNDEFINED_TABLE = "42P01"
+INSUFFICIENT_PRIVILEGE = "42501"
+
+
+class DatabaseFailed(StoreUnavailable):
+    """The database refused, or went away. `sqlstate` says why, if it did say."""
+
+    def __init__(self, text: str, sqlstate: str | None = None) -> None:
+        super().__init__(text)
+        self.sqlstate = sqlstate
+
+
+def require_driver() -> None:
+    """Raise `ConfigurationError` if asyncpg is not installed."""
+    try:
+        found = find_spec("asyncpg")
+    except ValueError:  # a module that was taken away
+        found = None
+    if found is None:
+        raise ConfigurationError(
+            "store.url is a PostgreSQL database, and asyncpg is not installed", "pip install 'accredit[postgres]'"
+        )
+
+
+class Connection:
+    """A connection to one server. One task uses it."""
+
+    def __init__(self, raw: Any, name: str) -> None:
+        self._raw = raw
+        self.name = name
+        self._notices: list[str] = []
+        raw.add_log_listener(self._noticed)
+
+    @property
+    def lost(self) -> bool:
+        """Whether nothing can be asked any more."""
+        return bool(self._raw.is_closed())
+
+    async def fetch(self, statement: str, *values: object) -> list[Row]:
+        """Return the rows of a statement. By itself it is a transaction, committed when this returns. Raises
+        `DatabaseFailed`."""
+        asking = asyncio.ensure_future(self._raw.fetch(statement, *values))
+        try:
+            with _translated(self.name):
+                rows = await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            self.terminate()
+            await asyncio.wait([asking])
+            asking.exception()
+            raise
+        await self._check_notices()
+        return rows
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncGenerator[None]:
+        """Commit what is done within, or nothing of it. Raises `DatabaseFailed`."""
+        await self.fetch("BEGIN")
+        try:
+            yield
+        except AccreditError:
+            if not self.lost:
+                await self.fetch("ROLLBACK")
+            raise
+        await self.fetch("COMMIT")
+
+    def terminate(self) -> None:
+        """Close the connection at once; whoever waits for an answer gets a `DatabaseFailed`."""
+        self._raw.terminate()
+
+    async def aclose(self) -> None:
+        """Say goodbye, and close the connection."""
+        try:
+            await self._raw.close(timeout=STORE_CONNECT_SECONDS)
+        except Exception:
+            self._raw.terminate()
+
+    def _noticed(self, _connection: object, message: Any) -> None:
+        self._notices.append(f"{message.sqlstate} {message.message}")
+
+    async def _check_notices(self) -> None:
+        await asyncio.sleep(0)
+        if self._notices:
+            text = excerpt(self._notices[0])
+            self.terminate()
+            raise DatabaseFailed(f"{self.name}: it is not certain that this was kept: {text}")
+
+
+async def connect(database: PostgresDatabase, host: Host) -> Connection:
+    """Return a connection to one of a database's hosts. Raises `DatabaseFailed`."""
+    connect_raw: Any = import_module("asyncpg").connect  # an optional extra
+    with _translated(f"{database.name} at {host.name}:{host.port}"):
+        raw = await connect_raw(
+            f"{SCHEME}/?{urlencode(database.tls)}",
+            host=host.name,
+            port=host.port,
+            user=database.user,
+            database=database.database,
+            password=_password(database),
+            timeout=STORE_CONNECT_SECONDS,
+            server_settings=_settings(),
+        )
+    return Connection(raw, database.name)
+
+
+def _settings() -> dict[str, str]:
+    wait = f"{int(STORE_WAIT_SECONDS * 1000)}ms"
+    return {
+        "application_name": "accredit",
+        # Names are looked up where `store migrate` put them, whatever the role or the database says.
+        "search_path": "public",
+        "client_min_messages": "notice",
+        "default_transaction_isolation": "read committed",
+        # A server's process whose client is gone would wait for a row until it gets it.
+        "lock_timeout": wait,
+        "idle_in_transaction_session_timeout": wait,
+    }
+
+
+def _password(database: PostgresDatabase) -> str | None:
+    if database.password_file is None:
+        return None
+    try:
+        with database.password_file.open("rb") as file:
+            return file.read(MAX_PASSWORD_BYTES).decode("utf-8").removesuffix("\n")
+    except (OSError, UnicodeDecodeError):
+        raise DatabaseFailed(f"{database.password_file}: the database's password can't be read from it") from None
+
+
+@contextlib.contextmanager
+def _translated(name: str) -> Generator[None]:
+    try:
+        yield
+    except AccreditError:
+        raise
+    except Exception as error:
+        sqlstate = getattr(error, "sqlstate", None)
+        if sqlstate is not None:  # the server's own words, without the values that `detail` may have
+            text = f"{sqlstate} {getattr(error, 'message', None) or type(error).__name__}"
+        else:
+            text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise DatabaseFailed(f"{name}: {excerpt(text)}", sqlstate) from None

@@ -1,0 +1,81 @@
+"""Deleting expired rows, and remembering how far that went. Rows end by the database's clock.
+
+1. A row is deleted when it ended `DATABASE_KEEP_SECONDS` ago; so a gateway whose clock is ahead takes nothing from
+   others.
+2. What would have ended `DATABASE_LATE_SECONDS` ago is never added: nothing is added that a deletion going on at the
+   same time may be missing.
+3. For each table the latest end of what was deleted is kept with it, in the same statement.
+"""
+
+from typing import Literal
+
+from accredit.limits import DATABASE_KEEP_SECONDS, DATABASE_LATE_SECONDS, STORE_SWEEP_ROWS
+from accredit.stores.postgres.driver import Connection
+from accredit.stores.rules import NEVER
+
+Table = Literal["spent", "use_series", "uses", "tasks"]
+
+CLOCK = "extract(epoch FROM clock_timestamp())::bigint"
+"""The database's time, in SQL."""
+
+_KEYS: dict[Table, str] = {
+    "spent": "challenge",
+    "use_series": "cert, window_s",
+    "uses": "cert, window_s, mark",
+    "tasks": "key",
+}
+
+
+def sweeping(table: Table, kind: str, clock: str) -> str:
+    """Return the statement that deletes some expired rows, and returns how many. It remembers them as `kind`."""
+    key = _KEYS[table]
+    return f"""
+WITH gone AS (
+  DELETE FROM {table} WHERE ({key}) IN (
+    SELECT {key} FROM {table} WHERE keep_until < {clock} - {DATABASE_KEEP_SECONDS}
+    ORDER BY keep_until LIMIT {STORE_SWEEP_ROWS} FOR UPDATE SKIP LOCKED)
+  RETURNING keep_until),
+noted AS (
+  INSERT INTO forgotten SELECT '{kind}', max(keep_until) FROM gone HAVING count(*) > 0
+  ON CONFLICT (kind) DO UPDATE SET until = greatest(forgotten.until, EXCLUDED.until))
+SELECT count(*) FROM gone"""  # noqa: S608 - of constants
+
+
+def forgotten(kind: str) -> str:
+    """Return an expression for the latest end of what was deleted as `kind`."""
+    return f"coalesce((SELECT until FROM forgotten WHERE kind = '{kind}'), {NEVER})"  # noqa: S608 - of constants
+
+
+def bound(kind: str, clock: str) -> str:
+    """Return an expression for the end which a new row has to be later than."""
+    return f"greatest({forgotten(kind)}, {clock} - {DATABASE_LATE_SECONDS})"
+
+
+class Room:
+    """How many rows a table has: counted when it is opened and every `STORE_CHECK_SECONDS`, and what this process adds
+    and deletes meanwhile. Over `_FEW` rows the count is the database's estimate."""
+
+    def __init__(self, table: Table, most: int) -> None:
+        self._table: Table = table
+        self._most = most
+        self._rows = 0
+
+    @property
+    def left(self) -> int:
+        """How many rows may be added."""
+        return max(0, self._most - self._rows)
+
+    def add(self, rows: int) -> None:
+        """Note rows that were added, or with a negative number deleted."""
+        self._rows += rows
+
+    async def count(self, connection: Connection) -> None:
+        """Count the rows."""
+        ((few, estimate),) = await connection.fetch(
+            f"SELECT (SELECT count(*) FROM (SELECT FROM {self._table} LIMIT {_FEW + 1}) AS few_rows),"  # noqa: S608
+            f" pg_stat_get_live_tuples('{self._table}'::regclass)"
+        )
+        self._rows = few if few <= _FEW else max(few, estimate)
+
+
+_FEW = 10_000

@@ -1,0 +1,107 @@
+"""Making a database's tables and roles, and saying what is there. Blocking, but for coroutines that say so.
+
+1. Steps run in one transaction, under a lock: two that migrate at once wait for each other.
+2. A database of a newer version is left as it is.
+3. Roles are made only where this user may; else their statements are returned, for whoever may.
+"""
+
+import secrets
+from typing import NamedTuple
+
+from accredit.limits import RESTORED_SECONDS
+from accredit.stores.minted import KEY_BYTES
+from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores.postgres.driver import INSUFFICIENT_PRIVILEGE, Connection, DatabaseFailed
+from accredit.stores.postgres.forgetting import CLOCK
+from accredit.stores.postgres.schema import ADMIN, GATEWAY, GRANTS, MAKE_ROLES, SCHEMA, VERSION
+from accredit.stores.postgres.session import check_schema, run_once, schema_version
+
+_LOCK = "SELECT pg_advisory_xact_lock(hashtext('accredit store migrate'))"
+_ROLES = "SELECT rolname FROM pg_roles WHERE rolname = ANY($1::text[])"
+_NOT_BEFORE = f"""
+INSERT INTO store_state VALUES ('not_before', {CLOCK} + $1)
+ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value RETURNING value"""  # noqa: S608 - of constants
+
+
+class Migrated(NamedTuple):
+    """The version before (None if there was no table), the one that is known here, and statements that somebody else
+    has to run."""
+
+    before: int | None
+    known: int
+    left_over: tuple[str, ...]
+
+
+class Status(NamedTuple):
+    """The version that is there, or None, and the one that this accredit knows."""
+
+    found: int | None
+    known: int
+
+
+def migrate(database: PostgresDatabase) -> Migrated:
+    """Make the tables and roles that are missing. Raises `StoreUnavailable`."""
+    return run_once(database, _migrate)
+
+
+def status(database: PostgresDatabase) -> Status:
+    """Return what is there. Raises `StoreUnavailable`."""
+    return run_once(database, _status)
+
+
+def restored(database: PostgresDatabase) -> int:
+    """Have nothing answered for some minutes; return until when, in unix seconds. Raises `StoreUnavailable`."""
+    return run_once(database, _restored)
+
+
+async def _migrate(connection: Connection) -> Migrated:
+    async with connection.transaction():
+        await connection.fetch(_LOCK)
+        before = await _version(connection)
+        for statement in (statement for step in SCHEMA[before or 0 :] for statement in step):
+            await connection.fetch(statement)
+        if before is None:
+            await connection.fetch("INSERT INTO accredit_schema VALUES ($1)", VERSION)
+            await connection.fetch("INSERT INTO challenge_key VALUES (1, $1)", secrets.token_bytes(KEY_BYTES))
+        elif before < VERSION:
+            await connection.fetch("UPDATE accredit_schema SET version = $1", VERSION)
+    left_over = await _give_rights(connection) if before is None or before <= VERSION else ()
+    return Migrated(before, VERSION, left_over)
+
+
+async def _version(connection: Connection) -> int | None:
+    ((table,),) = await connection.fetch("SELECT to_regclass('accredit_schema')")
+    return await schema_version(connection) if table is not None else None
+
+
+async def _give_rights(connection: Connection) -> tuple[str, ...]:
+    """Make the roles and give them their rights; return the statements that this user may not run."""
+    there = {row[0] for row in await connection.fetch(_ROLES, [GATEWAY, ADMIN])}
+    left_over = [
+        statement
+        for role, statement in MAKE_ROLES.items()
+        if role not in there and not await _may(connection, statement)
+    ]
+    if left_over:
+        return (*left_over, *GRANTS)
+    return tuple([statement for statement in GRANTS if not await _may(connection, statement)])
+
+
+async def _may(connection: Connection, statement: str) -> bool:
+    try:
+        await connection.fetch(statement)
+    except DatabaseFailed as error:
+        if error.sqlstate != INSUFFICIENT_PRIVILEGE:
+            raise
+        return False
+    return True
+
+
+async def _status(connection: Connection) -> Status:
+    return Status(await schema_version(connection), VERSION)
+
+
+async def _restored(connection: Connection) -> int:
+    await check_schema(connection)
+    ((until,),) = await connection.fetch(_NOT_BEFORE, RESTORED_SECONDS)
+    return until

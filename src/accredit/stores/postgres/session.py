@@ -1,0 +1,178 @@
+"""Finding the database's primary, and checking that what it commits will be kept.
+
+In this order; whatever fails is a `StoreUnavailable`:
+
+1. all hosts are asked at once: a machine that is cut off does not answer, and must not be waited for before the others;
+2. one that is a standby, or read-only, does not count;
+3. of several the one on the latest timeline counts: each promotion begins one, so the others were primaries once. None
+   counts that is on an earlier timeline than this process has seen;
+4. the schema is the one that this version knows (`schema.VERSION`);
+5. with `replicas` "required": `fsync` and `full_page_writes` are on, and a commit waits for a standby. For this
+   connection `synchronous_commit` is `on`, or `remote_apply` where that is the default;
+6. the clocks of this machine and the database's differ by a few seconds at most;
+7. nothing is answered for some minutes after the database was restored (`store restored`).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Set
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeVar
+
+from accredit.base.clock import unix_ms
+from accredit.base.log_events import log_event
+from accredit.errors import StoreUnavailable
+from accredit.limits import (
+    CLOCK_SKEW_SECONDS,
+    CLOCK_SKEW_WARN_SECONDS,
+    STORE_CONNECT_SECONDS,
+    STORE_SECOND_PRIMARY_SECONDS,
+)
+from accredit.stores.postgres.address import Host, PostgresDatabase
+from accredit.stores.postgres.driver import UNDEFINED_TABLE, Connection, DatabaseFailed, connect
+from accredit.stores.postgres.schema import VERSION
+
+T = TypeVar("T")
+
+_KEPT_BY_STANDBY = ("on", "remote_apply")
+_logger = logging.getLogger("accredit.stores")
+
+_ROLE = """
+SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on',
+  CASE WHEN pg_is_in_recovery() THEN '' ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END"""
+_COMMIT = "SELECT current_setting('synchronous_commit')"
+_SAFETY = """
+SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_standby_names')"""
+_STATE = """
+SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
+  (SELECT value FROM store_state WHERE name = 'not_before')"""
+
+
+class SchemaUnknown(StoreUnavailable):
+    """The database has no tables of ours, or those of another version."""
+
+
+class Session(NamedTuple):
+    """A connection to the primary, and its timeline."""
+
+    connection: Connection
+    timeline: int
+
+
+async def open_session(database: PostgresDatabase, latest_timeline: int = 0) -> Session:
+    """Return a session by rules 1 to 3; its safety is not checked yet. Raises `StoreUnavailable`."""
+    clock = asyncio.get_running_loop().time
+    attempts = {asyncio.create_task(_primary(database, host)) for host in database.hosts}
+    pending, give_up, found = attempts, clock() + 2 * STORE_CONNECT_SECONDS, False
+    try:
+        while pending:
+            done, pending = await asyncio.wait(pending, timeout=give_up - clock(), return_when=asyncio.FIRST_COMPLETED)
+            if not done:
+                break
+            if not found and any(each.exception() is None for each in done):
+                found, give_up = True, clock() + STORE_SECOND_PRIMARY_SECONDS
+    except asyncio.CancelledError:
+        for each in (await _settled(attempts))[0]:
+            each.connection.terminate()
+        raise
+    sessions, problems = await _settled(attempts)
+    latest = max(sessions, key=lambda each: each.timeline, default=None)
+    for each in sessions:
+        if each is not latest or each.timeline < latest_timeline:
+            each.connection.terminate()
+    if latest is None:
+        raise StoreUnavailable("; ".join(sorted(problems)) or f"{database.name} has not answered")
+    if latest.timeline < latest_timeline:
+        raise StoreUnavailable(f"{database.name}: what answers was the primary once, and another one is")
+    return latest
+
+
+async def check(database: PostgresDatabase, connection: Connection) -> None:
+    """Apply rules 4 to 7. Raises `StoreUnavailable`."""
+    await check_schema(connection)
+    if database.replicas == "required":
+        fsync, full_pages, standbys = (await connection.fetch(_SAFETY))[0]
+        if (fsync, full_pages) != ("on", "on") or not standbys:
+            raise StoreUnavailable(
+                f"{database.name}: what it commits is on no other machine (fsync {fsync}, full_page_writes"
+                f' {full_pages}, synchronous_standby_names {standbys or "empty"}), and store.replicas is "required"'
+            )
+    ((commit,),) = await connection.fetch(_COMMIT)
+    if commit not in _KEPT_BY_STANDBY:
+        await connection.fetch("SET synchronous_commit = on")
+    before = unix_ms()
+    ((there, not_before),) = await connection.fetch(_STATE)
+    _check_clock(database, max(before - there, there - unix_ms(), 0))
+    if not_before is not None and there < not_before * 1000:
+        raise StoreUnavailable(
+            f"{database.name} was restored from a copy: what was spent after it was made is good again until"
+            f" {not_before} (unix seconds)"
+        )
+
+
+async def check_schema(connection: Connection) -> None:
+    """Apply rule 4. Raises `SchemaUnknown`."""
+    version = await schema_version(connection)
+    if version is None:
+        raise SchemaUnknown(f"{connection.name} has no tables of accredit")
+    if version != VERSION:
+        raise SchemaUnknown(f"{connection.name} has the tables of another accredit (schema {version}, not {VERSION})")
+
+
+def run_once(database: PostgresDatabase, main: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
+    """Return what `main` does with a connection of its own, whose safety is not checked. Blocking. Raises
+    `StoreUnavailable`."""
+
+    async def connected() -> T:
+        session = await open_session(database)
+        try:
+            return await main(session.connection)
+        finally:
+            await session.connection.aclose()
+
+    with ThreadPoolExecutor(1) as pool:  # the caller's thread may have an event loop that runs
+        return pool.submit(asyncio.run, connected()).result()
+
+
+async def schema_version(connection: Connection) -> int | None:
+    """Return the version of the tables that are there, or None."""
+    try:
+        rows = await connection.fetch("SELECT version FROM accredit_schema")
+    except DatabaseFailed as error:
+        if error.sqlstate == UNDEFINED_TABLE:
+            return None
+        raise
+    return rows[0][0] if len(rows) == 1 else None
+
+
+def _check_clock(database: PostgresDatabase, off_ms: int) -> None:
+    """Judge the time by which the database's clock is before or after all that ours showed meanwhile."""
+    off = off_ms / 1000
+    if off > CLOCK_SKEW_SECONDS:
+        raise StoreUnavailable(f"{database.name}: its machine's clock and this one's differ by {off:.1f} s")
+    if off > CLOCK_SKEW_WARN_SECONDS:
+        log_event(_logger, logging.WARNING, "the database's clock and this machine's differ", seconds=round(off, 1))
+
+
+async def _primary(database: PostgresDatabase, host: Host) -> Session:
+    connection = await connect(database, host)
+    try:
+        ((no_primary, timeline),) = await connection.fetch(_ROLE)
+        if no_primary:
+            raise StoreUnavailable(f"{database.name}: {host.name}:{host.port} is a standby, or read-only")
+    except BaseException:
+        connection.terminate()
+        raise
+    return Session(connection, int(timeline, 16))
+
+
+async def _settled(attempts: Set[asyncio.Task[Session]]) -> tuple[list[Session], list[str]]:
+    """Cancel what is still going on; return what came of the others."""
+    for each in attempts:
+        each.cancel()
+    await asyncio.wait(attempts)
+    ended = [each for each in attempts if not each.cancelled()]
+    return (
+        [each.result() for each in ended if each.exception() is None],
+        [str(error) for each in ended if (error := each.exception()) is not None],
+    )

@@ -1,0 +1,136 @@
+"""A store in a PostgreSQL database, shared by all gateways that reach its primary.
+
+What was spent or counted is committed before a call goes on: on the primary's disk, and with `replicas` "required" on a
+standby. A call whose answer from the database is lost is refused, though it may have been spent or counted.
+"""
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from accredit.errors import AccreditError, StoreUnavailable
+from accredit.limits import MAX_USE_MARKS
+from accredit.ports import RateLimit, Spending
+from accredit.ratify.challenges import IssuedChallenge
+from accredit.stores.minted import RANDOM_BYTES, minted, read
+from accredit.stores.postgres import challenges, uses
+from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores.postgres.challenges import Presented
+from accredit.stores.postgres.driver import Connection
+from accredit.stores.postgres.forgetting import CLOCK, Room, sweeping
+from accredit.stores.postgres.uses import Counted, Use
+from accredit.stores.postgres.worker import Batch, Worker
+from accredit.stores.rules import Series
+
+_OWNER_BYTES = 16
+_KEY = "SELECT key FROM challenge_key"
+_WRITE = "SELECT pg_logical_emit_message(true, 'accredit', 'ready')"
+"""Something that is written, and changes nothing: it is committed as any change is."""
+
+
+class _Asked(NamedTuple):
+    challenge: bytes
+    request_hash: bytes
+    issued: bool
+    keep_until: int
+    now: int
+    owner: bytes
+
+
+class PostgresStore:
+    """A `ProofStore` in a database. `draw(n)` returns n unpredictable bytes; `clock` is the database's time, in SQL."""
+
+    def __init__(
+        self,
+        database: PostgresDatabase,
+        draw: Callable[[int], bytes] = secrets.token_bytes,
+        *,
+        clock: str = CLOCK,
+    ) -> None:
+        self._database = database
+        self._draw = draw
+        self._key = b""
+        self._spending = challenges.spending(clock)
+        self._spent, self._marks = Room("spent", database.max_spent), Room("uses", MAX_USE_MARKS)
+        self._sweeps = (
+            (sweeping("spent", "spent", clock), self._spent),
+            (sweeping("uses", "uses", clock), self._marks),
+            (sweeping("use_series", "uses", clock), None),
+        )
+        self.worker = Worker(database, self._tend)
+        self._keys, self._writes = Batch(_ask_key, True), Batch(_write, True)
+        self._looks, self._spends = Batch(self._look, True), Batch(self._spend, True)
+        self._counts, self._uses = Batch(uses.uses, True), Batch(self._use, False)
+
+    async def issue(self, request_hash: bytes, *, expires_at: int) -> IssuedChallenge:
+        """Issue a fresh challenge for one request. Asks the database for the key each time: no store, no challenge."""
+        key = await self.worker.run(self._keys, None)
+        return IssuedChallenge(minted(key, self._draw(RANDOM_BYTES), request_hash, expires_at), expires_at)
+
+    async def look(self, challenge: bytes, request_hash: bytes, *, issued: bool, now: int) -> Spending:
+        """Return what `spend` would return now. Changes nothing."""
+        return await self.worker.run(self._looks, _Asked(challenge, request_hash, issued, 0, now, b""))
+
+    async def spend(
+        self, challenge: bytes, request_hash: bytes, *, issued: bool, keep_until: int, now: int
+    ) -> Spending:
+        """Spend a challenge if it is good. Raises `ChallengesFull`."""
+        owner = self._draw(_OWNER_BYTES)
+        return await self.worker.run(self._spends, _Asked(challenge, request_hash, issued, keep_until, now, owner))
+
+    async def uses(self, cert_id: str, window_s: int, *, now: int) -> int:
+        """Return how many uses `use` recorded for a limit of this window, in the last `window_s` seconds."""
+        return await self.worker.run(self._counts, Counted(Series(cert_id, window_s), now))
+
+    async def use(self, limits: Sequence[RateLimit], *, now: int) -> bool:
+        """Record a use for each limit, unless that exceeds one. Raises `StoreUnavailable` if there is no room."""
+        return await self.worker.run(self._uses, Use(tuple(limits), now))
+
+    async def ready(self) -> bool:
+        """Return whether something can be written, and is kept where it has to be."""
+        try:
+            await self.worker.run(self._writes, None)
+        except StoreUnavailable:
+            return False
+        return True
+
+    async def aclose(self) -> None:
+        """Finish what is waiting, and close the connection."""
+        await self.worker.aclose()
+
+    async def _tend(self, connection: Connection, *, is_checked: bool) -> None:
+        """Delete what has expired; after a check of the connection, read the key and count rows."""
+        for statement, room in self._sweeps:
+            ((deleted,),) = await connection.fetch(statement)
+            if room is not None:
+                room.add(-deleted)
+        if is_checked:
+            ((self._key,),) = await connection.fetch(_KEY)
+            await self._spent.count(connection)
+            await self._marks.count(connection)
+
+    def _presented(self, asked: _Asked) -> Presented:
+        ours = read(self._key, asked.challenge, asked.request_hash)
+        keep_until = max(asked.keep_until, ours.expires_at) if ours else asked.keep_until
+        return Presented(asked.challenge, asked.owner, ours, asked.issued, keep_until, asked.now)
+
+    async def _look(self, connection: Connection, asked: Sequence[_Asked]) -> Sequence[Spending]:
+        spent = await challenges.known(connection, [each.challenge for each in asked])
+        return [self._presented(each).verdict(spent=each.challenge in spent) for each in asked]
+
+    async def _spend(self, connection: Connection, asked: Sequence[_Asked]) -> Sequence[Spending | AccreditError]:
+        presented = [self._presented(each) for each in asked]
+        return await challenges.spend(connection, self._spending, presented, self._spent)
+
+    async def _use(self, connection: Connection, asked: Sequence[Use]) -> Sequence[bool | AccreditError]:
+        return await uses.use(connection, asked, self._marks)
+
+
+async def _ask_key(connection: Connection, asked: Sequence[None]) -> Sequence[bytes]:
+    ((key,),) = await connection.fetch(_KEY)
+    return [key] * len(asked)
+
+
+async def _write(connection: Connection, asked: Sequence[None]) -> Sequence[None]:
+    await connection.fetch(_WRITE)
+    return [None] * len(asked)

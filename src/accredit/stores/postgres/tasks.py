@@ -1,0 +1,115 @@
+"""Memory of tasks and their owners in a PostgreSQL database.
+
+A task that is remembered is written, also if it was known: one that is only read may be on one machine alone.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from accredit.errors import AccreditError, ClockSetBack, StoreUnavailable
+from accredit.limits import MAX_TASKS, MAX_TASKS_PER_OWNER
+from accredit.ports import Task
+from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores.postgres.driver import Connection, Row
+from accredit.stores.postgres.forgetting import CLOCK, Room, forgotten, sweeping
+from accredit.stores.postgres.worker import Batch, Worker
+
+_COLUMNS = "owner, method, target, facts, flow"
+_FIND = f"SELECT {_COLUMNS} FROM tasks WHERE key = $1 AND keep_until >= $2"  # noqa: S608 - of constants
+_OWNED = "SELECT key FROM tasks WHERE owner = $1 AND keep_until >= $2"
+_FORGOTTEN = f"SELECT {forgotten('tasks')}"
+_REWRITE = f"UPDATE tasks SET flow = flow WHERE key = $1 AND keep_until >= $2 RETURNING {_COLUMNS}"  # noqa: S608 - of constants
+_WRITE = f"""
+INSERT INTO tasks VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (key) DO UPDATE SET (owner, method, target, facts, flow, keep_until) =
+  (EXCLUDED.owner, EXCLUDED.method, EXCLUDED.target, EXCLUDED.facts, EXCLUDED.flow, EXCLUDED.keep_until)
+  WHERE tasks.keep_until < $8 RETURNING {_COLUMNS}"""  # noqa: S608 - of constants
+
+
+class _Kept(NamedTuple):
+    key: bytes
+    task: Task
+    keep_until: int
+    now: int
+
+
+class PostgresTasks:
+    """A `TaskStore` in a database; `clock` is the database's time, in SQL."""
+
+    def __init__(
+        self,
+        database: PostgresDatabase,
+        *,
+        clock: str = CLOCK,
+    ) -> None:
+        self._room = Room("tasks", MAX_TASKS)
+        self._sweep = sweeping("tasks", "tasks", clock)
+        self.worker = Worker(database, self._tend)
+        self._keep = Batch(self._keep_each, False)
+        self._find, self._list = Batch(_find_each, True), Batch(_owned_each, True)
+
+    async def keep(self, key: bytes, task: Task, *, keep_until: int, now: int) -> Task:
+        """Remember a task and return it, or return the known one. Raises `StoreUnavailable`."""
+        return await self.worker.run(self._keep, _Kept(key, task, keep_until, now))
+
+    async def find(self, key: bytes, *, now: int) -> Task | None:
+        """Return the task of this key, or None."""
+        return await self.worker.run(self._find, (key, now))
+
+    async def owned(self, owner: bytes, *, now: int) -> frozenset[bytes]:
+        """Return the keys of an owner's tasks."""
+        return await self.worker.run(self._list, (owner, now))
+
+    async def aclose(self) -> None:
+        """Finish what is waiting, and close the connection."""
+        await self.worker.aclose()
+
+    async def _tend(self, connection: Connection, *, is_checked: bool) -> None:
+        ((deleted,),) = await connection.fetch(self._sweep)
+        self._room.add(-deleted)
+        if is_checked:
+            await self._room.count(connection)
+
+    async def _keep_each(self, connection: Connection, asked: Sequence[_Kept]) -> Sequence[Task | AccreditError]:
+        return [await self._keep_one(connection, each) for each in asked]
+
+    async def _keep_one(self, connection: Connection, kept: _Kept) -> Task | AccreditError:
+        known = await connection.fetch(_REWRITE, kept.key, kept.now)
+        if known:
+            return _task(known[0])
+        ((until,),) = await connection.fetch(_FORGOTTEN)
+        if kept.now <= until:
+            return ClockSetBack(until)
+        owned = await connection.fetch(_OWNED, kept.task.owner, kept.now)
+        if not self._room.left or len(owned) >= MAX_TASKS_PER_OWNER:
+            return StoreUnavailable("no room to remember one more task")
+        task = kept.task
+        row = (task.owner, _bytes(task.method), _bytes(task.target), task.facts, _bytes(task.flow), kept.keep_until)
+        written = await connection.fetch(_WRITE, kept.key, *row, kept.now)
+        if not written:  # another gateway was first
+            written = await connection.fetch(_REWRITE, kept.key, kept.now)
+        else:
+            self._room.add(1)
+        return _task(written[0]) if written else StoreUnavailable("the task ended while it was remembered")
+
+
+async def _find_each(connection: Connection, asked: Sequence[tuple[bytes, int]]) -> Sequence[Task | None]:
+    found = [await connection.fetch(_FIND, *each) for each in asked]
+    return [_task(rows[0]) if rows else None for rows in found]
+
+
+async def _owned_each(connection: Connection, asked: Sequence[tuple[bytes, int]]) -> Sequence[frozenset[bytes]]:
+    return [frozenset(row[0] for row in await connection.fetch(_OWNED, *each)) for each in asked]
+
+
+def _task(row: Row) -> Task:
+    owner, method, target, facts, flow = row
+    return Task(owner, _text(method), _text(target), facts, _text(flow))
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")  # a name may hold lone surrogates
+
+
+def _text(stored: bytes) -> str:
+    return stored.decode("utf-8", "surrogatepass")

@@ -1,0 +1,161 @@
+"""Counting uses of certificates, many in one transaction.
+
+1. A batch locks its series, in their order, before it reads what was counted: batches of other gateways wait, and no
+   two take the same last use.
+2. A batch that reads after that sees all that was committed before, as each statement has a snapshot of its own.
+3. It is never repeated: an attempt whose answer was lost may have been counted.
+"""
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import NamedTuple
+
+from accredit.errors import AccreditError, ClockSetBack, StoreUnavailable
+from accredit.ports import RateLimit
+from accredit.stores.postgres.driver import Connection
+from accredit.stores.postgres.forgetting import Room, forgotten
+from accredit.stores.rules import Series, mark, strictest
+
+_LOCK = """
+INSERT INTO use_series SELECT cert, window_s, 0, -1, 0 FROM unnest($1::bytea[], $2::bigint[]) AS t (cert, window_s)
+ORDER BY 1, 2
+ON CONFLICT (cert, window_s) DO UPDATE SET total = use_series.total RETURNING cert, window_s, total, latest"""
+_BEFORE = f"""
+SELECT place, (SELECT before FROM uses WHERE uses.cert = asked.cert AND uses.window_s = asked.window_s
+  AND mark > after ORDER BY mark LIMIT 1), {forgotten("uses")}
+FROM unnest($1::bytea[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS asked (cert, window_s, after, place)
+ORDER BY place"""  # noqa: S608 - of constants
+_ADD = """
+INSERT INTO uses SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
+ON CONFLICT (cert, window_s, mark) DO NOTHING"""
+_UPDATE = """
+UPDATE use_series SET total = now.total, latest = now.latest, keep_until = now.keep_until
+FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS now
+  (cert, window_s, total, latest, keep_until)
+WHERE use_series.cert = now.cert AND use_series.window_s = now.window_s"""
+_COUNT = f"""
+SELECT coalesce((SELECT total FROM use_series WHERE cert = $1 AND window_s = $2)
+  - (SELECT before FROM uses WHERE cert = $1 AND window_s = $2 AND mark > $3 ORDER BY mark LIMIT 1), 0),
+  {forgotten("uses")}"""  # noqa: S608 - of constants
+
+
+class Use(NamedTuple):
+    """One use of each certificate in `limits`."""
+
+    limits: Sequence[RateLimit]
+    now: int
+
+
+class Counted(NamedTuple):
+    """A series, whose uses are asked for."""
+
+    series: Series
+    now: int
+
+
+class _Key(NamedTuple):
+    cert: bytes  # its SHA-256: an id may be long, and hold lone surrogates
+    window_s: int
+
+
+class _Window(NamedTuple):
+    """The marks of a series that are later than a second."""
+
+    cert: bytes
+    window_s: int
+    after: int
+
+
+class _Tally:
+    """A series within a batch: what was counted before, and what the batch adds."""
+
+    def __init__(self, total: int, latest: int) -> None:
+        self.total = self.began = total
+        self.latest = latest
+        self.marks: dict[int, int] = {}
+        """New marks, each with the number of uses before it."""
+
+    def add(self, at: int) -> None:
+        """Count a use under a mark, or the latest one if the clock went back."""
+        at = max(self.latest, at)
+        if at > self.latest:
+            self.marks[at] = self.total
+        self.latest = at
+        self.total += 1
+
+
+async def uses(connection: Connection, asked: Sequence[Counted]) -> Sequence[int | AccreditError]:
+    """Return the number of uses in each series' window."""
+    answers: list[int | AccreditError] = []
+    for series, now in asked:
+        key = _key(series)
+        ((count, until),) = await connection.fetch(_COUNT, *key, now - key.window_s)
+        answers.append(ClockSetBack(until) if now + 1 <= until else count)
+    return answers
+
+
+async def use(connection: Connection, asked: Sequence[Use], room: Room) -> Sequence[bool | AccreditError]:
+    """Record uses, and return whether each was within all its limits."""
+    counts = [{_key(series): count for series, count in strictest(each.limits).items()} for each in asked]
+    keys = sorted({key for each in counts for key in each})
+    if not keys:
+        return [True] * len(asked)
+    async with connection.transaction():
+        locked = await connection.fetch(_LOCK, *_columns(keys, 2))
+        tallies = {_Key(cert, window_s): _Tally(total, latest) for cert, window_s, total, latest in locked}
+        windows = sorted({_window(key, one.now) for each, one in zip(counts, asked, strict=True) for key in each})
+        rows = await connection.fetch(_BEFORE, *_columns(windows, 3))
+        first = {window: before for window, (_, before, _) in zip(windows, rows, strict=True)}
+        until = rows[0][2]
+        answers = [_judged(each, one.now, tallies, first, until, room) for each, one in zip(counts, asked, strict=True)]
+        await _write(connection, tallies, room)
+    return answers
+
+
+def _judged(
+    counts: dict[_Key, int],
+    now: int,
+    tallies: dict[_Key, _Tally],
+    first: dict[_Window, int | None],
+    until: int,
+    room: Room,
+) -> bool | AccreditError:
+    if counts and now + 1 <= until:
+        return ClockSetBack(until)
+    for key, most in counts.items():
+        tally, before = tallies[key], first[_window(key, now)]
+        if tally.total - (tally.began if before is None else before) >= most:
+            return False
+    if sum(len(tally.marks) for tally in tallies.values()) + len(counts) > room.left:
+        return StoreUnavailable("no room to note one more use of a certificate")
+    for key in counts:
+        tallies[key].add(mark(key.window_s, now))
+    return True
+
+
+async def _write(connection: Connection, tallies: dict[_Key, _Tally], room: Room) -> None:
+    added = [
+        (*key, at, before, at + key.window_s) for key, tally in tallies.items() for at, before in tally.marks.items()
+    ]
+    if added:
+        await connection.fetch(_ADD, *_columns(added, 5))
+        room.add(len(added))
+    changed = [
+        (*key, tally.total, tally.latest, tally.latest + key.window_s)
+        for key, tally in tallies.items()
+        if tally.total > tally.began
+    ]
+    if changed:
+        await connection.fetch(_UPDATE, *_columns(changed, 5))
+
+
+def _key(series: Series) -> _Key:
+    return _Key(sha256(series.cert_id.encode("utf-8", "surrogatepass")).digest(), series.window_s)
+
+
+def _window(key: _Key, now: int) -> _Window:
+    return _Window(*key, now - key.window_s)
+
+
+def _columns(rows: Sequence[Sequence[object]], width: int) -> list[list[object]]:
+    return [[row[column] for row in rows] for column in range(width)]

@@ -1,0 +1,197 @@
+"""One connection to the database's primary, and the batches on it. One event loop uses it.
+
+What waits is asked in batches, one after the other, each of one kind. The task that does so ends when nothing waits.
+
+1. Nothing is answered over a connection whose safety was not checked (`session.check`) when it was opened and in the
+   last `STORE_CHECK_SECONDS`.
+2. After a failure the connection is closed: what it was in the middle of may have taken place. A batch that may be
+   repeated is, once, over another connection; everything else is refused.
+3. After several failures in a row there is a pause, in which everything is refused at once. A server whose standby is
+   gone keeps a connection until the standby is back, so that too many attempts would use up all that it has.
+4. Whoever has waited for `STORE_WAIT_SECONDS` is refused. No more than `MAX_STORE_JOBS` wait.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from accredit.errors import AccreditError, StoreUnavailable
+from accredit.limits import (
+    MAX_STORE_JOBS,
+    STORE_BATCH_JOBS,
+    STORE_CHECK_SECONDS,
+    STORE_PAUSE_SECONDS,
+    STORE_TEND_SECONDS,
+    STORE_WAIT_SECONDS,
+)
+from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores.postgres.driver import Connection
+from accredit.stores.postgres.session import check, open_session
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+
+class Batch(NamedTuple, Generic[Q, A]):
+    """A kind of question. `ask` returns an answer for each of several, or an error of ours in its place.
+
+    With `repeatable` it may be asked again if its answer was lost.
+    """
+
+    ask: Callable[[Connection, Sequence[Q]], Awaitable[Sequence[A | AccreditError]]]
+    repeatable: bool
+
+
+class Tend(Protocol):
+    """Looks after a store's tables."""
+
+    async def __call__(self, connection: Connection, *, is_checked: bool) -> None:
+        """Do what is due; `is_checked` after a check of the connection."""
+        ...
+
+
+class _Waiting(NamedTuple):
+    kind: Batch[Any, Any]
+    question: Any
+    answer: "asyncio.Future[Any]"
+
+
+class Worker:
+    """Asks the database. `tend` is run on each new connection, and once a second while anything is asked."""
+
+    def __init__(self, database: PostgresDatabase, tend: Tend | None = None) -> None:
+        self._database = database
+        self._tend = tend
+        self._waiting: deque[_Waiting] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._working: asyncio.Task[None] | None = None
+        self._connection: Connection | None = None
+        self._timeline = 0
+        self._checked_at = self._tended_at = float("-inf")
+        self._failures = 0
+        self._pause_until = float("-inf")
+        self._problem = ""
+        self._closed = False
+
+    async def run(self, kind: Batch[Q, A], question: Q) -> A:
+        """Return the answer to a question. Raises our own errors from it, and `StoreUnavailable`."""
+        loop = asyncio.get_running_loop()
+        if self._closed:
+            raise StoreUnavailable(f"{self._database.name} was closed")
+        if len(self._waiting) >= MAX_STORE_JOBS:
+            raise StoreUnavailable(f"{self._database.name}: {MAX_STORE_JOBS} questions are waiting")
+        if self._loop not in (None, loop):
+            raise StoreUnavailable(f"{self._database.name} was opened by another event loop")
+        self._loop = loop
+        answer: asyncio.Future[A] = loop.create_future()
+        self._waiting.append(_Waiting(kind, question, answer))
+        if self._working is None:
+            self._working = asyncio.create_task(self._work())
+        try:
+            async with asyncio.timeout(STORE_WAIT_SECONDS):
+                return await answer
+        except TimeoutError:
+            raise StoreUnavailable(f"{self._database.name} has not answered in {STORE_WAIT_SECONDS} s") from None
+
+    async def aclose(self) -> None:
+        """Finish what is waiting, and close the connection."""
+        self._closed = True
+        if self._working is not None:
+            await asyncio.wait([self._working])
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.aclose()
+
+    async def _work(self) -> None:
+        try:
+            while batch := self._next():
+                answers = await self._answers(batch[0].kind, [each.question for each in batch])
+                for each, answer in zip(batch, answers, strict=True):
+                    _settle(each.answer, answer)
+        finally:
+            self._working = None
+            for each in self._waiting:
+                _settle(each.answer, StoreUnavailable(f"{self._database.name} was closed"))
+            self._waiting.clear()
+
+    def _next(self) -> list[_Waiting]:
+        """Remove and return the next batch: the first that waits, and others of its kind."""
+        batch: list[_Waiting] = []
+        left: list[_Waiting] = []
+        while self._waiting and len(batch) < STORE_BATCH_JOBS:
+            each = self._waiting.popleft()
+            if each.answer.done():  # its caller has given up
+                continue
+            (batch if not batch or each.kind is batch[0].kind else left).append(each)
+        self._waiting.extendleft(reversed(left))
+        return batch
+
+    async def _answers(self, kind: Batch[Any, Any], questions: list[Any]) -> Sequence[Any]:
+        give_up = self._now() + STORE_WAIT_SECONDS
+        repeats = 1 if kind.repeatable else 0
+        while True:
+            try:
+                async with asyncio.timeout_at(give_up):
+                    connection = await self._checked()
+                    answers = await kind.ask(connection, questions)
+            except TimeoutError:
+                problem = StoreUnavailable(f"{self._database.name} has not answered in {STORE_WAIT_SECONDS} s")
+            except StoreUnavailable as error:
+                problem = error
+            except Exception as error:
+                problem = StoreUnavailable(f"{self._database.name} can't be used: {type(error).__name__}")
+            else:
+                self._failures = 0
+                return answers
+            was_connected = self._drop()
+            if not (was_connected and repeats and self._now() < give_up):
+                self._failed(problem)
+                return [problem] * len(questions)
+            repeats -= 1
+
+    async def _checked(self) -> Connection:
+        """Return the connection, opened and checked where that is due."""
+        if self._connection is not None and self._connection.lost:
+            self._drop()
+        if self._connection is None:
+            if self._now() < self._pause_until:
+                raise StoreUnavailable(self._problem)
+            session = await open_session(self._database, self._timeline)
+            self._connection, self._timeline = session
+            self._checked_at = self._tended_at = float("-inf")
+        is_due = self._now() - self._checked_at >= STORE_CHECK_SECONDS
+        if is_due:
+            await check(self._database, self._connection)
+            self._checked_at = self._now()
+        if self._tend is not None and (is_due or self._now() - self._tended_at >= STORE_TEND_SECONDS):
+            await self._tend(self._connection, is_checked=is_due)
+            self._tended_at = self._now()
+        return self._connection
+
+    def _failed(self, problem: StoreUnavailable) -> None:
+        if self._now() < self._pause_until:
+            return
+        self._failures += 1
+        self._problem = str(problem)
+        pause = STORE_PAUSE_SECONDS[min(self._failures, len(STORE_PAUSE_SECONDS)) - 1]
+        self._pause_until = self._now() + pause
+
+    def _drop(self) -> bool:
+        """Close the connection; return whether there was one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.terminate()
+        return connection is not None
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+def _settle(answer: "asyncio.Future[Any]", with_what: object) -> None:
+    if answer.done():
+        return
+    if isinstance(with_what, AccreditError):
+        answer.set_exception(with_what)
+    else:
+        answer.set_result(with_what)
