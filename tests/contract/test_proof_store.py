@@ -17,7 +17,7 @@ from accredit.errors import ChallengesFull, ClockSetBack, StoreUnavailable
 from accredit.limits import CLOCK_BACK_SECONDS, DATABASE_KEEP_SECONDS, STORE_SWEEP_ENTRIES, USE_MARKS
 from accredit.ports import ProofStore, RateLimit, Spending
 
-pytestmark = pytest.mark.holds("ports")
+pytestmark = [pytest.mark.holds("ports"), pytest.mark.holds("stores/rules")]
 
 T = TypeVar("T")
 Told = Callable[[Callable[[ProofStore], Awaitable[T]]], T]

@@ -14,7 +14,7 @@ from accredit.ports import Task, TaskStore
 from accredit.stores import tasks
 from accredit.stores.postgres import tasks as postgres_tasks
 
-pytestmark = pytest.mark.holds("stores/tasks")
+pytestmark = [pytest.mark.holds("stores/tasks"), pytest.mark.holds("stores/postgres/tasks")]
 
 Told = Callable[[Callable[[TaskStore], Awaitable[None]]], None]
 

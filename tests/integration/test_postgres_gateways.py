@@ -21,6 +21,8 @@ from accredit.jsonrpc.methods import Era
 from accredit.keys import write_key
 from accredit.stores.postgres.address import PostgresDatabase
 
+pytestmark = pytest.mark.holds("cli/actions/store")
+
 ROUNDS, COPIES = 5, 12
 _CONFIGURATION = """
 [gateway]

@@ -21,6 +21,8 @@ from accredit.stores.postgres.forgetting import Room
 from accredit.stores.postgres.session import run_once
 from accredit.stores.postgres.store import PostgresStore
 
+pytestmark = pytest.mark.holds("stores/postgres/store")
+
 FIRST, SPENT = Spending.FIRST, Spending.SPENT
 GATEWAYS = 6
 IN_SYNC_WAIT = "wait_event = 'SyncRep'"
