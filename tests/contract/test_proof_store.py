@@ -448,7 +448,7 @@ def test_a_clock_that_is_kept_in_step_and_set_back_by_seconds_costs_nobody_a_cal
 
 
 @pytest.mark.parametrize("url", SHARED_URLS)
-def test_what_was_forgotten_by_a_clock_that_was_ahead_is_known_after_a_restart__and_to_all_who_share_it(
+def test_what_was_forgotten_by_a_clock_that_was_ahead_is_known_after_a_restart__and_to_all_who_share_the_file(
     url: str, tmp_path: Path
 ) -> None:
     async def main() -> None:

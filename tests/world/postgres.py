@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Generator
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -51,10 +52,11 @@ def programs() -> Path | None:
 def need_postgres() -> Path:
     """The folder of PostgreSQL's programs; skips the test without them, and fails it in continuous integration."""
     found = programs()
+    if find_spec("asyncpg") is None:
+        found = None
     if found is None:
         assert not os.environ.get("CI"), "continuous integration has PostgreSQL"
-        pytest.skip("PostgreSQL is not installed (apt-get install postgresql)")
-    pytest.importorskip("asyncpg")
+        pytest.skip("PostgreSQL, or asyncpg, is not installed (apt-get install postgresql)")
     return found
 
 
