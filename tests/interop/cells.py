@@ -22,7 +22,7 @@ from tests.interop.steps import Step, restarts
 from tests.interop.ways import DATA, WAYS, Endpoint, Place
 from tests.world.command import environment
 
-CELL_SECONDS = 600.0
+CELL_SECONDS = 1800.0
 PLAN, TRANSCRIPT = "plan.json", "transcript.jsonl"
 
 _LONG = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/=]{1000,}+")

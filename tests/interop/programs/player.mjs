@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 
-const STEP_MS = 30_000;
+const STEP_MS = 60_000;
 const HEARD_MS = 6_000;
 const LATE_MS = 100;
 const CANCEL_AFTER_MS = 1_000;

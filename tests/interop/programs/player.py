@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-STEP_SECONDS = 30.0
+STEP_SECONDS = 60.0
 START_SECONDS = 120.0
 HEARD_SECONDS = 6.0
 LATE_SECONDS = 0.1
