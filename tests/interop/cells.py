@@ -34,6 +34,7 @@ _VOLATILE = [
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:<port>"),
     (re.compile(r"\b[0-9a-f]{40}\b|\b[0-9a-f]{32}\b"), "<hex>"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?"), "<time>"),
+    (re.compile(r"\b(Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day\b"), "<day>"),
     (re.compile(r"\b\d{1,2}:\d\d:\d\d [AP]M\b"), "<time>"),
     (re.compile(r"MCP server '[^']*'"), "MCP server <its address>"),
     (re.compile(r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun) \w{3} +\d+ (\d{4} )?\d\d:\d\d:\d\d[^\"\\]*"), "<time>"),

@@ -1,18 +1,20 @@
 """The matrix in short, with what is installed for the tests anyway; and what its comparison promises."""
 
+import json
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.interop.__main__ import authorized, missing, played
-from tests.interop.cells import TRANSCRIPT, Cell
+from tests.interop.cells import PLAN, TRANSCRIPT, Cell, read
 from tests.interop.clients import CLIENTS, Client
-from tests.interop.compare import Difference, Where, compare, joined, judge, uncalled, unneeded
+from tests.interop.compare import Difference, Transcript, Where, compare, joined, judge, uncalled, unneeded
 from tests.interop.environments import OWN, Environments
 from tests.interop.report import BEGIN, END, how_played, write_page
 from tests.interop.servers import SERVERS
-from tests.interop.steps import restarts
+from tests.interop.steps import restarts, step
+from tests.interop.ways import DATA
 
 HERE = Where("a-client", "a-server", "wrap", "call add")
 META = Difference(name="marked", reason="it is signed for", steps=("call *",), members=("scope",))
@@ -96,6 +98,18 @@ def test_what_was_not_played_is_named__also_where_only_its_direct_way_lacks__and
         f"Played on 2026-01-01 and {day}, in parts, each with the gateway as it was then. Not played: {absent[0]}."
     )
     assert how_played({day}, []) == f"Played on {day}. Nothing was left out."
+
+
+def test_two_runs_on_two_days_in_two_folders_are_compared_without_what_only_that_makes_differ(tmp_path: Path) -> None:
+    seen: list[Transcript] = []
+    for when in ("Sunday, 2026-11-22T23:59:59Z", "Monday, 2026-11-23T00:00:01Z"):
+        folder = tmp_path / str(len(seen))
+        folder.mkdir()
+        (folder / PLAN).write_text(json.dumps({"steps": [step("call")]}), "utf-8")
+        said = {"step": "call", "result": f"{when} in {folder / DATA} at 127.0.0.1:{4000 + len(seen)}: 5"}
+        (folder / TRANSCRIPT).write_text(json.dumps(said) + "\n", "utf-8")
+        seen.append(read(folder))
+    assert seen[0] == seen[1] == {"call": {"result": "<day>, <time> in <data> at 127.0.0.1:<port>: 5"}}
 
 
 def test_a_tool_that_no_step_calls_is_a_failure() -> None:

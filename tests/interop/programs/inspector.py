@@ -10,8 +10,10 @@ import sys
 import tempfile
 from typing import Any
 
-from player import Heard, Player, play, read_plan, run
+from player import STEP_SECONDS, Heard, Player, play, read_plan, run
 
+PATIENT = ("--connect-timeout", str(round(STEP_SECONDS * 1000)))
+"""Its own 15 seconds are too few for a server that starts on a busy machine."""
 COMPILED = f"{tempfile.gettempdir()}/accredit-interop-compiled"
 
 
@@ -27,7 +29,7 @@ class Inspector(Player):
 
     async def ask(self, method: str, *options: str) -> Any:
         process = await asyncio.create_subprocess_exec(
-            *self.start, "--method", method, *options,
+            *self.start, *PATIENT, "--method", method, *options,
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
             env={**os.environ, "NODE_COMPILE_CACHE": COMPILED},
         )  # fmt: skip
