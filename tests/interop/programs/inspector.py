@@ -6,6 +6,7 @@ A server's command stands on its command line, and it drops the `--` of what it 
 import asyncio
 import json
 import os
+import signal
 import sys
 import tempfile
 from typing import Any
@@ -25,19 +26,20 @@ class Inspector(Player):
     """Its `--cli`."""
 
     deaf_to = frozenset({"elicitation", "log", "progress", "sampling", "updated"})
+    try_seconds = STEP_SECONDS * 0.75
     start: list[str]
 
     async def ask(self, method: str, *options: str) -> Any:
         process = await asyncio.create_subprocess_exec(
             *self.start, *PATIENT, "--method", method, *options,
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, "NODE_COMPILE_CACHE": COMPILED},
+            env={**os.environ, "NODE_COMPILE_CACHE": COMPILED}, start_new_session=True,
         )  # fmt: skip
         try:
             printed, said = await process.communicate()
         finally:
             if process.returncode is None:
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)  # what it has started, too
                 await process.wait()
         if printed.strip():
             return json.loads(printed)

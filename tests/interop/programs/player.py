@@ -20,7 +20,7 @@ CANCEL_AFTER_SECONDS = 1.0
 RETRIES = 6
 TRY_SECONDS = 10.0
 RETRY_SECONDS = 0.5
-RECOVER_SECONDS = RETRIES * (TRY_SECONDS + RETRY_SECONDS) + STEP_SECONDS
+RECOVER_SECONDS = RETRIES * STEP_SECONDS
 SAID = "Paris"
 
 
@@ -95,10 +95,12 @@ def told(error: BaseException) -> dict[str, Any]:
 class Player:
     """A client. A subclass has a method `do_X` for each step X that it can take; each gives what its user gets.
 
-    `deaf_to`: the kinds of what a server sends of its own accord that this client tells nobody of.
+    `deaf_to`: the kinds of what a server sends of its own accord that this client tells nobody of. `try_seconds`: how
+    long a try lasts of calling again after a restart.
     """
 
     deaf_to: frozenset[str] = frozenset()
+    try_seconds = TRY_SECONDS
 
     def __init__(self, heard: Heard) -> None:
         self.heard = heard
@@ -121,7 +123,7 @@ class Player:
         """Whether this same client, without being started anew, can call a tool again before long."""
         for _ in range(RETRIES):
             try:
-                async with asyncio.timeout(TRY_SECONDS):
+                async with asyncio.timeout(self.try_seconds):
                     answer = plain(await self.take({"do": "call", "with": {"tool": tool, "arguments": arguments}}))
             except Exception:  # which one, is the client's affair
                 answer = {"isError": True}
