@@ -37,7 +37,7 @@ def raw(value: Any) -> Raw:
 @given(VALUES, st.sampled_from(list(Era)), st.booleans())
 def test_whatever_a_result_holds_it_is_read_or_refused(value: Any, era: Era, asked: bool) -> None:
     with suppress(FrameError):
-        found = announced(raw(value), era, asked=asked)
+        found = announced(raw(value), era, allowed=asked)
         assert found is None or (asked or era is Era.MODERN)
     with suppress(FrameError):
         check_about(raw(value), "t")
@@ -57,7 +57,7 @@ def test_an_id_is_a_string_of_bounded_length(id: Any) -> None:
         (Era.MODERN, {"resultType": "task", "taskId": id}),
     ):
         with pytest.raises(FrameError):
-            announced(raw(result), era, asked=True)
+            announced(raw(result), era, allowed=True)
 
 
 @pytest.mark.holds("jsonrpc/tasks", 2)
@@ -71,7 +71,7 @@ def test_an_id_is_a_string_of_bounded_length(id: Any) -> None:
 )
 def test_an_id_that_two_readers_take_differently_is_none(text: str) -> None:
     with pytest.raises(FrameError):
-        announced(Raw(text.encode()), Era.MODERN, asked=True)
+        announced(Raw(text.encode()), Era.MODERN, allowed=True)
     with pytest.raises(FrameError):
         check_about(Raw(text.encode()), "a")
 

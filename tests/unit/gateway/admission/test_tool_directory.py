@@ -57,7 +57,7 @@ def test_what_is_no_list_teaches_nothing() -> None:
 
 
 def test_what_is_asked_for_a_first_token_never_shows_its_secret() -> None:
-    asked = bootstrap._asked(b'{"secret":"s3cret","agent":"a"}')  # pyright: ignore[reportPrivateUsage]
+    asked = bootstrap._read_request(b'{"secret":"s3cret","agent":"a"}')  # pyright: ignore[reportPrivateUsage]
     assert asked.secret == "s3cret"
     assert "s3cret" not in repr(asked) + str(asked.__rich_repr__())
 
