@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 import pytest
+from tests.world.command import wait_until
 
 _PAGE = 4_096
 
@@ -74,8 +75,9 @@ class SmallDisk:
         assert self._does(f"mount -o remount,size={megabytes}m '{self.path}'")
 
     def read_only(self, value: bool) -> None:
-        """Makes it a disk that takes no writes, or one that does. Nobody may have a file of it open for writing."""
-        assert self._does(f"mount -o remount,{'ro' if value else 'rw'} '{self.path}'")
+        """Makes it a disk that takes no writes, or one that does: once nobody has a file of it open for writing, such
+        as the process that wrote the log of a gateway which has just ended."""
+        wait_until(lambda: self._does(f"mount -o remount,{'ro' if value else 'rw'} '{self.path}'"))
 
     @property
     def _ballast(self) -> Path:
