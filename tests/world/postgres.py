@@ -131,10 +131,6 @@ class Cluster:
             time.sleep(0.01)
         return found[0][0]
 
-    def log(self) -> str:
-        """What the server has written to its log."""
-        return (self.folder / "log").read_text()
-
     def empty(self) -> PostgresDatabase:
         """A new database without any tables of ours."""
         name = f"empty_{next(self._numbers)}"
