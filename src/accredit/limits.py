@@ -55,6 +55,10 @@ ONE_PASS_BYTES = 262_144
 """Bytes of a text that one pass of a fast parser reads (some 0.2 ms). It keeps up to 14 times as much memory for it, of
 which it touches what the largest text so far has needed; longer texts are read in slices."""
 
+MAX_PLAIN_RESULT_MEMBERS = 64
+"""Members of a modern result whose names are looked at one by one as the fast parser gives them; real ones have five. A
+larger result is split."""
+
 SHORT_MESSAGE_BYTES = 65_536
 """Bytes of a message of a client that is worked on at one go: some milliseconds. Between the steps of a longer one, and
 the members of such a batch, others have their turn."""
@@ -206,6 +210,14 @@ IDLE_SECONDS = 4.0
 """How long a connection is kept for the next request. Common servers (Node, uvicorn) close after five seconds of
 silence, and a request that meets their FIN is lost, as it can't be sent again."""
 
+MAX_PREPARED_HEADS = 256
+"""Heads of clients' requests for which it is remembered what goes to the server: a client sends the same each time.
+Each has at most `MAX_REMEMBERED_HEAD_BYTES`, and is held twice."""
+
+MAX_ANSWER_HEADS = 64
+"""Heads of one server's answers that are remembered, so that the same need not be parsed again: the same comes for each
+call, but for its length and, each second, its date. Each has at most `MAX_REMEMBERED_HEAD_BYTES`."""
+
 MAX_IDLE_CONNECTIONS = 64
 """Connections kept for the next request. More calls than this at once pay for new connections."""
 
@@ -350,8 +362,8 @@ MAX_REQUEST_HEAD_BYTES = 65_536
 themselves stop at 8 to 64 KiB."""
 
 MAX_REMEMBERED_HEAD_BYTES = 4_096
-"""Bytes of a request's head that a connection remembers, so that the same need not be parsed again: clients say the
-same for each call, most in less than 1 KiB, with a token in some 2 KiB. It is held twice, on each connection."""
+"""Bytes of a head that is remembered, so that the same need not be parsed again: clients say the same for each call,
+most in less than 1 KiB, with a token in some 2 KiB; so do servers. A request's is held twice, on each connection."""
 
 REQUEST_HEAD_SECONDS = 20.0
 """The time from a connection's beginning, or the first byte of its next request, to the end of that request's head. A

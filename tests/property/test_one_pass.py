@@ -16,7 +16,7 @@ from tests.property.texts import deep, messages, mutated, numbers, values
 from tests.world import hostile_frames
 
 from accredit.errors import AnswerError, FrameError, JsonError, RequestError
-from accredit.jsonrpc import simd, text
+from accredit.jsonrpc import responses, simd, text
 from accredit.jsonrpc.frames import Failure, Notification, Request, Success, decode_error, decode_frame
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch, decode_request
@@ -31,11 +31,16 @@ def never(data: bytes) -> bool:
     return False
 
 
+def nothing(data: bytes, id: object, *, modern: bool) -> None:
+    """What it says of an answer then."""
+
+
 @contextmanager
 def silent() -> Generator[None]:
     """Without the one pass."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text, "reads_well", never)
+        patch.setattr(responses, "plain_result", nothing)
         yield
 
 
@@ -82,11 +87,15 @@ def event(data: bytes) -> object:
     return Expected(Era.LEGACY, [ASKED], batch=True).event(data)
 
 
+def modern_event(data: bytes) -> object:
+    return Expected(Era.MODERN, [ASKED]).event(data)
+
+
 def request(data: bytes) -> object:
     return decode_request(data, batch_allowed=True)
 
 
-READERS = (text.check_text, decode_frame, decode_error, request, body, modern_body, batch_body, event)
+READERS = (text.check_text, decode_frame, decode_error, request, body, modern_body, batch_body, event, modern_event)
 
 
 def same(data: bytes) -> None:
@@ -164,6 +173,44 @@ def test_any_bytes_are_judged_alike(data: bytes, around: bytes) -> None:
 )
 def test_many_brackets_are_judged_alike(parts: list[str], times: int) -> None:
     same("".join(parts * times).encode())
+
+
+FORMS = [
+    (b'{"jsonrpc":"2.0","id":7,"result":', b"}"),
+    (b'{"jsonrpc": "2.0", "id": 7, "result": ', b"}"),
+    (b'{"result":', b',"jsonrpc":"2.0","id":7}'),
+]
+BEHIND = [
+    *(
+        b"",
+        b" ",
+        b"}",
+        b"]",
+        b',"x":{}',
+        b',"result":{}',
+        b',"Result":{}',
+        b',"error":{}',
+        b',"method":"m"',
+        b',"id":7',
+    ),
+    *(b',"\\u0069d":8', b',"x":{"jsonrpc":"2.0","id":7}', b',"x":"', b'{"id":7}', b'"'),
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "result", [b"{}", b'{"a":{}}', b'{"resultType":"complete"}', b'{"resulttype":1}', b"1", b"[{}]"]
+)
+def test_an_answer_of_the_usual_form_with_more_in_it_is_judged_alike(form: tuple[bytes, bytes], result: bytes) -> None:
+    for behind in BEHIND:
+        same(form[0] + result + behind + form[1])
+        same(form[0] + behind[1:] + b"," + result + form[1])
+
+
+@given(st.sampled_from(FORMS), mutated(values | deep()), st.sampled_from(BEHIND))
+def test_any_answer_of_the_usual_form_is_judged_alike(form: tuple[bytes, bytes], data: bytes, behind: bytes) -> None:
+    same(form[0] + data + behind + form[1])
+    same(form[0] + b'{"a":' + data + behind + b"}" + form[1])
 
 
 def lines() -> Iterator[bytes]:

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from accredit.errors import AnswerError, UpstreamTimeout
 from accredit.gateway.front.asgi import AsgiExchange
 from accredit.gateway.headers import RawHeaders, fold
 from accredit.gateway.room import Rooms
 from accredit.gateway.upstream.http.client import Answer, UpstreamClient
+from accredit.gateway.upstream.http.heads import AnswerHead
 
 
 class Told:
@@ -75,12 +76,16 @@ class MemoryAnswer:
     def __init__(self, status: int, headers: RawHeaders, *pieces: bytes | Exception) -> None:
         self.status = status
         self.headers = headers
+        self.head = AnswerHead(status, headers)
         self._pieces = list(pieces)
         self.closed = False
 
     def header(self, name: bytes) -> bytes | None:
         """As `Answer.header`."""
         return fold(self.headers).get(name)
+
+    def whole(self, limit: int) -> bytes | None:
+        """As `Answer.whole`, of an answer that is still to come."""
 
     async def read(self, limit: int, *, timeout: float) -> bytes:
         """As `Answer.read`."""
@@ -111,6 +116,15 @@ class MemoryAnswer:
         return cast(Answer, self)
 
 
+class MemoryHead(NamedTuple):
+    """What `MemoryClient` prepares: not encoded."""
+
+    method: str
+    headers: RawHeaders
+    target: bytes | None
+    head: bytes = b""
+
+
 class MemoryClient:
     """Gives the same answer to every request, and keeps what was sent."""
 
@@ -128,6 +142,14 @@ class MemoryClient:
         """As `UpstreamClient.send`."""
         self.sent.append((method, headers, body, target))
         return self._answer
+
+    def prepare(self, method: str, headers: RawHeaders, *, target: bytes | None = None) -> "MemoryHead":
+        """As `UpstreamClient.prepare`."""
+        return MemoryHead(method, headers, target)
+
+    async def exchange(self, prepared: "MemoryHead", body: bytes, headers: RawHeaders | None = None) -> MemoryAnswer:
+        """As `UpstreamClient.exchange`."""
+        return await self.send(prepared.method, [*prepared.headers, *(headers or [])], body, target=prepared.target)
 
     async def close(self) -> None:
         """As `UpstreamClient.close`."""

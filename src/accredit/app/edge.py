@@ -165,10 +165,11 @@ class EdgeProtocol(HttpToolsProtocol):
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
-        self.flow.resume_reading()
+        if self.flow.read_paused:
+            self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
-        elif not self._is_answering():
+        elif self.cycle.response_complete:
             self._resting[self] = None
             self._rest_ends = self.loop.time() + self.timeout_keep_alive
             if self.timeout_keep_alive_task is None:
@@ -235,6 +236,13 @@ class EdgeProtocol(HttpToolsProtocol):
         self._stop_clock()
         if self._is_answering():
             self._resting.pop(self, None)
+
+    def _begin_whole(self) -> None:
+        """A request has come whole, after a rest: its head needs no clock, and the connection rests no more."""
+        self._rest_ends = None
+        if self._head_timer is not None:
+            self._stop_clock()
+        self._resting.pop(self, None)
 
     def _make_room(self) -> None:
         """Rule 8."""

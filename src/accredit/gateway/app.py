@@ -77,6 +77,8 @@ class Gateway:
         self._store = store
         self._counters = Counters()
         self.rooms = Rooms(settings.max_request_bytes, proving=settings.proving)
+        self.surroundings = (self.rooms, settings.allowed_origins)
+        """What an exchange needs to know of its gateway."""
         self._recorder = recorder_of(settings, self._counters, records)
         self._key_sets = key_sets
         directory = ToolDirectory()
@@ -112,6 +114,7 @@ class Gateway:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one ASGI scope."""
         if scope["type"] == "http":
+            set_current(None)  # the server's task may have served another one
             await self.serve(AsgiExchange(scope, receive, send, *self.surroundings))
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
@@ -122,11 +125,6 @@ class Gateway:
     def endpoint_path(self) -> str:
         """The path whose POSTs are MCP's."""
         return self._settings.path
-
-    @property
-    def surroundings(self) -> tuple[Rooms, tuple[str, ...]]:
-        """What an exchange needs to know of its gateway."""
-        return self.rooms, self._settings.allowed_origins
 
     @property
     def refused(self) -> dict[str, int]:
@@ -173,9 +171,13 @@ class Gateway:
     async def serve(self, exchange: Exchange) -> None:
         """Answers one request, whatever carries it. Where its answer can't be brought to an end, that is the carrier's
         to show: it closes the connection."""
-        set_current(None)
         try:
-            await self._route(exchange)
+            if self._resource is not None:
+                exchange.take_credentials()
+            if exchange.head.path == self._settings.path and exchange.head.method != "OPTIONS":
+                await self._endpoint.serve(exchange)
+            else:
+                await self._route(exchange)
         except ClientGone:
             pass
         except AccreditError as error:
@@ -196,8 +198,6 @@ class Gateway:
             await exchange.reply(told.status, told.frame(id), [JSON, *told.headers])
 
     async def _route(self, exchange: Exchange) -> None:
-        if self._resource is not None:
-            exchange.take_credentials()
         head, path = exchange.head, exchange.head.path
         if is_preflight(head.method, head.headers) and self._endpoint.is_of_listed(exchange):
             await exchange.reply(204, headers=preflight(head.headers, self._settings.forward_headers))

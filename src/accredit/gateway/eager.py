@@ -11,8 +11,8 @@ import asyncio
 from asyncio import CancelledError
 from asyncio.tasks import _enter_task, _leave_task  # pyright: ignore[reportPrivateUsage] - documented for this purpose
 from collections.abc import Callable, Coroutine
-from contextvars import copy_context
-from typing import Any, cast
+from contextvars import Context, copy_context
+from typing import Any
 
 
 class Wakeup(asyncio.Future[None]):
@@ -29,9 +29,9 @@ class Wakeup(asyncio.Future[None]):
         if sleeper is None:
             return
         if asyncio.current_task(sleeper.loop) is None:
-            sleeper.woken(self)
+            sleeper.go_on()
         else:
-            sleeper.loop.call_soon(sleeper.woken, self)
+            sleeper.loop.call_soon(sleeper.go_on)
 
     def fail(self, error: Exception) -> None:
         """Raises an error where the task waits, at the loop's next step."""
@@ -53,7 +53,8 @@ class Wakeup(asyncio.Future[None]):
 
 
 class EagerTask:
-    """Runs `work` to its end, of which `on_done` is told. What `work` raises is for the loop's exception handler."""
+    """Runs `work` to its end in `context`, and calls `on_done` then. What `work` raises is for the loop's exception
+    handler."""
 
     __slots__ = (
         "__weakref__", "_cancelling", "_context", "_done", "_message", "_must_cancel", "_on_done", "_waits", "_work",
@@ -61,12 +62,16 @@ class EagerTask:
     )  # fmt: skip
 
     def __init__(
-        self, work: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop, on_done: Callable[["EagerTask"], object]
+        self,
+        work: Coroutine[Any, Any, None],
+        loop: asyncio.AbstractEventLoop,
+        on_done: Callable[["EagerTask"], object],
+        context: Context | None = None,
     ) -> None:
         self.loop = loop
         self._work = work
         self._on_done = on_done
-        self._context = copy_context()
+        self._context = copy_context() if context is None else context
         self._waits: asyncio.Future[Any] | None = None
         self._cancelling = 0
         self._must_cancel = False
@@ -76,9 +81,9 @@ class EagerTask:
     def start(self) -> None:
         """Runs until it has to wait; at the loop's next step where somebody else is in the middle of one."""
         if asyncio.current_task(self.loop) is None:
-            self._step(None)
+            self.go_on()
         else:
-            self.loop.call_soon(self._step, None)
+            self.loop.call_soon(self.go_on)
 
     def done(self) -> bool:
         """Whether it has ended."""
@@ -116,17 +121,18 @@ class EagerTask:
         try:
             waited.result()
         except BaseException as error:
-            self._step(error)
+            self.go_on(error)
         else:
-            self._step(None)
+            self.go_on()
 
-    def _step(self, error: BaseException | None) -> None:
+    def go_on(self, error: BaseException | None = None) -> None:
+        """Takes one step: to the next wait, or to the end."""
         if self._must_cancel:
             if not isinstance(error, CancelledError):
                 error = CancelledError() if self._message is None else CancelledError(self._message)
             self._must_cancel = False
         self._waits = None
-        this = cast("asyncio.Task[Any]", self)
+        this: Any = self
         _enter_task(self.loop, this)
         try:
             if error is None:
@@ -150,14 +156,14 @@ class EagerTask:
         self._done = True
         self._on_done(self)
 
-    def _wait(self, waits: object) -> None:
+    def _wait(self, waits: Any) -> None:
         if waits is None:
-            self.loop.call_soon(self._step, None)
+            self.loop.call_soon(self.go_on)
             return
         if not isinstance(waits, asyncio.Future) or not waits._asyncio_future_blocking:
-            self.loop.call_soon(self._step, RuntimeError(f"a task can't wait for {waits!a}"))
+            self.loop.call_soon(self.go_on, RuntimeError(f"a task can't wait for {waits!a}"))
             return
-        future = cast("asyncio.Future[Any]", waits)
+        future: asyncio.Future[Any] = waits  # pyright: ignore[reportUnknownVariableType] - nobody asks for its result
         future._asyncio_future_blocking = False
         self._waits = future
         if isinstance(future, Wakeup):

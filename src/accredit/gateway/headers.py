@@ -12,10 +12,11 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from urllib.parse import urlsplit
 
+from accredit.base.caching import Once
 from accredit.errors import RequestError
 from accredit.gateway.media_types import is_json_request
 from accredit.jsonrpc.encode import INVALID_REQUEST
-from accredit.jsonrpc.era import DUPLICATED
+from accredit.jsonrpc.era import DUPLICATED, VERSION_HEADER, names_modern, routing_headers
 from accredit.tokens import without_authorization
 
 RawHeaders = list[tuple[bytes, bytes]]
@@ -34,11 +35,12 @@ _LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
 class RequestHead:
-    """The head of a client's request. `headers` are folded (`fold`), `raw_headers` are in their order; both without
-    what was taken off, which is never forwarded. `root` is where the gateway is mounted, `path` the decoded rest;
-    `raw_path` is the whole, as it came."""
+    """The head of a client's request. `headers` are folded (`fold`), `raw_headers` are in their order; `root` is where
+    the gateway is mounted, `path` the decoded rest; `raw_path` is the whole, as it came.
 
-    __slots__ = ("headers", "method", "path", "query", "raw_headers", "raw_path", "root")
+    It is never changed, since a connection's requests may share one: whoever takes a field off gets another head, and
+    nothing forwards what is not in that. What depends on the head alone is found out once.
+    """
 
     def __init__(
         self,
@@ -56,40 +58,66 @@ class RequestHead:
         self.root = root
         self.raw_path = raw_path
         self.raw_headers = raw_headers
-        self.headers = fold(raw_headers)
+        self.headers: Mapping[bytes, bytes] = fold(raw_headers)
+        self._is_good_post = False
 
-    def copy(self) -> "RequestHead":
-        """Return a copy, from which fields can be taken off."""
-        made = object.__new__(RequestHead)
-        made.method, made.path, made.query = self.method, self.path, self.query
-        made.root, made.raw_path = self.root, self.raw_path
-        made.raw_headers = self.raw_headers  # replaced, never changed
-        made.headers = self.headers.copy()
-        return made
-
-    @property
+    @Once
     def session(self) -> str:
         """The session that it names, or ""."""
         return self.headers.get(SESSION_HEADER, b"").decode("latin-1")
 
-    def take_credentials(self) -> RawHeaders:
-        """Take the Authorization fields off, and return them."""
-        taken = [pair for pair in self.raw_headers if pair[0].lower() == b"authorization"]
-        self.raw_headers = without_authorization(self.raw_headers)
-        self.headers.pop(b"authorization", None)
-        return taken
+    @Once
+    def revision(self) -> str | None:
+        """The revision that it names, as it is spelled."""
+        named = self.headers.get(VERSION_HEADER)
+        return None if named is None else named.decode("latin-1")
 
-    def drop(self, names: Collection[bytes]) -> None:
-        """Take fields off."""
-        if names:
-            self.raw_headers = [pair for pair in self.raw_headers if pair[0] not in names]
-            for name in names:
-                self.headers.pop(name, None)
+    @Once
+    def is_modern(self) -> bool:
+        """Whether it names a modern revision."""
+        return names_modern(self.headers)
 
-    def name_session(self, id: bytes) -> None:
-        """Make the head name another session."""
-        self.raw_headers = [(name, id if name == SESSION_HEADER else value) for name, value in self.raw_headers]
-        self.headers[SESSION_HEADER] = id
+    @Once
+    def routing(self) -> tuple[bytes, ...]:
+        """The names of the headers by which a message is routed, but for that of its revision."""
+        return routing_headers(self.headers)
+
+    @Once
+    def repeats(self) -> bool:
+        """Whether it has any header twice."""
+        return any(DUPLICATED in value for value in self.headers.values())
+
+    @Once
+    def credentials(self) -> RawHeaders:
+        """The Authorization fields."""
+        return [pair for pair in self.raw_headers if pair[0].lower() == b"authorization"]
+
+    @Once
+    def without_credentials(self) -> "RequestHead":
+        """The head without the Authorization fields."""
+        return self._with_fields(without_authorization(self.raw_headers))
+
+    def without(self, names: Collection[bytes]) -> "RequestHead":
+        """Return the head without these fields."""
+        if not names:
+            return self
+        return self._with_fields([pair for pair in self.raw_headers if pair[0] not in names])
+
+    def with_field(self, name: bytes, value: bytes) -> "RequestHead":
+        """Return the head with this value wherever it has the field, or with the field at its end."""
+        if name not in self.headers:
+            return self._with_fields([*self.raw_headers, (name, value)])
+        return self._with_fields([(each, value if each == name else old) for each, old in self.raw_headers])
+
+    def check_post(self) -> None:
+        """Raise `RequestError` for a POST that is not JSON (415), or that names twice where it goes (400)."""
+        if not self._is_good_post:
+            check_request(self.headers)
+            check_once(self.headers, SESSION_HEADER, b"last-event-id")
+            self._is_good_post = True
+
+    def _with_fields(self, fields: RawHeaders) -> "RequestHead":
+        return RequestHead(self.method, self.path, fields, query=self.query, root=self.root, raw_path=self.raw_path)
 
 
 def check_request(headers: Mapping[bytes, bytes]) -> None:

@@ -161,7 +161,8 @@ class Room:
             return
         self._places.remove(place)
         self._taken -= place.size
-        self._no_strangers(place)
+        if place.strange:
+            self._no_strangers(place)
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -190,7 +191,7 @@ class Room:
 
     def _taken_place(self, holder: Holder, size: int) -> Place | None:
         strange = not holder.proved
-        while not self._fits(size, strange=strange):
+        while self._taken + size > self._most or (strange and self._taken_by_strangers + size > self._for_strangers):
             if not self._make_room(holder, size, strange=strange):
                 return None
         place = Place(self, holder, size, strange=strange)
@@ -200,11 +201,6 @@ class Room:
             self._taken_by_strangers += size
             self._by_peer[holder.peer] = self._by_peer.get(holder.peer, 0) + size
         return place
-
-    def _fits(self, size: int, *, strange: bool) -> bool:
-        if self._taken + size > self._most:
-            return False
-        return not strange or self._taken_by_strangers + size <= self._for_strangers
 
     def _make_room(self, holder: Holder, size: int, *, strange: bool) -> bool:
         """Rule 2: whether somebody has given way. Who came first goes first, of the address that holds most."""
@@ -218,10 +214,9 @@ class Room:
         return False
 
     def _no_strangers(self, place: Place) -> None:
-        """A place is a stranger's no more, whoever has it."""
-        if not place.strange:
-            return
-        self.yields_no_more(place)
+        """A stranger's place is no stranger's any more."""
+        if self._yielding:
+            self.yields_no_more(place)
         place.strange = False
         self._taken_by_strangers -= place.size
         peer = place.holder.peer
@@ -245,6 +240,7 @@ class Rooms:
     """
 
     def __init__(self, max_body: int, *, proving: bool) -> None:
+        self._proving = proving
         self._sessions = RecentlyUsed[bytes, bool](MAX_REMEMBERED_SESSIONS)
         bodies = max(MAX_BODIES_BYTES, MAX_LARGEST_BODIES * max_body)
         reserved = RESERVED_SHARE if proving else 0.0
@@ -261,4 +257,4 @@ class Rooms:
 
     def has_proved(self, session: bytes) -> bool:
         """Whether somebody has proved something in a session, as far as is remembered."""
-        return session in self._sessions
+        return self._proving and session in self._sessions

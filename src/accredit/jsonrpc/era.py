@@ -14,6 +14,8 @@ A routing header that mirrors nothing in its message (any in the legacy era, one
 compared with nothing, so it does not go on (`unmirrored`).
 """
 
+from collections.abc import Collection
+
 from accredit.errors import RequestError
 from accredit.jsonrpc.encode import HEADER_MISMATCH, INVALID_PARAMS
 from accredit.jsonrpc.frames import Frame, Notification, Request
@@ -32,8 +34,16 @@ _SHOWN = {VERSION_HEADER: "MCP-Protocol-Version", METHOD_HEADER: "Mcp-Method", N
 
 def era_of(frame: Frame | Batch, headers: Headers) -> Era:
     """Return the era of a client's message: modern if its header names a modern version, else that of its body."""
-    if is_modern(_version_header(headers)):
-        return Era.MODERN
+    return Era.MODERN if names_modern(headers) else era_of_body(frame)
+
+
+def names_modern(headers: Headers) -> bool:
+    """Return whether the headers name a modern version."""
+    return is_modern(_version_header(headers))
+
+
+def era_of_body(frame: Frame | Batch) -> Era:
+    """Return the era that a message's own metadata says."""
     return frame.era if isinstance(frame, Request) else Era.LEGACY
 
 
@@ -50,13 +60,17 @@ def check_agreement(frame: Request | Notification, headers: Headers) -> None:
         _agree(headers, NAME_HEADER, target, id)
 
 
-def unmirrored(frame: Frame | Batch | None, era: Era, headers: Headers) -> frozenset[bytes]:
+def unmirrored(
+    frame: Frame | Batch | None, era: Era, headers: Headers, routing: Collection[bytes] | None = None
+) -> frozenset[bytes]:
     """Return the routing headers that mirror nothing in a message (None: an HTTP request without a body). They were
     compared with nothing, and whoever routes by them would take the message for another one.
 
     For a method that MCP does not have, whoever defined it says what `Mcp-Name` and `Mcp-Param-*` mean: they stay.
+    `routing` are the names of all routing headers, where they are known already.
     """
-    routing = [name for name in headers if name in (METHOD_HEADER, NAME_HEADER) or is_param_header(name)]
+    if routing is None:
+        routing = routing_headers(headers)
     if not routing:
         return frozenset()
     if era is Era.LEGACY or not isinstance(frame, Request | Notification):
@@ -66,6 +80,11 @@ def unmirrored(frame: Frame | Batch | None, era: Era, headers: Headers) -> froze
         mirrored.add(NAME_HEADER)
     with_params = frame.method == "tools/call" or frame.method not in METHODS
     return frozenset(name for name in routing if name not in mirrored and not (with_params and is_param_header(name)))
+
+
+def routing_headers(headers: Headers) -> tuple[bytes, ...]:
+    """Return the names of the headers by which a message is routed, but for that of its version."""
+    return tuple(name for name in headers if name in (METHOD_HEADER, NAME_HEADER) or is_param_header(name))
 
 
 def _target(frame: Request | Notification, headers: Headers) -> str | None:
@@ -84,10 +103,11 @@ def _version_header(headers: Headers) -> str:
 
 def required_version(request: Request) -> str:
     """Return the protocol version in a modern request's body. Raises `RequestError` if required metadata is missing."""
-    missing = [key for key in (META_VERSION, META_CAPABILITIES) if request.in_meta(key) is None]
-    if missing:
+    said = request.in_meta(META_VERSION)
+    if said is None or request.in_meta(META_CAPABILITIES) is None:
+        missing = [key for key in (META_VERSION, META_CAPABILITIES) if request.in_meta(key) is None]
         raise RequestError(INVALID_PARAMS, f"params._meta lacks {' and '.join(missing)}", id=request.id)
-    version = as_string(request.in_meta(META_VERSION))
+    version = as_string(said)
     if version is None:
         raise RequestError(INVALID_PARAMS, f"params._meta {META_VERSION} is not a string", id=request.id)
     return version

@@ -55,30 +55,26 @@ class _Call:
     def __init__(self, method: str, params: Raw | None, text: bytes, envelope: Mapping[str, Raw] | None) -> None:
         """`envelope` are the members of the message in `text`, where they are known already."""
         self.method = method
+        self.size = len(text)
+        """The bytes that it came in: what is done with it takes time that grows with them."""
         self._given = params
         self._came = text
         self._envelope = envelope
         self._changes: Mapping[str, object] = {}
+        self.__dict__["text"] = text  # of an edited one it is computed
 
     @Once
     def text(self) -> bytes:
         """The message: as it came, or, of an edited one, as it goes on."""
-        if not self._changes:
-            return self._came
         envelope = self._envelope if self._envelope is not None else members(self._came)
         return to_json({**envelope, **self._changes})
-
-    @property
-    def size(self) -> int:
-        """The bytes that it came in: what is done with it takes time that grows with them."""
-        return len(self._came)
 
     @Once
     def params(self) -> Raw | None:
         """The text of `params`; None where there are none."""
         return Raw(to_json(self._changes["params"])) if "params" in self._changes else self._given
 
-    @property
+    @Once
     def names(self) -> Collection[str]:
         """The names of all members of `params`. Raises `FrameError`."""
         return self._split.keys()
@@ -86,7 +82,9 @@ class _Call:
     @Once
     def members(self) -> Mapping[str, Raw]:
         """The members of `params`, but for `_meta`. Raises `FrameError`."""
-        return {name: cast("Raw", value) for name, value in self._split.items() if name != "_meta"}
+        found = cast("dict[str, Raw]", {**self._split})
+        found.pop("_meta", None)
+        return found
 
     @property
     def has_meta(self) -> bool:
@@ -98,12 +96,14 @@ class _Call:
     def meta(self) -> Mapping[str, Raw]:
         """The members of `params._meta`; empty where there is none. Raises `FrameError` where it is no object."""
         meta = self._split.get("_meta")
-        return opened_meta(meta) if meta is None or isinstance(meta, Raw) else meta
+        if meta is None:
+            return {}
+        return opened_meta(meta) if isinstance(meta, Raw) else meta
 
     def in_meta(self, name: str) -> Raw | None:
         """A member of `params._meta`; None also where that can't be read."""
         try:
-            return self.meta.get(name)
+            return self.meta.get(name) if "_meta" in self.names else None
         except FrameError:
             return None
 
@@ -114,7 +114,8 @@ class _Call:
         Raises `FrameError`.
         """
         member = TARGET_MEMBER.get(self.method)
-        return as_string(self.members.get(member)) if member is not None else None
+        value = self._split.get(member) if member is not None else None
+        return as_string(value) if isinstance(value, Raw) else None
 
     def with_params(self, changes: Mapping[str, Raw], *, without: Collection[str] = ()) -> Self:
         """The call with other members of `params`, which are not `_meta`. Raises `FrameError`."""
@@ -139,7 +140,7 @@ class _Call:
         return edited
 
 
-_OF_AN_EDITED_CALL = frozenset({"id", "method", "_given", "_came", "_envelope"})
+_OF_AN_EDITED_CALL = frozenset({"id", "method", "size", "_given", "_came", "_envelope"})
 """What an edited call has of the one that it was made of; all else is read anew, from its own parts."""
 
 

@@ -16,6 +16,7 @@ from accredit.jsonrpc.text import count_members
 from accredit.limits import MAX_BATCH_MEMBERS, MAX_MEMBERS
 
 _BRACE = ord("{")
+_SURELY_WITHIN_BYTES = 5 * MAX_MEMBERS
 _NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
@@ -50,7 +51,7 @@ def _decode_long(text: bytes | Raw, most: int) -> dict[_Name, Raw]:
 def _surely_within(text: bytes | Raw) -> bool:
     """Return whether a text has no room for more than `MAX_MEMBERS` members: each has a colon, and at least five
     bytes."""
-    return len(text) < 5 * MAX_MEMBERS or bytes(text).count(b":") <= MAX_MEMBERS
+    return len(text) < _SURELY_WITHIN_BYTES or bytes(text).count(b":") <= MAX_MEMBERS
 
 
 def pairs(text: bytes | Raw, most: int = MAX_MEMBERS) -> list[tuple[str, Raw]]:
@@ -66,7 +67,7 @@ def pairs(text: bytes | Raw, most: int = MAX_MEMBERS) -> list[tuple[str, Raw]]:
 
 def members(text: bytes | Raw) -> dict[str, Raw]:
     """Return an object's members by name; of two with the same name, the last. Raises `FrameError`."""
-    if not _surely_within(text):
+    if len(text) >= _SURELY_WITHIN_BYTES and not _surely_within(text):
         return dict(pairs(text))
     try:
         return _decode_members(text)
@@ -114,7 +115,7 @@ def check_names(found: Collection[str], names: Names) -> None:
 
 def unambiguous_members(text: bytes | Raw, names: Names) -> dict[str, Raw]:
     """Return an object's members by name. Raises `FrameError` for names that not all readers take alike."""
-    if _surely_within(text):
+    if len(text) < _SURELY_WITHIN_BYTES or _surely_within(text):
         found = members(text)
         if _fill(found, text):
             check_names(found, names)
@@ -171,8 +172,14 @@ def split_batch(text: bytes) -> list[bytes]:
 
 def may_name(raw: Raw | None, name: bytes) -> bool:
     """Return whether an object may have a member of this name, at any depth. Quick; False means that it has none."""
-    text = bytes(raw) if raw is not None else b""
-    return name in text or b"\\" in text  # a name may be spelled with escapes
+    return raw is not None and may_hold(raw, name)
+
+
+def may_hold(raw: Raw, text: bytes) -> bool:
+    """Return whether a value may hold a string that has this text, ASCII letters and underscores, in it. Quick; False
+    means that it does not."""
+    whole = bytes(raw)
+    return text in whole or b"\\u" in whole  # a letter may be spelled so
 
 
 def is_object(raw: Raw | None) -> bool:

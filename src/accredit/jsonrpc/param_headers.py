@@ -84,6 +84,11 @@ def is_param_header(name: bytes) -> bool:
     return name.startswith(PARAM_HEADERS)
 
 
+def has_param_header(headers: Headers) -> bool:
+    """Whether any of these headers mirrors an argument."""
+    return b"\n" + PARAM_HEADERS in b"\n" + b"\n".join(headers)
+
+
 def declared_headers(input_schema: bytes | Raw) -> tuple[DeclaredHeader, ...]:
     """The headers that a tool's `inputSchema` declares; none where an annotation is not valid. Never raises.
 
@@ -122,8 +127,10 @@ def listed_schemas(result: bytes | Raw) -> dict[str, Raw]:
 
 def check_param_headers(request: Request, declared: Iterable[DeclaredHeader], headers: Headers) -> None:
     """Refuses a call whose headers and arguments disagree. Raises `RequestError`."""
-    objects: dict[Path, dict[str, Raw]] = {(): _members_of(request.members.get("arguments"))}
+    objects: dict[Path, dict[str, Raw]] = {}
     for header in declared:
+        if not objects:
+            objects[()] = _members_of(request.members.get("arguments"))
         problem = _disagreement(header, _argument(objects, header.path), headers.get(header.name))
         if problem is not None:
             name = excerpt(header.name)

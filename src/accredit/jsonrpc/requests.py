@@ -102,10 +102,11 @@ def _checked(frame: Frame) -> Frame:
 
 
 def _check_params(call: Request | Notification) -> None:
-    if len(call.names) > MAX_PARAMS_MEMBERS:
+    names = call.names
+    if len(names) > MAX_PARAMS_MEMBERS:
         raise FrameError(f'more than {MAX_PARAMS_MEMBERS} members in "params"', bound=True)
-    check_names(call.names, PARAMS_MEMBERS.get(call.method, UNKNOWN_PARAMS))
-    if call.has_meta:
+    check_names(names, PARAMS_MEMBERS.get(call.method, UNKNOWN_PARAMS))
+    if "_meta" in names and call.has_meta:
         check_meta(call.meta)
         check_names(call.meta, META_MEMBERS)
 
@@ -115,7 +116,7 @@ def check_meta(names: Collection[str]) -> None:
     `FrameError`."""
     if len(names) > MAX_META_MEMBERS:
         raise FrameError(f'more than {MAX_META_MEMBERS} members in "params._meta"', bound=True)
-    if any(len(name) > MAX_META_NAME_CHARS for name in names):
+    if max(map(len, names), default=0) > MAX_META_NAME_CHARS:
         raise _too_long("name in params._meta", MAX_META_NAME_CHARS)
 
 

@@ -15,9 +15,8 @@ What it does not check: whether a result has the shape that its method defines.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping
-from typing import NamedTuple
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from accredit.base.text import excerpt
@@ -39,7 +38,6 @@ from accredit.jsonrpc.input_required import check_input_requests, check_input_re
 from accredit.jsonrpc.long_text import members_in_steps, pairs_in_steps
 from accredit.jsonrpc.methods import TASK_METHODS, TASK_NOTIFICATION, Era
 from accredit.jsonrpc.objects import (
-    Names,
     check_names,
     is_object,
     members,
@@ -47,18 +45,17 @@ from accredit.jsonrpc.objects import (
     split_batch,
     unambiguous_members,
 )
-from accredit.jsonrpc.result_types import INPUT_REQUIRED, declared_extensions, is_result_type
+from accredit.jsonrpc.plain_answers import plain_result
+from accredit.jsonrpc.result_types import DECIDING, INPUT_REQUIRED, declared_extensions, is_result_type
 from accredit.jsonrpc.scalars import as_string
 from accredit.jsonrpc.text import check_text
 from accredit.limits import LONG_ANSWER_BYTES
-
-_RESULT = Names("resultType", "inputRequests", "requestState")
 
 Edit = Callable[[Success], bytes]
 """What a good response becomes before it is forwarded. May raise `FrameError`: then it was none."""
 
 
-class Answers(NamedTuple):
+class Answers(Struct, frozen=True):
     """The responses that one text held, each with what is forwarded of it. `array` says that they were a batch."""
 
     members: list[tuple[Response, bytes]]
@@ -94,7 +91,7 @@ class Expected:
         self.era = era
         self.batch = batch
         self.resumed = resumed
-        self.edits = dict(edits or {})
+        self.edits = dict(edits) if edits else {}
         self.otherwise = otherwise
         self.open: dict[MessageId, Request] = {request.id: request for request in requests}
         self.waiting = bool(self.open)
@@ -115,6 +112,8 @@ class Expected:
         """Judges a JSON body, which may be `opened` already, and gives the bytes to forward. Raises `AnswerError`."""
         self.answers = Answers([])
         try:
+            if opened is None and (plain := self._plain(text)) is not None:
+                return self._taken(plain, plain.id)
             if self.batch and text.lstrip(b" \t\r\n").startswith(b"["):
                 check_text(text)
                 return self._batch(text)
@@ -134,6 +133,8 @@ class Expected:
         """
         self.answers = Answers([])
         try:
+            if opened is None and (plain := self._plain(data)) is not None:
+                return self._taken(plain, plain.id), plain
             if self.batch and data.lstrip(b" \t\r\n").startswith(b"["):
                 check_text(data)
                 return self._batch(data), None
@@ -147,6 +148,14 @@ class Expected:
             return data, frame
         except FrameError as error:
             raise AnswerError(error.detail, bound=error.bound) from None
+
+    def _plain(self, text: bytes) -> Success | None:
+        """Return the response if it is good and of the usual form; None may mean that nobody has looked."""
+        if len(self.open) != 1:
+            return None
+        (id,) = self.open
+        result = plain_result(text, id, modern=self.era is Era.MODERN)
+        return Success(id, result, text) if result is not None else None
 
     def _batch(self, text: bytes) -> bytes:
         before, edits = self.open.copy(), self.edits.copy()
@@ -172,10 +181,14 @@ class Expected:
             raise FrameError("a response to an id that was not asked for")
         if isinstance(frame, Success) and self.era is Era.MODERN and request is not None:
             check_modern_result(request, frame.result, opened.result if opened is not None else None)
-        edit = self.edits.get(frame.id) if request is not None else self.otherwise
+        return self._taken(frame, frame.id)
+
+    def _taken(self, frame: Response, id: MessageId) -> bytes:
+        """Apply the edit for a good response to the request of this id, and take that as answered."""
+        edit = self.edits.get(id) if id in self.open else self.otherwise
         text = edit(frame) if edit is not None and isinstance(frame, Success) else frame.text
-        self.open.pop(frame.id, None)  # only now: a request whose answer is refused is still owed one
-        self.edits.pop(frame.id, None)
+        self.open.pop(id, None)  # only now: a request whose answer is refused is still owed one
+        self.edits.pop(id, None)
         self.answers.members.append((frame, text))
         return text
 
@@ -207,8 +220,8 @@ def check_modern_result(request: Request, result: Raw, listed: list[tuple[str, R
         raise FrameError('"result" is not an object')
     # What decides about input must be said once; of other names in a result it is for the client to judge.
     listed = pairs(result) if listed is None else listed
-    deciding = [(name, value) for name, value in listed if name.casefold() in _RESULT.folded]
-    check_names([name for name, _ in deciding], _RESULT)
+    deciding = [(name, value) for name, value in listed if name.casefold() in DECIDING.folded]
+    check_names([name for name, _ in deciding], DECIDING)
     found = dict(deciding)
     if request.method in TASK_METHODS and "inputRequests" in found:
         check_input_requests(request, found["inputRequests"])  # what a task waits for

@@ -10,11 +10,14 @@ from collections.abc import Container
 
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, META_CAPABILITIES
-from accredit.jsonrpc.objects import is_object, members
+from accredit.jsonrpc.objects import Names, is_object, members
 
 COMPLETE = "complete"
 INPUT_REQUIRED = "input_required"
 TASK = "task"
+
+DECIDING = Names("resultType", "inputRequests", "requestState")
+"""The members of a result that say of which kind it is, and what is asked for."""
 
 TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
 

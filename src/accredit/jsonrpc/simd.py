@@ -6,7 +6,8 @@ So its yes counts where neither is the case, and its no means nothing: then `tex
 Where no wheel of it is installed, nobody says anything here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Protocol, cast
 
 from accredit.limits import ONE_PASS_BYTES
 
@@ -17,6 +18,22 @@ except (ImportError, RuntimeError):  # there are wheels for the usual machines; 
 
 _BOM_BEGINS = 0xEF
 _parse: Callable[[bytes], object] | None = Parser(ONE_PASS_BYTES).parse if Parser is not None else None
+
+
+class ParsedObject(Protocol):
+    """An object as the parser holds it, duplicate members included. While it is held, nothing else can be parsed."""
+
+    def __len__(self) -> int:
+        """Return the number of members."""
+        ...
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the name of each member."""
+        ...
+
+    def __getitem__(self, name: str) -> object:
+        """Return the value of the first member of this name."""
+        ...
 
 
 def reads_well(data: bytes) -> bool:
@@ -31,3 +48,13 @@ def reads_well(data: bytes) -> bool:
     except (ValueError, RuntimeError, MemoryError):
         return False
     return True
+
+
+def parsed_object(data: bytes) -> ParsedObject | None:
+    """Return the object that a text beginning with `{` holds if it surely reads well (`reads_well`)."""
+    if _parse is None or len(data) > ONE_PASS_BYTES:
+        return None
+    try:
+        return cast(ParsedObject, _parse(data))
+    except (ValueError, RuntimeError, MemoryError):
+        return None

@@ -46,7 +46,7 @@ def may_announce(request: Request) -> bool:
         return False
     if request.era is Era.MODERN:
         return TASKS_EXTENSION in declared_extensions(request)
-    return "task" in request.members
+    return "task" in request.names
 
 
 def announced(result: Raw, era: Era, *, allowed: bool) -> Announced | None:

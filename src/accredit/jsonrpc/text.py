@@ -53,9 +53,13 @@ _TAKEN_LEVELS = 2
 
 def check_text(data: bytes) -> None:
     """Rules 1 to 3, unless one pass sees that they hold. Raises `JsonError`."""
-    # What is valid has two brackets a level.
-    if not (reads_well(data) and (len(data) <= 2 * MAX_DEPTH or not depth_exceeds(data, MAX_DEPTH))):
+    if not reads_well(data) or is_too_deep(data):
         check_each_rule(data)
+
+
+def is_too_deep(data: bytes) -> bool:
+    """Return whether a valid text breaks rule 2."""
+    return len(data) > 2 * MAX_DEPTH and depth_exceeds(data, MAX_DEPTH)  # it has two brackets a level
 
 
 def check_each_rule(data: bytes) -> None:

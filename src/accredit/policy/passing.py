@@ -9,6 +9,8 @@
 Everything else stays byte for byte.
 """
 
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import TypeVar
 
 from msgspec import Raw, Struct
@@ -16,6 +18,7 @@ from msgspec import Raw, Struct
 from accredit.errors import FrameError
 from accredit.jsonrpc.encode import to_json
 from accredit.jsonrpc.frames import Notification, Request
+from accredit.limits import MAX_META_MEMBERS
 from accredit.policy.decide import Authority
 from accredit.policy.guarded_call import GUARDED, PROOFS, read_freely
 from accredit.tokens import VerifiedToken
@@ -23,6 +26,7 @@ from accredit.tokens import VerifiedToken
 AUTHORIZATION = "dev.accredit/authorization"
 _CLAIMS = frozenset({AUTHORIZATION, "com.ratifyprotocol/authority", "com.ratifyprotocol/admission"})
 """Members of `_meta` in which an intermediary tells a server who authorized a call."""
+_NO_MEMBERS: Mapping[str, Raw] = {}
 _PROOF_MEMBERS = ("principal_id", "principal_name", "agent_id", "granted_scope", "cert_ids")
 
 
@@ -79,7 +83,8 @@ def for_upstream(
     """
     tells = tell and _on_authority(call, authority, token)
     try:
-        taken = [name for name in call.meta if is_claim(name) or (judged and name in PROOFS)]
+        meta = call.meta if "_meta" in call.names else _NO_MEMBERS
+        taken = [name for name in meta if is_claim(name) or (judged and name in PROOFS)] if meta else []
         if not taken and not tells:
             return call
         put = {AUTHORIZATION: Raw(to_json(authorization(authority, token)))} if tells else {}
@@ -97,6 +102,7 @@ def authorization(authority: Authority | None, token: VerifiedToken | None = Non
     return {**value, "token_issuer": token.issuer, "token_subject": token.subject, "token_scopes": scopes}
 
 
+@lru_cache(MAX_META_MEMBERS)
 def is_claim(name: str) -> bool:
     """Return whether a reader could take this member of `_meta` for a gateway's statement of who authorized a call."""
     return read_freely(name) in _CLAIMS

@@ -11,11 +11,12 @@ from tests.world.running import ASGI, FAST, RunningGateway, by_road, run
 from accredit.app import fast
 from accredit.app.fast import FastProtocol
 from accredit.app.one_write import OneWriteTransport
+from accredit.app.plain_post import PlainPost
 from accredit.gateway import GatewaySettings
 from accredit.gateway.settings import HttpUpstream
 from accredit.limits import ANSWER_PIECE_BYTES, MAX_REMEMBERED_HEAD_BYTES
 
-pytestmark = pytest.mark.holds("gateway/front/fast")
+pytestmark = pytest.mark.holds("app/plain_post")
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -86,7 +87,7 @@ def test_a_call_begins_while_its_bytes_are_read_and_without_a_task__and_its_answ
     begun: list[bytes | None] = []
     steps: list[tuple[int, set[asyncio.Task[Any]]]] = []
     writes: list[bytes] = []
-    received, body, write = FastProtocol.data_received, fast._Wire.body, OneWriteTransport.write
+    received, body, write = FastProtocol.data_received, PlainPost._whole_body, OneWriteTransport.write
 
     def receive(self: FastProtocol, data: bytes) -> None:
         tasks = asyncio.all_tasks()
@@ -102,7 +103,7 @@ def test_a_call_begins_while_its_bytes_are_read_and_without_a_task__and_its_answ
         write(self, data)
 
     monkeypatch.setattr(FastProtocol, "data_received", receive)
-    monkeypatch.setattr(fast._Wire, "body", take)
+    monkeypatch.setattr(PlainPost, "_whole_body", take)
     monkeypatch.setattr(OneWriteTransport, "write", send)
 
     async def main() -> None:

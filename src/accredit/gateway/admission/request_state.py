@@ -29,15 +29,16 @@ from msgspec import Raw, Struct
 
 from accredit.base.clock import unix_seconds
 from accredit.base.log_events import log_event
+from accredit.base.random_ids import RandomIds
 from accredit.errors import FrameError, RequestError, SealError
 from accredit.gateway.settings import RoundsSettings
 from accredit.gateway.trace import traced
 from accredit.jsonrpc.encode import INVALID_PARAMS, to_json, with_members
 from accredit.jsonrpc.frames import Notification, Request, Success
 from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, TASK_MEMBER, TASK_METHODS, Era
-from accredit.jsonrpc.objects import is_object, members
+from accredit.jsonrpc.objects import is_object, may_hold, members
 from accredit.jsonrpc.responses import Edit
-from accredit.jsonrpc.result_types import TASK
+from accredit.jsonrpc.result_types import INPUT_REQUIRED, TASK
 from accredit.jsonrpc.scalars import as_string
 from accredit.jsonrpc.tasks import may_announce
 from accredit.limits import TASK_SECONDS
@@ -46,7 +47,7 @@ from accredit.rounds.sealing import NONCE_BYTES, FlowState, state_binding
 
 _STATE = "requestState"
 _NOT_BOUND = frozenset({"_meta", "inputResponses", _STATE})
-_FLOW_BYTES = 16
+_INPUT_REQUIRED, _TASK = INPUT_REQUIRED.encode("ascii"), TASK.encode("ascii")
 
 _log = logging.getLogger("accredit.gateway.sealing")
 
@@ -69,6 +70,7 @@ class RequestStateSealer:
     def __init__(self, settings: RoundsSettings) -> None:
         self._ring = settings.ring
         self._seconds = settings.state_seconds
+        self._flows = RandomIds()
 
     def leg(self, request: Request, principal: Sequence[str] = ()) -> Leg:
         """A client's request as it goes on (rule 1), on behalf of `principal` (`principal_of`).
@@ -80,8 +82,8 @@ class RequestStateSealer:
             request, flow, round = _with_state(request, state.state), state.flow, state.round
         elif request.method in TASK_METHODS:
             flow, round = "", 0
-        elif request.method in INPUT_REQUIRED_METHODS and _has_legs(request):
-            flow, round = secrets.token_hex(_FLOW_BYTES), 0
+        elif request.method in INPUT_REQUIRED_METHODS and (request.era is Era.MODERN or may_announce(request)):
+            flow, round = self._flows.draw(), 0
         else:
             return Leg(request)
         if request.era is not Era.MODERN:
@@ -116,10 +118,15 @@ class RequestStateSealer:
 
     def _sealed(self, response: Success, *, request: Request, principal: Sequence[str], flow: str, round: int) -> bytes:
         """Rule 2, for the response to `request`. Raises `FrameError` for a state that can't be sealed."""
+        of_task = request.method in TASK_METHODS
+        if not (of_task or may_hold(response.result, _INPUT_REQUIRED) or may_hold(response.result, _TASK)):
+            return response.text
         result = members(response.result) if is_object(response.result) else {}
         kind, given = as_string(result.get("resultType")), as_string(result.get(_STATE))
+        if not of_task and kind not in (INPUT_REQUIRED, TASK):
+            return response.text
         binding, seconds = _binding(request, principal), self._seconds
-        if kind == TASK or request.method in TASK_METHODS:
+        if kind == TASK or of_task:
             if _STATE not in result:
                 return response.text
             if given is None:
@@ -127,8 +134,6 @@ class RequestStateSealer:
             if kind == TASK:
                 binding = _task_binding(principal, as_string(result.get(TASK_MEMBER)) or "")
             seconds = TASK_SECONDS
-        elif kind != "input_required":
-            return response.text
         state = FlowState(given, flow, round, unix_seconds() + seconds)
         try:
             text = self._ring.seal(state, binding, secrets.token_bytes(NONCE_BYTES))
@@ -152,18 +157,13 @@ def principal_by_id(principal_id: str, agent_id: str, token: tuple[str, str] | N
 
 def brings_state(call: Request | Notification) -> bool:
     """Whether a call that a server could take for a guarded one brings a state, of whatever type."""
-    return _STATE in call.members and looks_guarded(call.method)
+    return _STATE in call.names and looks_guarded(call.method)
 
 
 def _with_state(request: Request, state: str | None) -> Request:
     if state is None:
         return request.with_params({}, without=(_STATE,))
     return request.with_params({_STATE: Raw(to_json(state))})
-
-
-def _has_legs(request: Request) -> bool:
-    """Whether more may come of a call than one answer: rounds, or a task."""
-    return request.era is Era.MODERN or may_announce(request)
 
 
 def _task_binding(principal: Sequence[str], id: str) -> bytes:

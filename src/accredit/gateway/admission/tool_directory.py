@@ -28,7 +28,7 @@ from accredit.jsonrpc.param_headers import (
     DeclaredHeader,
     check_param_headers,
     declared_headers,
-    is_param_header,
+    has_param_header,
     listed_schemas,
 )
 from accredit.jsonrpc.requests import decode_request
@@ -92,7 +92,7 @@ class ToolDirectory:
         if name is None:
             return
         known = self._tools.peek(name)
-        if known is None and any(map(is_param_header, headers)) and self._for_admitted.admits():
+        if known is None and has_param_header(headers) and self._for_admitted.admits():
             await self._ask_for_list(call, ask)
         try:
             check_param_headers(call, self._headers_of(name), headers)

@@ -55,7 +55,7 @@ class HttpAuthenticator:
         """
         named = exchange.head.headers.get(SESSION_HEADER)
         if named is not None:
-            exchange.head.name_session(without_tag(named))
+            exchange.head = exchange.head.with_field(SESSION_HEADER, without_tag(named))
         frames = message.frames if isinstance(message, Batch) else (message,)
         tokens = inbound.tokens
         for frame in frames:
@@ -71,7 +71,7 @@ class HttpAuthenticator:
         """Rule 3."""
         principal = principal_of(token)
         if named is not None:
-            exchange.head.name_session(self._tags.untagged(named, principal))
+            exchange.head = exchange.head.with_field(SESSION_HEADER, self._tags.untagged(named, principal))
         if token is not None:
             exchange.vouch()
         exchange.session_shown = lambda id: self._tags.tagged(id, principal)

@@ -6,6 +6,8 @@ browsers that still ask for it. Only origins of `[gateway] allowed_origins` get 
 of this goes no further (`forwarding`).
 """
 
+from collections.abc import Mapping
+
 from accredit.gateway.headers import RawHeaders, origin_listed
 from accredit.jsonrpc.param_headers import PARAM_HEADERS
 from accredit.limits import PREFLIGHT_SECONDS
@@ -19,12 +21,12 @@ _EXPOSED = b"Mcp-Session-Id, Mcp-Protocol-Version, WWW-Authenticate, Retry-After
 VARY = (b"vary", b"Origin")
 
 
-def is_preflight(method: str, headers: dict[bytes, bytes]) -> bool:
+def is_preflight(method: str, headers: Mapping[bytes, bytes]) -> bool:
     """Whether a browser asks what a page may send."""
     return method == "OPTIONS" and b"origin" in headers and b"access-control-request-method" in headers
 
 
-def preflight(headers: dict[bytes, bytes], added: tuple[str, ...]) -> RawHeaders:
+def preflight(headers: Mapping[bytes, bytes], added: tuple[str, ...]) -> RawHeaders:
     """The answer to it: of the headers that it asks for, those that clients of MCP send, and those that are `added`."""
     asked = headers.get(b"access-control-request-headers", b"").lower().split(b",")
     names = _PLAIN | {name.lower().encode() for name in added}

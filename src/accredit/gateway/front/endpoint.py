@@ -4,7 +4,9 @@ Messages come by POST, and are answered there. GET opens a standing stream of a 
 session: neither has a message, and both end with step 3.
 """
 
+from collections.abc import Coroutine
 from functools import partial
+from typing import Any
 
 from accredit.errors import RequestError
 from accredit.gateway.admission.gate import Admission, Gate
@@ -15,7 +17,6 @@ from accredit.gateway.headers import (
     JSON,
     SESSION_HEADER,
     check_once,
-    check_request,
     host_allowed,
     origin_allowed,
     origin_listed,
@@ -24,11 +25,13 @@ from accredit.gateway.recording.early_refusals import InboundRequest
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.upstream.backend import Backend
 from accredit.jsonrpc.encode import INVALID_REQUEST
-from accredit.jsonrpc.era import VERSION_HEADER, check_agreement, era_of, unmirrored
+from accredit.jsonrpc.era import VERSION_HEADER, check_agreement, era_of_body, unmirrored
 from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.methods import BATCH_REVISION, HEADERLESS_REVISION, LISTEN, Era
 from accredit.jsonrpc.requests import Batch
 from accredit.limits import MAX_SESSION_ID_BYTES
+
+_LONG_SESSION_ID = f"Invalid Request: Mcp-Session-Id has more than {MAX_SESSION_ID_BYTES} bytes"
 
 
 class Endpoint(Intake[Exchange]):
@@ -41,24 +44,22 @@ class Endpoint(Intake[Exchange]):
         self._authenticator = authenticator
         self._backend = backend
 
-    async def serve(self, exchange: Exchange) -> None:
-        """Answer one HTTP request, or raise the `AccreditError` that becomes its answer."""
+    def serve(self, exchange: Exchange) -> Coroutine[Any, Any, None]:
+        """Return what answers one HTTP request. Both raise the `AccreditError` that becomes its answer."""
         self.check_source(exchange)
         head = exchange.head
         if head.method != "POST":
             check_once(head.headers, SESSION_HEADER, VERSION_HEADER, b"last-event-id")
-            head.drop(unmirrored(None, Era.LEGACY, head.headers))
-        _check_session_id(head.headers.get(SESSION_HEADER))
+            exchange.head = head.without(unmirrored(None, Era.LEGACY, head.headers))
+        if len(head.session) > MAX_SESSION_ID_BYTES:
+            raise RequestError(INVALID_REQUEST, _LONG_SESSION_ID)
         match head.method:
             case "POST":
-                await self.take(exchange, exchange)
+                return self.take(exchange, exchange)
             case "GET":
-                await self._get(exchange)
+                return self._get(exchange)
             case "DELETE":
-                if self._authenticator is not None:
-                    await self._authenticator.of_request(exchange, sessions=True)
-                with exchange.rooms.calls.held(exchange):
-                    await self._backend.delete(exchange)
+                return self._delete(exchange)
             case _:
                 raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
 
@@ -70,10 +71,10 @@ class Endpoint(Intake[Exchange]):
     def check_source(self, exchange: Exchange) -> None:
         """Apply step 1. Raises `RequestError` (403)."""
         headers = exchange.head.headers
-        host = headers.get(b"host")
+        host, origin = headers.get(b"host"), headers.get(b"origin")
         if not host_allowed(host, self._settings.allowed_hosts):
             raise RequestError(INVALID_REQUEST, "Forbidden: this Host is not allowed", status=403)
-        if not origin_allowed(headers.get(b"origin"), host, self._settings.allowed_origins):
+        if origin is not None and not origin_allowed(origin, host, self._settings.allowed_origins):
             raise RequestError(INVALID_REQUEST, "Forbidden: this Origin is not allowed", status=403)
 
     async def _get(self, exchange: Exchange) -> None:
@@ -85,24 +86,30 @@ class Endpoint(Intake[Exchange]):
         with exchange.rooms.streams.held(exchange, yields=True):
             await self._backend.get(exchange, self._gate.otherwise(token, exchange.calls))
 
+    async def _delete(self, exchange: Exchange) -> None:
+        if self._authenticator is not None:
+            await self._authenticator.of_request(exchange, sessions=True)
+        with exchange.rooms.calls.held(exchange):
+            await self._backend.delete(exchange)
+
     async def _arrive(self, client: Exchange, inbound: InboundRequest) -> Frame | Batch:
         """Apply steps 2 to 6."""
         head, authenticator = client.head, self._authenticator
         if authenticator is not None:
             inbound.header = await authenticator.of_header(client, sessions=True)  # 2
-        check_request(head.headers)  # 3
-        session = head.session
-        check_once(head.headers, SESSION_HEADER, b"last-event-id")
+        head.check_post()  # 3
         text = await client.body(self._settings.max_request_bytes)  # 4
-        inbound.revision = self._revision(client)
+        inbound.revision = head.revision or self._revision(client)
         message = await self._read(text, inbound, batches=inbound.revision == BATCH_REVISION)
         client.asked = message.id if isinstance(message, Request) else None
-        era = inbound.era = era_of(message, head.headers)  # 5
+        era = inbound.era = Era.MODERN if head.is_modern else era_of_body(message)  # 5
         if era is Era.MODERN and isinstance(message, Request | Notification):
             check_agreement(message, head.headers)
-        head.drop(unmirrored(message, era, head.headers))
-        check_once(head.headers, VERSION_HEADER)
-        inbound.session = session if era is Era.LEGACY else ""
+        if head.routing:
+            client.head = head.without(unmirrored(message, era, head.headers, head.routing))
+        if head.repeats:
+            check_once(head.headers, VERSION_HEADER)
+        inbound.session = head.session if era is Era.LEGACY else ""
         if authenticator is not None:
             ask = partial(self._backend.ask, client, era)
             await authenticator.of_message(client, message, inbound, ask, inbound.session)  # 6
@@ -115,28 +122,26 @@ class Endpoint(Intake[Exchange]):
         if message is None:
             await (client.reply(200, admission.answer, [JSON]) if admission.replies else client.reply(202))
             return
-        client.answer_also(admission.replies)
+        if admission.replies:
+            client.answer_also(admission.replies)
         client.calls, client.speaker = admission.calls, admission.speaker
         client.hears = self._gate.hears(inbound.session, admission.tasks)
-        stands = isinstance(message, Request) and message.method == LISTEN
-        room = client.rooms.streams if stands else client.rooms.calls
         try:
-            with room.held(client, yields=stands):  # 8
-                await self._backend.post(client, message, inbound.era, admission.edits)
+            if isinstance(message, Request) and message.method == LISTEN:
+                with client.rooms.streams.held(client, yields=True):  # 8
+                    await self._backend.post(client, message, inbound.era, admission.edits)
+            else:
+                place = client.rooms.calls.take(client)  # 8
+                try:
+                    await self._backend.post(client, message, inbound.era, admission.edits)
+                finally:
+                    place.leave()
         except RequestError as error:
             if error.id is None and isinstance(message, Request):
                 error.id = message.id
             raise
 
     def _revision(self, client: Exchange) -> str:
-        named = client.head.headers.get(VERSION_HEADER)
-        if named is not None:
-            return named.decode("latin-1")
+        if client.head.revision is not None:
+            return client.head.revision
         return self._backend.revision(session_of(client, self._authenticator)) or HEADERLESS_REVISION
-
-
-def _check_session_id(named: bytes | None) -> None:
-    if named is not None and len(named) > MAX_SESSION_ID_BYTES:
-        raise RequestError(
-            INVALID_REQUEST, f"Invalid Request: Mcp-Session-Id has more than {MAX_SESSION_ID_BYTES} bytes"
-        )

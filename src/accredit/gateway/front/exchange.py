@@ -89,7 +89,7 @@ class Exchange(ABC):
 
     def take_credentials(self) -> None:
         """Takes the Authorization fields off: nothing forwards them from here on."""
-        self.credentials = self.head.take_credentials()
+        self.credentials, self.head = self.head.credentials, self.head.without_credentials
 
     async def body(self, limit: int) -> bytes:
         """The whole body. Raises `RequestError`: 413 as soon as it is known to pass `limit` bytes, 408 when it comes
@@ -132,9 +132,8 @@ class Exchange(ABC):
 
     def answer_also(self, refused: tuple[bytes, ...]) -> None:
         """Adds responses that go along with the answer, which is one to a batch then."""
-        if refused:
-            self._refused = refused
-            self.head.headers[b"accept-encoding"] = b"identity"  # what is to be joined must be readable
+        self._refused = refused
+        self.head = self.head.with_field(b"accept-encoding", b"identity")  # what is to be joined must be readable
 
     async def reply(self, status: int, body: bytes = b"", headers: RawHeaders | None = None) -> None:
         """Sends a whole answer. `headers` without `Content-Length`."""
@@ -143,20 +142,21 @@ class Exchange(ABC):
             status, body, headers = merged(self._refused, status, body, headers)
         length = [] if status == 204 else [(b"content-length", b"%d" % len(body))]
         self.started = True
-        await self._send_whole(status, self._told([*headers, *length]), body)
+        await self._send_whole(status, self._shown([*headers, *length]), body)
 
     async def start(self, status: int, headers: RawHeaders) -> None:
         """Sends the head of a stream of events, which follow in pieces."""
         self.started = True
-        await self._send_head(status, self._told(headers))
+        await self._send_head(status, self._shown(headers))
         if self._refused:
             await self.write(b"".join(encode_event(response) for response in self._refused))
 
-    def _told(self, headers: RawHeaders) -> RawHeaders:
+    def _shown(self, headers: RawHeaders) -> RawHeaders:
+        """An answer's headers as the client gets to see them."""
         shown = self.session_shown
         if shown is not None:
             headers = [(name, shown(value) if name == SESSION_HEADER else value) for name, value in headers]
-        return answered(headers, self.head.headers.get(b"origin"), self._origins)
+        return answered(headers, self.head.headers.get(b"origin"), self._origins) if self._origins else headers
 
     @abstractmethod
     async def _piece(self) -> tuple[bytes, bool]:

@@ -31,7 +31,8 @@ from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import set_current
 from accredit.gateway.turns import in_turns, turn
 from accredit.jsonrpc.frames import Frame
-from accredit.jsonrpc.requests import Batch, read_request
+from accredit.jsonrpc.requests import Batch, decode_request, read_request
+from accredit.limits import SHORT_MESSAGE_BYTES
 
 C = TypeVar("C")
 
@@ -55,7 +56,9 @@ class Intake(ABC, Generic[C]):
             inbound.revision = inbound.revision or self._revision(client)
             await self._gate.early_refusals.of_request(unread, inbound, error)
             raise
-        callers = inbound.callers or [Caller(token) for token in inbound.tokens] or None
+        callers = inbound.callers
+        if callers is None and inbound.tokens:
+            callers = [Caller(token) for token in inbound.tokens]
         admission = await self._gate.admit(message, Client(inbound.session, inbound.revision), callers)  # 7
         try:
             await self._go_on(client, inbound, admission)
@@ -66,11 +69,15 @@ class Intake(ABC, Generic[C]):
 
     async def _read(self, text: bytes, inbound: InboundRequest, *, batches: bool) -> Frame | Batch:
         """Apply step 4 to a message's bytes. Raises `RequestError`."""
-        message = inbound.message = await in_turns(read_request(text, batch_allowed=batches), len(text))
+        if len(text) > SHORT_MESSAGE_BYTES:
+            message = inbound.message = await in_turns(read_request(text, batch_allowed=batches), len(text))
+        else:
+            message = inbound.message = decode_request(text, batch_allowed=batches)
         if self._settings.identity is not None:
             check_single(message)
         set_current(message)
-        await turn(len(text))
+        if len(text) > SHORT_MESSAGE_BYTES:
+            await turn(len(text))
         return message
 
     @abstractmethod

@@ -22,7 +22,6 @@ from accredit.gateway.recording.early_refusals import InboundRequest
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.upstream.http.client import Answer
 from accredit.gateway.upstream.http.relay import HttpRelay
-from accredit.gateway.upstream.http.representation import is_stream
 from accredit.gateway.upstream.http.sse_relay import EventRelay
 from accredit.gateway.upstream.reply import WhileConnected
 from accredit.gateway.upstream.stdio.pending_calls import member_id
@@ -95,7 +94,7 @@ class LegacySse(Intake[Exchange]):
                     if answer.status >= 400:
                         await self._relay.error(exchange, answer, expected, [])
                         return
-                    if answer.status != 200 or not is_stream(answer):
+                    if answer.status != 200 or not answer.head.is_stream:
                         raise AnswerError("no event stream in answer to GET")
                     stream = EventRelay(
                         exchange,
@@ -209,7 +208,7 @@ class LegacySse(Intake[Exchange]):
 def _check_headers(exchange: Exchange) -> None:
     """Refuse repeated headers, and drop those that route messages of the other era. Raises `RequestError` (400)."""
     check_once(exchange.head.headers, SESSION_HEADER, VERSION_HEADER, b"last-event-id")
-    exchange.head.drop(unmirrored(None, Era.LEGACY, exchange.head.headers))
+    exchange.head = exchange.head.without(unmirrored(None, Era.LEGACY, exchange.head.headers))
 
 
 def _target_of(url: str) -> bytes:

@@ -129,7 +129,7 @@ class OpenCalls:
     __slots__ = ("_calls",)
 
     def __init__(self, calls: Iterable[OpenCall] = ()) -> None:
-        self._calls = {call.id: call for call in calls}
+        self._calls = {call.id: call for call in calls} if calls else {}
 
     def __bool__(self) -> bool:
         return bool(self._calls)

@@ -13,7 +13,6 @@ the arguments: so a constraint's reason, which quotes them, is cut. The target i
 
 import asyncio
 import re
-import secrets
 from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
@@ -34,6 +33,7 @@ from accredit.attest import (
 )
 from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_ms
+from accredit.base.random_ids import RandomIds
 from accredit.errors import (
     AccreditError,
     AttestationError,
@@ -65,8 +65,6 @@ from accredit.tokens import VerifiedToken
 _CONSTRAINT = re.compile(r"constraint_\w+: cert \d+: constraint\[\d+\] \(\w+\)")
 _ALLOWED = RecordedDecision(verdict="allow")
 _WORDS = {HEADER_MISMATCH: "header_mismatch", INVALID_PARAMS: "invalid_params"}
-_ID_BYTES = 16
-_IDS_AT_ONCE = 64
 
 
 class Client(Struct, frozen=True):
@@ -94,7 +92,7 @@ class Recorder:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._in_sessions: dict[tuple[str, MessageId], OpenCall] = {}
         self._chains = RecentlyUsed[bytes, RecordedChain](MAX_RECORDED_CHAINS)
-        self._random = b""
+        self._ids = RandomIds()
 
     async def begin(
         self,
@@ -208,7 +206,7 @@ class Recorder:
 
     def _call(self, method: str, target: str, client: Client, part: Part | None, trace: str | None) -> Call:
         return Call(
-            id=self._draw_id(),
+            id=self._ids.draw(),
             method=method,
             target=target[:MAX_RECORDED_TARGET],
             session=client.session_id[:MAX_RECORDED_TEXT] or None,
@@ -217,13 +215,6 @@ class Recorder:
             round=part.round if part is not None else None,
             trace=trace,
         )
-
-    def _draw_id(self) -> str:
-        # Each time that the system is asked, the thread that signs takes the interpreter: so it is asked for many.
-        if len(self._random) < _ID_BYTES:
-            self._random = secrets.token_bytes(_ID_BYTES * _IDS_AT_ONCE)
-        drawn, self._random = self._random[:_ID_BYTES], self._random[_ID_BYTES:]
-        return drawn.hex()
 
     def _verdict(self, refused: AccreditError | None, note: str | None) -> RecordedDecision:
         if refused is None:

@@ -4,31 +4,42 @@ import asyncio
 from io import BytesIO
 
 from accredit.errors import AnswerError, UpstreamTimeout
-from accredit.gateway.headers import RawHeaders, fold
+from accredit.gateway.headers import RawHeaders
 from accredit.gateway.upstream.http.connection import Connection
+from accredit.gateway.upstream.http.heads import AnswerHead
 from accredit.gateway.upstream.http.parsing import Response
 
 
 class Answer:
-    """An answer whose head has arrived. Read it to its end, or `close` it.
+    """An answer whose `head` has arrived. Read it to its end, or `close` it."""
 
-    `headers` are as they came, including hop-by-hop ones, with names in lower case.
-    """
+    __slots__ = ("_connection", "_response", "head", "status")
 
-    __slots__ = ("_connection", "_folded", "_response", "headers", "status")
-
-    def __init__(self, connection: Connection, response: Response) -> None:
+    def __init__(self, connection: Connection, response: Response, head: AnswerHead) -> None:
         self._connection = connection
         self._response = response
-        self._folded: dict[bytes, bytes] | None = None
-        self.status = response.status
-        self.headers: RawHeaders = response.headers
+        self.head = head
+        self.status = head.status
+
+    @property
+    def headers(self) -> RawHeaders:
+        """The headers as they came, including hop-by-hop ones, with names in lower case."""
+        return self.head.headers
 
     def header(self, name: bytes) -> bytes | None:
         """Return a header's value (`name` in lower case); repeated ones are joined by `DUPLICATED`."""
-        if self._folded is None:
-            self._folded = fold(self.headers)
-        return self._folded.get(name)
+        return self.head.fields.get(name)
+
+    def whole(self, limit: int) -> bytes | None:
+        """Return the whole body as it came and close the answer, or None if there is more to come. Raises `AnswerError`
+        if it exceeds `limit` bytes."""
+        response = self._response
+        if not response.complete:
+            return None
+        if response.unread > limit:
+            response.take()
+            raise _too_large(limit)
+        return response.take()
 
     async def read(self, limit: int, *, timeout: float) -> bytes:
         """Return the whole body as it came, within `timeout` seconds in all, and close the answer.
@@ -38,10 +49,9 @@ class Answer:
         """
         response = self._response
         try:
-            if response.complete:
-                if response.unread > limit:
-                    raise _too_large(limit)
-                return response.take()
+            body = self.whole(limit)
+            if body is not None:
+                return body
             if response.length is not None and response.length > limit:
                 raise _too_large(limit)
             return await self._gather(limit, asyncio.get_running_loop().time() + timeout)

@@ -8,6 +8,8 @@ import asyncio
 import re
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from accredit.errors import ConfigurationError, RequestError, UpstreamError
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.upstream.http.answer import Answer
@@ -16,7 +18,7 @@ from accredit.gateway.upstream.http.pool import Pool
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.limits import REACHABLE_SECONDS
 
-__all__ = ["Answer", "UpstreamClient"]
+__all__ = ["Answer", "Prepared", "UpstreamClient"]
 
 _REQUEST_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ /[!-~\x80-\xff]* HTTP/1\.1\r\n")
 _TOKENS = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]*")
@@ -55,18 +57,33 @@ class UpstreamClient:
         `target` replaces the URL's path and query. Raises `UpstreamUnavailable`, `UpstreamTimeout`, `AnswerError` for
         an answer that is not HTTP, and `RequestError` for a request that no HTTP message can carry.
         """
-        head = self._head(method, headers, len(body), self._target if target is None else target)
+        return await self.exchange(self.prepare(method, headers, target=target), body)
+
+    def prepare(self, method: str, headers: RawHeaders, *, target: bytes | None = None) -> "Prepared":
+        """Return what can be sent, as often as it is needed. `target` is as in `send`, and so is `RequestError`."""
+        line = b"%b %b HTTP/1.1\r\n" % (method.encode("latin-1", "replace"), self._target if target is None else target)
+        if not _REQUEST_LINE.fullmatch(line):
+            raise _cannot_be_sent()
+        fields = self._fields(headers)
+        return Prepared(b"".join((line, self._own_fields, *fields)), method == "HEAD", method in _WITH_BODY)
+
+    async def exchange(self, prepared: "Prepared", body: bytes, headers: RawHeaders | None = None) -> Answer:
+        """Send what was prepared, and more `headers`, with a body. Raises like `send`."""
+        head = prepared.head
+        if headers:
+            head = b"".join((head, *self._fields(headers)))
+        framing = b"Content-Length: %d\r\n\r\n" % len(body) if body or prepared.has_length else b"\r\n"
         deadline = asyncio.get_running_loop().time() + self._timeout
         connection = self._pool.rested() or await self._pool.dial(deadline)
-        response = connection.start(head, body, bodiless=method == "HEAD")
+        response = connection.start(head + framing, body, bodiless=prepared.bodiless)
         try:
-            while not response.status:
+            while response.head is None:
                 await connection.more(deadline)
         except BaseException:
             if not response.complete:  # otherwise the connection already serves another exchange
                 connection.abort()
             raise
-        return Answer(connection, response)
+        return Answer(connection, response, response.head)
 
     async def reachable(self) -> bool:
         """Return whether the upstream accepts connections: an idle one is usable, or a new one succeeds."""
@@ -80,17 +97,29 @@ class UpstreamClient:
         """Close every connection. Requests under way fail."""
         await self._pool.close()
 
-    def _head(self, method: str, headers: RawHeaders, length: int, target: bytes) -> bytes:
-        line = b"%b %b HTTP/1.1\r\n" % (method.encode("latin-1", "replace"), target)
+    def _fields(self, headers: RawHeaders) -> list[bytes]:
+        """Return headers as they are sent, in parts, without those that are the client's own. Raises `RequestError`."""
         parts: list[bytes] = []
         for name, value in headers:
             if name.lower() not in self._not_forwarded:
                 parts += (name, b": ", value, b"\r\n")
         # Checked whatever their source: an extra line could smuggle in a request that nobody judged.
-        if not (_REQUEST_LINE.fullmatch(line) and _sound(parts[::4], parts[2::4])):
-            raise RequestError(INVALID_REQUEST, "Invalid Request: a header or a path that can't be forwarded")
-        framing = b"Content-Length: %d\r\n\r\n" % length if length or method in _WITH_BODY else b"\r\n"
-        return b"".join((line, self._own_fields, *parts, framing))
+        if not _sound(parts[::4], parts[2::4]):
+            raise _cannot_be_sent()
+        return parts
+
+
+class Prepared(Struct, frozen=True):
+    """The head of a request up to its framing, which was checked. `bodiless` is what the answer is; `has_length` says
+    that the request tells its length also where its body is empty."""
+
+    head: bytes
+    bodiless: bool = False
+    has_length: bool = True
+
+
+def _cannot_be_sent() -> RequestError:
+    return RequestError(INVALID_REQUEST, "Invalid Request: a header or a path that can't be forwarded")
 
 
 def _sound(names: list[bytes], values: list[bytes]) -> bool:

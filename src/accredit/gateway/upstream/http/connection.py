@@ -11,14 +11,16 @@ from typing import Protocol, cast
 from accredit.errors import AccreditError, AnswerError, UpstreamTimeout, UpstreamUnavailable
 from accredit.gateway.eager import Wakeup
 from accredit.gateway.end_of_step import end_of_step
-from accredit.gateway.upstream.http.parsing import Response, ResponseParser, cut_off
+from accredit.gateway.upstream.http.parsing import AnswerHeads, Response, ResponseParser, cut_off
 from accredit.limits import HIGH_WATER_BYTES
 
 _PEEK = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
 
 
 class Owner(Protocol):
-    """Keeps connections."""
+    """Keeps connections. `heads` are those that their server is known to send."""
+
+    heads: AnswerHeads
 
     def opened(self, connection: "Connection") -> None:
         """A connection is established, TLS included. `lost` will follow at some time."""
@@ -42,7 +44,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._sock = sock
         self._owner = owner
-        self._parser = ResponseParser()
+        self._parser = ResponseParser(owner.heads)
         self._response: Response | None = None
         self._waiter: Wakeup | None = None
         self._deadline: float | None = None
@@ -62,8 +64,9 @@ class Connection(asyncio.Protocol):
 
     def rest(self, seconds: float) -> None:
         """Wait for the next exchange, and close if none came within `seconds`."""
-        self._rest_until = self._loop.time() + seconds
-        self._arm(self._rest_until)
+        self._rest_until = until = self._loop.time() + seconds
+        if self._timer is None or until < self._armed:
+            self._arm(until)
 
     def usable(self) -> bool:
         """Return whether an idle connection can be reused: nothing unrequested has arrived on it, not even its end.
@@ -92,11 +95,11 @@ class Connection(asyncio.Protocol):
         if not self._closing:
             self._transport.writelines(parts)
 
-    async def more(self, deadline: float | None) -> None:
-        """Return when something new has arrived, or nothing more will: the next call raises why.
+    def more(self, deadline: float | None) -> Wakeup:
+        """Return what to wait for until something new has arrived, or nothing more will: the next call raises why.
 
-        `deadline` is in the loop's time; after it, raises `UpstreamTimeout`. A timeout or a cancellation leaves the
-        exchange as it is. Only one waiter at a time.
+        `deadline` is in the loop's time; after it, waiting raises `UpstreamTimeout`. A timeout or a cancellation leaves
+        the exchange as it is. Only one waiter at a time.
         """
         if self._error is not None:
             raise self._error
@@ -105,13 +108,9 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
         waiter = self._waiter = Wakeup(loop=self._loop)
         self._deadline = deadline
-        if deadline is not None:
+        if deadline is not None and (self._timer is None or deadline < self._armed):
             self._arm(deadline)
-        try:
-            await waiter
-        finally:
-            if self._waiter is waiter:  # else the connection serves another exchange already
-                self._waiter = None
+        return waiter
 
     def abort(self) -> None:
         """Close at once. `Owner.lost` follows."""
@@ -180,16 +179,15 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     def _arm(self, when: float) -> None:
-        """Make sure that `_tick` runs at `when`, or before.
+        """Let `_tick` run at `when`. Where it runs before that, it sees to the rest.
 
-        One timer serves a connection for many exchanges: rescheduling it for each would cost more than the rest of the
-        client.
+        So one timer serves a connection for many exchanges: rescheduling it for each would cost more than the rest of
+        the client.
         """
-        if self._timer is None or when < self._armed:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = self._loop.call_at(when, self._tick)
-            self._armed = when
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._tick)
+        self._armed = when
 
     def _tick(self) -> None:
         self._timer = None
@@ -209,5 +207,6 @@ class Connection(asyncio.Protocol):
             waiter.fail(UpstreamTimeout("the upstream did not answer in time"))
 
     def _wake(self) -> None:
-        if self._waiter is not None:
-            self._waiter.wake()
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None:
+            waiter.wake()

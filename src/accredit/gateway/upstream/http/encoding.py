@@ -8,9 +8,10 @@ import zlib
 from collections.abc import Iterator
 from functools import lru_cache
 from io import BytesIO
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import brotli
+from msgspec import Struct
 
 from accredit.errors import AnswerError
 from accredit.limits import DECODED_PIECE_BYTES, MAX_GZIP_MEMBERS
@@ -62,7 +63,7 @@ def open_decoder(coding: bytes | None) -> Decoder | None:
             raise AnswerError("a Content-Encoding that is not gzip, deflate or br")
 
 
-class Decoded(NamedTuple):
+class Decoded(Struct, frozen=True):
     """A body, and the coding in which it may be forwarded as it came: b"" if two decoders could read that
     differently."""
 

@@ -10,6 +10,9 @@ with `AnswerError`, in this order:
 4. A transfer coding other than `chunked`, and any in HTTP/1.0 (section 6.1).
 
 Blank lines before a status line are ignored, as in llhttp.
+
+A server says the same for each call. So the head of an answer that comes whole, in one read, is remembered, byte for
+byte: when it comes again with the whole body, in as many bytes as it says or in one chunk, neither is parsed.
 """
 
 import re
@@ -17,29 +20,66 @@ from typing import NoReturn
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from accredit.base.caching import RecentlyUsed
 from accredit.errors import AnswerError, UpstreamUnavailable
-from accredit.limits import IDLE_SECONDS, MAX_HEAD_BYTES, MAX_HEADERS, MAX_INTERIM_ANSWERS, MAX_PIECES
+from accredit.gateway.headers import RawHeaders
+from accredit.gateway.upstream.http.heads import AnswerHead
+from accredit.limits import (
+    IDLE_SECONDS,
+    MAX_ANSWER_HEADS,
+    MAX_HEAD_BYTES,
+    MAX_HEADERS,
+    MAX_INTERIM_ANSWERS,
+    MAX_PIECES,
+    MAX_REMEMBERED_HEAD_BYTES,
+)
 
 _KEEP_ALIVE_TIMEOUT = re.compile(rb"(?:^|[,;\s])timeout\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
+_END_OF_HEAD = b"\r\n\r\n"
+_CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,8}\r\n")
+_END_OF_CHUNKS = b"\r\n0\r\n\r\n"
+
+AnswerHeads = RecentlyUsed[bytes, AnswerHead]
+"""Heads by their bytes."""
+
+
+def answer_heads() -> AnswerHeads:
+    """Return an empty memory of the heads that one server sends."""
+    return AnswerHeads(MAX_ANSWER_HEADS)
 
 
 class Response:
     """An answer as it arrives: the parser fills it, its reader empties it.
 
-    `status` is 0 until the head is complete. `length` is the declared one. `idle_seconds` says for how long the
-    connection may be reused once the answer is `complete`; 0: not at all.
+    `head` is None, and `status` 0, until the head is complete. `idle_seconds` says for how long the connection may be
+    reused once the answer is `complete`; 0: not at all.
     """
 
-    __slots__ = ("complete", "headers", "idle_seconds", "length", "pieces", "status", "unread")
+    __slots__ = ("complete", "head", "idle_seconds", "pieces", "status", "unread")
 
     def __init__(self) -> None:
         self.status = 0
-        self.headers: list[tuple[bytes, bytes]] = []
-        self.length: int | None = None
+        self.head: AnswerHead | None = None
         self.pieces: list[bytes] = []
         self.unread = 0
         self.complete = False
         self.idle_seconds = 0.0
+
+    @property
+    def headers(self) -> RawHeaders:
+        """The headers that came; none before the head is complete."""
+        return self.head.headers if self.head is not None else []
+
+    @property
+    def length(self) -> int | None:
+        """The declared length of the body, if there is one."""
+        return self.head.length if self.head is not None else None
+
+    def begin(self, head: AnswerHead) -> None:
+        """Take the head."""
+        self.head = head
+        self.status = head.status
+        self.idle_seconds = head.idle_seconds
 
     def take(self) -> bytes:
         """Return the bytes of the body that arrived since the last call."""
@@ -63,18 +103,13 @@ class ResponseParser:
     again."""
 
     __slots__ = (
-        "_bodiless",
-        "_chunked",
-        "_fault",
-        "_fields",
-        "_head_bytes",
-        "_http",
-        "_interim",
-        "_response",
-        "_without_body",
-    )
+        "_begun", "_bodiless", "_fault", "_fields", "_head_bytes", "_headers", "_heads", "_http", "_interim",
+        "_response", "_without_body",
+    )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, heads: AnswerHeads | None = None) -> None:
+        """`heads` are those that the server is known to send; the parser adds to them."""
+        self._heads = answer_heads() if heads is None else heads
         self._http = HttpResponseParser(self)
         self.expect(bodiless=False)
 
@@ -82,7 +117,8 @@ class ResponseParser:
         """Begin the next answer. With `bodiless` it answers HEAD, and ends with its head."""
         self._response = Response()
         self._bodiless = bodiless
-        self._chunked = False
+        self._begun = False
+        self._headers: RawHeaders = []
         self._fault: AnswerError | None = None
         self._fields = self._head_bytes = self._interim = self._without_body = 0
         return self._response
@@ -90,6 +126,9 @@ class ResponseParser:
     def feed(self, data: bytes) -> None:
         """Parse more bytes. Bytes after the end of the answer make the connection unusable, not the answer."""
         response = self._response
+        at_start, self._begun = not self._begun, True
+        if at_start and not self._bodiless and self._repeat(response, data):
+            return
         self._without_body += len(data)
         try:
             self._http.feed_data(data)
@@ -98,6 +137,8 @@ class ResponseParser:
                 raise self._fault or AnswerError(f"the upstream's answer is not HTTP: {error}") from None
             response.idle_seconds = 0.0
         if response.complete:
+            if at_start and response.idle_seconds and not self._interim:
+                self._remember(response, data)
             return
         if self._without_body > MAX_HEAD_BYTES:
             raise AnswerError("the upstream's answer goes on without a body", bound=True)
@@ -107,7 +148,8 @@ class ResponseParser:
     def end(self) -> None:
         """The upstream closed the connection: this ends an answer with neither length nor chunks."""
         response = self._response
-        if not response.status or response.length is not None or self._chunked:
+        head = response.head
+        if head is None or head.length is not None or head.chunked:
             raise cut_off(response)
         response.complete = True
 
@@ -123,7 +165,7 @@ class ResponseParser:
         if self._fields > MAX_HEADERS or self._head_bytes > MAX_HEAD_BYTES:
             self._refuse("the upstream's answer has too many headers, or too large ones", bound=True)
         if not self._response.status:
-            self._response.headers.append((name.lower(), value.rstrip(b" \t")))
+            self._headers.append((name.lower(), value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
         """The head is complete."""
@@ -137,8 +179,7 @@ class ResponseParser:
             return
         if status > 599:
             self._refuse("the upstream's answer has no valid status")
-        self._read_framing(response, version)
-        response.status = status
+        response.begin(self._head(status, version))
         self._without_body = 0
         if self._bodiless:
             # llhttp would wait for the body that the head announces; nothing after the head belongs to this answer.
@@ -168,14 +209,15 @@ class ResponseParser:
             self._refuse("the upstream's answer has no valid status")
         if self._interim > MAX_INTERIM_ANSWERS:
             self._refuse("the upstream's answer does not come to its point", bound=True)
-        self._response.headers.clear()
+        self._headers.clear()
 
-    def _read_framing(self, response: Response, version: str) -> None:
+    def _head(self, status: int, version: str) -> AnswerHead:
         idle_seconds = IDLE_SECONDS
+        length: int | None = None
         codings: list[bytes] = []
-        for name, value in response.headers:
+        for name, value in self._headers:
             if name == b"content-length":
-                response.length = int(value)
+                length = int(value)
             elif name == b"transfer-encoding":
                 codings.append(value.lower())
             elif name == b"keep-alive" and (timeout := _KEEP_ALIVE_TIMEOUT.search(value)):
@@ -183,10 +225,44 @@ class ResponseParser:
                 idle_seconds = min(idle_seconds, int(timeout[1]) - 1.0)
         if codings and (codings != [b"chunked"] or version == "1.0"):
             self._refuse("the upstream's answer has an unknown transfer coding")
-        self._chunked = bool(codings)
-        response.idle_seconds = max(idle_seconds, 0.0)
+        idle_seconds = max(idle_seconds, 0.0)
+        return AnswerHead(status, self._headers, length=length, chunked=bool(codings), idle_seconds=idle_seconds)
+
+    def _repeat(self, response: Response, data: bytes) -> bool:
+        """Fill the response if `data` is a whole answer with a head that is known."""
+        end = data.find(_END_OF_HEAD) + len(_END_OF_HEAD)
+        head = self._heads.get(data[:end])
+        body = _whole_body(head, data, end) if head is not None else None
+        if head is None or body is None:
+            return False
+        response.begin(head)
+        response.complete = True
+        if body:
+            response.pieces.append(body)
+            response.unread = len(body)
+        return True
+
+    def _remember(self, response: Response, data: bytes) -> None:
+        """Remember the head of an answer that was parsed from `data` alone, if its body is found there without."""
+        end = data.find(_END_OF_HEAD) + len(_END_OF_HEAD)
+        head = response.head
+        if head is not None and end <= MAX_REMEMBERED_HEAD_BYTES:
+            body = _whole_body(head, data, end)
+            if body is not None and body == b"".join(response.pieces):
+                self._heads.put(data[:end], head)
 
     def _refuse(self, detail: str, *, bound: bool = False) -> NoReturn:
         """Stop llhttp here: an exception in a callback ends `feed` with an `HttpParserError`."""
         self._fault = AnswerError(detail, bound=bound)
         raise self._fault
+
+
+def _whole_body(head: AnswerHead, data: bytes, start: int) -> bytes | None:
+    """Return what follows a head in `data` if it is the body, by its length or in one chunk, and nothing else."""
+    if head.length is not None:
+        return data[start:] if len(data) - start == head.length else None
+    size = _CHUNK_SIZE.match(data, start) if head.chunked else None
+    if size is None or not data.endswith(_END_OF_CHUNKS):
+        return None
+    body = data[size.end() : -len(_END_OF_CHUNKS)]
+    return body if body and len(body) == int(size[0], 16) else None

@@ -14,7 +14,7 @@ A refused answer takes all its headers with it; a session that it announced is e
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -35,7 +35,7 @@ from accredit.gateway.admission.own_calls import own_call, whole_response
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.forwarding import Forwarding
-from accredit.gateway.headers import JSON, SESSION_HEADER, RawHeaders
+from accredit.gateway.headers import JSON, SESSION_HEADER, RawHeaders, RequestHead
 from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE
 from accredit.gateway.recording.open_calls import outcome_of_end
 from accredit.gateway.recording.resumable_calls import ResumableCalls
@@ -43,7 +43,7 @@ from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.trace import traced
 from accredit.gateway.turns import opened
-from accredit.gateway.upstream.http.client import Answer, UpstreamClient
+from accredit.gateway.upstream.http.client import Answer, Prepared, UpstreamClient
 from accredit.gateway.upstream.http.encoding import accepted_codings
 from accredit.gateway.upstream.http.long_lived_streams import LongLivedStreams
 from accredit.gateway.upstream.http.redirects import REDIRECTS, words_for
@@ -52,8 +52,6 @@ from accredit.gateway.upstream.http.representation import (
     charset_problem,
     decoded,
     error_type,
-    is_stream,
-    type_of,
 )
 from accredit.gateway.upstream.http.sse_relay import EventRelay
 from accredit.gateway.upstream.reply import Reply, WhileConnected
@@ -64,7 +62,12 @@ from accredit.jsonrpc.objects import members
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit, Expected
 from accredit.jsonrpc.scalars import as_string
-from accredit.limits import MAX_REMEMBERED_SESSIONS
+from accredit.limits import (
+    LONG_ANSWER_BYTES,
+    MAX_PREPARED_HEADS,
+    MAX_REMEMBERED_HEAD_BYTES,
+    MAX_REMEMBERED_SESSIONS,
+)
 
 _log = logging.getLogger("accredit.gateway")
 
@@ -76,12 +79,16 @@ class HttpRelay:
         self, settings: GatewaySettings, upstream: HttpUpstream, counters: Counters, tools: ToolDirectory
     ) -> None:
         self._settings = settings
+        self._max_bytes = settings.max_response_bytes
+        self._patience = settings.patience
         self._counters = counters
         self._url = upstream.url
         self.client = UpstreamClient(upstream.url, headers=upstream.headers, timeout=settings.patience)
         self.identity = Identity(settings.identity, upstream.url) if settings.identity is not None else None
         own = [*upstream.headers, *([settings.identity.header] if settings.identity is not None else [])]
         self.forwarding = Forwarding(listed_only=settings.guards, added=settings.forward_headers, own=own)
+        self._prepared = RecentlyUsed[tuple[object, ...], Prepared](MAX_PREPARED_HEADS)
+        """What goes to the server for a POST, by the head that came: clients send the same with each."""
         # A legacy session's revision: where a client does not name one, it says whether a batch is allowed.
         self._revisions = RecentlyUsed[str, str](MAX_REMEMBERED_SESSIONS)
         self._tools = tools
@@ -91,46 +98,49 @@ class HttpRelay:
 
     async def post(self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
         """Forwards a message and judges its answer."""
-        frames = message.frames if isinstance(message, Batch) else (message,)
-        requests = [frame for frame in frames if isinstance(frame, Request)]
-        expected = Expected(era, requests, batch=isinstance(message, Batch), edits=edits)
+        batch = isinstance(message, Batch)
+        requests = [frame for frame in (message.frames if batch else (message,)) if isinstance(frame, Request)]
+        expected = Expected(era, requests, batch=batch, edits=edits)
         try:
-            await self._post(reply, message, era, expected, requests)
+            with WhileConnected(reply):
+                if era is Era.MODERN and isinstance(message, Request) and message.method == "tools/call":
+                    await self._tools.check_headers(message, reply.head.headers, partial(self.ask, reply, era))
+                await self._post(reply, message.text, expected, requests)
         except ClientGone as error:
             self._keep(reply, error)
             raise
         self._keep(reply, None)
 
-    async def _post(
-        self, reply: Reply, message: Frame | Batch, era: Era, expected: Expected, requests: list[Request]
-    ) -> None:
-        with WhileConnected(reply):
-            if era is Era.MODERN and isinstance(message, Request) and message.method == "tools/call":
-                await self._tools.check_headers(message, reply.head.headers, partial(self.ask, reply, era))
-            try:
-                answer = await self._send(reply, message.text)
-            except UpstreamTimeout:
-                self._take_back(reply, expected)
-                raise
-            try:
-                await self._answer(reply, answer, expected, requests)
-            except (AnswerError, UpstreamError) as error:
+    async def _post(self, reply: Reply, text: bytes, expected: Expected, requests: Sequence[Request]) -> None:
+        answer: Answer | None = None
+        try:
+            speaker = self.said_of(reply) if self.identity is not None else None
+            answer = await self.client.exchange(self._head_for(reply.head), text, speaker)
+            if answer.status >= 400:
+                await self.error(reply, answer, expected, requests)
+            elif answer.head.is_stream and expected.waiting and 200 <= answer.status < 300:
+                await self._stream(reply, answer, expected, requests)
+            else:
+                await self._whole(reply, answer, expected, requests)
+        except (AnswerError, UpstreamError) as error:
+            if answer is not None:
                 self._disown(reply, answer, requests)
-                if isinstance(error, UpstreamTimeout):
-                    self._take_back(reply, expected)
-                raise
-            finally:
+            if isinstance(error, UpstreamTimeout):
+                self._take_back(reply, expected)
+            raise
+        finally:
+            if answer is not None:
                 answer.close()
 
     async def get(self, reply: Reply, otherwise: Edit | None) -> None:
         """Forwards the opening of a standing stream, or its resumption."""
         with WhileConnected(reply):
-            answer = await self._send(reply, b"")
+            answer = await self._send(reply)
             try:
                 if answer.status >= 400:
                     await self.error(reply, answer, Expected(Era.LEGACY), [])
                     return
-                if answer.status != 200 or not is_stream(answer):
+                if answer.status != 200 or not answer.head.is_stream:
                     raise AnswerError("neither an event stream nor an error in answer to GET")
                 resumed = b"last-event-id" in reply.head.headers
                 expected = Expected(Era.LEGACY, resumed=resumed, otherwise=otherwise)
@@ -144,7 +154,7 @@ class HttpRelay:
         session = reply.head.headers.get(SESSION_HEADER)
         if session is not None:
             self._revisions.forget(session.decode("latin-1"))
-        answer = await self._send(reply, b"")
+        answer = await self._send(reply)
         try:
             if answer.status >= 400:
                 await self.error(reply, answer, Expected(Era.LEGACY), [])
@@ -191,69 +201,93 @@ class HttpRelay:
 
     def _keep(self, reply: Reply, end: ClientGone | None) -> None:
         """Keeps calls open whose stream the client may resume: they have had no answer yet."""
-        session = reply.head.session
-        if session and reply.resumable and reply.calls:
+        session = reply.head.session if reply.resumable and reply.calls else ""
+        if session:
             self._cut_off.keep(session, reply.calls, outcome_of_end(end))
 
-    async def _send(self, reply: Reply, body: bytes) -> Answer:
-        headers = self.forwarding.to_upstream(reply.head.raw_headers, body=bool(body))
-        headers.append((b"accept-encoding", accepted_codings(reply.head.headers.get(b"accept-encoding"))))
-        headers += self.said_of(reply)
-        query = b"" if self.forwarding.listed_only else reply.head.query
-        return await self.client.send(reply.head.method, headers, body, target=self.client.target(query))
+    async def _send(self, reply: Reply) -> Answer:
+        """Sends a request without a body."""
+        head = reply.head
+        headers = self._headers_for(head, body=False)
+        if self.identity is not None:
+            headers += self.said_of(reply)
+        return await self.client.send(head.method, headers, target=self.client.target(self._query(head)))
+
+    def _head_for(self, head: RequestHead) -> Prepared:
+        """What goes to the server for a POST with this head."""
+        key = (head.query, head.headers.get(b"accept-encoding"), *head.raw_headers)
+        prepared = self._prepared.get(key)
+        if prepared is None:
+            headers = self._headers_for(head, body=True)
+            prepared = self.client.prepare(head.method, headers, target=self.client.target(self._query(head)))
+            if len(prepared.head) <= MAX_REMEMBERED_HEAD_BYTES:
+                self._prepared.put(key, prepared)
+        return prepared
+
+    def _headers_for(self, head: RequestHead, *, body: bool) -> RawHeaders:
+        codings = accepted_codings(head.headers.get(b"accept-encoding"))
+        return [*self.forwarding.to_upstream(head.raw_headers, body=body), (b"accept-encoding", codings)]
+
+    def _query(self, head: RequestHead) -> bytes:
+        return b"" if self.forwarding.listed_only else head.query
 
     def said_of(self, reply: Reply) -> RawHeaders:
         """The header that tells the server on whose authority this comes, where it is told. Raises `RequestError`."""
         return self.identity.fields(reply.speaker) if self.identity is not None else []
 
-    async def _answer(self, reply: Reply, answer: Answer, expected: Expected, requests: list[Request]) -> None:
-        if answer.status >= 400:
-            await self.error(reply, answer, expected, requests)
-        elif expected.waiting and 200 <= answer.status < 300 and is_stream(answer):
-            await self._stream(reply, answer, expected, requests)
-        else:
-            await self._whole(reply, answer, expected, requests)
-
-    async def _whole(self, reply: Reply, answer: Answer, expected: Expected, requests: list[Request]) -> None:
+    async def _whole(self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]) -> None:
         """Rules 2 to 4 for an answer with one body."""
         problem = self._head_problem(answer, expected)
         if problem is not None and self._settings.enforce:
             raise problem
-        raw = await self._read(answer)
+        raw = answer.whole(self._max_bytes)
+        if raw is None:
+            raw = await answer.read(self._max_bytes, timeout=self._patience)
         text = raw
         try:
             if problem is not None:
                 raise problem
-            body = decoded(answer, raw, self._settings.max_response_bytes)
-            judged = await _judged(expected, body.text) if expected.waiting else _nothing(body.text)
-            learn = self._learner(answer, requests)
+            body = decoded(answer, raw, self._max_bytes)
+            judged = body.text
+            if expected.waiting:
+                long = await opened(judged, expected.era) if len(judged) > LONG_ANSWER_BYTES else None
+                judged = expected.body(judged, long)
+            elif judged:
+                raise AnswerError("a body in answer to no request")
             for response, _ in expected.answers.members:
-                learn(response)
+                self._learn(answer, requests, response)
             if reply.calls:
                 judged = await reply.calls.withhold(expected.answers) or judged
             text, coding = judged, []
             if judged is body.text:
                 text, coding = as_it_came(raw, body, reply.head.headers.get(b"accept-encoding"))
-            headers = [*self.forwarding.to_client(answer.headers), *([JSON] if expected.waiting else []), *coding]
+            headers = [*self._passed_on(answer), *([JSON] if expected.waiting else []), *coding]
         except AnswerError as error:
             self._observe(error)
             headers = self.forwarding.unread_to_client(answer.headers)
             await reply.calls.fail(outcome_of_end(error))
         await reply.reply(answer.status, text, headers)
 
-    async def error(self, reply: Reply, answer: Answer, expected: Expected, requests: list[Request]) -> None:
+    def _passed_on(self, answer: Answer) -> RawHeaders:
+        """Those of an answer's headers that go to the client."""
+        head = answer.head
+        if head.passed_on is None:
+            head.passed_on = self.forwarding.to_client(head.headers)
+        return head.passed_on
+
+    async def error(self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]) -> None:
         """Passes an answer of status 400 and above on (rule 1)."""
         text, headers = b"", self.forwarding.unread_to_client(answer.headers)
         outcome = Outcome(status="error", detail=f"HTTP status {answer.status}")
         try:
-            text = raw = await self._read(answer)
+            text = raw = await answer.read(self._max_bytes, timeout=self._patience)
             problem = charset_problem(answer)
             if problem is not None:
                 raise problem
-            body = decoded(answer, raw, self._settings.max_response_bytes)
+            body = decoded(answer, raw, self._max_bytes)
             said = error_type(answer, raw, body.text, expected)
             text, coding = as_it_came(raw, body, reply.head.headers.get(b"accept-encoding"))
-            headers = [*self.forwarding.to_client(answer.headers), *said, *coding]
+            headers = [*self._passed_on(answer), *said, *coding]
         except AnswerError as error:
             outcome = outcome_of_end(error)
             if self._settings.enforce or error.bound:
@@ -273,11 +307,11 @@ class HttpRelay:
         """
         problem = charset_problem(answer)
         if problem is None:
-            return [*self.forwarding.to_client(answer.headers), (b"content-type", EVENTS_TYPE)]
+            return [*self._passed_on(answer), (b"content-type", EVENTS_TYPE)]
         self._observe(problem)
         return [pair for pair in self.forwarding.unread_to_client(answer.headers) if pair[0] != b"content-encoding"]
 
-    async def _stream(self, reply: Reply, answer: Answer, expected: Expected, requests: list[Request]) -> None:
+    async def _stream(self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]) -> None:
         """Rule 4 for a stream, and the standing streams."""
         stands = not requests or any(request.method == LISTEN for request in requests)
         relay = EventRelay(
@@ -287,17 +321,13 @@ class HttpRelay:
             headers=self.stream_headers(answer),
             settings=self._settings,
             counters=self._counters,
-            learn=self._learner(answer, requests),
-            idle_seconds=None if stands else self._settings.patience,
+            learn=partial(self._learn, answer, requests),
+            idle_seconds=None if stands else self._patience,
             hold=any(request.method == "initialize" for request in requests),
         )
         await (self.standing.run(relay) if stands else relay.run())
         if relay.late:
             self._take_back(reply, expected)
-
-    async def _read(self, answer: Answer) -> bytes:
-        limit, timeout = self._settings.max_response_bytes, self._settings.patience
-        return await answer.read(limit, timeout=timeout)
 
     def _observe(self, error: AnswerError) -> None:
         """Observe mode lets a bad answer pass, noted; enforce mode does not, nor does either past a bound."""
@@ -305,21 +335,20 @@ class HttpRelay:
             raise error
         self._counters.refused(error, observed=True)
 
-    def _learner(self, answer: Answer, requests: list[Request]) -> Callable[[Frame], None]:
-        begun = {request.id for request in requests if request.method == "initialize"}
-
-        def learn(frame: Frame) -> None:
-            if isinstance(frame, Success) and frame.id in begun:
+    def _learn(self, answer: Answer, requests: Sequence[Request], frame: Frame) -> None:
+        """Keeps the revision of the session that an `initialize` answer begins."""
+        for request in requests:
+            if request.method == "initialize" and isinstance(frame, Success) and frame.id == request.id:
                 session = answer.header(SESSION_HEADER)
                 with contextlib.suppress(FrameError):
                     revision = as_string(members(frame.result).get("protocolVersion"))
                     if session is not None and revision is not None:
                         self._revisions.put(session.decode("latin-1"), revision)
 
-        return learn
-
     def _head_problem(self, answer: Answer, expected: Expected) -> AnswerError | None:
         """Rules 2 and 3, as far as the head of an answer says."""
+        if expected.waiting and answer.status == 200 and answer.head.is_json:
+            return None
         if answer.status in REDIRECTS:
             # For whoever runs the gateway; a client is told the status.
             told = words_for(answer.status, self._url, answer.header(b"location"))
@@ -327,14 +356,14 @@ class HttpRelay:
         if not 200 <= answer.status < 300:
             return AnswerError(f"status {answer.status}")
         if not expected.waiting:
-            return AnswerError("an event stream in answer to no request") if is_stream(answer) else None
+            return AnswerError("an event stream in answer to no request") if answer.head.is_stream else None
         if answer.status == 202:
             return AnswerError("status 202 in answer to a request")
-        if type_of(answer).name != JSON_TYPE:
+        if answer.head.media_type.name != JSON_TYPE:
             return AnswerError("neither JSON nor an event stream")
         return charset_problem(answer)
 
-    def _disown(self, reply: Reply, answer: Answer, requests: list[Request]) -> None:
+    def _disown(self, reply: Reply, answer: Answer, requests: Sequence[Request]) -> None:
         """Ends the session that a refused `initialize` answer announced; the client never learns of it."""
         session = answer.header(SESSION_HEADER)
         if session is None or not any(request.method == "initialize" for request in requests):
@@ -366,13 +395,3 @@ class HttpRelay:
     async def _end_session(self, headers: RawHeaders) -> None:
         with contextlib.suppress(AccreditError):
             (await self.client.send("DELETE", headers)).close()
-
-
-async def _judged(expected: Expected, text: bytes) -> bytes:
-    return expected.body(text, await opened(text, expected.era))
-
-
-def _nothing(body: bytes) -> bytes:
-    if body:
-        raise AnswerError("a body in answer to no request")
-    return body

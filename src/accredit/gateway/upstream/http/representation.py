@@ -12,7 +12,7 @@ import codecs
 
 from accredit.errors import AnswerError, FrameError
 from accredit.gateway.headers import RawHeaders
-from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE, MediaType, answer_type
+from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE
 from accredit.gateway.upstream.http.answer import Answer
 from accredit.gateway.upstream.http.encoding import Decoded, accepted_codings, decode_answer
 from accredit.jsonrpc.frames import decode_error
@@ -21,24 +21,15 @@ from accredit.jsonrpc.text import check_utf8
 from accredit.limits import LEADING_BLANK_BYTES
 
 
-def type_of(answer: Answer) -> MediaType:
-    """Return the media type that an answer claims."""
-    return answer_type(answer.header(b"content-type"))
-
-
-def is_stream(answer: Answer) -> bool:
-    """Return whether an answer is an event stream."""
-    return type_of(answer).name == EVENTS_TYPE
-
-
 def charset_problem(answer: Answer) -> AnswerError | None:
     """Return the error for an answer that names another charset than UTF-8, or None."""
-    return None if type_of(answer).in_utf8 else AnswerError("a charset other than utf-8")
+    return None if answer.head.in_utf8 else AnswerError("a charset other than utf-8")
 
 
 def decoded(answer: Answer, raw: bytes, limit: int) -> Decoded:
     """Return the decoded body of an answer. Raises `AnswerError`."""
-    return decode_answer(raw, answer.header(b"content-encoding"), limit)
+    coding = answer.head.fields.get(b"content-encoding")
+    return Decoded(raw) if coding is None else decode_answer(raw, coding, limit)
 
 
 def as_it_came(raw: bytes, body: Decoded, accepted: bytes | None) -> tuple[bytes, RawHeaders]:
@@ -47,8 +38,10 @@ def as_it_came(raw: bytes, body: Decoded, accepted: bytes | None) -> tuple[bytes
     `accepted` is the client's `Accept-Encoding`. Without one it may decode or not, so a body whose encoded bytes could
     be JSON themselves, as a Brotli stream can, is decoded here.
     """
+    if not body.coding:
+        return body.text, []
     decodes = accepted is None or body.coding in accepted_codings(accepted).split(b", ")
-    if body.coding and decodes and not _looks_like_json(raw):
+    if decodes and not _looks_like_json(raw):
         return raw, [(b"content-encoding", body.coding)]
     return body.text, []
 
@@ -56,7 +49,7 @@ def as_it_came(raw: bytes, body: Decoded, accepted: bytes | None) -> tuple[bytes
 def error_type(answer: Answer, raw: bytes, body: bytes, expected: Expected) -> RawHeaders:
     """Check an error's body, which came as `raw` and decodes to `body`, and return its content type as a header. Raises
     `AnswerError`."""
-    claimed = type_of(answer).name
+    claimed = answer.head.media_type.name
     try:
         if claimed == JSON_TYPE and raw:
             frame = decode_error(body)

@@ -158,3 +158,34 @@ def test_the_end_of_a_session_forgets_it() -> None:
     assert (told.status, told.body) == (200, b"")
     assert [sent[0] for sent in client.sent] == ["DELETE"]
     assert relay.revision("s") is None
+
+
+def test_what_goes_up_is_of_this_request__also_where_it_is_remembered_from_the_last_one() -> None:
+    heads: list[list[tuple[bytes, bytes]]] = [
+        [(b"mcp-session-id", b"a"), (b"traceparent", b"1")],
+        [(b"mcp-session-id", b"a"), (b"traceparent", b"1")],
+        [(b"mcp-session-id", b"b"), (b"traceparent", b"1")],
+        [(b"traceparent", b"1"), (b"mcp-session-id", b"a")],
+        [(b"mcp-session-id", b"a"), (b"traceparent", b"1"), (b"accept-encoding", b"gzip")],
+        [(b"mcp-session-id", b"a"), (b"traceparent", b"1"), (b"accept-encoding", b"gzip")],
+    ]
+    relay, client = relay_to(MemoryAnswer(404, []))
+
+    async def case() -> None:
+        for number, raw in enumerate(heads):
+            told = Told("POST", raw, query=b"q" if number < 2 else b"")
+            if number == 5:  # where answers are joined, the gateway asks for what it can read
+                told.exchange.head.headers[b"accept-encoding"] = b"identity"
+            await relay.post(told.exchange, decode_request(post(Era.LEGACY).body), Era.LEGACY, {})
+        await relay.aclose()
+
+    asyncio.run(case())
+    json = (b"content-type", b"application/json")
+    sent = [(fields, target) for _, fields, _, target in client.sent]
+    assert sent == [
+        *([([*heads[0], json, (b"accept-encoding", b"identity")], b"/mcp?q")] * 2),
+        ([*heads[2], json, (b"accept-encoding", b"identity")], b"/mcp"),
+        ([*heads[3], json, (b"accept-encoding", b"identity")], b"/mcp"),
+        ([*heads[0], json, (b"accept-encoding", b"gzip")], b"/mcp"),
+        ([*heads[0], json, (b"accept-encoding", b"identity")], b"/mcp"),
+    ]

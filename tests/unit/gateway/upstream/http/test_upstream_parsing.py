@@ -7,8 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accredit.errors import AnswerError, UpstreamUnavailable
-from accredit.gateway.upstream.http.parsing import Response, ResponseParser
-from accredit.limits import IDLE_SECONDS, MAX_HEAD_BYTES, MAX_HEADERS, MAX_INTERIM_ANSWERS, MAX_PIECES
+from accredit.gateway.upstream.http.parsing import Response, ResponseParser, answer_heads
+from accredit.limits import (
+    IDLE_SECONDS,
+    MAX_HEAD_BYTES,
+    MAX_HEADERS,
+    MAX_INTERIM_ANSWERS,
+    MAX_PIECES,
+    MAX_REMEMBERED_HEAD_BYTES,
+)
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -439,3 +446,110 @@ def mutate(raw: bytes, changes: list[tuple[int, bytes]]) -> bytes:
 @given(mutated | st.binary(max_size=300), st.lists(st.integers(0, 2000), max_size=6))
 def test_no_bytes_escape_the_error_tree_and_any_split_of_them_ends_the_same(raw: bytes, cuts: list[int]) -> None:
     assert outcome(split(raw, cuts)) == outcome([raw])
+
+
+# --- heads that come again --------------------------------------------------------------------------
+
+AGAIN = [
+    OK + b"Content-Type: a/b\r\nContent-Length: 5\r\n\r\nhello",
+    OK + b"Content-Length: 0\r\nKeep-Alive: timeout=3\r\n\r\n",
+    b"HTTP/1.1 404 X\r\nA: 1\r\na: 2\r\nContent-Length: 1\r\n\r\nx",
+    CHUNKED + b"5\r\nhello\r\n0\r\n\r\n",
+]
+NEVER_AGAIN = [
+    OK + b"Content-Length: 5\r\nConnection: close\r\n\r\nhello",
+    b"HTTP/1.1 304 X\r\nContent-Length: 5\r\n\r\n",
+    b"HTTP/1.1 204 X\r\n\r\n",
+    b"HTTP/1.1 103 X\r\n\r\n" + OK + b"Content-Length: 1\r\n\r\na",
+    CHUNKED + b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n",
+    CHUNKED + b"3\r\nabc\r\n0\r\nX: y\r\n\r\n",
+    CHUNKED + b"0\r\n\r\n",
+]
+
+
+def told(response: Response) -> tuple[object, ...]:
+    head = (response.status, response.headers, response.length)
+    return *head, response.complete, response.idle_seconds, response.unread, response.take()
+
+
+@pytest.mark.parametrize("answer", AGAIN)
+def test_a_head_that_comes_again_is_not_parsed_again__and_says_the_same(answer: bytes) -> None:
+    heads = answer_heads()
+    parser = ResponseParser(heads)
+    response = parser.expect(bodiless=False)
+    parser.feed(answer)
+    assert len(heads) == 1
+    assert told(response) == told(parse(answer))
+    for _ in range(2):
+        again = parser.expect(bodiless=False)
+        parser.feed(answer)
+        assert again.head is response.head
+        assert told(again) == told(parse(answer))
+    split = parser.expect(bodiless=False)
+    for byte in answer:
+        parser.feed(bytes([byte]))
+    assert told(split) == told(parse(answer))
+
+
+@pytest.mark.parametrize("answer", NEVER_AGAIN)
+def test_a_head_is_remembered_only_where_it_alone_says_where_the_body_ends__and_that_another_may_follow(
+    answer: bytes,
+) -> None:
+    heads = answer_heads()
+    ResponseParser(heads).feed(answer)
+    assert len(heads) == 0
+
+
+def test_a_head_as_long_as_none_should_be_is_not_remembered() -> None:
+    heads = answer_heads()
+    ResponseParser(heads).feed(OK + b"X: " + b"x" * MAX_REMEMBERED_HEAD_BYTES + b"\r\nContent-Length: 0\r\n\r\n")
+    assert len(heads) == 0
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        OK + b"Content-Length: 5\r\n\r\nhell",
+        OK + b"Content-Length: 5\r\n\r\nhello!",
+        OK + b"Content-Length: 5\r\n\r\nhello" + OK + b"Content-Length: 5\r\n\r\nhello",
+        CHUNKED + b"4\r\nhello\r\n0\r\n\r\n",
+        CHUNKED + b"6\r\nhello\r\n0\r\n\r\n",
+        CHUNKED + b"5\r\nhello\r\n0\r\n\r\n0\r\n\r\n",
+        CHUNKED + b"0\r\n\r\n0\r\n\r\n",
+        CHUNKED + b"5;x\r\nhello\r\n0\r\n\r\n",
+        CHUNKED + b"000000005\r\nhello\r\n0\r\n\r\n",
+    ],
+)
+def test_behind_a_known_head_every_body_is_read_as_behind_an_unknown_one(data: bytes) -> None:
+    parser = ResponseParser()
+    for known in (OK + b"Content-Length: 5\r\n\r\nhello", CHUNKED + b"5\r\nhello\r\n0\r\n\r\n"):
+        parser.feed(known)
+        parser.expect(bodiless=False)
+    assert read_by(parser, data) == read_by(ResponseParser(), data)
+
+
+@given(mutated)
+def test_where_heads_are_known_any_bytes_are_read_as_where_none_is(raw: bytes) -> None:
+    parser = ResponseParser()
+    for known in AGAIN:
+        parser.feed(known)
+        parser.expect(bodiless=False)
+    assert read_by(parser, raw) == read_by(ResponseParser(), raw)
+
+
+def test_an_answer_to_head_has_no_body_also_where_its_head_is_known() -> None:
+    answer = OK + b"Content-Length: 0\r\n\r\n"
+    parser = ResponseParser()
+    parser.feed(answer)
+    response = parser.expect(bodiless=True)
+    parser.feed(answer)
+    assert (response.complete, response.idle_seconds) == (True, 0.0)
+
+
+def read_by(parser: ResponseParser, data: bytes) -> tuple[object, ...]:
+    response = parser.expect(bodiless=False)
+    try:
+        parser.feed(data)
+    except AnswerError as error:
+        return error.detail, error.bound
+    return told(response)

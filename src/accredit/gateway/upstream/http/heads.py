@@ -1,0 +1,55 @@
+"""The head of an upstream's answer, and what it says. One that comes again is read once (`parsing`). No I/O."""
+
+from accredit.base.caching import Once
+from accredit.gateway.headers import RawHeaders, fold
+from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE, MediaType, answer_type
+
+
+class AnswerHead:
+    """A head that has arrived.
+
+    `headers` are as they came, including hop-by-hop ones, with names in lower case. `length` is the declared one;
+    `chunked` says that the body comes in chunks, `idle_seconds` for how long the connection may be reused afterwards.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        headers: RawHeaders,
+        *,
+        length: int | None = None,
+        chunked: bool = False,
+        idle_seconds: float = 0.0,
+    ) -> None:
+        self.status = status
+        self.headers = headers
+        self.length = length
+        self.chunked = chunked
+        self.idle_seconds = idle_seconds
+        self.passed_on: RawHeaders | None = None
+        """What the relay passes on of `headers`, once it has found out."""
+
+    @Once
+    def fields(self) -> dict[bytes, bytes]:
+        """The values by name; repeated ones are joined by `DUPLICATED`."""
+        return fold(self.headers)
+
+    @Once
+    def media_type(self) -> MediaType:
+        """The media type that the answer claims."""
+        return answer_type(self.fields.get(b"content-type"))
+
+    @Once
+    def is_stream(self) -> bool:
+        """Whether the answer is an event stream."""
+        return self.media_type.name == EVENTS_TYPE
+
+    @Once
+    def is_json(self) -> bool:
+        """Whether the answer is JSON in UTF-8."""
+        return self.media_type.name == JSON_TYPE and self.in_utf8
+
+    @Once
+    def in_utf8(self) -> bool:
+        """Whether the answer names no charset other than UTF-8."""
+        return self.media_type.in_utf8

@@ -1,0 +1,55 @@
+"""The usual answer, judged in one pass: a fast yes, never a no. No I/O.
+
+Most answers are one object of exactly `jsonrpc`, the `id` that was asked for, and a `result` that is an object, in the
+order and with the spaces that the common servers write. Where a text begins or ends as they do, `simd` says that it is
+valid and has three members, and it is not too deep, then nothing else can be in it: it satisfies `frames.decode_frame`,
+and a modern one rule 5 of `responses`, without being split. All other texts are judged there.
+"""
+
+from msgspec import Raw
+
+from accredit.errors import MessageId
+from accredit.jsonrpc.encode import to_json
+from accredit.jsonrpc.result_types import COMPLETE, DECIDING
+from accredit.jsonrpc.simd import ParsedObject, parsed_object
+from accredit.jsonrpc.text import is_too_deep
+from accredit.limits import MAX_PLAIN_RESULT_MEMBERS
+
+_MEMBERS = 3
+_BEGINNINGS = (b'{"jsonrpc":"2.0","id":%b,"result":{', b'{"jsonrpc": "2.0", "id": %b, "result": {')
+"""Of the Python SDK and most others, and of Python's own `json`. What is behind the result is the last brace."""
+_RESULT_FIRST = b'{"result":{'
+_END = b'},"jsonrpc":"2.0","id":%b}'
+"""Of the TypeScript SDK."""
+
+
+def plain_result(text: bytes, id: MessageId, *, modern: bool) -> Raw | None:
+    """Return the `result` of a usual, good response to the request of this id. None may mean that nobody has looked."""
+    start, end = _extent(text, b"%d" % id if isinstance(id, int) else to_json(id))
+    if not end:
+        return None
+    message = parsed_object(text)
+    if message is None or len(message) != _MEMBERS or is_too_deep(text):
+        return None
+    if modern and not _is_complete(message["result"]):  # pyright: ignore[reportArgumentType] - it begins with a brace
+        return None
+    return Raw(text[start:end])
+
+
+def _extent(text: bytes, id: bytes) -> tuple[int, int]:
+    """Return where the result begins and ends if the text has one of the usual forms and is valid; else 0, 0."""
+    if text.endswith(b"}}"):
+        for form in _BEGINNINGS:
+            beginning = form % id
+            if text.startswith(beginning):
+                return len(beginning) - 1, len(text) - 1
+    elif text.startswith(_RESULT_FIRST) and text.endswith(end := _END % id):
+        return len(_RESULT_FIRST) - 1, len(text) - len(end) + 1
+    return 0, 0
+
+
+def _is_complete(result: ParsedObject) -> bool:
+    if len(result) > MAX_PLAIN_RESULT_MEMBERS:
+        return False
+    deciding = [name for name in result if name.casefold() in DECIDING.folded]
+    return not deciding or (deciding == ["resultType"] and result["resultType"] == COMPLETE)
