@@ -70,7 +70,8 @@ class Serving:
         cold: bool = False,
     ) -> None:
         self._stderr = folder / f"stderr-{id(self)}"
-        start: type[subprocess.Popen[Any]] = subprocess.Popen if cold else Warm
+        changed = tuple(command) != COMMAND  # what changes limits or clocks has to come before all other imports
+        start: type[subprocess.Popen[Any]] = subprocess.Popen if cold or changed else Warm
         with self._stderr.open("wb") as stderr:
             self.process = start(
                 [*command, "serve", "--port", "0", *arguments],
