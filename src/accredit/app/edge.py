@@ -68,7 +68,7 @@ class EdgeProtocol(HttpToolsProtocol):
         self._resting = _resting.setdefault(self.server_state, OrderedDict())
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Starts the clock of the first request."""
+        """Start the clock of the first request."""
         super().connection_made(OneWriteTransport(transport, self.loop))
         self._start_clock()
         if len(self.connections) > client_connections():
@@ -77,7 +77,7 @@ class EdgeProtocol(HttpToolsProtocol):
             self._resting[self] = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stops the clocks."""
+        """Stop the clocks."""
         self._stop_clock()
         if self.timeout_keep_alive_task is not None:
             self.timeout_keep_alive_task.cancel()
@@ -85,7 +85,7 @@ class EdgeProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Feeds the parser; then looks at how far that got it."""
+        """Feed the parser, then look at how far that got it."""
         self._unset_keepalive_if_required()
         self._without_progress += len(data)
         try:
@@ -100,7 +100,7 @@ class EdgeProtocol(HttpToolsProtocol):
             self._start_clock()
 
     def send_400_response(self, msg: str) -> None:
-        """Closes, and says why where that answers the request that is coming."""
+        """Close, and say why where that answers the request that is coming."""
         self.logger.warning(msg)
         cycle = cast("RequestResponseCycle | None", self.cycle)  # uvicorn's annotation forgets the beginning
         coming = cycle is None or cycle.response_complete or (cycle.more_body and not cycle.response_started)
@@ -176,7 +176,7 @@ class EdgeProtocol(HttpToolsProtocol):
                 self.timeout_keep_alive_task = self.loop.call_at(self._rest_ends, self.timeout_keep_alive_handler)
 
     def timeout_keep_alive_handler(self) -> None:
-        """Closes a connection on which nothing was asked for so long. One timer serves all rests of a connection."""
+        """Close a connection on which nothing was asked for so long. One timer serves all rests of a connection."""
         self.timeout_keep_alive_task = None
         if self._rest_ends is None or self.transport.is_closing():
             return  # the next rest sets it anew

@@ -27,7 +27,7 @@ class OneWriteTransport(Base):
         self._size = 0
 
     def write(self, data: Any) -> None:
-        """Takes bytes to send."""
+        """Take bytes to send."""
         if not self._held:
             self._end_of_step.add(self._flush)
         self._held.append(data)
@@ -36,7 +36,7 @@ class OneWriteTransport(Base):
             self._flush()
 
     def close(self) -> None:
-        """Sends what is held, and closes; a peer that does not read it in `CLIENT_STALL_SECONDS` is cut off."""
+        """Send what is held, and close; cut off a peer that does not read it in `CLIENT_STALL_SECONDS`."""
         self._flush()
         self._transport.close()
         if self._transport.get_write_buffer_size():

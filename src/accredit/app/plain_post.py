@@ -77,14 +77,14 @@ class PlainPost(AsgiExchange):
             self._connection.loop.call_later(DISCONNECT_WATCH_SECONDS, self._look)
 
     async def write(self, chunk: bytes) -> None:
-        """Sends a piece, and waits while the client is slow to read, but not for ever. Raises `ClientGone`."""
+        """Send a piece, and wait while the client is slow to read, but not for ever. Raises `ClientGone`."""
         if self._cycle.flow.write_paused:
             await super().write(chunk)
         else:
             await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
 
     def watch(self) -> None:
-        """From here on a client that goes away cancels the current task. Its body was read."""
+        """From here on, let a client that goes away cancel the current task. Its body was read."""
         self._gone, self._watches = False, True
         self._task = current_task(self._connection.loop)
         if self._lost:
@@ -93,7 +93,7 @@ class PlainPost(AsgiExchange):
             self.look_later()
 
     def unwatch(self) -> bool:
-        """... and from here on not any more. Whether it did, and nobody else has cancelled the task as well."""
+        """Stop that. Return whether the client cancelled the task, and nobody else did."""
         self._watches = False
         task, self._task = self._task, None
         return self._gone and task is not None and task.uncancel() == 0
@@ -103,7 +103,7 @@ class PlainPost(AsgiExchange):
         return await super()._piece() if body is None else (body, False)
 
     def _whole_body(self) -> bytes | None:
-        """The body, once, if the whole of it has come."""
+        """Return the body, once, if the whole of it has come."""
         whole, self._whole = self._whole, None
         cycle = self._cycle
         if whole is not None or cycle.more_body or cycle.disconnected or not cycle.message_event.is_set():

@@ -193,9 +193,9 @@ class Gateway:
     async def _refuse(self, exchange: Exchange, error: AccreditError) -> None:
         self._counters.refused(error)
         if not exchange.started:  # else nothing more can be said: the server closes the connection
-            told = refusal(error, self._resource.metadata_url if self._resource is not None else "")
+            answer = refusal(error, self._resource.metadata_url if self._resource is not None else "")
             id = exchange.asked if isinstance(error, TokenError) else None
-            await exchange.reply(told.status, told.frame(id), [JSON, *told.headers])
+            await exchange.reply(answer.status, answer.frame(id), [JSON, *answer.headers])
 
     async def _route(self, exchange: Exchange) -> None:
         head, path = exchange.head, exchange.head.path

@@ -21,7 +21,7 @@ class Wakeup(asyncio.Future[None]):
     sleeper: "EagerTask | None" = None
 
     def wake(self) -> None:
-        """Goes on with the task that waits, at once where nobody else is in the middle of a step."""
+        """Let the task that waits go on, at once where nobody else is in the middle of a step."""
         if self.done():
             return
         self.set_result(None)
@@ -34,13 +34,13 @@ class Wakeup(asyncio.Future[None]):
             sleeper.loop.call_soon(sleeper.go_on)
 
     def fail(self, error: Exception) -> None:
-        """Raises an error where the task waits, at the loop's next step."""
+        """Raise an error where the task waits, at the loop's next step."""
         if not self.done():
             self.set_exception(error)
             self._later()
 
     def cancel(self, msg: object = None) -> bool:
-        """Cancels the wait."""
+        """Cancel the wait."""
         if not super().cancel(msg):
             return False
         self._later()
@@ -79,22 +79,22 @@ class EagerTask:
         self._done = False
 
     def start(self) -> None:
-        """Runs until it has to wait; at the loop's next step where somebody else is in the middle of one."""
+        """Run until it has to wait; at the loop's next step where somebody else is in the middle of one."""
         if asyncio.current_task(self.loop) is None:
             self.go_on()
         else:
             self.loop.call_soon(self.go_on)
 
     def done(self) -> bool:
-        """Whether it has ended."""
+        """Return whether it has ended."""
         return self._done
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
-        """The loop that it runs in."""
+        """Return the loop that it runs in."""
         return self.loop
 
     def cancel(self, msg: object = None) -> bool:
-        """Raises `CancelledError` where it waits, or where it waits next."""
+        """Raise `CancelledError` where it waits, or where it waits next."""
         if self._done:
             return False
         self._cancelling += 1
@@ -105,11 +105,11 @@ class EagerTask:
         return True
 
     def cancelling(self) -> int:
-        """How many cancellations there were that nobody has taken back."""
+        """Return how many cancellations nobody has taken back."""
         return self._cancelling
 
     def uncancel(self) -> int:
-        """Takes one back; gives how many are left."""
+        """Take one cancellation back; return how many are left."""
         if self._cancelling:
             self._cancelling -= 1
             if self._cancelling == 0:
@@ -117,7 +117,7 @@ class EagerTask:
         return self._cancelling
 
     def woken(self, waited: asyncio.Future[Any]) -> None:
-        """Goes on: what it has waited for is done."""
+        """Go on: what it has waited for is done."""
         try:
             waited.result()
         except BaseException as error:
@@ -126,7 +126,7 @@ class EagerTask:
             self.go_on()
 
     def go_on(self, error: BaseException | None = None) -> None:
-        """Takes one step: to the next wait, or to the end."""
+        """Take one step: to the next wait, or to the end."""
         if self._must_cancel:
             if not isinstance(error, CancelledError):
                 error = CancelledError() if self._message is None else CancelledError(self._message)
