@@ -84,6 +84,8 @@ class MemoryAnswer:
         """As `Answer.header`."""
         return fold(self.headers).get(name)
 
+    has_come = False
+
     def whole(self, limit: int) -> bytes | None:
         """As `Answer.whole`, of an answer that is still to come."""
 

@@ -93,7 +93,9 @@ class Expected:
         self.resumed = resumed
         self.edits = dict(edits) if edits else {}
         self.otherwise = otherwise
-        self.open: dict[MessageId, Request] = {request.id: request for request in requests}
+        self.open: dict[MessageId, Request] = {}
+        for request in requests:
+            self.open[request.id] = request
         self.waiting = bool(self.open)
         self.answers = Answers([])
 

@@ -7,7 +7,7 @@ Where no wheel of it is installed, nobody says anything here.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Protocol, cast
+from typing import Any, Protocol
 
 from accredit.limits import ONE_PASS_BYTES
 
@@ -17,7 +17,7 @@ except (ImportError, RuntimeError):  # there are wheels for the usual machines; 
     Parser = None
 
 _BOM_BEGINS = 0xEF
-_parse: Callable[[bytes], object] | None = Parser(ONE_PASS_BYTES).parse if Parser is not None else None
+_parse: Callable[[bytes], Any] | None = Parser(ONE_PASS_BYTES).parse if Parser is not None else None
 
 
 class ParsedObject(Protocol):
@@ -55,6 +55,6 @@ def parsed_object(data: bytes) -> ParsedObject | None:
     if _parse is None or len(data) > ONE_PASS_BYTES:
         return None
     try:
-        return cast(ParsedObject, _parse(data))
+        return _parse(data)
     except (ValueError, RuntimeError, MemoryError):
         return None

@@ -16,6 +16,8 @@ from accredit.limits import MAX_EVENT_LINES
 _BLANK_LINES = re.compile(rb"[\r\n]+")
 _BOM = b"\xef\xbb\xbf"
 
+_USUAL = ((b"event: message\ndata: ", b"message"), (b"data: ", None))
+
 KEEP_ALIVE = b": keep-alive\n\n"
 """A comment, which keeps an idle stream open and means nothing."""
 
@@ -46,6 +48,10 @@ class SseParser:
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """Yield the events that `chunk` completes, in order. Read it to its end, or to the error."""
+        if not self._buffer and (event := self._usual(chunk)) is not None:
+            self._started = True
+            yield event
+            return
         self._buffer += chunk
         if not self._started and not self._start():
             return
@@ -61,6 +67,17 @@ class SseParser:
     def pending(self) -> bool:
         """Whether the stream is in the middle of an event."""
         return bool(self._buffer)
+
+    def _usual(self, chunk: bytes) -> Event | None:
+        """Return the event if a chunk is just one, of the form that most servers write: one line of data."""
+        for beginning, name in _USUAL:
+            if chunk.startswith(beginning):
+                end = chunk.find(b"\n", len(beginning))
+                whole = (
+                    end >= 0 and end + 2 == len(chunk) <= self._limit and chunk.endswith(b"\n") and b"\r" not in chunk
+                )
+                return Event(chunk, chunk[len(beginning) : end], name) if whole else None
+        return None
 
     def _start(self) -> bool:
         if len(self._buffer) < len(_BOM) and _BOM.startswith(self._buffer):

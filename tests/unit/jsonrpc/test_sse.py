@@ -133,3 +133,25 @@ def test_an_event_is_written_with_a_name_and_perhaps_an_id() -> None:
 
 def test_json_of_several_lines_is_written_as_several_fields__else_its_rest_would_be_read_as_other_fields() -> None:
     assert encode_event(b'{\r\n"a":1\n}\r', name=None) == b'data: {\ndata: "a":1\ndata: }\n\n'
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        b"data: x\n\n", b"event: message\ndata: x\n\n", b"data: x\n\ndata: y\n\n", b"data: \n\n", b"data:  x \n\n",
+        b"data: x\ny\n\n", b"data: x\r\n\n", b"data: x\n\r", b"data: x\n", b"data: x", b"data: x\n\n\n",
+        b"event: message\ndata: x\nid: 1\n\n", b"event: message\ndata: x\ndata: y\n\n", b"event: message\ndata: \n\n",
+    ],
+)  # fmt: skip
+def test_an_event_of_the_usual_form_in_one_piece_is_the_one_that_comes_byte_by_byte(chunk: bytes) -> None:
+    whole, split = SseParser(1_000), SseParser(1_000)
+    for _ in range(2):
+        read = [each for byte in chunk for each in split.feed(bytes([byte]))]
+        assert [each for each in whole.feed(chunk) if each.raw.strip()] == [each for each in read if each.raw.strip()]
+        assert whole.pending == split.pending
+
+
+def test_an_event_of_the_usual_form_is_bounded_like_any_other() -> None:
+    assert len(list(SseParser(9).feed(b"data: x\n\n"))) == 1
+    with pytest.raises(AnswerError):
+        list(SseParser(8).feed(b"data: x\n\n"))

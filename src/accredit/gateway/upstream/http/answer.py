@@ -36,10 +36,10 @@ class Answer:
         response = self._response
         if not response.complete:
             return None
-        if response.unread > limit:
-            response.take()
+        body = response.take()
+        if len(body) > limit:
             raise _too_large(limit)
-        return response.take()
+        return body
 
     async def read(self, limit: int, *, timeout: float) -> bytes:
         """Return the whole body as it came, within `timeout` seconds in all, and close the answer.
@@ -58,6 +58,15 @@ class Answer:
         finally:
             self.close()
 
+    @property
+    def has_come(self) -> bool:
+        """Whether the whole body has arrived, read or not."""
+        return self._response.complete
+
+    def rest(self) -> bytes:
+        """Return what has arrived of the body since the last read."""
+        return self._response.take()
+
     async def chunk(self, *, timeout: float | None) -> bytes:
         """Return the next bytes of the body, at most some 500 KiB; b"" at its end.
 
@@ -75,7 +84,8 @@ class Answer:
         response = self._response
         if not response.complete:
             self._connection.abort()
-        response.take()
+        if response.pieces:
+            response.take()
 
     async def _gather(self, limit: int, deadline: float) -> bytes:
         response = self._response

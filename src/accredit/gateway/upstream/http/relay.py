@@ -99,7 +99,10 @@ class HttpRelay:
     async def post(self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
         """Forwards a message and judges its answer."""
         batch = isinstance(message, Batch)
-        requests = [frame for frame in (message.frames if batch else (message,)) if isinstance(frame, Request)]
+        if batch:
+            requests = [frame for frame in message.frames if isinstance(frame, Request)]
+        else:
+            requests = [message] if isinstance(message, Request) else []
         expected = Expected(era, requests, batch=batch, edits=edits)
         try:
             with WhileConnected(reply):
@@ -109,7 +112,8 @@ class HttpRelay:
         except ClientGone as error:
             self._keep(reply, error)
             raise
-        self._keep(reply, None)
+        if reply.resumable:
+            self._keep(reply, None)
 
     async def _post(self, reply: Reply, text: bytes, expected: Expected, requests: Sequence[Request]) -> None:
         answer: Answer | None = None
@@ -201,8 +205,8 @@ class HttpRelay:
 
     def _keep(self, reply: Reply, end: ClientGone | None) -> None:
         """Keeps calls open whose stream the client may resume: they have had no answer yet."""
-        session = reply.head.session if reply.resumable and reply.calls else ""
-        if session:
+        session = reply.head.session
+        if session and reply.resumable and reply.calls:
             self._cut_off.keep(session, reply.calls, outcome_of_end(end))
 
     async def _send(self, reply: Reply) -> Answer:
@@ -259,7 +263,7 @@ class HttpRelay:
             if reply.calls:
                 judged = await reply.calls.withhold(expected.answers) or judged
             text, coding = judged, []
-            if judged is body.text:
+            if judged is body.text and body.coding:
                 text, coding = as_it_came(raw, body, reply.head.headers.get(b"accept-encoding"))
             headers = [*self._passed_on(answer), *([JSON] if expected.waiting else []), *coding]
         except AnswerError as error:

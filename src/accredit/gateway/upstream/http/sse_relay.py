@@ -20,7 +20,7 @@ import asyncio
 import codecs
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 from accredit.errors import AccreditError, AnswerError, UpstreamError, UpstreamTimeout
 from accredit.gateway.counters import Counters
@@ -37,7 +37,13 @@ from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.sse import KEEP_ALIVE, Event, SseParser, encode_event
 from accredit.jsonrpc.tasks import without_state
-from accredit.limits import AFTERMATH_SECONDS, EVENTS_PIECE_BYTES, KEEP_ALIVE_SECONDS, UNJUDGED_HEAD_SECONDS
+from accredit.limits import (
+    AFTERMATH_SECONDS,
+    EVENTS_PIECE_BYTES,
+    KEEP_ALIVE_SECONDS,
+    LONG_ANSWER_BYTES,
+    UNJUDGED_HEAD_SECONDS,
+)
 
 
 class EventRelay:
@@ -106,7 +112,7 @@ class EventRelay:
         if problem is not None:
             await self.fail(problem)
         await self._reply.end()
-        if self._expected.done:
+        if self._expected.done and not self._answer.has_come:
             await self._aftermath()
 
     async def _release(self) -> None:
@@ -141,7 +147,7 @@ class EventRelay:
         while not (self._expected.done and self._enforce):
             if self._loop.time() >= self._head_due:
                 await self._release()
-            chunk = await self._next_chunk()
+            chunk = self._answer.rest() if self._answer.has_come else await self._next_chunk()
             if chunk is None:
                 if self._last_write + KEEP_ALIVE_SECONDS <= self._loop.time():
                     await self._write(KEEP_ALIVE if self._held is None else b"")
@@ -176,7 +182,8 @@ class EventRelay:
         try:
             for event in events:
                 self._observed = None
-                long = await opened(event.data, self._expected.era) if event.data is not None else None
+                data = event.data or b""
+                long = await opened(data, self._expected.era) if len(data) > LONG_ANSWER_BYTES else None
                 text = self._judged(event, long)
                 self._judged_one = self._judged_one or bool(event.data)
                 if self._reply.calls and (self._expected.answers.members or self._observed):
@@ -261,9 +268,7 @@ class EventRelay:
             await self._answer.chunk(timeout=AFTERMATH_SECONDS)
 
 
-def _pieces(chunk: bytes) -> Iterator[bytes]:
+def _pieces(chunk: bytes) -> Iterable[bytes]:
     if len(chunk) <= EVENTS_PIECE_BYTES:
-        yield chunk
-        return
-    for start in range(0, len(chunk), EVENTS_PIECE_BYTES):
-        yield chunk[start : start + EVENTS_PIECE_BYTES]
+        return (chunk,)
+    return (chunk[start : start + EVENTS_PIECE_BYTES] for start in range(0, len(chunk), EVENTS_PIECE_BYTES))
