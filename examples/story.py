@@ -16,6 +16,7 @@ signal.signal(signal.SIGINT, lambda _number, _frame: sys.exit(INTERRUPTED))
 
 import argparse
 import asyncio
+import logging
 import tempfile
 from collections.abc import Coroutine
 from pathlib import Path
@@ -91,6 +92,7 @@ async def until_interrupted(story: Coroutine[None, None, int]) -> int:
     interrupted = asyncio.Event()
 
     def interrupt() -> None:
+        logging.getLogger("asyncio").disabled = True  # it warns of children that this Ctrl-C has ended, too
         interrupted.set()
         task.cancel()
 
