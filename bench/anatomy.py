@@ -39,7 +39,7 @@ RECORDS = '[attest]\nmode = "durable"\n'
 WARMING_CALLS = 3
 WAIT_SECONDS = 10.0
 AIMS = {"files": 35, "splits of params": 1, "decodes": 15, "encodes": 1}
-REACHED = {"splits of params": 1, "decodes": 21, "encodes": 6}
+REACHED = {"splits of params": 1, "decodes": 19, "encodes": 6}
 """What may only fall: lower these when it has."""
 
 

@@ -33,7 +33,7 @@ from accredit.base.clock import unix_seconds
 from accredit.gateway import create_app
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.settings import HttpUpstream, RecordSettings
-from accredit.gateway.upstream.http.client import Answer, UpstreamClient
+from accredit.gateway.upstream.http.client import Answer, Prepared, UpstreamClient
 from accredit.stores import MemoryStore
 
 TRUST = Trust()
@@ -95,11 +95,9 @@ class FreeServer(UpstreamClient):
         self._records = records
         self.requests = 0
 
-    async def send(
-        self, method: str, headers: RawHeaders, body: bytes = b"", *, target: bytes | None = None, **_: Any
-    ) -> Answer:
+    async def exchange(self, prepared: Prepared, body: bytes, headers: RawHeaders | None = None) -> Answer:
         self.requests += 1
-        written = self._head(method, headers, len(body), self._target if target is None else target) + body
+        written = self._head(prepared, len(body), headers) + body
         given, content = one_request(written)
         for run in {run for reading in readings(given, content) for run in runs(reading)}:
             if run not in self._records.allowed:

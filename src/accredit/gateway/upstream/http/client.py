@@ -69,13 +69,10 @@ class UpstreamClient:
 
     async def exchange(self, prepared: "Prepared", body: bytes, headers: RawHeaders | None = None) -> Answer:
         """Send what was prepared, and more `headers`, with a body. Raises like `send`."""
-        head = prepared.head
-        if headers:
-            head = b"".join((head, *self._fields(headers)))
-        framing = b"Content-Length: %d\r\n\r\n" % len(body) if body or prepared.has_length else b"\r\n"
+        head = self._head(prepared, len(body), headers)
         deadline = asyncio.get_running_loop().time() + self._timeout
         connection = self._pool.rested() or await self._pool.dial(deadline)
-        response = connection.start(head + framing, body, bodiless=prepared.bodiless)
+        response = connection.start(head, body, bodiless=prepared.bodiless)
         try:
             while response.head is None:
                 await connection.more(deadline)
@@ -96,6 +93,11 @@ class UpstreamClient:
     async def close(self) -> None:
         """Close every connection. Requests under way fail."""
         await self._pool.close()
+
+    def _head(self, prepared: "Prepared", size: int, headers: RawHeaders | None) -> bytes:
+        more = b"".join(self._fields(headers)) if headers else b""
+        framing = b"Content-Length: %d\r\n\r\n" % size if size or prepared.has_length else b"\r\n"
+        return prepared.head + more + framing
 
     def _fields(self, headers: RawHeaders) -> list[bytes]:
         """Return headers as they are sent, in parts, without those that are the client's own. Raises `RequestError`."""
