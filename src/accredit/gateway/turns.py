@@ -29,6 +29,16 @@ async def in_turns(steps: Generator[None, None, Found], size: int) -> Found:
             return last.value
 
 
+async def between_turns(steps: Generator[None, None, Found]) -> Found:
+    """Takes steps of which each is long: between two of them everybody else has a turn; gives what it comes to."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as last:
+            return last.value
+        await asyncio.sleep(0)
+
+
 async def opened(text: bytes, era: Era) -> Opened | None:
     """Opens an answer in turns if it is long, for `Expected` to judge it; a short one it opens itself."""
     return await in_turns(open_answer(text, era), len(text)) if len(text) > LONG_ANSWER_BYTES else None

@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Protocol
 
+from msgspec import Raw
+
 from accredit.attest import CallDecision, Outcome, result_digest
 from accredit.errors import (
     AnswerError,
@@ -22,10 +24,13 @@ from accredit.errors import (
     UpstreamError,
     UpstreamTimeout,
 )
+from accredit.gateway.turns import in_turns
 from accredit.jsonrpc.frames import Response, Success
+from accredit.jsonrpc.long_text import pairs_in_steps
 from accredit.jsonrpc.objects import is_object, members
 from accredit.jsonrpc.responses import Answers, Edit
 from accredit.jsonrpc.scalars import as_string
+from accredit.limits import LONG_ANSWER_BYTES
 from accredit.policy import refusals
 
 NOT_FORWARDED = Outcome(status="cancelled", detail="before it was forwarded")
@@ -169,7 +174,7 @@ class OpenCalls:
     async def withhold(self, answers: Answers) -> bytes | None:
         """Settle the calls that were answered. Return None if the answers may be forwarded, else what goes instead."""
         outcomes = {
-            response.id: outcome_of(response)
+            response.id: await outcome_of(response)
             for response, _ in answers.members
             if response.id is not None and response.id in self._calls
         }
@@ -219,19 +224,27 @@ class ResumedCalls(OpenCalls):
         return {}
 
 
-def outcome_of(response: Response) -> Outcome:
+async def outcome_of(response: Response) -> Outcome:
     """Return a call's outcome by its response. Of an error only the code is kept: its text may quote arguments."""
     if not isinstance(response, Success):
         return Outcome(status="error", detail=f"JSON-RPC error {response.code}")
-    digest: dict[Any, str] = result_digest(response.result)
-    try:
-        named = members(response.result) if is_object(response.result) else {}
-    except FrameError:
-        named = {}
+    digest, named = await _opened(response.result)
     if as_string(named.get("resultType")) == "input_required":
         return Outcome(status="input_required", result=digest)
     is_error = named.get("isError")
     return Outcome(status="tool_error" if is_error is not None and bytes(is_error) == b"true" else "ok", result=digest)
+
+
+async def _opened(result: Raw) -> tuple[dict[Any, str], dict[str, Raw]]:
+    """Return a result's digest and its members, if it is an object that can be read."""
+    try:
+        if len(result) <= LONG_ANSWER_BYTES:
+            return result_digest(result), members(result) if is_object(result) else {}
+        digest = await asyncio.to_thread(result_digest, result)  # who hashes leaves the interpreter to others
+        steps = pairs_in_steps(bytes(result))
+        return digest, dict(await in_turns(steps, len(result))) if is_object(result) else {}
+    except FrameError:
+        return result_digest(result), {}
 
 
 def outcome_of_end(error: BaseException | None) -> Outcome:

@@ -5,7 +5,7 @@ besides its codec's window, however much its input expands to.
 """
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import lru_cache
 from io import BytesIO
 from typing import Protocol
@@ -14,7 +14,7 @@ import brotli
 from msgspec import Struct
 
 from accredit.errors import AnswerError
-from accredit.limits import DECODED_PIECE_BYTES, MAX_GZIP_MEMBERS
+from accredit.limits import DECODED_PIECE_BYTES, DECODED_STEP_BYTES, ENCODED_STEP_BYTES, MAX_GZIP_MEMBERS
 
 _CODINGS = (b"gzip", b"deflate", b"br")
 _ALIASES = {b"x-gzip": b"gzip"}
@@ -71,16 +71,23 @@ class Decoded(Struct, frozen=True):
     coding: bytes = b""
 
 
-def decode_answer(raw: bytes, coding: bytes | None, limit: int) -> Decoded:
-    """Return a whole body, decoded. Raises `AnswerError` as soon as that exceeds `limit` bytes."""
+def decode_answer(raw: bytes, coding: bytes | None, limit: int) -> Generator[None, None, Decoded]:
+    """Return a whole body, decoded in steps of some milliseconds. Raises `AnswerError` as soon as that exceeds `limit`
+    bytes."""
     decoder = open_decoder(coding)
     if decoder is None:
         return Decoded(raw)
-    body = BytesIO()
-    for piece in decoder.feed(raw):
-        if body.tell() + len(piece) > limit:
-            raise AnswerError(f"decoded, the answer is larger than {limit} bytes", bound=True)
-        body.write(piece)
+    body, step_ends = BytesIO(), DECODED_STEP_BYTES
+    for start in range(0, len(raw), ENCODED_STEP_BYTES):
+        if start:
+            yield
+        for piece in decoder.feed(raw[start : start + ENCODED_STEP_BYTES]):
+            if body.tell() + len(piece) > limit:
+                raise AnswerError(f"decoded, the answer is larger than {limit} bytes", bound=True)
+            body.write(piece)
+            if body.tell() >= step_ends:
+                step_ends += DECODED_STEP_BYTES
+                yield
     decoder.finish()
     return Decoded(body.getvalue(), decoder.coding_of(raw))
 

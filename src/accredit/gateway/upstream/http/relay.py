@@ -251,7 +251,7 @@ class HttpRelay:
         try:
             if problem is not None:
                 raise problem
-            body = decoded(answer, raw, self._max_bytes)
+            body = await decoded(answer, raw, self._max_bytes)
             judged = body.text
             if expected.waiting:
                 long = await opened(judged, expected.era) if len(judged) > LONG_ANSWER_BYTES else None
@@ -288,7 +288,7 @@ class HttpRelay:
             problem = charset_problem(answer)
             if problem is not None:
                 raise problem
-            body = decoded(answer, raw, self._max_bytes)
+            body = await decoded(answer, raw, self._max_bytes)
             said = error_type(answer, raw, body.text, expected)
             text, coding = as_it_came(raw, body, reply.head.headers.get(b"accept-encoding"))
             headers = [*self._passed_on(answer), *said, *coding]

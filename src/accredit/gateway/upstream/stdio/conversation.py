@@ -18,7 +18,7 @@ from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import set_current
 from accredit.gateway.upstream.reply import Reply
 from accredit.gateway.upstream.stdio.child import Child
-from accredit.gateway.upstream.stdio.pending_calls import LATE, Call, PendingCalls, Verdict, cancellation
+from accredit.gateway.upstream.stdio.pending_calls import LATE, Answered, Call, PendingCalls, Verdict, cancellation
 from accredit.gateway.upstream.stdio.stream import Stream
 from accredit.jsonrpc.methods import Era
 from accredit.limits import MAX_OPEN_REQUESTS
@@ -90,6 +90,13 @@ class Conversation(ABC, Generic[S]):
         if isinstance(error, UpstreamError):
             self._counters.refused(error, method=call.request.method)
         self._settled(call, outcome_of_end(error), lambda: call.stream.fail(call.request.id, error))
+
+    async def _answered(self, call: S, answered: Answered[S], then: Callable[[], None]) -> None:
+        """As `_settled`, for a call that the child has answered."""
+        if call.record is None:
+            then()
+        else:
+            self._settled(call, await answered.outcome(), then)
 
     def _settled(self, call: S, outcome: Outcome, then: Callable[[], None]) -> None:
         """Run `then`, which answers a call, once its outcome is on record; if that fails, answer with the refusal."""

@@ -85,11 +85,10 @@ class Answered(Generic[C]):
     answers: Answers = field(default_factory=lambda: Answers([]))
     observed: AnswerError | None = None
 
-    @property
-    def outcome(self) -> Outcome:
-        """The outcome of the one call that is answered."""
+    async def outcome(self) -> Outcome:
+        """Return the outcome of the one call that is answered."""
         if self.answers.members:
-            return outcome_of(self.answers.members[0][0])
+            return await outcome_of(self.answers.members[0][0])
         return outcome_of_end(self.observed)
 
 

@@ -217,7 +217,7 @@ class Session(Conversation[_SessionCall]):
         match verdict:
             case Answered():
                 for call in verdict.calls:
-                    self._settled(call, verdict.outcome, partial(call.stream.answer, verdict.text))
+                    await self._answered(call, verdict, partial(call.stream.answer, verdict.text))
                 return
             case Failed():
                 for call in verdict.calls:

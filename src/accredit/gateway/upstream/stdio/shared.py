@@ -136,7 +136,7 @@ class SharedChild(Conversation[_SharedCall]):
         match verdict:
             case Answered():
                 for call in verdict.calls:
-                    self._answer(call, verdict)
+                    await self._answer(call, verdict)
             case Failed():
                 for call in verdict.calls:
                     self._fail(call, verdict.error)
@@ -145,7 +145,7 @@ class SharedChild(Conversation[_SharedCall]):
             case _:
                 pass
 
-    def _answer(self, call: _SharedCall, answered: Answered[_SharedCall]) -> None:
+    async def _answer(self, call: _SharedCall, answered: Answered[_SharedCall]) -> None:
         frame = answered.frame
         try:
             restored = rewriting.answered(answered.text, call.request.id, subscription=call.listens)
@@ -157,7 +157,7 @@ class SharedChild(Conversation[_SharedCall]):
             return
         self.proved = self.proved or frame is not None
         status = _STATUS.get(frame.code, 200) if isinstance(frame, Failure) else 200
-        self._settled(call, answered.outcome, partial(call.stream.answer, restored, status=status))
+        await self._answered(call, answered, partial(call.stream.answer, restored, status=status))
 
     def _tell(self, notification: Notification, call: _SharedCall | None) -> None:
         """Deliver a notification by rules 1 to 3."""

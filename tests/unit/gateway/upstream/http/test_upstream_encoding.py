@@ -11,11 +11,12 @@ import brotli
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.world.steps import at_one_go
 
 from accredit.errors import AnswerError
 from accredit.gateway.upstream.http import encoding
 from accredit.gateway.upstream.http.encoding import accepted_codings, decode_answer, open_decoder
-from accredit.limits import DECODED_PIECE_BYTES
+from accredit.limits import DECODED_PIECE_BYTES, DECODED_STEP_BYTES, ENCODED_STEP_BYTES
 
 pytestmark = pytest.mark.holds("gateway/upstream/http/encoding")
 
@@ -75,14 +76,14 @@ def bomb(coding: bytes, mebibytes: int) -> bytes:
 )
 def test_what_was_encoded_is_decoded(coder: str, data: bytes) -> None:
     coding, encode = CODERS[coder]
-    assert decode_answer(encode(data), coding, LIMIT).text == data
+    assert at_one_go(decode_answer(encode(data), coding, LIMIT)).text == data
 
 
 @pytest.mark.parametrize("coding", [None, b"", b"identity", b" Identity "])
 def test_a_body_without_a_coding_stays_as_it_is(coding: bytes | None) -> None:
     body = b"plain"
     assert open_decoder(coding) is None
-    assert decode_answer(body, coding, LIMIT).text is body
+    assert at_one_go(decode_answer(body, coding, LIMIT)).text is body
 
 
 @pytest.mark.parametrize("coding", [b"GZIP", b" gzip ", b"X-Gzip", b"Deflate", b"BR"])
@@ -100,7 +101,7 @@ def test_another_coding_or_two_of_them_are_refused__nobody_could_judge_what_is_i
 
 @coders
 def test_no_bytes_at_all_are_no_bytes_in_any_coding(coder: str) -> None:
-    assert decode_answer(b"", CODERS[coder][0], LIMIT).text == b""
+    assert at_one_go(decode_answer(b"", CODERS[coder][0], LIMIT)).text == b""
 
 
 @coders
@@ -111,7 +112,7 @@ def test_a_body_that_stops_before_its_end_is_refused__half_of_it_may_mean_someth
         if coder == "gzip_of_two_members" and end == len(gzip.compress(b"hello world " * 10)):
             continue  # the first member alone is whole
         with pytest.raises(AnswerError):
-            decode_answer(whole[:end], coding, LIMIT)
+            at_one_go(decode_answer(whole[:end], coding, LIMIT))
 
 
 @coders
@@ -132,14 +133,14 @@ def test_damage_is_refused(coder: str) -> None:
     whole = bytearray(encode(b"hello world " * 20))
     whole[len(whole) // 2 :] = bytes(byte ^ 0xFF for byte in whole[len(whole) // 2 :])
     with pytest.raises(AnswerError):
-        decode_answer(bytes(whole), coding, LIMIT)
+        at_one_go(decode_answer(bytes(whole), coding, LIMIT))
 
 
 def test_a_wrong_checksum_is_refused() -> None:
     whole = bytearray(gzip.compress(b"hello"))
     whole[-8] ^= 1
     with pytest.raises(AnswerError, match="damaged"):
-        decode_answer(bytes(whole), b"gzip", LIMIT)
+        at_one_go(decode_answer(bytes(whole), b"gzip", LIMIT))
 
 
 @pytest.mark.parametrize("coding", [b"gzip", b"deflate", b"br"])
@@ -148,7 +149,7 @@ def test_a_bomb_stops_at_the_bound_and_costs_no_more_memory_than_it(coding: byte
     tracemalloc.start()
     try:
         with pytest.raises(AnswerError, match=f"larger than {LIMIT} bytes") as caught:
-            decode_answer(packed, coding, LIMIT)
+            at_one_go(decode_answer(packed, coding, LIMIT))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -175,9 +176,9 @@ def test_what_comes_out_of_a_bomb_piece_by_piece_is_never_more_than_a_piece(codi
 @coders
 def test_a_body_of_exactly_the_bound_passes_and_one_byte_more_does_not(coder: str) -> None:
     coding, encode = CODERS[coder]
-    assert len(decode_answer(encode(bytes(100_000)), coding, 100_000).text) == 100_000
+    assert len(at_one_go(decode_answer(encode(bytes(100_000)), coding, 100_000)).text) == 100_000
     with pytest.raises(AnswerError, match="larger"):
-        decode_answer(encode(bytes(100_001)), coding, 100_000)
+        at_one_go(decode_answer(encode(bytes(100_001)), coding, 100_000))
 
 
 def test_empty_gzip_members_do_not_go_on_for_ever__each_costs_more_time_than_its_bytes_do(
@@ -185,9 +186,9 @@ def test_empty_gzip_members_do_not_go_on_for_ever__each_costs_more_time_than_its
 ) -> None:
     monkeypatch.setattr(encoding, "MAX_GZIP_MEMBERS", 1000)
     member = gzip.compress(b"")
-    assert decode_answer(member * 1000, b"gzip", LIMIT).text == b""
+    assert at_one_go(decode_answer(member * 1000, b"gzip", LIMIT)).text == b""
     with pytest.raises(AnswerError, match="members") as caught:
-        decode_answer(member * 1001, b"gzip", LIMIT)
+        at_one_go(decode_answer(member * 1001, b"gzip", LIMIT))
     assert caught.value.bound
 
 
@@ -241,7 +242,7 @@ def test_any_split_of_an_encoded_body_decodes_to_the_same(coder: str, data: byte
 def test_no_bytes_escape_the_error_tree(coding: bytes, data: bytes, framed: bool) -> None:
     prefix = {b"gzip": b"\x1f\x8b\x08\0\0\0\0\0\0\xff", b"deflate": b"\x78\x9c", b"br": b""}[coding] if framed else b""
     with contextlib.suppress(AnswerError):
-        decode_answer(prefix + data, coding, LIMIT)
+        at_one_go(decode_answer(prefix + data, coding, LIMIT))
 
 
 # --- what is asked for --------------------------------------------------------------------------------
@@ -281,3 +282,15 @@ def test_the_upstream_is_asked_for_what_the_client_accepts_and_we_decode(accepte
 def test_whatever_a_client_accepts_something_that_we_decode_is_asked_for(accepted: bytes) -> None:
     asked = accepted_codings(accepted).split(b", ")
     assert asked == [b"identity"] or (set(asked) <= {b"gzip", b"deflate", b"br"} and len(set(asked)) == len(asked))
+
+
+@pytest.mark.parametrize(
+    ("packed", "steps"),
+    [
+        (gzip.compress(bytes(8 * DECODED_STEP_BYTES)), 8),
+        (gzip.compress(b"") * 30_000, 30_000 * len(gzip.compress(b"")) // ENCODED_STEP_BYTES),
+    ],
+    ids=["much comes of little", "little comes of many members"],
+)
+def test_a_body_is_decoded_in_steps__everybody_else_would_wait_for_its_end(packed: bytes, steps: int) -> None:
+    assert sum(1 for _ in decode_answer(packed, b"gzip", 16 * DECODED_STEP_BYTES)) >= steps
