@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from tests.world.warm import forker
+from tests.world.children import children
 
 RAW = Path(__file__).with_name("stdio_raw.py")
 
@@ -23,12 +23,8 @@ def alive(pid: int) -> bool:
 
 
 def descendants(pid: int) -> set[int]:
-    """The processes below one, but for the process that forks commands (`warm`); none where it has ended."""
-    try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()
-    except (FileNotFoundError, ProcessLookupError):
-        return set()
-    found = {int(child) for child in children} - {forker()}
+    """The processes below one, but for those that are there to stay (`children`); none where it has ended."""
+    found = set(children(pid))
     return found.union(*map(descendants, found))
 
 
