@@ -1,6 +1,6 @@
 """Making a database's tables and roles, and saying what is there. Blocking, but for coroutines that say so.
 
-1. Steps run in one transaction, under a lock: two that migrate at once wait for each other.
+1. Steps run in one transaction. Two that migrate at once wait for each other, from the first step to the last right.
 2. A database of a newer version is left as it is.
 3. Roles are made only where this user may; else their statements are returned, for whoever may.
 """
@@ -16,7 +16,8 @@ from accredit.stores.postgres.forgetting import CLOCK
 from accredit.stores.postgres.schema import ADMIN, GATEWAY, GRANTS, MAKE_ROLES, SCHEMA, VERSION
 from accredit.stores.postgres.session import check_schema, run_once, schema_version
 
-_LOCK = "SELECT pg_advisory_xact_lock(hashtext('accredit store migrate'))"
+_LOCK = "SELECT pg_advisory_lock(hashtext('accredit store migrate'))"
+"""Held until the connection ends."""
 _ROLES = "SELECT rolname FROM pg_roles WHERE rolname = ANY($1::text[])"
 _NOT_BEFORE = f"""
 INSERT INTO store_state VALUES ('not_before', {CLOCK} + $1)
@@ -55,8 +56,8 @@ def restored(database: PostgresDatabase) -> int:
 
 
 async def _migrate(connection: Connection) -> Migrated:
+    await connection.fetch(_LOCK)
     async with connection.transaction():
-        await connection.fetch(_LOCK)
         before = await _version(connection)
         for statement in (statement for step in SCHEMA[before or 0 :] for statement in step):
             await connection.fetch(statement)
