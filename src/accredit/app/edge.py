@@ -156,8 +156,8 @@ class EdgeProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def answer_last(self) -> None:
-        """Makes the answer that is under way the last one of this connection, if no other request waits for its own."""
-        if self._is_answering() and not self.pipeline:
+        """Make the answer to the last request that has come the last one of this connection."""
+        if self._is_answering():
             self.cycle.keep_alive = False
 
     def on_response_complete(self) -> None:

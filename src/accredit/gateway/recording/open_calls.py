@@ -228,23 +228,26 @@ async def outcome_of(response: Response) -> Outcome:
     """Return a call's outcome by its response. Of an error only the code is kept: its text may quote arguments."""
     if not isinstance(response, Success):
         return Outcome(status="error", detail=f"JSON-RPC error {response.code}")
-    digest, named = await _opened(response.result)
+    result = response.result
+    is_long = len(result) > LONG_ANSWER_BYTES  # then a thread digests it, which leaves the interpreter to others
+    digest: dict[Any, str] = await asyncio.to_thread(result_digest, result) if is_long else result_digest(result)
+    named = await _members(result)
     if as_string(named.get("resultType")) == "input_required":
         return Outcome(status="input_required", result=digest)
     is_error = named.get("isError")
     return Outcome(status="tool_error" if is_error is not None and bytes(is_error) == b"true" else "ok", result=digest)
 
 
-async def _opened(result: Raw) -> tuple[dict[Any, str], dict[str, Raw]]:
-    """Return a result's digest and its members, if it is an object that can be read."""
+async def _members(result: Raw) -> dict[str, Raw]:
+    """Return the members of a result; none of one that is no object, or can't be read."""
     try:
+        if not is_object(result):
+            return {}
         if len(result) <= LONG_ANSWER_BYTES:
-            return result_digest(result), members(result) if is_object(result) else {}
-        digest = await asyncio.to_thread(result_digest, result)  # who hashes leaves the interpreter to others
-        steps = pairs_in_steps(bytes(result))
-        return digest, dict(await in_turns(steps, len(result))) if is_object(result) else {}
+            return members(result)
+        return dict(await in_turns(pairs_in_steps(bytes(result)), len(result)))
     except FrameError:
-        return result_digest(result), {}
+        return {}
 
 
 def outcome_of_end(error: BaseException | None) -> Outcome:
