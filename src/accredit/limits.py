@@ -846,6 +846,10 @@ MAX_KEY_FILES = 1_000
 PROGRESS_ENTRIES = 500
 """Entries that are verified (in 40 ms) between two updates of a progress bar."""
 
+LOG_DAYS_AHEAD = 7
+"""Days to come for which a database has tables for the log's entries. Gateways make one more each day; where that
+fails, people have a week to see why."""
+
 CLOSE_RECORDS_SECONDS = 5.0
 """The time to write what is waiting when the log is closed. The rest is counted and reported."""
 

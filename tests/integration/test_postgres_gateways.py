@@ -20,6 +20,7 @@ from tests.world.running import run
 from accredit.jsonrpc.methods import Era
 from accredit.keys import write_key
 from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores.postgres.schema import VERSION
 
 pytestmark = pytest.mark.holds("cli/actions/store")
 
@@ -148,7 +149,7 @@ def test_a_database_without_our_tables_stops_the_start_and_the_commands_make_the
     done = accredit("store", "migrate", *known, "--json", folder=tmp_path)
     assert (done.returncode, json.loads(done.stdout)) == (0, {"before": None, "after": 1, "left_over": []})
     status = accredit("store", "status", "--json", "--config", "accredit.toml", folder=tmp_path)
-    assert (status.returncode, json.loads(status.stdout)) == (0, {"schema": 1, "known": 1, "current": True})
+    assert (status.returncode, json.loads(status.stdout)) == (0, {"schema": VERSION, "known": VERSION, "current": True})
     assert "no table is changed" in accredit("store", "migrate", *known, folder=tmp_path).stdout
     checked = accredit("config", "check", "--config", "accredit.toml", folder=tmp_path)
     assert checked.returncode in (0, 2), checked.stderr
@@ -157,11 +158,11 @@ def test_a_database_without_our_tables_stops_the_start_and_the_commands_make_the
     assert 'store.password = {"file": "password"}' in shown.stdout
     restored = accredit("store", "restored", *known, "--json", folder=tmp_path)
     assert json.loads(restored.stdout)["not_before"] > 1_700_000_000
-    cluster().run("UPDATE accredit_schema SET version = 2", database=database.database)
+    cluster().run(f"UPDATE accredit_schema SET version = {VERSION + 1}", database=database.database)
     for command in (("serve", "--config", "accredit.toml", "--port", "0"), ("store", "migrate", *known)):
         newer = accredit(*command, folder=tmp_path)
         assert newer.returncode == 2
-        assert "schema 2" in newer.stderr
+        assert f"schema {VERSION + 1}" in newer.stderr
 
 
 @pytest.mark.parametrize("command", ["migrate", "status", "restored"])

@@ -151,7 +151,10 @@ class Cluster:
     def renew(self, database: PostgresDatabase) -> None:
         """Makes a database that `fresh` made as it was then."""
         tables = "spent, use_series, uses, tasks, forgotten, revocations, store_state"
-        self.run(f"TRUNCATE {tables}", "UPDATE told_clock SET at = 0", database=database.database)
+        log = "log_writers, log_keys, log_entries, log_open, log_delegations, log_pruned"
+        self.run(
+            f"TRUNCATE {tables}, {log} RESTART IDENTITY", "UPDATE told_clock SET at = 0", database=database.database
+        )
         self._new_key(database.database)
 
     def _new_key(self, name: str) -> None:

@@ -66,7 +66,10 @@ async def _migrate(connection: Connection) -> Migrated:
             await connection.fetch("INSERT INTO challenge_key VALUES (1, $1)", secrets.token_bytes(KEY_BYTES))
         elif before < VERSION:
             await connection.fetch("UPDATE accredit_schema SET version = $1", VERSION)
-    left_over = await _give_rights(connection) if before is None or before <= VERSION else ()
+    if before is not None and before > VERSION:
+        return Migrated(before, VERSION, ())
+    left_over = await _give_rights(connection)
+    await _may(connection, "SELECT log_make_days()")
     return Migrated(before, VERSION, left_over)
 
 

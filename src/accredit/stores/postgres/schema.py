@@ -2,7 +2,34 @@
 
 `SCHEMA` has one step per version: a database of version n has had the first n. Steps are only ever appended. Bytes of
 unknown length are never keys: an index takes 2,700 bytes at most.
+
+Entries of the log are only ever added. They lie in a table for each day (UTC, by the database's clock), so that a day
+can be taken out whole. A gateway's role has no right to one of these tables by itself, and makes those of the days to
+come by a function that takes nothing from it (`log_make_days`).
 """
+
+from accredit.limits import LOG_DAYS_AHEAD
+
+_MAKE_DAYS = f"""
+CREATE FUNCTION log_make_days() RETURNS void LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  today date := (clock_timestamp() AT TIME ZONE 'UTC')::date;
+  later date;
+  name text;
+BEGIN
+  PERFORM pg_advisory_xact_lock(hashtext('accredit log_make_days'));
+  FOR ahead IN 0..{LOG_DAYS_AHEAD} LOOP
+    later := today + ahead;
+    name := 'log_entries_' || to_char(later, 'YYYYMMDD');
+    IF to_regclass('public.' || name) IS NULL THEN
+      -- Attached, not made as a part: that would wait for all who read the log, and all who write would wait for it.
+      EXECUTE format('CREATE TABLE public.%I (LIKE public.log_entries INCLUDING DEFAULTS INCLUDING STORAGE)', name);
+      EXECUTE format('ALTER TABLE public.log_entries ATTACH PARTITION public.%I FOR VALUES FROM (%L) TO (%L)',
+        name, later, later + 1);
+    END IF;
+  END LOOP;
+END $$"""
 
 SCHEMA: tuple[tuple[str, ...], ...] = (
     (
@@ -32,6 +59,36 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
         # An issuer's signed list as on the wire; `version` grows with each change.
         "CREATE TABLE revocations (issuer_id text PRIMARY KEY, version bigint NOT NULL, list bytea NOT NULL)",
     ),
+    (
+        # A process's life and its chain, as in `stores.audit_log.schema`; the gateway's id and its machine's name are
+        # for people. `beat` is when the process last said that it lives; it also holds a lock while it is connected.
+        "CREATE TABLE log_writers (writer bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL UNIQUE,"
+        " gateway text NOT NULL, host text NOT NULL, records bigint NOT NULL, head text NOT NULL,"
+        " checkpointed bigint NOT NULL, turn bigint NOT NULL, over boolean NOT NULL, beat timestamptz NOT NULL)",
+        "CREATE TABLE log_keys (key integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id text NOT NULL UNIQUE)",
+        # `kind` is 0 for a record, 1 for a checkpoint, 2 for a note of pruning; `number` is a record's sequence, a
+        # checkpoint's count, the last record that a note covers. `entry` puts a list for people in order, no more:
+        # transactions that overlap are committed in any order.
+        "CREATE SEQUENCE log_entry",
+        "CREATE TABLE log_entries (entry bigint NOT NULL DEFAULT nextval('public.log_entry'), day date NOT NULL,"
+        " writer bigint NOT NULL, kind smallint NOT NULL, number bigint NOT NULL, key integer NOT NULL,"
+        " payload bytea NOT NULL, ed25519 bytea NOT NULL, ml_dsa_65 bytea, members bytea,"
+        " PRIMARY KEY (writer, kind, number, day)) PARTITION BY RANGE (day)",
+        "ALTER TABLE log_entries ALTER payload SET STORAGE EXTERNAL",
+        # Calls that were allowed and have no outcome yet. `writer` has to close it; its decision is the record `number`
+        # of the chain of `decided_by`, which is another one's where the call was claimed. By `resume` it is found for a
+        # stream that is resumed: the SHA-256 of session and request.
+        'CREATE TABLE log_open (call text COLLATE "C" PRIMARY KEY, writer bigint NOT NULL, decided_by bigint NOT NULL,'
+        " number bigint NOT NULL, day date NOT NULL, resume bytea)",
+        "CREATE INDEX log_open_resumes ON log_open (resume) WHERE resume IS NOT NULL",
+        # Chains of certificates that calls were made on: JSON arrays, leaf first, by their SHA-256.
+        'CREATE TABLE log_delegations (sha256 text COLLATE "C" PRIMARY KEY, certificates bytea NOT NULL)',
+        # What is left of pruned records: the SHA-256 of each, 32 bytes one after the other, from `first` to `last`.
+        "CREATE TABLE log_pruned (writer bigint, first bigint, last bigint NOT NULL, digests bytea NOT NULL,"
+        " PRIMARY KEY (writer, first))",
+        _MAKE_DAYS,
+        "REVOKE ALL ON FUNCTION log_make_days() FROM PUBLIC",
+    ),
 )
 VERSION = len(SCHEMA)
 
@@ -39,8 +96,10 @@ GATEWAY, ADMIN = "accredit_gateway", "accredit_admin"
 
 _FORGETFUL = "spent, use_series, uses, tasks"
 """Tables whose rows a gateway deletes when they have ended."""
-_KNOWN = "accredit_schema, store_state, challenge_key, revocations"
+_KNOWN = "accredit_schema, store_state, challenge_key, revocations, log_pruned"
 """Tables that a gateway reads only."""
+_ADDED_TO = "log_entries, log_keys, log_delegations"
+"""Tables whose rows a gateway adds, and never changes or deletes."""
 
 MAKE_ROLES = {role: f"CREATE ROLE {role} NOLOGIN" for role in (GATEWAY, ADMIN)}
 
@@ -48,5 +107,11 @@ GRANTS = (
     f"GRANT SELECT, INSERT, UPDATE, DELETE ON {_FORGETFUL} TO {GATEWAY}",
     f"GRANT SELECT, INSERT, UPDATE ON forgotten TO {GATEWAY}",
     f"GRANT SELECT ON {_KNOWN} TO {GATEWAY}",
-    f"GRANT ALL ON {_FORGETFUL}, forgotten, {_KNOWN} TO {ADMIN}",
+    f"GRANT SELECT, INSERT ON {_ADDED_TO} TO {GATEWAY}",
+    f"GRANT SELECT, INSERT, UPDATE (records, head, checkpointed, turn, over, beat) ON log_writers TO {GATEWAY}",
+    f"GRANT SELECT, INSERT, UPDATE (writer), DELETE ON log_open TO {GATEWAY}",
+    f"GRANT USAGE ON SEQUENCE log_entry TO {GATEWAY}",
+    f"GRANT EXECUTE ON FUNCTION log_make_days() TO {GATEWAY}, {ADMIN}",
+    f"GRANT ALL ON {_FORGETFUL}, forgotten, {_KNOWN}, {_ADDED_TO}, log_writers, log_open TO {ADMIN}",
+    f"GRANT ALL ON SEQUENCE log_entry TO {ADMIN}",
 )

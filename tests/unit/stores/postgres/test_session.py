@@ -13,6 +13,7 @@ from accredit.errors import StoreUnavailable
 from accredit.stores.postgres import session
 from accredit.stores.postgres.address import Host, PostgresDatabase
 from accredit.stores.postgres.driver import Connection
+from accredit.stores.postgres.schema import VERSION
 from accredit.stores.postgres.session import SchemaUnknown, check, open_session, run_once
 
 pytestmark = pytest.mark.holds("stores/postgres/session")
@@ -69,11 +70,11 @@ def test_who_was_the_primary_on_an_earlier_timeline_does_not_count_any_more(data
 def test_a_schema_that_is_not_known_is_refused(database: PostgresDatabase, server: Cluster) -> None:
     with pytest.raises(SchemaUnknown, match="no tables"):
         checked(server.named("postgres"))
-    for change in ("UPDATE accredit_schema SET version = 2", "DELETE FROM accredit_schema"):
+    for change in (f"UPDATE accredit_schema SET version = {VERSION + 1}", "DELETE FROM accredit_schema"):
         server.run(change, database=database.database)
         with pytest.raises(SchemaUnknown):
             checked(database)
-    server.run("INSERT INTO accredit_schema VALUES (1)", database=database.database)
+    server.run(f"INSERT INTO accredit_schema VALUES ({VERSION})", database=database.database)
     checked(database)
 
 

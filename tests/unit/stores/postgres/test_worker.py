@@ -11,6 +11,7 @@ from accredit.errors import ClockSetBack, StoreUnavailable
 from accredit.stores.postgres import worker as module
 from accredit.stores.postgres.address import Host, PostgresDatabase
 from accredit.stores.postgres.driver import Connection
+from accredit.stores.postgres.schema import VERSION
 from accredit.stores.postgres.worker import Batch, Worker
 
 pytestmark = pytest.mark.holds("stores/postgres/worker")
@@ -74,7 +75,9 @@ def test_nothing_is_asked_over_a_connection_that_is_not_safe__nor_when_it_is_no_
         with pytest.raises(StoreUnavailable, match="another accredit"):
             await worker.run(kind, 2)
         assert asked.batches == [[1]]
-        await asyncio.to_thread(server.run, "UPDATE accredit_schema SET version = 1", database=database.database)
+        await asyncio.to_thread(
+            server.run, f"UPDATE accredit_schema SET version = {VERSION}", database=database.database
+        )
         assert await worker.run(kind, 3) == 6
         await worker.aclose()
 
