@@ -4,7 +4,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from tests.world.postgres import running_guard
+from tests.world.postgres import guards
 from tests.world.warm import forker
 
 
@@ -16,4 +16,4 @@ def children(process: int | str = "self") -> list[int]:
         for thread in os.listdir(f"/proc/{process}/task"):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # one that has just ended
                 found += map(int, Path(f"/proc/{process}/task/{thread}/children").read_text("ascii").split())
-    return [child for child in found if child not in (forker(), running_guard())]
+    return [child for child in found if child != forker() and child not in guards]

@@ -27,7 +27,7 @@ from accredit.stores.postgres.migration import migrate
 from accredit.stores.postgres.session import run_once
 
 _USERS = ("postgres", "nobody")
-_SUPERUSER = "boss"
+SUPERUSER = "boss"
 _QUICK = (
     *("listen_addresses = ''", "fsync = off", "full_page_writes = off", "shared_buffers = 16MB", "max_wal_size = 4GB"),
     *("autovacuum = off", "max_connections = 200", "log_min_messages = error", ""),
@@ -72,7 +72,7 @@ class Cluster:
         if self._user is not None:
             os.chown(self.folder, self._user, -1)
         self._run_program(
-            *(str(bin / "initdb"), "-D", data, "-U", _SUPERUSER, "-E", "UTF8", "--locale=C", "--auth=trust"),
+            *(str(bin / "initdb"), "-D", data, "-U", SUPERUSER, "-E", "UTF8", "--locale=C", "--auth=trust"),
             *("--no-sync", "--no-instructions"),
         )
         with Path(data, "postgresql.conf").open("a") as settings:
@@ -87,27 +87,23 @@ class Cluster:
                 user=self._user,
                 start_new_session=True,
             )
+        guards.add(self._guard.pid)
         atexit.register(self.close)
         asked = [str(bin / "pg_isready"), "-q", "-h", str(self.folder)]
         while subprocess.run(asked, check=False, env={}).returncode != 0:
             assert self._guard.poll() is None, (self.folder / "log").read_text()
             time.sleep(0.02)
 
-    @property
-    def guard(self) -> int:
-        """The process that ends the server when the test process has ended."""
-        return self._guard.pid
-
     def close(self) -> None:
         assert self._guard.stdin is not None
         self._guard.stdin.close()
         self._guard.wait()
 
-    def named(self, name: str, user: str = _SUPERUSER) -> PostgresDatabase:
+    def named(self, name: str, user: str = SUPERUSER) -> PostgresDatabase:
         """A database of the cluster, which need not be there."""
         return PostgresDatabase((Host(str(self.folder), 5432),), name, user)
 
-    def run(self, *statements: str, database: str = "postgres", user: str = _SUPERUSER) -> list[Row]:
+    def run(self, *statements: str, database: str = "postgres", user: str = SUPERUSER) -> list[Row]:
         """The rows of the last of some statements."""
 
         async def run_all(connection: Connection) -> list[Row]:
@@ -180,9 +176,14 @@ def cluster() -> Cluster:
     return Cluster(need_postgres())
 
 
-def running_guard() -> int | None:
-    """The process that looks after the cluster, if it was started: it is there to stay."""
-    return cluster().guard if cluster.cache_info().currsize else None
+def unprivileged() -> list[str]:
+    """What a command of PostgreSQL's begins with, where tests run as root."""
+    user = _user()
+    return [] if user is None else ["setpriv", "--clear-groups", f"--regid={user}", f"--reuid={user}"]
+
+
+guards: set[int] = set()
+"""The processes that look after servers: they are there to stay."""
 
 
 class _Lent:
