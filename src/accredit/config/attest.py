@@ -66,7 +66,7 @@ def try_record_signer(loaded: Loaded) -> None:
     """Have the signer of records, if there is one, sign a trial. Forks. Raises `ConfigurationError`."""
     named = _named_signer(loaded)
     if named is not None:
-        from accredit.keys.record_trial import try_signer  # noqa: PLC0415 - securesystemslib is slow to load
+        from accredit.keys.record_signers import try_signer  # noqa: PLC0415 - securesystemslib is slow to load
 
         try_signer(*named)
 

@@ -1,4 +1,4 @@
-"""Reading a `Content-Type` exactly as RFC 9110 section 8.3.1 defines it. No I/O.
+"""Reading a `Content-Type` exactly as RFC 9110 section 8.3.1 defines it, and an `Accept` (section 12.5.1). No I/O.
 
     media-type = token "/" token *( OWS ";" OWS token "=" ( token / quoted-string ) )
 
@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from accredit.jsonrpc.param_headers import DUPLICATED
 from accredit.limits import MAX_MEDIA_TYPE_BYTES
 
 JSON_TYPE = b"application/json"
@@ -84,3 +85,26 @@ def answer_type(value: bytes | None) -> MediaType:
 
 def _plain(value: bytes) -> bytes:
     return _ESCAPE.sub(rb"\1", value[1:-1]) if value.startswith(b'"') else value
+
+
+def accepts(value: bytes | None, media_type: bytes) -> bool:
+    """Return whether an `Accept` header allows a type; a missing or empty header allows all.
+
+    The most specific matching range decides; a weight of zero refuses.
+    """
+    if value is None or not value.strip():
+        return True
+    weights: dict[bytes, bool] = {}
+    for part in value.replace(DUPLICATED, b",").split(b","):
+        media_range, *parameters = (piece.strip().lower() for piece in part.split(b";"))
+        weights[media_range] = not any(_is_zero(parameter) for parameter in parameters)
+    kind = media_type.split(b"/", 1)[0]
+    for media_range in (media_type, kind + b"/*", b"*/*"):
+        if media_range in weights:
+            return weights[media_range]
+    return False
+
+
+def _is_zero(parameter: bytes) -> bool:
+    name, _, weight = parameter.partition(b"=")
+    return name.strip() == b"q" and not weight.strip().strip(b"0.")

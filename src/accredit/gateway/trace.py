@@ -5,8 +5,8 @@ from contextvars import ContextVar
 from typing import Any
 
 from accredit.jsonrpc.frames import Frame, Notification, Request
+from accredit.jsonrpc.objects import as_string
 from accredit.jsonrpc.requests import Batch
-from accredit.jsonrpc.scalars import as_string
 
 _current: ContextVar[Frame | Batch | None] = ContextVar("accredit_current_message", default=None)
 # W3C Trace Context, section 3.2.2: version, trace id, parent id, flags. No id is all zeros, there is no version ff, and

@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from accredit.errors import FrameError, LineTooLong, MessageId
 from accredit.jsonrpc.frames import message_id
-from accredit.jsonrpc.scalars import as_string
+from accredit.jsonrpc.objects import as_string
 
 _STRING = rb'"(?:[^"\\\x00-\x1f]|\\.)*"'
 _SCALAR = rb"(?:%b|-?[0-9][0-9.eE+-]*|true|false|null)" % _STRING

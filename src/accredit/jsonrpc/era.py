@@ -21,9 +21,9 @@ from accredit.jsonrpc.encode import HEADER_MISMATCH, INVALID_PARAMS
 from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.header_values import DUPLICATED, Headers, decode_header, plain_header
 from accredit.jsonrpc.methods import META_CAPABILITIES, META_VERSION, METHODS, TARGET_MEMBER, Era, is_known, is_modern
+from accredit.jsonrpc.objects import as_string
 from accredit.jsonrpc.param_headers import is_param_header
 from accredit.jsonrpc.requests import Batch
-from accredit.jsonrpc.scalars import as_string
 
 VERSION_HEADER = b"mcp-protocol-version"
 METHOD_HEADER = b"mcp-method"

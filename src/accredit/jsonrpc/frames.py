@@ -21,8 +21,7 @@ from accredit.base.caching import Once
 from accredit.errors import FrameError, MessageId
 from accredit.jsonrpc.encode import to_json
 from accredit.jsonrpc.methods import META_VERSION, TARGET_MEMBER, Era
-from accredit.jsonrpc.objects import Names, is_object, members, opened_meta, unambiguous_members
-from accredit.jsonrpc.scalars import as_integer, as_string
+from accredit.jsonrpc.objects import Names, as_integer, as_string, is_object, members, opened_meta, unambiguous_members
 from accredit.jsonrpc.text import check_text
 
 MESSAGE = Names("jsonrpc", "id", "method", "params", "result", "error")

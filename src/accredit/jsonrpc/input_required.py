@@ -18,8 +18,7 @@ from accredit.base.text import excerpt
 from accredit.errors import FrameError, MessageId
 from accredit.jsonrpc.frames import Notification, Request, message_id
 from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, META_CAPABILITIES, META_SUBSCRIPTION
-from accredit.jsonrpc.objects import Names, is_object, may_name, members, pairs, unambiguous_members
-from accredit.jsonrpc.scalars import as_string
+from accredit.jsonrpc.objects import Names, as_string, is_object, may_name, members, pairs, unambiguous_members
 
 _TOLD = Names("inputRequests")
 _ENTRY = Names("method", "params")

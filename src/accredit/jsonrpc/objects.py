@@ -1,9 +1,13 @@
-"""JSON objects and arrays, split into values that stay text. No I/O. The text has passed `text.check_text`.
+"""JSON objects and arrays, split into values that stay text, and scalars read of it. No I/O.
+
+The text has passed `text.check_text`. A scalar is read without guessing: a value of another type gives None, and is
+never converted.
 
 A name may be spelled with escapes, and one that occurs twice, or differs only by case from one that the protocol
 defines, is taken differently by different readers. `pairs` sees every member; `check_names` refuses such names.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection
 
@@ -13,8 +17,10 @@ from msgspec import Raw
 from accredit.base.text import excerpt
 from accredit.errors import FrameError, JsonError
 from accredit.jsonrpc.text import count_members
-from accredit.limits import MAX_BATCH_MEMBERS, MAX_MEMBERS
+from accredit.limits import MAX_BATCH_MEMBERS, MAX_MEMBERS, MAX_NUMBER_LENGTH
 
+_INTEGER = re.compile(rb"-?(?:0|[1-9][0-9]*)")
+_decode_string: Callable[[Raw], str] = msgspec.json.Decoder(str).decode
 _BRACE = ord("{")
 _SURELY_WITHIN_BYTES = 5 * MAX_MEMBERS
 _NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -185,3 +191,21 @@ def may_hold(raw: Raw, text: bytes) -> bool:
 def is_object(raw: Raw | None) -> bool:
     """Return whether a value that is known to be valid JSON is an object."""
     return raw is not None and memoryview(raw)[0] == _BRACE
+
+
+def as_string(raw: Raw | None) -> str | None:
+    """Return the value of a JSON string, or None for anything else."""
+    if raw is None:
+        return None
+    try:
+        return _decode_string(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def as_integer(raw: Raw | None) -> int | None:
+    """Return the value of a JSON number written as an integer (not 1.0 or 1e3), or None."""
+    if raw is None or len(raw) > MAX_NUMBER_LENGTH:
+        return None
+    text = bytes(raw)
+    return int(text) if _INTEGER.fullmatch(text) else None

@@ -31,8 +31,7 @@ from accredit.errors import RequestError
 from accredit.jsonrpc.encode import HEADER_MISMATCH
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.header_values import DUPLICATED, Headers, decode_header
-from accredit.jsonrpc.objects import is_object, members
-from accredit.jsonrpc.scalars import as_string
+from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.limits import MAX_PARAM_HEADERS, MAX_SCHEMA_BYTES, MAX_TOOL_LIST_BYTES
 
 Path = tuple[str, ...]

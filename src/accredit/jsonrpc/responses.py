@@ -38,6 +38,7 @@ from accredit.jsonrpc.input_required import check_input_requests, check_input_re
 from accredit.jsonrpc.long_text import members_in_steps, pairs_in_steps
 from accredit.jsonrpc.methods import TASK_METHODS, TASK_NOTIFICATION, Era
 from accredit.jsonrpc.objects import (
+    as_string,
     check_names,
     is_object,
     members,
@@ -47,7 +48,6 @@ from accredit.jsonrpc.objects import (
 )
 from accredit.jsonrpc.plain_answers import plain_result
 from accredit.jsonrpc.result_types import DECIDING, INPUT_REQUIRED, declared_extensions, is_result_type
-from accredit.jsonrpc.scalars import as_string
 from accredit.jsonrpc.text import check_text
 from accredit.limits import LONG_ANSWER_BYTES
 

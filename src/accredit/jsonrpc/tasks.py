@@ -18,9 +18,17 @@ from accredit.errors import FrameError, JsonError
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import Notification, Request, Success
 from accredit.jsonrpc.methods import LISTEN, TASK_MEMBER, TASK_NOTIFICATION, Era
-from accredit.jsonrpc.objects import Names, is_object, may_name, members, opened_meta, unambiguous_members
+from accredit.jsonrpc.objects import (
+    Names,
+    as_integer,
+    as_string,
+    is_object,
+    may_name,
+    members,
+    opened_meta,
+    unambiguous_members,
+)
 from accredit.jsonrpc.result_types import TASK, TASKS_EXTENSION, declared_extensions
-from accredit.jsonrpc.scalars import as_integer, as_string
 from accredit.limits import MAX_TASK_ID_CHARS
 
 RELATED = "io.modelcontextprotocol/related-task"

@@ -1,14 +1,24 @@
 """Key files and signers: the only place where they are made, read and written.
 
 `formats` defines the files' contents and does no I/O; `files` reads and writes any file of `accredit`; `load` joins
-them. `token_keys` has the keys of session tokens and issuers, in PEM and as JWK sets; `signers`, `record_signers`,
-`record_keys` and `record_trial` have those of the audit log.
+them. `token_keys` has the keys of session tokens and issuers, in PEM and as JWK sets; `record_signers` and
+`record_keys` have those of the audit log that other services hold.
 """
 
 from accredit.keys.files import read_file, write_file
 from accredit.keys.formats import DelegationFile, KeyFile, KeyKind, PrivateKeyFile
-from accredit.keys.load import SigningKey, load_public_key, load_signing_key, make_key, public_path, read_key, write_key
-from accredit.keys.signers import load_log_signer, log_key, log_signer
+from accredit.keys.load import (
+    SigningKey,
+    load_log_signer,
+    load_public_key,
+    load_signing_key,
+    log_key,
+    log_signer,
+    make_key,
+    public_path,
+    read_key,
+    write_key,
+)
 from accredit.keys.token_keys import kept_token_key, load_key_set, load_token_key, make_token_key, write_token_key
 
 __all__ = [

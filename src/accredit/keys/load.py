@@ -1,6 +1,7 @@
 """Making keys, and reading and writing their files. Uses the operating system's randomness.
 
-A private key that others can read counts as lost: it is refused before anything is done with it.
+A private key that others can read counts as lost: it is refused before anything is done with it. A gateway signs each
+record of its log with only the Ed25519 half of its key, which `HybridSigner` does not do: hence `LogSigner`.
 """
 
 import os
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from accredit.attest import LogKey, LogSigner
 from accredit.errors import ConfigurationError, WireError
 from accredit.keys.files import FileContent, exists_already, read_file, write_file
 from accredit.keys.formats import KEY_FILE_VERSION, KeyFile, KeyKind, PrivateKeyFile, Seeds, name_fault
@@ -116,3 +118,29 @@ def load_signing_key(path: Path) -> SigningKey:
             "name the private key: the same path without .pub",
         )
     return SigningKey(key.public(), key.signer())
+
+
+def log_signer(key: PrivateKeyFile) -> LogSigner:
+    """Return the signer of the log for a key."""
+    return LogSigner(key.id, key.seed.ed25519, key.seed.ml_dsa_65)
+
+
+def log_key(key: KeyFile) -> LogKey:
+    """Return the key that verifies its holder's log."""
+    return LogKey(key.id, key.public_key.ed25519, key.public_key.ml_dsa_65)
+
+
+def load_log_signer(path: Path) -> LogSigner:
+    """Read a gateway's private key file, ready to sign the log. Raises `ConfigurationError`."""
+    key = read_key(path)
+    if not isinstance(key, PrivateKeyFile):
+        raise ConfigurationError(
+            f"{path} is {key.name}'s public key, which can't sign",
+            "name the private key: the same path without .pub",
+        )
+    if key.kind != "gateway":
+        raise ConfigurationError(
+            f"{path} is the key of {key.name}, a {key.kind}, and a gateway signs the log",
+            "make one with `accredit keys new gateway.key --kind gateway`",
+        )
+    return log_signer(key)

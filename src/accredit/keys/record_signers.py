@@ -7,16 +7,18 @@ Imported only if such a signer is configured, as securesystemslib takes a while 
    belong to the public key;
 3. any other scheme is opened by securesystemslib, with what it needs installed; a PIN comes from the environment. It is
    opened when it first signs, as neither a connection nor an HSM's module survives a fork. A trial before that shows
-   whether it signs at all (`record_trial`).
+   whether it signs at all, in a process of its own: one that hangs or crashes must not take the gateway with it.
 
 Each signature is verified, as it will be stored, before it is used: a signer with the wrong key can't break the log.
 """
 
 import binascii
+import multiprocessing
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.metadata import metadata
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -36,10 +38,12 @@ from accredit.errors import AttestationError, ConfigurationError, StoreUnavailab
 from accredit.keys.files import read_file
 from accredit.keys.load import check_private
 from accredit.keys.record_keys import FOREIGN_KEY_ERRORS, check_signature, keeps_members, load_peer_key
-from accredit.limits import MAX_PEM_BYTES
+from accredit.limits import MAX_PEM_BYTES, SIGNER_TRIAL_SECONDS
 
 SECRET_VARIABLE = "ACCREDIT_SIGNER_SECRET"  # noqa: S105 - its name
 """The environment variable with the PIN or passphrase of a signer that asks for one."""
+
+_REACHABLE = "see that the service behind it can be reached, and that what it needs is installed as a whole"
 
 TRIAL = b"accredit: a trial of the signer of records, which says nothing else"
 """The message of a trial signature. It can't pass for a record: those begin with `DSSEv1`."""
@@ -175,3 +179,39 @@ def _secret(name: str) -> str:
             f"attest.signer asks for a secret, and {SECRET_VARIABLE} is not set", f"put it into {SECRET_VARIABLE}"
         )
     return secret
+
+
+def try_signer(uri: str, public_key_file: Path, folder: Path) -> None:
+    """Have the signer sign once, and its public key verify that. Raises `ConfigurationError`, which says why not."""
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_try, args=(theirs, uri, public_key_file, folder), daemon=True)
+    process.start()
+    theirs.close()
+    scheme = uri.partition(":")[0]
+    try:
+        if not ours.poll(SIGNER_TRIAL_SECONDS):
+            raise ConfigurationError(
+                f"attest.signer: the {scheme}: signer has not signed in {SIGNER_TRIAL_SECONDS:g} s", _REACHABLE
+            )
+        fault: tuple[str, str] | None = ours.recv()
+    except EOFError:
+        raise ConfigurationError(f"attest.signer: the {scheme}: signer has crashed its process", _REACHABLE) from None
+    finally:
+        process.kill()
+        process.join()
+        ours.close()
+    if fault is not None:
+        raise ConfigurationError(*fault)
+
+
+def _try(answer: Connection, uri: str, public_key_file: Path, folder: Path) -> None:
+    os.dup2(2, 1)  # what it prints goes to stderr: stdout may be a conversation
+    try:
+        sign_trial(uri, public_key_file, folder)
+    except ConfigurationError as error:
+        answer.send((error.what, error.remedy))
+    except BaseException:  # its text could hold anything, so it is not logged
+        os._exit(1)
+    else:
+        answer.send(None)

@@ -1,6 +1,6 @@
 """The decision: may this call be made, now, by this caller? No I/O.
 
-`decide` is one generator: it yields needs (`needs`), is sent answers (`drive`), and returns a `Decision`. In order:
+`decide` is one generator: it yields needs, is sent answers (both in `needs`), and returns a `Decision`. In order:
 
 1. The message is valid, and the proof is a raw slice of it (done before: `jsonrpc`, `guarded_call`).
 2. The token, if there is one, was verified before (`gateway.admission.bearer`, `server`), where a bad one gets an HTTP

@@ -5,8 +5,9 @@ bound to it is worth nothing for another call.
 """
 
 import hashlib
+import math
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import cast
 
@@ -21,9 +22,8 @@ from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import LISTEN, TARGET_MEMBER, TASK_METHODS
 from accredit.jsonrpc.same_names import check_same_names
 from accredit.jsonrpc.tasks import may_subscribe
-from accredit.limits import MAX_TARGET_CHARS, MAX_TOLD_TASKS
-from accredit.policy.values import NO_FORM, check_values
-from accredit.ratify.contexts import build_session_context, operation_context_hash
+from accredit.limits import MAX_SAFE_INTEGER, MAX_TARGET_CHARS, MAX_TOLD_TASKS, MAX_VALUES
+from accredit.ratify.signable import build_session_context, operation_context_hash
 
 PROOF = "ratify_proof"
 """The member of `_meta` that carries a proof."""
@@ -46,8 +46,10 @@ GUARDED = frozenset(TARGET_MEMBER) | TASKS
 LISTS = frozenset({"tools/list", "resources/list", "resources/templates/list", "prompts/list"})
 """Methods that need no proof. One that comes with them is judged, and its challenge spent, like any other."""
 
-
 _LEG_MEMBERS = frozenset({"inputResponses", "requestState"})
+# Types whose every value is JSON: the common case, decided without a call.
+_PLAIN = frozenset({str, bool, type(None)})
+_NO_FORM = "params hold what has no canonical form (an integer beyond 2^53-1)"
 
 
 class GuardedCall(Struct, frozen=True):
@@ -95,7 +97,7 @@ class GuardedCall(Struct, frozen=True):
         return payload_digest({name: value for name, value in self.covered.items() if name not in _LEG_MEMBERS})
 
     def session_context(self, verifier_id: str, agent_id: str, scope: str) -> bytes:
-        """Return the session context that a proof bound to this call has signed (`ratify.contexts`)."""
+        """Return the session context that a proof bound to this call has signed (`ratify.signable`)."""
         request_hash = self.request_hash(scope)
         return build_session_context(verifier_id, "", agent_id, self.session_id, "", request_hash=request_hash)
 
@@ -123,7 +125,7 @@ def guarded_call_of(request: Request, session_id: str = "") -> GuardedCall | Non
         proofs = proofs_in(request.meta)
         covered = request.members
         if request.method in GUARDED and any(has_wide_integer(bytes(value)) for value in covered.values()):
-            raise FrameError(NO_FORM)
+            raise FrameError(_NO_FORM)
         plain = {name: msgspec.json.decode(value) for name, value in covered.items()}
         call = _guarded_call(request.method, plain, session_id, *proofs)
     except (FrameError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -190,7 +192,7 @@ def guarded_call_from_values(
     """Return the call of a method with these params, given as Python values; `_meta` is ignored. Raises
     `FrameError`."""
     covered = _covered(params)
-    check_values(covered)
+    _check_values(covered)
     return _guarded_call(method, covered, session_id, proof, two_proofs)
 
 
@@ -213,7 +215,7 @@ def payload_digest(params: Mapping[str, object]) -> bytes:
     Raises `FrameError` if there is none: an integer beyond 2^53-1, a lone surrogate, a number that is not finite.
     """
     covered = _covered(params)
-    check_values(covered)
+    _check_values(covered)
     return _digest(covered)
 
 
@@ -242,3 +244,40 @@ def _digest(covered: Mapping[str, object]) -> bytes:
         return hashlib.sha256(canonical(covered)).digest()
     except ValueError as error:
         raise FrameError(f"params have no canonical form: {error}") from None
+
+
+def _check_values(value: object) -> None:
+    """Refuse a Python value that is not JSON, an integer beyond 2^53-1, and more than `MAX_VALUES` values in all.
+
+    What the SDK makes of a message may hold any Python value. Iterative, so that depth can't exhaust the stack.
+    Raises `FrameError`.
+    """
+    left = MAX_VALUES
+    waiting = [value]
+    while waiting:
+        inner = _inner(waiting.pop())
+        left -= len(inner)
+        if left < 0:
+            raise FrameError(f"params hold more than {MAX_VALUES} values", bound=True)
+        waiting += [item for item in inner if type(item) not in _PLAIN and not _is_scalar(item)]
+
+
+def _inner(item: object) -> Collection[object]:
+    """Return the items of an array or the member values of an object; nothing for a scalar. Raises `FrameError`."""
+    if isinstance(item, list | tuple):
+        return cast("Collection[object]", item)
+    if isinstance(item, Mapping):
+        members = cast("Mapping[object, object]", item)
+        if all(isinstance(name, str) for name in members):
+            return members.values()
+    elif _is_scalar(item):
+        return ()
+    raise FrameError(_NO_FORM)
+
+
+def _is_scalar(item: object) -> bool:
+    if isinstance(item, float):
+        return math.isfinite(item)
+    if isinstance(item, int):
+        return -MAX_SAFE_INTEGER <= item <= MAX_SAFE_INTEGER
+    return item is None or isinstance(item, str)

@@ -17,8 +17,7 @@ from msgspec import Raw, Struct
 from accredit.errors import FrameError, JsonError
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import Success
-from accredit.jsonrpc.objects import Names, is_object, members, pairs, unambiguous_members
-from accredit.jsonrpc.scalars import as_string
+from accredit.jsonrpc.objects import Names, as_string, is_object, members, pairs, unambiguous_members
 from accredit.policy.catalog import Catalog, Entry
 from accredit.tokens import VerifiedToken, may_use
 

@@ -3,23 +3,27 @@
 The rules are pure code: bytes and facts in, answers out. The only file read is the time zone data.
 
 `structures` certificates and proofs · `fast_decode`, `wire`, `strict_json` reading and writing · `canonical`,
-`signable` what is signed · `hybrid` keys and signatures · `scopes`, `constraints` what is granted · `facts` what is
-known of a call · `contexts` binding to a call · `verify`, `checks`, `needs`, `results` the verifier · `challenges`,
-`cache` its memory · `issue` making delegations and proofs, `revocation` revoking them · `extras` the protocol's other
-objects, which the gateway does not use: `sessions`, `rotation`, `witness`, `receipts`, `transactions`, `verdicts`.
+`signable` what is signed, and binds it to a call · `hybrid` keys and signatures · `scopes`, `constraints` what is
+granted · `facts` what is known of a call · `verify`, `checks`, `needs`, `results` the verifier · `challenges` its
+memory · `issue` making delegations and proofs, `revocation` revoking them · `extras` the protocol's other objects,
+which the gateway does not use: `sessions`, `rotation`, `witness`, `receipts`, `transactions`, `verdicts`.
 """
 
-from accredit.ratify.cache import CertificateCache
 from accredit.ratify.challenges import ChallengeStore, IssuedChallenge, MemoryChallengeStore
 from accredit.ratify.constraints import Constraint, Evaluator, Extension, read_constraint, zone_names
-from accredit.ratify.contexts import build_session_context, operation_context_hash
 from accredit.ratify.facts import CallFacts, VerifierContext
 from accredit.ratify.fast_decode import decode_proof_bundle
 from accredit.ratify.hybrid import HybridPrivateKey, HybridPublicKey, HybridSignature, HybridSigner, derive_id
 from accredit.ratify.issue import Grant, issue_delegation, present
 from accredit.ratify.results import IdentityStatus, VerifyResult
 from accredit.ratify.revocation import RevocationList, issue_revocation_list, revocation_list_fault
-from accredit.ratify.signable import bundle_hash, chain_hash, challenge_sign_bytes
+from accredit.ratify.signable import (
+    build_session_context,
+    bundle_hash,
+    chain_hash,
+    challenge_sign_bytes,
+    operation_context_hash,
+)
 from accredit.ratify.structures import (
     DelegationCert,
     ProofBundle,
@@ -29,7 +33,7 @@ from accredit.ratify.structures import (
     encode_delegation_cert,
     encode_proof_bundle,
 )
-from accredit.ratify.verify import verify_bundle, verify_chain
+from accredit.ratify.verify import CertificateCache, verify_bundle, verify_chain
 
 __all__ = [
     "CallFacts",

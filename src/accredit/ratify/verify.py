@@ -24,9 +24,9 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping, 
 
 from msgspec import Struct
 
+from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_seconds
-from accredit.limits import CHALLENGE_WINDOW_SECONDS, MAX_DELEGATION_CHAIN_DEPTH
-from accredit.ratify.cache import CertificateCache
+from accredit.limits import CHALLENGE_WINDOW_SECONDS, MAX_CACHED_CERTIFICATES, MAX_DELEGATION_CHAIN_DEPTH
 from accredit.ratify.challenges import ChallengeStore
 from accredit.ratify.checks import (
     check_challenge_length,
@@ -64,6 +64,32 @@ from accredit.ratify.structures import (
     bounds_fault,
     delegation_sign_bytes,
 )
+
+
+class CertificateCache:
+    """Certificates that need not be verified again, to be shared between calls and threads.
+
+    It holds the digest of everything that was signed and of both signatures, only after both were good. Whatever can
+    change (time, revocation, linkage, scopes, constraints, the challenge) is evaluated every time.
+    """
+
+    __slots__ = ("_digests",)
+
+    def __init__(self, max_entries: int = MAX_CACHED_CERTIFICATES) -> None:
+        """Raise `ValueError` for a bound below 1."""
+        if max_entries < 1:
+            raise ValueError("max_entries is at least 1")
+        self._digests = RecentlyUsed[bytes, bool](max_entries)
+
+    def __len__(self) -> int:
+        return len(self._digests)
+
+    def __contains__(self, digest: bytes) -> bool:
+        return self._digests.get(digest) is not None
+
+    def add(self, digest: bytes) -> None:
+        """Remember a certificate whose signatures were both verified."""
+        self._digests.put(digest, True)
 
 
 class Terms(Struct, frozen=True, kw_only=True):

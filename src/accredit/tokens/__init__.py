@@ -1,7 +1,7 @@
 """Bearer tokens: where they travel, whether they are valid, what they may do, and what a client is told. No I/O.
 
 `carried` finding them and taking them off a request · `compact`, `claims` reading them · `key_sets` the keys of issuers
-· `verify`, `cache` the verifier and its memory · `rules` what a valid one may do · `challenges` the headers and the
+· `verify` the verifier and its memory · `rules` what a valid one may do · `challenges` the headers and the
 metadata document · `session` tokens of our own · `identity` the gateway's statement to the server behind it.
 """
 

@@ -11,7 +11,7 @@ The steps, in order; the first failure decides, and raises `InvalidToken` except
 7. the scopes that the issuer's tokens must have are there, else `InsufficientScope`.
 
 `read` does 1 to 3, so that its caller can find the keys; `verify` does the rest. Steps 4 to 6, except for `exp`, are
-not repeated for a text that passed them with the same keys.
+not repeated for a text that passed them with the same keys: its claims are remembered by the SHA-256 of the text.
 
 Not checked: whether the token was revoked, its `typ`, and what it may do with a tool (`rules`).
 """
@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from accredit.base.caching import RecentlyUsed
 from accredit.base.deferred import Deferred
 from accredit.errors import ConfigurationError, InsufficientScope, InvalidToken
 from accredit.limits import MAX_CACHED_TOKENS, MAX_QUOTED, MAX_TOKEN_BYTES, TOKEN_LEEWAY_SECONDS
-from accredit.tokens.cache import VerifiedTokens
 from accredit.tokens.claims import Claims, VerifiedToken, claimed_issuer, read_claims
 from accredit.tokens.compact import Compact, take_apart
 from accredit.tokens.key_sets import ALGORITHMS, KeySet
@@ -166,3 +166,43 @@ def _sha256(text: str) -> bytes:
 
 def _quoted(text: str) -> str:
     return ascii(text[:MAX_QUOTED])[:MAX_QUOTED]
+
+
+class VerifiedTokens:
+    """Tokens that need not be verified again: a bounded memory that drops the least recently used first.
+
+    Threads may share it: a race can only make it forget.
+    """
+
+    __slots__ = ("_known",)
+
+    def __init__(self, max_entries: int = MAX_CACHED_TOKENS) -> None:
+        """A bound of 0 remembers nothing."""
+        self._known = RecentlyUsed[bytes, _Known](max_entries)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def peek(self, sha256: bytes) -> VerifiedToken | None:
+        """Return the claims of a token that was verified, with whatever keys."""
+        found = self._known.peek(sha256)
+        return found.token if found is not None else None
+
+    def get(self, sha256: bytes, keys: bytes) -> VerifiedToken | None:
+        """Return the claims of a token that was verified with the key set of this digest; forget it if that differs."""
+        found = self._known.get(sha256)
+        if found is None:
+            return None
+        if found.keys != keys:
+            self._known.forget(sha256)
+            return None
+        return found.token
+
+    def put(self, sha256: bytes, keys: bytes, token: VerifiedToken) -> None:
+        """Remember a verified token."""
+        self._known.put(sha256, _Known(token, keys))
+
+
+class _Known(Struct, frozen=True):
+    token: VerifiedToken
+    keys: bytes

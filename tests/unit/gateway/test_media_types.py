@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accredit.gateway.media_types import MediaType, answer_type, is_json_request, parse_media_type
+from accredit.gateway.media_types import MediaType, accepts, answer_type, is_json_request, parse_media_type
+from accredit.jsonrpc.era import DUPLICATED
 from accredit.limits import MAX_MEDIA_TYPE_BYTES
 
 TOKENS = st.text("!#$%&'*+.^_`|~-abcXYZ019", min_size=1, max_size=8).map(str.encode)
@@ -139,3 +140,40 @@ def test_an_answer_says_what_it_is_or_nothing(value: bytes | None, name: bytes) 
 @pytest.mark.parametrize("charset", [b"utf-7", b"utf-16", b'"UTF-16LE"', b"iso-8859-1", b'""', b"us-ascii"])
 def test_an_answer_in_another_charset_is_known(charset: bytes) -> None:
     assert not answer_type(b"application/json; charset=" + charset).in_utf8
+
+
+JSON = b"application/json"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        b"",
+        b"*/*",
+        b"application/*",
+        b"application/json",
+        b"Application/JSON; charset=utf-8",
+        b"text/event-stream, application/json;q=0.1",
+        b"text/html" + DUPLICATED + b"application/json",
+        b"*/*;q=0, application/json",
+    ],
+)
+def test_json_is_accepted(value: bytes | None) -> None:
+    assert accepts(value, JSON)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"text/event-stream",
+        b"text/*",
+        b"application/jsonsomething",
+        b"application/json;q=0",
+        b"application/json; q=0.000, */*",
+        b"application/*;q=0",
+        b"nonsense",
+    ],
+)
+def test_json_is_not_accepted(value: bytes) -> None:
+    assert not accepts(value, JSON)

@@ -6,6 +6,8 @@ from msgspec import Raw
 from accredit.errors import FrameError, JsonError
 from accredit.jsonrpc.objects import (
     Names,
+    as_integer,
+    as_string,
     check_names,
     check_no_duplicates,
     is_object,
@@ -14,7 +16,7 @@ from accredit.jsonrpc.objects import (
     split_batch,
     unambiguous_members,
 )
-from accredit.limits import MAX_BATCH_MEMBERS, MAX_MEMBERS
+from accredit.limits import MAX_BATCH_MEMBERS, MAX_MEMBERS, MAX_NUMBER_LENGTH
 
 KNOWN = Names("id", "task")
 NOT_JSON = {
@@ -171,3 +173,32 @@ def test_an_object_is_told_by_its_first_byte() -> None:
     assert is_object(Raw(b"{}"))
     assert not is_object(Raw(b"[{}]"))
     assert not is_object(None)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [(b'""', ""), (b'"a\\u00e9\\n"', "a\u00e9\n"), ('"\u00e9"'.encode(), "\u00e9")]
+)
+def test_a_string_is_read(text: bytes, value: str) -> None:
+    assert as_string(Raw(text)) == value
+
+
+@pytest.mark.parametrize("text", [b"1", b"null", b"true", b'["a"]', b"{}", b'"\xff"', b'"\\ud800"', b"x", b""])
+def test_what_is_no_string_is_none(text: bytes) -> None:
+    assert as_string(Raw(text)) is None
+
+
+@pytest.mark.parametrize(("text", "value"), [(b"0", 0), (b"-0", 0), (b"-12", -12), (b"1" + b"0" * 300, 10**300)])
+def test_an_integer_is_read_at_any_size_that_json_allows(text: bytes, value: int) -> None:
+    assert as_integer(Raw(text)) == value
+
+
+@pytest.mark.parametrize(
+    "text", [b"1.0", b"1.5", b"1e3", b'"1"', b"true", b"null", b"01", b"[1]", b"9" * (MAX_NUMBER_LENGTH + 1)]
+)
+def test_what_is_no_integer_is_none(text: bytes) -> None:
+    assert as_integer(Raw(text)) is None
+
+
+def test_an_absent_value_is_none() -> None:
+    assert as_string(None) is None
+    assert as_integer(None) is None

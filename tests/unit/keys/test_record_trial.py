@@ -17,7 +17,7 @@ from accredit.app import assemble
 from accredit.cli import main
 from accredit.config import load
 from accredit.errors import ConfigurationError
-from accredit.keys import make_key, record_trial, write_key
+from accredit.keys import make_key, record_signers, write_key
 from accredit.keys.record_signers import TRIAL, sign_trial
 
 # A newer Python warns of any fork beside a thread, and a test runner has some.
@@ -99,7 +99,7 @@ def test_a_signer_that_hangs_or_crashes_does_not_take_the_gateway_with_it(
     folder: Path, kms: Kms, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
     deed: Callable[[], None], word: str,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(record_trial, "SIGNER_TRIAL_SECONDS", 0.1 if deed is hang else 30.0)
+    monkeypatch.setattr(record_signers, "SIGNER_TRIAL_SECONDS", 0.1 if deed is hang else 30.0)
     kms.deed = deed
     assert word in refusal(folder).what
     assert "swordfish" not in "".join(capfd.readouterr())

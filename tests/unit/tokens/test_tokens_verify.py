@@ -15,7 +15,7 @@ from accredit.errors import ConfigurationError, InsufficientScope, InvalidToken
 from accredit.limits import TOKEN_LEEWAY_SECONDS
 from accredit.tokens import ALGORITHMS, Issuer, TokenVerifier, VerifiedToken, read_key_set, read_public_key
 from accredit.tokens.compact import take_apart
-from accredit.tokens.verify import _signed_by
+from accredit.tokens.verify import VerifiedTokens, _signed_by
 
 pytestmark = pytest.mark.holds("tokens/claims")
 
@@ -346,3 +346,25 @@ def test_the_memory_is_bounded_and_may_be_none() -> None:
     text = KEY.sign(claims())
     first = none.verify(none.read(text), KEYS, NOW)
     assert none.verify(none.read(text), KEYS, NOW) is not first
+
+
+def token(subject: str) -> VerifiedToken:
+    return VerifiedToken("issuer", subject, 7, "ab")
+
+
+def test_the_least_recently_used_goes_first() -> None:
+    tokens = VerifiedTokens(2)
+    tokens.put(b"a", b"keys", token("a"))
+    tokens.put(b"b", b"keys", token("b"))
+    assert tokens.get(b"a", b"keys") == token("a")
+    tokens.put(b"c", b"keys", token("c"))
+    assert [tokens.get(name, b"keys") for name in (b"a", b"b", b"c")] == [token("a"), None, token("c")]
+    assert len(tokens) == 2
+
+
+def test_a_token_that_was_verified_with_other_keys_is_forgotten() -> None:
+    tokens = VerifiedTokens()
+    tokens.put(b"a", b"keys", token("a"))
+    assert tokens.peek(b"a") == token("a")
+    assert tokens.get(b"a", b"others") is None
+    assert tokens.peek(b"a") is None

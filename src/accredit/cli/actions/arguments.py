@@ -23,7 +23,7 @@ from accredit.policy.constraint_words import UNITS
 from accredit.policy.facts import CONTEXT_NAMES, TEXTS, facts_fault
 from accredit.ratify import CallFacts, Constraint, Extension, VerifierContext, read_constraint, zone_names
 from accredit.ratify.constraints import MaxAmount, MaxRate, ResourcePath, TimeWindow, evaluate
-from accredit.ratify.contexts import HASH_BYTES
+from accredit.ratify.signable import HASH_BYTES
 from accredit.ratify.strict_json import parse
 
 _PARAMS = 'name a file with the params of the call: {"name": "send_email", "arguments": {...}}'

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from accredit.attest import CallRecord
-from accredit.cli.prefixes import the_one
+from accredit.cli.actions.output import find_by_prefix
 from accredit.config import load
 from accredit.errors import ConfigurationError
 from accredit.keys import load_public_key
@@ -63,7 +63,7 @@ def one_call(log: LogFile, prefix: str) -> str | None:
         record = entry.record()
         if record is not None and record.call.id.startswith(prefix):
             calls[record.call.id] = f"{record.times.received}  {record.call.target or record.call.method}"
-    return the_one(prefix, calls, "call", UNKNOWN_CALL)
+    return find_by_prefix(prefix, calls, "call", UNKNOWN_CALL)
 
 
 def one_agent(log: LogFile, prefix: str, names: Names) -> str | None:
@@ -83,4 +83,4 @@ def _one_party(
         return prefix
     records = (record for entry in log.holding(prefix) if (record := entry.record()) is not None)
     ids = {found for record in records if (found := id_in(record))}
-    return the_one(prefix, {each: names.get(each, "") for each in ids}, what, _UNKNOWN_PARTY)
+    return find_by_prefix(prefix, {each: names.get(each, "") for each in ids}, what, _UNKNOWN_PARTY)

@@ -16,8 +16,7 @@ from msgspec import Struct
 
 from accredit.base.clock import unix_seconds
 from accredit.cli.actions import wording as words
-from accredit.cli.actions.output import print_facts, print_json, say, tell
-from accredit.cli.prefixes import the_one
+from accredit.cli.actions.output import find_by_prefix, print_facts, print_json, say, tell
 from accredit.errors import AccreditError, ConfigurationError, StoreUnavailable, WireError
 from accredit.keys import SigningKey, load_signing_key, read_file, write_file
 from accredit.limits import MAX_STATEMENT_BYTES
@@ -137,7 +136,7 @@ def _presented(database: Path, prefix: str, issuer_id: str) -> str | None:
         raise ConfigurationError(
             f"{prefix} is no whole id, and the store's log, which may know it, can't be read: {error}", _WHOLE
         ) from None
-    return the_one(prefix, candidates, "certificate", _WHOLE)
+    return find_by_prefix(prefix, candidates, "certificate", _WHOLE)
 
 
 def _in_store(store: SqliteFile | PostgresDatabase, key: SigningKey, extend: _Extend) -> ListChange:

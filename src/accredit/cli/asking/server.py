@@ -13,8 +13,10 @@ answer is waited for, and stderr says so. What tools say of themselves is not lo
 import asyncio
 import contextlib
 import logging
+from collections import deque
 from collections.abc import AsyncGenerator, Callable
-from typing import Any, cast
+from types import TracebackType
+from typing import Any, Self, cast
 
 import httpx2
 from mcp import Client, MCPError
@@ -22,7 +24,7 @@ from mcp.client import ClientSession
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
-from accredit.base.log_events import configure_logs
+from accredit.base.log_events import configure_logs, fields_of
 from accredit.base.text import excerpt
 from accredit.cli.actions.output import tell
 from accredit.cli.asking.hosts import EVERYTHING, NOTHING, Capabilities, declaring, no_roots
@@ -30,11 +32,10 @@ from accredit.cli.asking.in_process import InProcess
 from accredit.cli.asking.knocking import Door, knock
 from accredit.cli.asking.listing import Offer, offer_of, together
 from accredit.cli.asking.objects import imported, in_memory
-from accredit.cli.asking.overheard import Overheard
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
 from accredit.jsonrpc.encode import UPSTREAM_ERROR
-from accredit.limits import ASK_NOTICE_SECONDS, ASK_SECONDS, MAX_TOOL_LIST_BYTES
+from accredit.limits import ASK_NOTICE_SECONDS, ASK_SECONDS, MAX_OVERHEARD_LINES, MAX_TOOL_LIST_BYTES
 
 _ENDPOINT, _STREAM = "http://127.0.0.1/mcp", "http://127.0.0.1/sse"
 """What the gateway in this process is called, for both of HTTP's transports. No socket is opened for it."""
@@ -73,7 +74,7 @@ def _ask_upstream(upstream: Upstream, *, follow: bool = False, seconds: float | 
     if isinstance(upstream, HttpUpstream):
         door = asyncio.run(knock(upstream, follow=follow, seconds=seconds))
         return _ask(lambda capabilities: _through_gateway(door, capabilities), _TRY_URL, seconds), door.upstream
-    with Overheard() as overheard:
+    with _Overheard() as overheard:
         try:
             offer = _ask(lambda capabilities: _through_gateway(Door(upstream), capabilities), _TRY_COMMAND, seconds)
         except ConfigurationError:
@@ -172,3 +173,44 @@ async def _through_gateway(door: Door, capabilities: Capabilities) -> AsyncGener
     finally:
         app.end_streams()
         await app.aclose()
+
+
+class _Overheard(logging.Handler):
+    """Keeps what the gateway logs of a child's stderr while it is entered, whatever else is logged."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self._logger = logging.getLogger("accredit.gateway.stdio")
+        self._lines: deque[str] = deque(maxlen=MAX_OVERHEARD_LINES)
+        self._before = logging.WARNING
+        self._pid: object = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a line of the child's."""
+        if record.getMessage() == "upstream_stderr":
+            fields = fields_of(record)
+            if fields.get("pid") != self._pid:  # it was started again: what it says now is what counts
+                self._lines.clear()
+            self._pid = fields.get("pid")
+            self._lines.append(str(fields.get("line", "")))
+        elif record.levelno >= self._before:
+            logging.getLogger().handle(record)
+
+    def tell(self) -> None:
+        """Show the last lines that were kept, on stderr."""
+        for line in self._lines:
+            tell(f"the server: {line}")
+
+    def __enter__(self) -> Self:
+        self._before = self._logger.getEffectiveLevel()
+        self._logger.setLevel(logging.INFO)
+        self._logger.propagate = False
+        self._logger.addHandler(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._logger.removeHandler(self)
+        self._logger.propagate = True
+        self._logger.setLevel(logging.NOTSET)

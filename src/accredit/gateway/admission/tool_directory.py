@@ -23,7 +23,7 @@ from accredit.jsonrpc.encode import to_json
 from accredit.jsonrpc.frames import Request, Success, decode_frame
 from accredit.jsonrpc.header_values import Headers
 from accredit.jsonrpc.methods import META_CAPABILITIES, META_CLIENT_INFO, META_VERSION
-from accredit.jsonrpc.objects import members
+from accredit.jsonrpc.objects import as_string, members
 from accredit.jsonrpc.param_headers import (
     DeclaredHeader,
     check_param_headers,
@@ -32,7 +32,6 @@ from accredit.jsonrpc.param_headers import (
     listed_schemas,
 )
 from accredit.jsonrpc.requests import decode_request
-from accredit.jsonrpc.scalars import as_string
 from accredit.limits import MAX_KNOWN_TOOL_NAME_CHARS, MAX_KNOWN_TOOLS, MAX_LIST_PAGES, TOOL_LIST_FRESH_SECONDS
 from accredit.tokens import declares_token
 

@@ -44,8 +44,8 @@ from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.lines import LineSplitter, encode_line
 from accredit.jsonrpc.methods import BATCH_REVISION, META_VERSION
+from accredit.jsonrpc.objects import as_string
 from accredit.jsonrpc.requests import Batch
-from accredit.jsonrpc.scalars import as_string
 from accredit.limits import GRACE_SECONDS, STOP_GRACE_SECONDS
 from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
 

@@ -27,9 +27,8 @@ from accredit.errors import (
 from accredit.gateway.turns import in_turns
 from accredit.jsonrpc.frames import Response, Success
 from accredit.jsonrpc.long_text import pairs_in_steps
-from accredit.jsonrpc.objects import is_object, members
+from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.responses import Answers, Edit
-from accredit.jsonrpc.scalars import as_string
 from accredit.limits import LONG_ANSWER_BYTES
 from accredit.policy import refusals
 

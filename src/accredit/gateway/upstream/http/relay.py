@@ -58,10 +58,9 @@ from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.gateway.upstream.stdio.pending_calls import LATE, cancellation
 from accredit.jsonrpc.frames import Frame, Request, Success
 from accredit.jsonrpc.methods import LISTEN, Era
-from accredit.jsonrpc.objects import members
+from accredit.jsonrpc.objects import as_string, members
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit, Expected
-from accredit.jsonrpc.scalars import as_string
 from accredit.limits import (
     LONG_ANSWER_BYTES,
     MAX_PREPARED_HEADS,

@@ -14,9 +14,9 @@ from accredit.errors import AccreditError, MessageId, RequestError
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import SESSION_HEADER
+from accredit.gateway.media_types import accepts
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.upstream.reply import Reply
-from accredit.gateway.upstream.stdio.accept import accepts
 from accredit.gateway.upstream.stdio.child import find_program
 from accredit.gateway.upstream.stdio.modern import SharedUpstream
 from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard

@@ -39,10 +39,9 @@ from accredit.jsonrpc.encode import INVALID_REQUEST, error_frame
 from accredit.jsonrpc.era import required_version
 from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success
 from accredit.jsonrpc.methods import Era
-from accredit.jsonrpc.objects import is_object, members
+from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
-from accredit.jsonrpc.scalars import as_string
 from accredit.jsonrpc.tasks import without_state
 
 _log = logging.getLogger("accredit.gateway.stdio")

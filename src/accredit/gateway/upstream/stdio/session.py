@@ -39,10 +39,9 @@ from accredit.gateway.upstream.stdio.stream import Stream
 from accredit.jsonrpc.encode import INVALID_REQUEST, error_frame
 from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.methods import Era
-from accredit.jsonrpc.objects import is_object, members
+from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
-from accredit.jsonrpc.scalars import as_string
 from accredit.limits import CLIENT_STALL_SECONDS, REPLAY_STREAMS, UNSENT_BYTES
 
 _log = logging.getLogger("accredit.gateway.stdio")
