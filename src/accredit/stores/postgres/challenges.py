@@ -53,7 +53,7 @@ written AS (
   ON CONFLICT (challenge) DO UPDATE SET keep_until = EXCLUDED.keep_until WHERE spent.owner = EXCLUDED.owner
   RETURNING challenge)
 SELECT challenge, challenge IN (SELECT challenge FROM written),
-  EXISTS (SELECT FROM spent WHERE spent.challenge = asked.challenge), until
+  coalesce((SELECT true FROM spent WHERE spent.challenge = asked.challenge), false), until
 FROM asked, bound"""  # noqa: S608 - of constants
 
 

@@ -9,6 +9,8 @@ passed on.
 2. A statement is never cancelled: that would cancel such a wait. If its task is cancelled the connection is closed, and
    nobody knows whether the transaction took place.
 3. No text of a failure holds a statement's values or the password.
+4. No statement reads a table as a whole. Plans are kept, and one that was made while a table was small would go on doing
+   so until the server takes its statistics anew.
 """
 
 import asyncio
@@ -130,6 +132,13 @@ async def connect(database: PostgresDatabase, host: Host) -> Connection:
     return Connection(raw, database.name)
 
 
+_PLANS = dict.fromkeys(
+    ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin", "jit"),
+    "off",
+)
+"""Every row is found by an index, and many are read in its order (rule 4)."""
+
+
 def _settings() -> dict[str, str]:
     wait = f"{int(STORE_WAIT_SECONDS * 1000)}ms"
     return {
@@ -138,6 +147,7 @@ def _settings() -> dict[str, str]:
         "search_path": "public",
         "client_min_messages": "notice",
         "default_transaction_isolation": "read committed",
+        **_PLANS,
         # A server's process whose client is gone would wait for a row until it gets it.
         "lock_timeout": wait,
         "idle_in_transaction_session_timeout": wait,

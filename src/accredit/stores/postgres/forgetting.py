@@ -18,22 +18,17 @@ Table = Literal["spent", "use_series", "uses", "tasks"]
 CLOCK = "extract(epoch FROM clock_timestamp())::bigint"
 """The database's time, in SQL."""
 
-_KEYS: dict[Table, str] = {
-    "spent": "challenge",
-    "use_series": "cert, window_s",
-    "uses": "cert, window_s, mark",
-    "tasks": "key",
-}
-
 
 def sweeping(table: Table, kind: str, clock: str) -> str:
-    """Return the statement that deletes some expired rows, and returns how many. It remembers them as `kind`."""
-    key = _KEYS[table]
+    """Return the statement that deletes some expired rows, and returns how many. It remembers them as `kind`.
+
+    The clock is read once: an index can't be searched for what may differ from row to row.
+    """
     return f"""
 WITH gone AS (
-  DELETE FROM {table} WHERE ({key}) IN (
-    SELECT {key} FROM {table} WHERE keep_until < {clock} - {DATABASE_KEEP_SECONDS}
-    ORDER BY keep_until LIMIT {STORE_SWEEP_ROWS} FOR UPDATE SKIP LOCKED)
+  DELETE FROM {table} WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM {table} WHERE keep_until < (SELECT {clock} - {DATABASE_KEEP_SECONDS})
+    ORDER BY keep_until LIMIT {STORE_SWEEP_ROWS} FOR UPDATE SKIP LOCKED))
   RETURNING keep_until),
 noted AS (
   INSERT INTO forgotten SELECT '{kind}', max(keep_until) FROM gone HAVING count(*) > 0

@@ -1,0 +1,85 @@
+"""How many rows the store's statements read: what a call costs must not grow with what others have called."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from tests.world.postgres import Cluster
+from tests.world.running import run
+from tests.world.stores import NOW, challenge, request
+
+from accredit.ports import RateLimit, Spending, Task
+from accredit.stores.postgres import worker
+from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores.postgres.driver import Connection
+from accredit.stores.postgres.store import PostgresStore
+from accredit.stores.postgres.tasks import PostgresTasks
+from accredit.stores.postgres.worker import Batch
+
+pytestmark = pytest.mark.holds("stores/postgres/driver")
+
+MANY = 20_000
+CALLS = 8
+"""Before the tables grow: from the sixth time on the server keeps a plan."""
+FEW = 100
+"""Rows that calls may read of a table, each."""
+FILL = (
+    "INSERT INTO spent SELECT sha256(n::text::bytea), '', {end} FROM generate_series(1, {many}) AS n",
+    "INSERT INTO use_series SELECT sha256(n::text::bytea), 60, 1, 1, {end} FROM generate_series(1, {many}) AS n",
+    "INSERT INTO uses SELECT sha256(n::text::bytea), 60, 1, 0, {end} FROM generate_series(1, {many}) AS n",
+    "INSERT INTO tasks SELECT sha256(n::text::bytea), sha256(n::text::bytea), '', '', '', '', {end}"
+    " FROM generate_series(1, {many}) AS n",
+)
+READ = """
+SELECT (SELECT sum(seq_tup_read) FROM pg_stat_user_tables)::bigint,
+  (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes)::bigint"""
+
+
+async def rows_read(connection: Connection, asked: Sequence[None]) -> Sequence[list[int]]:
+    await connection.fetch("SELECT pg_stat_force_next_flush()")
+    return [list((await connection.fetch(READ))[0])] * len(asked)
+
+
+async def call(store: PostgresStore, tasks: PostgresTasks, number: int) -> None:
+    """Everything that a call may ask for."""
+    assert await store.look(challenge(number), request(1), issued=False, now=NOW) is Spending.FIRST
+    spent = await store.spend(challenge(number), request(1), issued=False, keep_until=NOW + 300, now=NOW)
+    assert spent is Spending.FIRST
+    limits = [RateLimit("cert", 60, 10 * CALLS)]
+    assert await store.use(limits, now=NOW)
+    assert await store.uses("cert", 60, now=NOW)
+    task = Task(challenge(number), "tools/call", "pay", b"", "flow")
+    assert await tasks.keep(challenge(number), task, keep_until=NOW + 300, now=NOW) == task
+    assert await tasks.find(challenge(number), now=NOW) == task
+    assert await tasks.owned(challenge(number), now=NOW)
+
+
+@pytest.mark.holds("stores/postgres/driver", 4)
+def test_what_a_call_reads_does_not_grow_with_the_tables__though_its_plans_were_made_while_they_were_empty(
+    database: PostgresDatabase, server: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "STORE_TEND_SECONDS", 0.0)  # what has ended is looked for each time
+    monkeypatch.setattr(worker, "STORE_CHECK_SECONDS", 600.0)  # but rows are counted once
+    server.run("VACUUM ANALYZE", database=database.database)  # the server knows that the tables are empty
+
+    async def main() -> None:
+        store, tasks = PostgresStore(database, clock=str(NOW)), PostgresTasks(database, clock=str(NOW))
+        for number in range(CALLS):
+            await call(store, tasks, number)
+        statements = [each.format(end=NOW + 300, many=MANY) for each in FILL]
+        await asyncio.to_thread(server.run, *statements, database=database.database)
+        before = await read(store, tasks)
+        for number in range(CALLS, 2 * CALLS):
+            await call(store, tasks, number)
+        by_scan, by_index = (now - then for now, then in zip(await read(store, tasks), before, strict=True))
+        assert by_scan <= CALLS * FEW
+        assert by_index <= CALLS * FEW
+        for each in (store, tasks):
+            await each.aclose()
+
+    async def read(store: PostgresStore, tasks: PostgresTasks) -> list[int]:
+        counting = Batch(rows_read, True)
+        await tasks.worker.run(counting, None)
+        return await store.worker.run(counting, None)
+
+    run(main())
