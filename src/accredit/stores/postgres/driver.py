@@ -9,8 +9,8 @@ passed on.
 2. A statement is never cancelled: that would cancel such a wait. If its task is cancelled the connection is closed, and
    nobody knows whether the transaction took place.
 3. No text of a failure holds a statement's values or the password.
-4. No statement reads a table as a whole. Plans are kept, and one that was made while a table was small would go on doing
-   so until the server takes its statistics anew.
+4. No statement reads a table as a whole. Plans are kept, and one that was made while a table was small would go on
+   doing so until the server takes its statistics anew.
 """
 
 import asyncio
