@@ -20,7 +20,7 @@ GATEWAY_CHANGED = -31020
 """A code that never leaves the client, like the next one: nothing was signed for this gateway."""
 SESSION_LOST = -31021
 """The session is gone, and the request was not taken. An answer to a request, and no refusal of a call."""
-UNKNOWN = -32602
+_UNKNOWN = -32602
 """Of what is not there, JSON-RPC's own code for invalid params."""
 
 
@@ -74,10 +74,10 @@ _ROWS = (
     Refused("ratify_replayed", REPLAYED),
     Refused("record_unavailable", RECORD_UNAVAILABLE),
     Refused("too_many_challenges", TOO_MANY_CHALLENGES),
-    Refused("unknown_tool", UNKNOWN),
-    Refused("unknown_resource", UNKNOWN),
-    Refused("unknown_prompt", UNKNOWN),
-    Refused("unknown_task", UNKNOWN),
+    Refused("unknown_tool", _UNKNOWN),
+    Refused("unknown_resource", _UNKNOWN),
+    Refused("unknown_prompt", _UNKNOWN),
+    Refused("unknown_task", _UNKNOWN),
     Refused(
         "missing_token", MISSING_TOKEN, 401, "token_refused",
         advice="Name the environment variable that holds one with --token-env.",
@@ -104,5 +104,5 @@ _ROWS = (
 
 KINDS = {row.code: row.kind for row in _ROWS}
 BY_WORD = {row.word: row for row in _ROWS}
-CODES = frozenset(row.code for row in _ROWS) - {UNKNOWN}
+CODES = frozenset(row.code for row in _ROWS) - {_UNKNOWN}
 """Codes that are of refusals alone: whatever else the error says, it is one."""

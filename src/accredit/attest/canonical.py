@@ -16,7 +16,7 @@ from accredit.canonical import canonical as canonical_form
 from accredit.errors import AttestationError
 from accredit.limits import MAX_CANONICAL_RESULT_BYTES
 
-Params = bytes | Raw | Mapping[str, Raw] | None
+_Params = bytes | Raw | Mapping[str, Raw] | None
 """A request's `params`: their text, or their members where they are split already; None where there are none."""
 
 
@@ -38,7 +38,7 @@ def canonical(text: bytes | Raw) -> bytes:
     return _canonical(_parse(text))
 
 
-def recorded_params(params: Params, *, token_argument: bool, full: bool = False) -> RecordedParams:
+def recorded_params(params: _Params, *, token_argument: bool, full: bool = False) -> RecordedParams:
     """Return what is recorded of a request's `params`: everything but `_meta` and, with `token_argument`,
     `arguments._token`. Raises `AttestationError` for a text without a canonical form."""
     steps = record_params(params, token_argument=token_argument, full=full)
@@ -49,7 +49,9 @@ def recorded_params(params: Params, *, token_argument: bool, full: bool = False)
             return last.value
 
 
-def record_params(params: Params, *, token_argument: bool, full: bool = False) -> Generator[None, None, RecordedParams]:
+def record_params(
+    params: _Params, *, token_argument: bool, full: bool = False
+) -> Generator[None, None, RecordedParams]:
     """Do the same in steps, for callers that serve others between two of them."""
     if isinstance(params, Mapping):
         tree: object = {name: _parse(value) for name, value in params.items()}

@@ -26,18 +26,18 @@ from accredit.limits import MAX_RECORDED_TEXT, MAX_SAFE_INTEGER
 _STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 CALL_TYPE = "urn:accredit:tool-call:v2"
 CALL_TYPE_V1 = "urn:accredit:tool-call:v1"
-CHECKPOINT_TYPE = "urn:accredit:log-checkpoint:v1"
-PRUNING_TYPE = "urn:accredit:log-pruning:v1"
+_CHECKPOINT_TYPE = "urn:accredit:log-checkpoint:v1"
+_PRUNING_TYPE = "urn:accredit:log-pruning:v1"
 
 GENESIS = "0" * 64
 """The `previous` of a writer's first record."""
 
-Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
-WriterId = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
-Sequence = Annotated[int, Meta(ge=1, le=MAX_SAFE_INTEGER)]
-Time = Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$")]
-TraceId = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
-Verdict = Literal["allow", "deny", "challenge"]
+_Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+_WriterId = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+_Sequence = Annotated[int, Meta(ge=1, le=MAX_SAFE_INTEGER)]
+_Time = Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$")]
+_TraceId = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+_Verdict = Literal["allow", "deny", "challenge"]
 OutcomeStatus = Literal[
     "ok", "tool_error", "error", "input_required", "task", "upstream_invalid", "timeout", "cancelled", "unknown"
 ]
@@ -63,7 +63,7 @@ class Call(_Part, frozen=True):
     `server`, the server's name if there are several.
     """
 
-    id: WriterId
+    id: _WriterId
     method: str
     target: str | None = None
     session: str | None = None
@@ -71,8 +71,8 @@ class Call(_Part, frozen=True):
     flow: str | None = None
     round: Annotated[int, Meta(ge=1, le=MAX_SAFE_INTEGER)] | None = None
     params: Raw = NO_PARAMS
-    definition: Sha256 | None = None
-    trace: TraceId | None = None
+    definition: _Sha256 | None = None
+    trace: _TraceId | None = None
     server: str | None = None
 
 
@@ -83,7 +83,7 @@ class RecordedDecision(_Part, frozen=True):
     was asked for a proof over a challenge.
     """
 
-    verdict: Verdict
+    verdict: _Verdict
     error: str | None = None
     reason: str | None = None
     enforced: bool | None = None
@@ -97,7 +97,7 @@ class RecordedAuthority(_Part, frozen=True):
     principal_id: str
     agent_id: str
     cert_ids: tuple[str, ...]
-    chain_sha256: Sha256
+    chain_sha256: _Sha256
     scope: str
     bound: bool
     principal_name: str | None = None
@@ -108,7 +108,7 @@ class RecordedToken(_Part, frozen=True):
 
     issuer: str
     subject: str
-    sha256: Sha256
+    sha256: _Sha256
     jti: str | None = None
     kid: str | None = None
 
@@ -121,29 +121,29 @@ class Outcome(_Part, frozen=True):
 
     status: OutcomeStatus
     detail: str | None = None
-    result: dict[Literal["rfc8785-sha256", "sha256"], Sha256] | None = None
+    result: dict[Literal["rfc8785-sha256", "sha256"], _Sha256] | None = None
 
 
 class Times(_Part, frozen=True):
     """When the call came, and when this record was made."""
 
-    received: Time
-    recorded: Time
+    received: _Time
+    recorded: _Time
 
 
 class Place(_Part, frozen=True):
     """A record's place in the log: the writer, the sequence of its records from 1, and the SHA-256 of its previous
     payload."""
 
-    writer: WriterId
-    sequence: Sequence
-    previous: Sha256
+    writer: _WriterId
+    sequence: _Sequence
+    previous: _Sha256
 
 
 class PolicyDigest(_Part, frozen=True):
     """The configuration that decided: the SHA-256 of its effective values, in the form of RFC 8785."""
 
-    digest: Sha256
+    digest: _Sha256
 
 
 class CallRecord(_Part, frozen=True):
@@ -164,20 +164,20 @@ class CallRecord(_Part, frozen=True):
 class Checkpoint(_Part, frozen=True):
     """A writer's chain has `count` records. The statement's subject is its head, the SHA-256 of the last payload."""
 
-    writer: WriterId
-    count: Sequence
-    time: Time
+    writer: _WriterId
+    count: _Sequence
+    time: _Time
 
 
 class Pruning(_Part, frozen=True):
     """Records 1 to `last` of a writer, those from before `before`, were pruned. The statement's subject is the SHA-256
     of the last one's payload; `digests_sha256` is the SHA-256 of all their digests (32 bytes each), in order."""
 
-    writer: WriterId
-    last: Sequence
-    before: Time
-    digests_sha256: Sha256
-    time: Time
+    writer: _WriterId
+    last: _Sequence
+    before: _Time
+    digests_sha256: _Sha256
+    time: _Time
 
 
 Predicate = CallRecord | Checkpoint | Pruning
@@ -192,7 +192,7 @@ class Statement(Struct, frozen=True):
 
 
 class _Digests(Struct, frozen=True, forbid_unknown_fields=True):
-    sha256: Sha256
+    sha256: _Sha256
 
 
 class _Subject(Struct, frozen=True, forbid_unknown_fields=True):
@@ -217,8 +217,8 @@ _decoder_of_calls = msgspec.json.Decoder(CallRecord)
 _DECODERS = {
     CALL_TYPE: _decoder_of_calls,
     CALL_TYPE_V1: _decoder_of_calls,
-    CHECKPOINT_TYPE: msgspec.json.Decoder(Checkpoint),
-    PRUNING_TYPE: msgspec.json.Decoder(Pruning),
+    _CHECKPOINT_TYPE: msgspec.json.Decoder(Checkpoint),
+    _PRUNING_TYPE: msgspec.json.Decoder(Pruning),
 }
 
 
@@ -296,9 +296,9 @@ def _type_of(predicate: Predicate) -> str:
         case CallRecord():
             return CALL_TYPE
         case Checkpoint():
-            return CHECKPOINT_TYPE
+            return _CHECKPOINT_TYPE
         case Pruning():
-            return PRUNING_TYPE
+            return _PRUNING_TYPE
 
 
 def _subject_name(predicate: Predicate) -> str:

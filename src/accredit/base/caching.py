@@ -4,11 +4,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Generic, TypeVar
 
-Key = TypeVar("Key", bound=Hashable)
-Value = TypeVar("Value")
+_Key = TypeVar("_Key", bound=Hashable)
+_Value = TypeVar("_Value")
 
 
-class RecentlyUsed(Generic[Key, Value]):
+class RecentlyUsed(Generic[_Key, _Value]):
     """At most `max_entries` values by their keys: what was used least recently is forgotten first. No value is None.
 
     Threads may share it: each step is one of C code, and the worst that a race can do is to forget something.
@@ -18,15 +18,15 @@ class RecentlyUsed(Generic[Key, Value]):
 
     def __init__(self, max_entries: int) -> None:
         self._max_entries = max_entries
-        self._entries: OrderedDict[Key, Value] = OrderedDict()
+        self._entries: OrderedDict[_Key, _Value] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __contains__(self, key: Key) -> bool:
+    def __contains__(self, key: _Key) -> bool:
         return key in self._entries
 
-    def get(self, key: Key) -> Value | None:
+    def get(self, key: _Key) -> _Value | None:
         """Return the value of a key, and count that as a use."""
         try:
             self._entries.move_to_end(key)
@@ -34,15 +34,15 @@ class RecentlyUsed(Generic[Key, Value]):
         except KeyError:  # also where another thread has forgotten it between the two
             return None
 
-    def peek(self, key: Key) -> Value | None:
+    def peek(self, key: _Key) -> _Value | None:
         """Return the value of a key, without using it."""
         return self._entries.get(key)
 
-    def values(self) -> Iterable[Value]:
+    def values(self) -> Iterable[_Value]:
         """Return all values, the least recently used first."""
         return self._entries.values()
 
-    def put(self, key: Key, value: Value) -> None:
+    def put(self, key: _Key, value: _Value) -> None:
         """Remember a value, as the most recently used."""
         self._entries.pop(key, None)
         self._entries[key] = value
@@ -52,12 +52,12 @@ class RecentlyUsed(Generic[Key, Value]):
             except KeyError:  # another thread has emptied it
                 return
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: _Key) -> None:
         """Forget a key, if it is there."""
         self._entries.pop(key, None)
 
 
-class Once(Generic[Value]):
+class Once(Generic[_Value]):
     """`functools.cached_property` without the lock that it has before Python 3.12: a race computes a value twice.
 
     The object has a `__dict__`, which copies and comparisons leave out.
@@ -65,11 +65,11 @@ class Once(Generic[Value]):
 
     __slots__ = ("_compute", "_name")
 
-    def __init__(self, compute: Callable[[Any], Value]) -> None:
+    def __init__(self, compute: Callable[[Any], _Value]) -> None:
         self._compute = compute
         self._name = compute.__name__
 
-    def __get__(self, holder: Any, _owner: type | None = None) -> Value:
+    def __get__(self, holder: Any, _owner: type | None = None) -> _Value:
         # Python looks into the object's own dictionary first, so this runs once.
         value = holder.__dict__[self._name] = self._compute(holder)
         return value

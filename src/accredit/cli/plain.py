@@ -74,7 +74,7 @@ OPTIONS = {
 }
 """The options of a command that take a value, and how it is read: anything else raises `ValueError`."""
 FLAGS = {"serve": frozenset({"--insecure"}), "wrap": frozenset[str]()}
-TAKES_URL = frozenset({"serve"})
+_TAKES_URL = frozenset({"serve"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def _values(name: str, words: Iterator[str]) -> dict[str, object]:
             parameter, value = _parameter(word), OPTIONS[name][word](next(words, ""))
         elif word in FLAGS[name]:
             parameter, value = _parameter(word), True
-        elif name in TAKES_URL and "://" in word:
+        elif name in _TAKES_URL and "://" in word:
             parameter, value = "url", _text(word)
         else:
             raise ValueError

@@ -55,7 +55,7 @@ from accredit.limits import STOP_GRACE_SECONDS
 from accredit.rounds import InputContext, LegOptions, RoundsOptions
 from accredit.rounds.results import check_result_type
 
-Reply = Callable[[JSONRPCRequest], Awaitable[Params]]
+_Reply = Callable[[JSONRPCRequest], Awaitable[Params]]
 
 _KINDS = {"elicitation": "elicitation/create", "sampling": "sampling/createMessage", "roots": "roots/list"}
 _OFFERED = ("tools", "resources", "prompts", "completions", "logging")
@@ -127,11 +127,11 @@ class Bridge:
                     self._host.settles(message)
         self._heard.set()
 
-    def _begin(self, request: JSONRPCRequest, reply: Reply) -> None:
+    def _begin(self, request: JSONRPCRequest, reply: _Reply) -> None:
         scope = self._calls[request.id] = anyio.CancelScope()
         self._tasks.start_soon(self._answer, request, reply, scope)
 
-    async def _answer(self, request: JSONRPCRequest, reply: Reply, scope: anyio.CancelScope) -> None:
+    async def _answer(self, request: JSONRPCRequest, reply: _Reply, scope: anyio.CancelScope) -> None:
         with scope:
             answer: Answer
             try:

@@ -45,7 +45,7 @@ from accredit.rounds.results import Responses, check_result_type
 
 _log = logging.getLogger("accredit.client")
 
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 
 _TOOL = TypeAdapter[CallToolResult | InputRequiredResult](CallToolResult | InputRequiredResult)
 _PROMPT = TypeAdapter[GetPromptResult | InputRequiredResult](GetPromptResult | InputRequiredResult)

@@ -39,23 +39,23 @@ from accredit.rounds.steps import (
     TimedOut,
 )
 
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 
-Sender = Callable[[Params, LegOptions], Awaitable[Result | InputRequiredResult]]
+_Sender = Callable[[Params, LegOptions], Awaitable[_Result | InputRequiredResult]]
 """Sends one leg, with an id that was not used before. It adds what all legs have in common (headers, the progress
 callback) by itself. The params are its own copy, so that a proof may be written into them."""
 
 InputHandler = Callable[..., Awaitable[Any]]
 """`async def handler(context, params)`, which returns its kind's result; one for roots may omit `params`."""
 
-Progress = Callable[[float, float | None, str | None], Awaitable[None]]
+_Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 """The SDK's progress callback: `(progress, total, message)`."""
 
 _BY_HAND = RoundsOptions(auto_fulfil=False)
 
 
 async def run_rounds(
-    send_leg: Sender[Params, Result],
+    send_leg: _Sender[Params, _Result],
     handlers: Mapping[str, InputHandler],
     params: Params,
     method: str,
@@ -63,9 +63,9 @@ async def run_rounds(
     *,
     timeout: float | None = None,
     max_total_timeout: float | None = None,
-    progress: Progress | None = None,
+    progress: _Progress | None = None,
     clock: Callable[[], float] = anyio.current_time,
-) -> Result:
+) -> _Result:
     """Send `params` until the result is complete, fulfilling the server's requests for input in between.
 
     `handlers` are by the embedded request's method. `timeout` is for each leg (None: a minute), `max_total_timeout` for
@@ -92,13 +92,13 @@ async def run_rounds(
 
 
 async def run_leg(
-    send_leg: Sender[Params, Result],
+    send_leg: _Sender[Params, _Result],
     params: Params,
     method: str,
     *,
     timeout: float | None = None,
     max_total_timeout: float | None = None,
-) -> Result | InputRequiredResult:
+) -> _Result | InputRequiredResult:
     """Send `params` once and return the result, even one that asks for input (`allow_input_required=True`).
 
     Raises as `run_rounds` does; an `input_required` that the protocol does not allow is an error here, too.
@@ -126,14 +126,14 @@ def _takes_params(handler: InputHandler) -> bool:
     return True
 
 
-class _World(Generic[Params, Result]):
+class _World(Generic[Params, _Result]):
     """Carries out the machine's steps."""
 
     def __init__(
         self,
-        send_leg: Sender[Params, Result],
+        send_leg: _Sender[Params, _Result],
         handlers: Mapping[str, InputHandler],
-        progress: Progress | None,
+        progress: _Progress | None,
         clock: Callable[[], float],
     ) -> None:
         self._send_leg = send_leg

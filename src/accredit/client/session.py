@@ -43,7 +43,7 @@ from accredit.errors import UnsupportedResultType
 from accredit.rounds import LegOptions, RoundsOptions, with_retry_params
 
 _ParamsModel = TypeVar("_ParamsModel", bound=InputResponseRequestParams)
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 
 _Local = StdioServerParameters | Server[Any] | MCPServer | Transport
 Target = str | _Local
@@ -212,19 +212,19 @@ class AccreditedClient:
 
     async def _run(
         self,
-        send: Callable[[_ParamsModel, ProgressFnT | None], Awaitable[Result | InputRequiredResult]],
+        send: Callable[[_ParamsModel, ProgressFnT | None], Awaitable[_Result | InputRequiredResult]],
         params: _ParamsModel,
         method: str,
         by_hand: bool,
         options: RoundsCall,
-    ) -> Result | InputRequiredResult:
+    ) -> _Result | InputRequiredResult:
         progress = options.get("progress")
         begun = with_retry_params(
             params, input_responses=options.get("input_responses"), request_state=options.get("request_state")
         )
         timeout, total = options.get("timeout"), options.get("max_total_timeout")
 
-        async def send_leg(leg: _ParamsModel, _: LegOptions) -> Result | InputRequiredResult:
+        async def send_leg(leg: _ParamsModel, _: LegOptions) -> _Result | InputRequiredResult:
             return await send(leg, progress)
 
         with _refusals():

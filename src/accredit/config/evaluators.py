@@ -17,7 +17,7 @@ from accredit.errors import ConfigurationError
 from accredit.policy import with_own
 from accredit.ratify import Evaluator
 
-GROUP = "accredit.constraints"
+_GROUP = "accredit.constraints"
 
 
 def load_evaluators(names: Iterable[str]) -> dict[str, Evaluator]:
@@ -39,14 +39,14 @@ def _loaded(name: str) -> Evaluator:
 
 
 def _point(name: str) -> EntryPoint:
-    points = list(entry_points(group=GROUP, name=name))
+    points = list(entry_points(group=_GROUP, name=name))
     if len({point.value for point in points}) == 1:
         return points[0]
     if points:
         packages = ", ".join(sorted(point.dist.name for point in points if point.dist is not None))
         raise ConfigurationError(f"{name!a} is in several packages: {packages}", "keep one of them installed")
-    installed = ", ".join(sorted({point.name for point in entry_points(group=GROUP)})) or "none"
+    installed = ", ".join(sorted({point.name for point in entry_points(group=_GROUP)})) or "none"
     raise ConfigurationError(
         f"there is no {name!a} among the installed evaluators ({installed})",
-        f"install the package that has it as an entry point of the group {GROUP}",
+        f"install the package that has it as an entry point of the group {_GROUP}",
     )

@@ -25,7 +25,7 @@ from accredit.keys import kept_token_key, load_token_key, make_token_key
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-IDENTITY_KEY_FILE = "identity.key"
+_IDENTITY_KEY_FILE = "identity.key"
 """The key that signs what the server is told, in the configuration's folder."""
 
 
@@ -57,11 +57,11 @@ def build_identity(
     check_reads_headers(upstream)
     if loaded.file is None:
         raise ConfigurationError(
-            f'upstream.identity is "jwt" and there is no configuration file beside which {IDENTITY_KEY_FILE} could be',
+            f'upstream.identity is "jwt" and there is no configuration file beside which {_IDENTITY_KEY_FILE} could be',
             "write upstream.identity into accredit.toml, and name that file with --config",
         )
     gateway = gateway_id(loaded)
-    return IdentitySettings(_key(loaded.file.parent / IDENTITY_KEY_FILE, starting=starting), gateway, header)
+    return IdentitySettings(_key(loaded.file.parent / _IDENTITY_KEY_FILE, starting=starting), gateway, header)
 
 
 def _key(path: Path, *, starting: bool) -> "EllipticCurvePrivateKey":

@@ -13,7 +13,7 @@ from accredit.base.text import one_line
 from accredit.config.schema import Gateway
 from accredit.errors import ConfigurationError
 
-OTHERS = 0o077
+_OTHERS = 0o077
 """The permission bits of group and others: mode 0600 or stricter."""
 
 
@@ -39,7 +39,7 @@ def tls_context(gateway: Gateway) -> ssl.SSLContext | None:
         )
     _check_readable("tls_cert_file", certificate)
     mode = _check_readable("tls_key_file", key)
-    if mode & OTHERS:
+    if mode & _OTHERS:
         raise ConfigurationError(
             one_line(f"gateway.tls_key_file {key} can be read by others (mode {mode & 0o777:04o})"),
             one_line(f"chmod 600 {key}"),

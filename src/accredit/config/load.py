@@ -27,7 +27,7 @@ from accredit.errors import ConfigurationError
 
 DEFAULT_FILE = "accredit.toml"
 
-Key = tuple[str, str]
+_Key = tuple[str, str]
 """A section, and a key in it."""
 
 
@@ -38,7 +38,7 @@ class Origin(NamedTuple):
     name: str
 
 
-Values = Mapping[Key, tuple[Origin, object]]
+Values = Mapping[_Key, tuple[Origin, object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Loaded:
 
     config: Config
     file: Path | None
-    origins: Mapping[Key, Origin]
+    origins: Mapping[_Key, Origin]
     content: bytes = b""
 
 
@@ -59,20 +59,20 @@ def load(file: Path | None, environ: Mapping[str, str], command_line: Values, *,
 
     With `look_here` False the current folder is not searched for a file.
     """
-    file = _find(file, environ, look_here=look_here and not names_a_server(command_line))
+    file = _find(file, environ, look_here=look_here and not _names_a_server(command_line))
     content = _content(file) if file else b""
     from_file: Values = _read(file, content) if file else {}
     return replace(_joined(file, from_file, _from_environment(environ), command_line), content=content)
 
 
-def folder_of(loaded: Loaded, key: Key) -> Path:
+def folder_of(loaded: Loaded, key: _Key) -> Path:
     """Return the folder that a key's relative paths start from: that of the file which sets it, else the current
     one."""
     origin = loaded.origins.get(key)
     return loaded.file.parent if loaded.file and origin and origin.kind == "file" else Path.cwd()
 
 
-def names_a_server(command_line: Values) -> bool:
+def _names_a_server(command_line: Values) -> bool:
     """Return whether the command line has an `[upstream]` of its own."""
     return any(section == "upstream" for section, _ in command_line)
 
@@ -83,7 +83,7 @@ def load_command_line(command_line: Values) -> Loaded:
 
 
 def _joined(file: Path | None, from_file: Values, from_environment: Values, command_line: Values) -> Loaded:
-    if names_a_server(command_line):
+    if _names_a_server(command_line):
         from_file = {key: found for key, found in from_file.items() if key[0] != "upstream"}
         from_environment = {key: found for key, found in from_environment.items() if key[0] != "upstream"}
     joined = {**from_file, **from_environment, **command_line}
@@ -134,7 +134,7 @@ def _read(file: Path, content: bytes) -> Values:
     }
 
 
-def _anchored(key: Key, value: object, folder: Path) -> object:
+def _anchored(key: _Key, value: object, folder: Path) -> object:
     """Make a relative path in a file relative to that file's folder."""
     if key in FILES:
         return str(folder / str(value))

@@ -7,7 +7,7 @@ from accredit.config.load import Loaded
 from accredit.config.schema import SECRETS, SECTIONS, Section
 from accredit.config.values import FromEnvironment
 
-MASK = "***"
+_MASK = "***"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ def shown(loaded: Loaded) -> list[Shown]:
 def _masked(section: str, key: str, value: object) -> object:
     if (section, key) in SECRETS:
         table = cast("dict[str, object]", value)
-        return {name: text.members() if isinstance(text, FromEnvironment) else MASK for name, text in table.items()}
+        return {name: text.members() if isinstance(text, FromEnvironment) else _MASK for name, text in table.items()}
     if (section, key) == ("upstream", "url") and isinstance(value, str) and "?" in value:
-        return f"{value.partition('?')[0]}?{MASK}"  # some servers expect their key there
+        return f"{value.partition('?')[0]}?{_MASK}"  # some servers expect their key there
     return _plain(value)
 
 

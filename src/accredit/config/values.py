@@ -33,7 +33,7 @@ class WrongValue(ValueError):
         self.text = text
 
 
-class Check(NamedTuple):
+class _Check(NamedTuple):
     """A rule for the values of a type: `rule` raises `ValueError` with the end of "KEY ..."."""
 
     rule: Callable[[Any], None]
@@ -47,7 +47,7 @@ def check(kind: Any, value: Any, place: Place) -> None:
         check(*each)
     if get_origin(kind) is Annotated:
         for note in get_args(kind)[1:]:
-            if isinstance(note, Check):
+            if isinstance(note, _Check):
                 _check(note.rule, value, place)
 
 
@@ -242,23 +242,23 @@ def _store(value: str) -> None:
         raise ValueError('should be "memory:" or begin with "sqlite:///" or "postgresql://"')
 
 
-Url = Annotated[str, Check(_url)]
-Path = Annotated[str, Check(_path)]
-Method = Annotated[str, Check(_method)]
-Forwarded = Annotated[str, Check(_forwarded)]
-IdentityHeader = Annotated[str, Check(_identity_header)]
-Endpoint = Annotated[str, Check(_endpoint)]
+Url = Annotated[str, _Check(_url)]
+Path = Annotated[str, _Check(_path)]
+Method = Annotated[str, _Check(_method)]
+Forwarded = Annotated[str, _Check(_forwarded)]
+IdentityHeader = Annotated[str, _Check(_identity_header)]
+Endpoint = Annotated[str, _Check(_endpoint)]
 Name = Annotated[str, Meta(min_length=1)]
 Bytes = Annotated[int, Meta(ge=1)]
-Seconds = Annotated[float, Meta(gt=0), Check(_finite)]
-Scope = Annotated[str, Check(_scope)]
-OptionalScope = Annotated[str, Check(_optional_scope)]
-Facts = Annotated[dict[str, str | int | float], Check(_facts)]
-ToolName = Annotated[str, Check(_tool_name)]
-UriPrefix = Annotated[str, Check(_uri_prefix)]
-TokenScope = Annotated[str, Check(_token_scope)]
+Seconds = Annotated[float, Meta(gt=0), _Check(_finite)]
+Scope = Annotated[str, _Check(_scope)]
+OptionalScope = Annotated[str, _Check(_optional_scope)]
+Facts = Annotated[dict[str, str | int | float], _Check(_facts)]
+ToolName = Annotated[str, _Check(_tool_name)]
+UriPrefix = Annotated[str, _Check(_uri_prefix)]
+TokenScope = Annotated[str, _Check(_token_scope)]
 """RFC 6749 section 3.3; empty for none."""
-StoreText = Annotated[str, Check(_store)]
-Command = Annotated[list[str], Check(_command)]
-Environment = Annotated[dict[str, str], Check(_environment)]
-Headers = Annotated[dict[str, str | FromEnvironment], Check(_headers)]
+StoreText = Annotated[str, _Check(_store)]
+Command = Annotated[list[str], _Check(_command)]
+Environment = Annotated[dict[str, str], _Check(_environment)]
+Headers = Annotated[dict[str, str | FromEnvironment], _Check(_headers)]

@@ -29,9 +29,9 @@ from accredit.ratify import CallFacts, Constraint, Extension, VerifierContext
 CALL = "dev.accredit.call"
 """The constraint's type."""
 
-Text = Annotated[str, Meta(min_length=1)]
-Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
-Pointer = Annotated[str, Meta(pattern=r"^(?:/(?:[^~/]|~[01])*)*\Z")]
+_Text = Annotated[str, Meta(min_length=1)]
+_Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+_Pointer = Annotated[str, Meta(pattern=r"^(?:/(?:[^~/]|~[01])*)*\Z")]
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
 ABSENT = object()
@@ -42,12 +42,12 @@ class CallTerms(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The terms of the constraint. Digests are lower-case hex."""
 
     v: Literal[1] = 1
-    gateway: Text
-    method: Text
-    target: Annotated[tuple[Text, ...], Meta(min_length=1)]
-    params_sha256: Digest | UnsetType = UNSET
-    args: dict[Pointer, Annotated[tuple[Digest, ...], Meta(min_length=1)]] | UnsetType = UNSET
-    definition: Digest | UnsetType = UNSET
+    gateway: _Text
+    method: _Text
+    target: Annotated[tuple[_Text, ...], Meta(min_length=1)]
+    params_sha256: _Digest | UnsetType = UNSET
+    args: dict[_Pointer, Annotated[tuple[_Digest, ...], Meta(min_length=1)]] | UnsetType = UNSET
+    definition: _Digest | UnsetType = UNSET
 
     @classmethod
     def read(cls, constraint: Extension) -> "CallTerms":

@@ -39,7 +39,7 @@ class MediaType(Struct, frozen=True):
         return all(value.lower() == b"utf-8" for name, value in self.parameters if name == b"charset")
 
 
-NO_TYPE = MediaType(b"")
+_NO_TYPE = MediaType(b"")
 
 
 @lru_cache(256)
@@ -79,7 +79,7 @@ def answer_type(value: bytes | None) -> MediaType:
 
     A trailing semicolon, which some servers write, is ignored, and is not forwarded.
     """
-    media_type = parse_media_type(value.rstrip(b" \t;") if value is not None else None) or NO_TYPE
+    media_type = parse_media_type(value.rstrip(b" \t;") if value is not None else None) or _NO_TYPE
     return MediaType(JSON_TYPE, media_type.parameters) if media_type.name in _JSON_ANSWERS else media_type
 
 

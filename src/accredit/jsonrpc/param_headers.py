@@ -34,7 +34,7 @@ from accredit.jsonrpc.header_values import DUPLICATED, Headers, decode_header
 from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.limits import MAX_PARAM_HEADERS, MAX_SCHEMA_BYTES, MAX_TOOL_LIST_BYTES
 
-Path = tuple[str, ...]
+_Path = tuple[str, ...]
 """Names of properties from the root of a tool's arguments to one value."""
 
 PARAM_HEADERS = b"mcp-param-"
@@ -61,7 +61,7 @@ class DeclaredHeader(Struct, frozen=True):
     """One header that a tool declares: its `name` in lower case, the argument that it mirrors, and that one's type."""
 
     name: bytes
-    path: Path
+    path: _Path
     type: str
 
 
@@ -126,7 +126,7 @@ def listed_schemas(result: bytes | Raw) -> dict[str, Raw]:
 
 def check_param_headers(request: Request, declared: Iterable[DeclaredHeader], headers: Headers) -> None:
     """Refuses a call whose headers and arguments disagree. Raises `RequestError`."""
-    objects: dict[Path, dict[str, Raw]] = {}
+    objects: dict[_Path, dict[str, Raw]] = {}
     for header in declared:
         if not objects:
             objects[()] = _members_of(request.members.get("arguments"))
@@ -136,9 +136,9 @@ def check_param_headers(request: Request, declared: Iterable[DeclaredHeader], he
             raise RequestError(HEADER_MISMATCH, f"Header mismatch: {name} {problem}", id=request.id)
 
 
-def _schemas(root: object) -> Iterator[tuple[Path | None, dict[str, object]]]:
+def _schemas(root: object) -> Iterator[tuple[_Path | None, dict[str, object]]]:
     """Each schema in a schema, with its path; None where it is not reached through `properties` alone."""
-    waiting: list[tuple[Path | None, object]] = [((), root)]
+    waiting: list[tuple[_Path | None, object]] = [((), root)]
     while waiting:
         path, schema = waiting.pop()
         if isinstance(schema, dict):
@@ -148,7 +148,7 @@ def _schemas(root: object) -> Iterator[tuple[Path | None, dict[str, object]]]:
                 waiting.extend(_below(path, keyword, value))
 
 
-def _below(path: Path | None, keyword: str, value: object) -> Iterable[tuple[Path | None, object]]:
+def _below(path: _Path | None, keyword: str, value: object) -> Iterable[tuple[_Path | None, object]]:
     if isinstance(value, dict):
         named = cast("dict[str, object]", value)
         if keyword == "properties":
@@ -160,7 +160,7 @@ def _below(path: Path | None, keyword: str, value: object) -> Iterable[tuple[Pat
     return [(None, schema) for schema in cast("list[object]", value if isinstance(value, list) else [value])]
 
 
-def _declared(path: Path | None, schema: dict[str, object]) -> DeclaredHeader | None:
+def _declared(path: _Path | None, schema: dict[str, object]) -> DeclaredHeader | None:
     token, kind = schema[_ANNOTATION], schema.get("type")
     if not path or not isinstance(token, str) or _TOKEN.fullmatch(token) is None:
         return None
@@ -173,7 +173,7 @@ def _members_of(value: Raw | None) -> dict[str, Raw]:
     return members(value) if value is not None and is_object(value) else {}
 
 
-def _argument(objects: dict[Path, dict[str, Raw]], path: Path) -> Raw | None:
+def _argument(objects: dict[_Path, dict[str, Raw]], path: _Path) -> Raw | None:
     """The value at a path; `objects` are those opened so far, so that each is read once."""
     parent, name = path[:-1], path[-1]
     if parent not in objects:

@@ -21,7 +21,7 @@ DECIDING = Names("resultType", "inputRequests", "requestState")
 
 TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
 
-EXTENSION_RESULT_TYPES = {TASKS_EXTENSION: {TASK: frozenset({"tools/call"})}}
+_EXTENSION_RESULT_TYPES = {TASKS_EXTENSION: {TASK: frozenset({"tools/call"})}}
 """By extension: the kinds that it defines, each with the methods that it may answer. No other extension's kinds are
 known."""
 
@@ -31,7 +31,7 @@ def is_result_type(kind: str, method: str, extensions: Container[str]) -> bool:
     if kind == INPUT_REQUIRED:
         return method in INPUT_REQUIRED_METHODS
     return kind == COMPLETE or any(
-        method in kinds.get(kind, ()) for extension, kinds in EXTENSION_RESULT_TYPES.items() if extension in extensions
+        method in kinds.get(kind, ()) for extension, kinds in _EXTENSION_RESULT_TYPES.items() if extension in extensions
     )
 
 

@@ -151,7 +151,7 @@ CONSTRAINT_REFUSALS = frozenset(
 )
 """Statuses whose reasons quote the call's arguments."""
 
-Steps = Generator[Need, object, Decision]
+_Steps = Generator[Need, object, Decision]
 _Verification = Generator[Need, object, VerifyResult]
 
 
@@ -175,7 +175,7 @@ def decide(
     *,
     place: str = "",
     flow_of: FlowOf | None = None,
-) -> Steps:
+) -> _Steps:
     """Decide one call. Raises nothing that depends on the call.
 
     `now` is in unix seconds, `token` the caller's. `place` is where the ids of tasks have their meaning. Without

@@ -45,7 +45,7 @@ _RANGES = {
     "alt_m": (-math.inf, math.inf),
 }
 """The facts that are numbers, with the least and greatest value that mean something."""
-NUMBERS = frozenset(_RANGES)
+_NUMBERS = frozenset(_RANGES)
 _HOLE = re.compile(r"\{(/[^{}]*)\}")
 _NO_ESCAPE = re.compile(r"~(?![01])")
 
@@ -67,8 +67,8 @@ NO_FACTS = Facts()
 def facts_fault(sources: Mapping[str, object]) -> str | None:
     """Return why `sources` is not a valid mapping of facts, or None."""
     for name, source in sources.items():
-        if name not in NUMBERS | TEXTS:
-            return f"{name} is no fact; known are {', '.join(sorted(NUMBERS | TEXTS))}"
+        if name not in _NUMBERS | TEXTS:
+            return f"{name} is no fact; known are {', '.join(sorted(_NUMBERS | TEXTS))}"
         if isinstance(source, bool) or not isinstance(source, str | int | float):
             return f"{name} should be a JSON Pointer, a template or a constant"
         pointers = _pointers(source) if isinstance(source, str) else []
@@ -77,7 +77,7 @@ def facts_fault(sources: Mapping[str, object]) -> str | None:
                 return f"{name} can't be {source!r}"
         elif any(_NO_ESCAPE.search(pointer) for pointer in pointers):
             return f"{name}: {source!r} is no JSON Pointer"
-        elif name in NUMBERS and pointers != [source]:
+        elif name in _NUMBERS and pointers != [source]:
             return f"{name} is a number: a template would make a text"
     return None
 
@@ -111,7 +111,7 @@ def _text(value: object) -> str:
 
 
 def _sound(name: str, fact: object) -> str | float | None:
-    if name in NUMBERS:
+    if name in _NUMBERS:
         if isinstance(fact, bool) or not isinstance(fact, int | float):
             return None
         try:

@@ -196,7 +196,7 @@ def guarded_call_from_values(
     return _guarded_call(method, covered, session_id, proof, two_proofs)
 
 
-def subscribed(params: Mapping[str, object]) -> tuple[str, ...]:
+def _subscribed_tasks(params: Mapping[str, object]) -> tuple[str, ...]:
     """Return the ids of the tasks that a `subscriptions/listen` names. Raises `FrameError`."""
     notifications = params.get("notifications")
     ids = cast("dict[str, object]", notifications).get("taskIds") if isinstance(notifications, dict) else None
@@ -225,7 +225,7 @@ def _guarded_call(
     if method in LISTS or method == TASK_LIST:
         return GuardedCall(method, "", session_id, b"", None, proof, two_proofs)
     if method == LISTEN:
-        named = subscribed(covered)
+        named = _subscribed_tasks(covered)
         return _Undigested(method, "", session_id, b"", None, proof, two_proofs, named, covered)
     target = covered.get(TARGET_MEMBER[method])
     if not isinstance(target, str):

@@ -24,7 +24,7 @@ from accredit.tokens import VerifiedToken, may_use
 SCOPE = "ratify_scope"
 SENSITIVE = "ratify_sensitive"
 VERIFIER = "ratify_verifier"
-BINDING = "ratify_binding"
+_BINDING = "ratify_binding"
 
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
 
@@ -109,7 +109,7 @@ class ListView(Struct, frozen=True, kw_only=True):
         if entry.sensitive:
             ours[SENSITIVE] = True
         if self.verifier_id:
-            ours |= {VERIFIER: self.verifier_id, BINDING: self.binding}
+            ours |= {VERIFIER: self.verifier_id, _BINDING: self.binding}
         return ours
 
 

@@ -66,17 +66,17 @@ def _on_authority(call: Request | Notification, authority: Authority | None, tok
     return authority is not None or (token is not None and call.method in GUARDED)
 
 
-C = TypeVar("C", bound=Request | Notification)
+_C = TypeVar("_C", bound=Request | Notification)
 
 
 def for_upstream(
-    call: C,
+    call: _C,
     *,
     judged: bool,
     authority: Authority | None = None,
     token: VerifiedToken | None = None,
     tell: bool = True,
-) -> C:
+) -> _C:
     """Return the call as the upstream gets it.
 
     `judged` says that proofs are judged here, `tell` that the upstream is told on whose authority the call comes.

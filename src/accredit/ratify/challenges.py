@@ -11,7 +11,7 @@ from accredit.errors import ChallengesFull
 from accredit.limits import MAX_PENDING_CHALLENGES
 
 CHALLENGE_BYTES = 32
-BINDING_BYTES = 32
+_BINDING_BYTES = 32
 
 _UNKNOWN = "challenge was not issued by this verifier or has already been used"
 
@@ -62,8 +62,8 @@ class MemoryChallengeStore:
 
     def issue(self, binding: bytes, ttl_seconds: int, now: int) -> IssuedChallenge:
         """Issue a challenge for one use. Raises `ChallengesFull`, or `ValueError` for a bad binding or lifetime."""
-        if len(binding) not in (0, BINDING_BYTES):
-            raise ValueError(f"a binding has {BINDING_BYTES} bytes")
+        if len(binding) not in (0, _BINDING_BYTES):
+            raise ValueError(f"a binding has {_BINDING_BYTES} bytes")
         if ttl_seconds <= 0:
             raise ValueError("a challenge lives for at least a second")
         if len(self._records) >= self._max_size:

@@ -16,21 +16,21 @@ from accredit.ratify.structures import StreamContext
 _BYTES = 32
 
 
-class SignedChallenge(Protocol):
+class _SignedChallenge(Protocol):
     """A challenge with everything that its signature covers: a bundle or a streamed turn."""
 
     @property
-    def challenge(self) -> bytes: ...  # noqa: D102
+    def challenge(self) -> bytes: ...
     @property
-    def challenge_at(self) -> int: ...  # noqa: D102
+    def challenge_at(self) -> int: ...
     @property
-    def challenge_sig(self) -> HybridSignature: ...  # noqa: D102
+    def challenge_sig(self) -> HybridSignature: ...
     @property
-    def session_context(self) -> bytes: ...  # noqa: D102
+    def session_context(self) -> bytes: ...
     @property
-    def stream_id(self) -> bytes: ...  # noqa: D102
+    def stream_id(self) -> bytes: ...
     @property
-    def stream_seq(self) -> int: ...  # noqa: D102
+    def stream_seq(self) -> int: ...
 
 
 def check_challenge_length(challenge: bytes) -> None:
@@ -57,7 +57,7 @@ def check_session(what: str, bound_to: bytes, expected: bytes) -> None:
         raise invalid("session_context_unverifiable", f"{what} has session_context but verifier did not provide one")
 
 
-def check_stream(what: str, signed: SignedChallenge, stream: StreamContext | None) -> None:
+def check_stream(what: str, signed: _SignedChallenge, stream: StreamContext | None) -> None:
     """Step 7: the turn is well formed, and it is the next one of the stream that the verifier knows."""
     stream_id, seq = signed.stream_id, signed.stream_seq
     if stream_id and len(stream_id) != _BYTES:
@@ -99,7 +99,7 @@ def check_freshness(
         raise invalid("stale_challenge", f"challenge is {age} seconds old (max {max_age})")
 
 
-def check_challenge_signature(signed: SignedChallenge, key: HybridPublicKey) -> None:
+def check_challenge_signature(signed: _SignedChallenge, key: HybridPublicKey) -> None:
     """Step 13: the agent signed the challenge, its time and everything that it is bound to."""
     message = challenge_sign_bytes(
         signed.challenge, signed.challenge_at, signed.session_context, signed.stream_id, signed.stream_seq

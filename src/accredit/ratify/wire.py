@@ -82,7 +82,7 @@ class WireObject(Struct, frozen=True, forbid_unknown_fields=True):
         `WireError`."""
 
 
-AnyObject = TypeVar("AnyObject", bound=WireObject)
+_AnyObject = TypeVar("_AnyObject", bound=WireObject)
 
 
 def tree(value: object) -> object:
@@ -98,7 +98,7 @@ def tree(value: object) -> object:
     return value
 
 
-def _convert(value: object, kind: type[AnyObject]) -> AnyObject:
+def _convert(value: object, kind: type[_AnyObject]) -> _AnyObject:
     try:
         return msgspec.convert(value, kind, dec_hook=_read_member)
     except RecursionError:

@@ -27,9 +27,9 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from accredit.rounds.results import Responses
 
-Model = TypeVar("Model", bound=BaseModel)
+_Model = TypeVar("_Model", bound=BaseModel)
 
-Content = dict[str, str | int | float | bool | list[str] | None]
+_Content = dict[str, str | int | float | bool | list[str] | None]
 """What a person filled in, by the names of the fields."""
 
 _SAMPLED = TypeAdapter[CreateMessageResult | CreateMessageResultWithTools](
@@ -48,7 +48,7 @@ class Elicited(Struct, frozen=True):
     """A person's answer. `content` is None unless a form was accepted."""
 
     action: Literal["accept", "decline", "cancel"]
-    content: Content | None
+    content: _Content | None
     kind: Literal["elicit"] = "elicit"
 
 
@@ -99,10 +99,10 @@ def _plain_view(entry: Mapping[str, Any]) -> Missing | Elicited | Sampled | Root
 
 
 @overload
-def accepted_content(responses: Responses, key: str) -> Content | None: ...
+def accepted_content(responses: Responses, key: str) -> _Content | None: ...
 @overload
-def accepted_content(responses: Responses, key: str, model: type[Model]) -> Model | None: ...
-def accepted_content(responses: Responses, key: str, model: type[Model] | None = None) -> Content | Model | None:
+def accepted_content(responses: Responses, key: str, model: type[_Model]) -> _Model | None: ...
+def accepted_content(responses: Responses, key: str, model: type[_Model] | None = None) -> _Content | _Model | None:
     """Return what a person filled in and accepted, as `model` if given; None if there is no such content."""
     view = input_response(responses, key)
     content = view.content if isinstance(view, Elicited) else None

@@ -83,7 +83,7 @@ def _field_fault(field: object) -> str | None:
     return None
 
 
-def _keywords_of(field: Mapping[str, Any]) -> Mapping[str, "Check"] | None:
+def _keywords_of(field: Mapping[str, Any]) -> Mapping[str, "_Check"] | None:
     match field.get("type"):
         case "string":
             choice = next((keyword for keyword in ("enum", "oneOf") if keyword in field), "")
@@ -170,15 +170,15 @@ def _is_items(value: object) -> bool:
     return set(value) == {"type", "enum"} and value["type"] == "string" and _is_enum(value["enum"])
 
 
-Check = Callable[[object], bool]
+_Check = Callable[[object], bool]
 
-_STRINGS: dict[str, dict[str, Check]] = {
+_STRINGS: dict[str, dict[str, _Check]] = {
     "": {"format": _is_format, "minLength": _is_count, "maxLength": _is_count},
     "enum": {"enum": _is_enum, "enumNames": _is_texts},
     "oneOf": {"oneOf": _is_titled_enum},
 }
-_NUMBERS: dict[str, Check] = {"minimum": _is_number, "maximum": _is_number}
-_CHOICES: dict[str, Check] = {"items": _is_items, "minItems": _is_count, "maxItems": _is_count}
+_NUMBERS: dict[str, _Check] = {"minimum": _is_number, "maximum": _is_number}
+_CHOICES: dict[str, _Check] = {"items": _is_items, "minItems": _is_count, "maxItems": _is_count}
 
 
 def _resolved(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:

@@ -42,7 +42,7 @@ INPUT_REQUIRED_METHODS = frozenset({"tools/call", "prompts/get", "resources/read
 Params = TypeVar("Params", bound=InputResponseRequestParams | dict[str, Any])
 """A request's params: a model, or the object on the wire."""
 
-Complete = TypeVar("Complete", bound=BaseModel)
+_Complete = TypeVar("_Complete", bound=BaseModel)
 
 Responses = Mapping[str, InputResponse | Mapping[str, Any]] | None
 """`inputResponses` by their keys, typed or plain; None if there are none."""
@@ -80,7 +80,7 @@ def read_input_required(method: str, result: InputRequiredResult | Mapping[str, 
     return _read(result)
 
 
-def with_input_required(result: type[Complete]) -> TypeAdapter[Complete | InputRequiredResult]:
+def with_input_required(result: type[_Complete]) -> TypeAdapter[_Complete | InputRequiredResult]:
     """Return the schema of a result that may ask for input instead: for `session.send_request`, or to read an answer.
 
     If `resultType` is `input_required` it gives an `InputRequiredResult`, otherwise `result`. Reading raises what
@@ -93,11 +93,11 @@ def with_input_required(result: type[Complete]) -> TypeAdapter[Complete | InputR
     if answered and INPUT_REQUIRED_METHODS.isdisjoint(answered):
         raise ValueError(f"{result.__name__} answers {answered[0]}, which may not ask for input")
 
-    def read(raw: object) -> Complete | InputRequiredResult:
+    def read(raw: object) -> _Complete | InputRequiredResult:
         check_result_type(raw)
         return _read(raw) if is_input_required_result(raw) else result.model_validate(raw, by_name=False)
 
-    return TypeAdapter[Complete | InputRequiredResult](Annotated[Any, PlainValidator(read)])
+    return TypeAdapter[_Complete | InputRequiredResult](Annotated[Any, PlainValidator(read)])
 
 
 def _read(result: InputRequiredResult | Mapping[str, Any]) -> InputRequiredResult:

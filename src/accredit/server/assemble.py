@@ -29,7 +29,7 @@ from accredit.tokens import Issuer, KeySet, declares_token
 _log = logging.getLogger("accredit.server")
 _BINDINGS = ("optional", "required")
 
-Root = str | Path | HybridPublicKey
+_Root = str | Path | HybridPublicKey
 """A public key, or the path of its file."""
 
 
@@ -38,7 +38,7 @@ class Guard:
 
     def __init__(
         self,
-        roots: Iterable[Root] | None,
+        roots: Iterable[_Root] | None,
         gateway_id: str,
         *,
         default_tool_scope: str = "",
@@ -135,7 +135,7 @@ def _keys(issuer: TrustedIssuer) -> KeySet | str:
     raise ConfigurationError(f"the keys of {issuer.issuer} are in one place", "give one of jwks_url and key_file")
 
 
-def _pinned(roots: Iterable[Root]) -> dict[HybridPublicKey, str]:
+def _pinned(roots: Iterable[_Root]) -> dict[HybridPublicKey, str]:
     """Return the public keys of the principals whose delegations count, with their names."""
     if isinstance(roots, str | Path):
         raise ConfigurationError("roots is one path, and a list is asked for", f"write roots=[{str(roots)!r}]")

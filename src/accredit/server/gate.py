@@ -50,7 +50,7 @@ class Found(NamedTuple):
     takes_token: bool = False
 
 
-class Admitted(NamedTuple):
+class _Admitted(NamedTuple):
     """An admitted request: what is allowed, and the message as the server gets it."""
 
     allowed: Allowed
@@ -79,14 +79,14 @@ class Gate:
         if not self.judge.names(ctx.method, ctx.protocol_version):
             return unnamed(ctx)
         if not is_judged(ctx):
-            return await call_next(passed(self._without_tokens(ctx, Found()), None))
+            return await call_next(_passed(self._without_tokens(ctx, Found()), None))
         admitted = await self.admit(ctx)
         with self.judge.standing(admitted.allowed):
             result = await drop_unreadable_answers(admitted.ctx, call_next)
         kind = KINDS.get(ctx.method)
         return result if kind is None else await self._shown(ctx, result, self.judge.view(admitted.allowed), kind)
 
-    async def admit(self, ctx: Context) -> Admitted:
+    async def admit(self, ctx: Context) -> _Admitted:
         """Apply rules 2 and 3. Raises `MCPError` for a refusal."""
         call = _guarded_call(ctx)
         try:
@@ -96,7 +96,7 @@ class Gate:
             allowed = await self.judge.decide(call if bare is ctx else _guarded_call(bare), tool.entry, token)
         except (ProofRefused, TokenError, KeysUnavailable, FrameError) as error:
             raise refused(error) from error.__cause__
-        return Admitted(allowed, passed(bare, allowed))
+        return _Admitted(allowed, _passed(bare, allowed))
 
     async def _tool(self, ctx: Context, call: GuardedCall) -> Found:
         if ctx.method != "tools/call":
@@ -149,7 +149,7 @@ def unnamed(ctx: Context) -> None:
         raise MCPError(METHOD_NOT_FOUND, "Method not found")
 
 
-def passed(ctx: Context, allowed: Allowed | None) -> Context:
+def _passed(ctx: Context, allowed: Allowed | None) -> Context:
     """Return the message as the server gets it, apart from tokens (rules 1 and 3)."""
     params = ctx.params or {}
     meta = _meta(ctx)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from accredit.errors import ConfigurationError
 from accredit.policy import Entry, Facts, facts_fault, scope_fault
 
-F = TypeVar("F", bound=Callable[..., Any])
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 _ENTRY = "__accredit_entry__"
 _named: set[str] = set()
@@ -26,7 +26,7 @@ class Requirement:
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
 
-    def __call__(self, tool: F) -> F:
+    def __call__(self, tool: _F) -> _F:
         """Attach this requirement to a function, and return it. Raises `ConfigurationError`."""
         if _ENTRY in getattr(tool, "__dict__", {}):
             raise ConfigurationError(

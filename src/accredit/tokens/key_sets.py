@@ -36,7 +36,7 @@ else:
     rsa = Deferred("cryptography.hazmat.primitives.asymmetric.rsa")
     algorithms = Deferred("jwt.algorithms")
 
-PublicKey = Union["ec.EllipticCurvePublicKey", "ed25519.Ed25519PublicKey", "rsa.RSAPublicKey"]
+_PublicKey = Union["ec.EllipticCurvePublicKey", "ed25519.Ed25519PublicKey", "rsa.RSAPublicKey"]
 
 _CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _RSA = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
@@ -49,21 +49,21 @@ _MAX_EXPONENT_CHARS = 8
 _KEY_TYPES = ("EC", "OKP", "RSA")
 
 
-class VerificationKey(Struct, frozen=True):
+class _VerificationKey(Struct, frozen=True):
     """A public key, its id if it has one, and the algorithms that it may be used for."""
 
     kid: str | None
     algorithms: frozenset[str]
-    key: PublicKey
+    key: _PublicKey
 
 
 class KeySet(Struct, frozen=True):
     """The keys of an issuer. `digest` is the SHA-256 of the text that they were read from."""
 
-    keys: tuple[VerificationKey, ...]
+    keys: tuple[_VerificationKey, ...]
     digest: bytes
 
-    def candidates(self, algorithm: str, kid: str | None) -> tuple[VerificationKey, ...]:
+    def candidates(self, algorithm: str, kid: str | None) -> tuple[_VerificationKey, ...]:
         """Return the keys that may have signed a token, matched by `kid` where both the token and the key have one."""
         fitting = [
             key
@@ -129,10 +129,10 @@ def read_public_key(pem: bytes) -> KeySet:
             "not a key that tokens are signed with: P-256, P-384, P-521, Ed25519, or RSA of "
             f"{MIN_RSA_BITS} to {MAX_RSA_BITS} bits"
         )
-    return KeySet((VerificationKey(None, fitting, loaded),), hashlib.sha256(pem).digest())
+    return KeySet((_VerificationKey(None, fitting, loaded),), hashlib.sha256(pem).digest())
 
 
-def _key_of(raw: Raw) -> VerificationKey | None:
+def _key_of(raw: Raw) -> _VerificationKey | None:
     """Return a key, or None if it can't be used."""
     try:
         jwk = _read_jwk(raw)
@@ -150,7 +150,7 @@ def _key_of(raw: Raw) -> VerificationKey | None:
     fitting = _algorithms_of(loaded)
     if jwk.alg is not None:
         fitting &= {jwk.alg}
-    return VerificationKey(jwk.kid, fitting, loaded) if fitting else None
+    return _VerificationKey(jwk.kid, fitting, loaded) if fitting else None
 
 
 def _algorithms_of(key: object) -> frozenset[str]:

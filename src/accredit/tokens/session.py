@@ -24,7 +24,7 @@ else:
     algorithms = Deferred("jwt.algorithms")
 
 _ALGORITHM = "ES256"
-ISSUER = "accredit"
+_ISSUER = "accredit"
 """The default issuer of session tokens."""
 
 
@@ -34,7 +34,7 @@ class SessionGrant(Struct, frozen=True, kw_only=True):
     `session` is the one MCP session that it is valid in, by the id that its client has.
     """
 
-    issuer: str = ISSUER
+    issuer: str = _ISSUER
     subject: str
     audience: str
     issued_at: int
@@ -94,7 +94,7 @@ def sign(key: "ec.EllipticCurvePrivateKey", claims: Struct) -> str:
     would be too long."""
     if not isinstance(key.curve, ec.SECP256R1):
         raise ConfigurationError("tokens are signed with a P-256 key", "use a key of that curve")
-    header = _Header(_ALGORITHM, thumbprint(key.public_key()))
+    header = _Header(_ALGORITHM, _thumbprint(key.public_key()))
     signed = b".".join(_base64url(msgspec.json.encode(part)) for part in (header, claims))
     signature = jwt.get_algorithm_by_name(_ALGORITHM).sign(signed, key)
     token = b".".join((signed, _base64url(signature))).decode("ascii")
@@ -105,10 +105,10 @@ def sign(key: "ec.EllipticCurvePrivateKey", claims: Struct) -> str:
 
 def public_jwk(key: "ec.EllipticCurvePublicKey") -> dict[str, str]:
     """Return the key as a member of a JWK set, with its id."""
-    return {**_members(key), "use": "sig", "alg": _ALGORITHM, "kid": thumbprint(key)}
+    return {**_members(key), "use": "sig", "alg": _ALGORITHM, "kid": _thumbprint(key)}
 
 
-def thumbprint(key: "ec.EllipticCurvePublicKey") -> str:
+def _thumbprint(key: "ec.EllipticCurvePublicKey") -> str:
     """Return the id of a key: its JWK thumbprint (RFC 7638), SHA-256 in base64url."""
     canonical = msgspec.json.encode(_members(key), order="sorted")
     return _base64url(hashlib.sha256(canonical).digest()).decode("ascii")

@@ -20,7 +20,7 @@ from accredit.limits import MAX_LISTED_EXAMPLES, MAX_SAID_CHARS
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _SHORT = {'"': '\\"', "\\": "\\\\"}
 
-Headers = Mapping[str, str | Mapping[str, str]]
+_Headers = Mapping[str, str | Mapping[str, str]]
 """`upstream.headers`: each a string, or a table of strings that says where it comes from."""
 
 _HEAD = """\
@@ -68,7 +68,7 @@ def configuration(
     upstream: HttpUpstream | StdioUpstream,
     offer: Offer,
     suggestions: Iterable[Suggestion],
-    headers: Headers = {},  # noqa: B006 - it is read only
+    headers: _Headers = {},  # noqa: B006 - it is read only
 ) -> str:
     """Return the file's text. `headers` are those of a URL, in the form that the file has them in."""
     server = _said(offer.server) or "an MCP server"
@@ -80,14 +80,14 @@ def configuration(
     return "\n".join(parts)
 
 
-def string(text: str) -> str:
+def _string(text: str) -> str:
     """Return a text as a TOML string. It must be one that TOML can hold (`holds`)."""
     return f'"{"".join(map(_escaped, text))}"'
 
 
 def key(name: str) -> str:
     """Return a name as a key of a table. It must be one that TOML can hold (`holds`)."""
-    return name if _BARE.fullmatch(name) else string(name)
+    return name if _BARE.fullmatch(name) else _string(name)
 
 
 def holds(text: str) -> bool:
@@ -102,7 +102,7 @@ def tool_table(suggestion: Suggestion) -> str:
         return f"# A tool whose name can't be written here is left out, and so refused: {_said(suggestion.tool)}\n"
     sensitive = "sensitive = true\n" if suggestion.sensitive else ""
     some = "# Only some clients see it, by what they can do.\n" if suggestion.only_some else ""
-    scope = f"scope = {string(suggestion.scope)}    # {suggestion.reason}\n"
+    scope = f"scope = {_string(suggestion.scope)}    # {suggestion.reason}\n"
     return f"[tools.{key(suggestion.tool)}]\n{comment}{some}{scope}{sensitive}"
 
 
@@ -114,7 +114,9 @@ def _resources(offer: Offer) -> str:
     text = f'[resources]\nscope = "{RESOURCE}"\n{_examples("resources", listed)}\n'
     for prefix, scope in resource_scopes(offer).items():
         if holds(prefix):
-            text += f"[resources.{string(prefix)}]\nscope = {string(scope)}    # the scope that it asks for itself\n\n"
+            text += (
+                f"[resources.{_string(prefix)}]\nscope = {_string(scope)}    # the scope that it asks for itself\n\n"
+            )
     return text
 
 
@@ -131,22 +133,22 @@ def _examples(kind: str, names: Sequence[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _upstream(upstream: HttpUpstream | StdioUpstream, headers: Headers) -> str:
+def _upstream(upstream: HttpUpstream | StdioUpstream, headers: _Headers) -> str:
     if isinstance(upstream, StdioUpstream):
-        where = f"\ncwd = {string(upstream.cwd)}" if upstream.cwd is not None else ""
+        where = f"\ncwd = {_string(upstream.cwd)}" if upstream.cwd is not None else ""
         return f"command = {_list(upstream.command)}{where}"
-    pairs = ", ".join(f"{string(name)} = {_header(value)}" for name, value in headers.items())
-    return f"url = {string(upstream.url)}" + (f"\nheaders = {{ {pairs} }}" if pairs else "")
+    pairs = ", ".join(f"{_string(name)} = {_header(value)}" for name, value in headers.items())
+    return f"url = {_string(upstream.url)}" + (f"\nheaders = {{ {pairs} }}" if pairs else "")
 
 
 def _header(value: str | Mapping[str, str]) -> str:
     if isinstance(value, str):
-        return string(value)
-    return f"{{ {', '.join(f'{name} = {string(text)}' for name, text in value.items())} }}"
+        return _string(value)
+    return f"{{ {', '.join(f'{name} = {_string(text)}' for name, text in value.items())} }}"
 
 
 def _list(texts: Sequence[str]) -> str:
-    return f"[{', '.join(map(string, texts))}]"
+    return f"[{', '.join(map(_string, texts))}]"
 
 
 def _said(text: str) -> str:

@@ -12,7 +12,7 @@ from accredit.ratify.strict_json import parse
 from accredit.ratify.wire import WireObject
 
 DelegationDocument = KeyFile | DelegationFile | ProofBundle | RevocationList
-Document = DelegationDocument | CallBundle
+_Document = DelegationDocument | CallBundle
 _Kind = TypeVar("_Kind", bound=WireObject)
 
 _NAMES: dict[type[WireObject], str] = {
@@ -23,7 +23,7 @@ _NAMES: dict[type[WireObject], str] = {
 }
 
 
-def read_document(path: Path) -> Document:
+def read_document(path: Path) -> _Document:
     """Read a file of any kind; its members tell which. A single certificate is read as a chain of one."""
     data = read_file(path, MAX_STATEMENT_BYTES).data
     try:

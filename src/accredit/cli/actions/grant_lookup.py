@@ -62,14 +62,14 @@ class _Known(NamedTuple):
     has_facts: bool
 
 
-class Scopes(NamedTuple):
+class _Scopes(NamedTuple):
     """The scopes to sign, and notes for whoever signs them."""
 
     scopes: tuple[str, ...]
     notes: tuple[str, ...]
 
 
-def look_up(wanted: Wanted, constraints: Sequence[Constraint], place: Place) -> Scopes:
+def look_up(wanted: Wanted, constraints: Sequence[Constraint], place: Place) -> _Scopes:
     """Return the scopes to sign. Raises `ConfigurationError`."""
     if place.config is not None and place.url is not None:
         raise ConfigurationError("--config and --url are given", "name one: scopes are looked up there")
@@ -82,17 +82,17 @@ def look_up(wanted: Wanted, constraints: Sequence[Constraint], place: Place) -> 
             raise ConfigurationError(
                 "which scopes tools need is not known here", "say where to look: --config FILE or --url URL"
             )
-        return Scopes(wanted.scopes, _needs_note(constraints))
+        return _Scopes(wanted.scopes, _needs_note(constraints))
     known = _known(place, ask=wanted.all_read_only)
     if not wanted.force:
         for scope in wanted.scopes:
             _check_wanted(scope, known)
-    read_only = _read_only(known) if wanted.all_read_only else Scopes((), ())
+    read_only = _read_only(known) if wanted.all_read_only else _Scopes((), ())
     scopes = tuple(
         dict.fromkeys((*wanted.scopes, *(_scope_of(tool, known) for tool in wanted.tools), *read_only.scopes))
     )
     notes = (*read_only.notes, *_granted_along(wanted, scopes, known), *_missing_facts(scopes, constraints, known))
-    return Scopes(scopes, notes)
+    return _Scopes(scopes, notes)
 
 
 def _known(place: Place, *, ask: bool) -> _Known:
@@ -140,7 +140,7 @@ def _entries(catalog: Catalog) -> Iterable[tuple[str, Entry]]:
     yield from (("", each) for each in others if each is not None)
 
 
-def _read_only(known: _Known) -> Scopes:
+def _read_only(known: _Known) -> _Scopes:
     """Return the scopes of the tools that only read (rule 2). Raises `ConfigurationError` if there are none."""
     read_only = {tool.name for tool in known.listed if _only_reads(tool)}
     scopes = list(dict.fromkeys(entry.scope for name in sorted(read_only) if (entry := known.catalog.tool(name))))
@@ -157,7 +157,7 @@ def _read_only(known: _Known) -> Scopes:
             f"not signed: no tool of {known.name} says that it only reads, under a scope of such tools alone",
             "name what is meant with --tool",
         )
-    return Scopes(tuple(alone), tuple(notes))
+    return _Scopes(tuple(alone), tuple(notes))
 
 
 def _only_reads(tool: Tool) -> bool:

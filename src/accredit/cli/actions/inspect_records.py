@@ -19,16 +19,16 @@ from accredit.cli.actions.log_show import print_record
 from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_facts, print_json, say
 from accredit.errors import AttestationError
 
-Keys = Sequence[LogKey | RecordKey]
+_Keys = Sequence[LogKey | RecordKey]
 
 
-def print_bundle(bundle: CallBundle, keys: Keys) -> bool:
+def print_bundle(bundle: CallBundle, keys: _Keys) -> bool:
     """Print it for people. Return whether a signature is bad."""
     faults = [_print(envelope, keys) for envelope in _envelopes(bundle)]
     return any(faults)
 
 
-def print_bundle_members(bundle: CallBundle, keys: Keys) -> bool:
+def print_bundle_members(bundle: CallBundle, keys: _Keys) -> bool:
     """Print it for programs. Return whether a signature is bad."""
     statements: list[dict[str, object]] = []
     for envelope in _envelopes(bundle):
@@ -43,7 +43,7 @@ def _envelopes(bundle: CallBundle) -> list[Envelope]:
     return [*bundle.envelopes, *([] if bundle.checkpoint is None else [bundle.checkpoint])]
 
 
-def _print(envelope: Envelope, keys: Keys) -> bool:
+def _print(envelope: Envelope, keys: _Keys) -> bool:
     fault = _fault(envelope, keys)
     if fault:
         verdict = Words(f"BAD: {fault}", BAD)
@@ -79,7 +79,7 @@ def _raw(envelope: Envelope) -> object:
     return msgspec.json.decode(envelope.payload) if _statement(envelope) else None
 
 
-def _fault(envelope: Envelope, keys: Keys) -> str | None:
+def _fault(envelope: Envelope, keys: _Keys) -> str | None:
     try:
         if keys:
             verify_envelope(envelope, keys)

@@ -25,7 +25,7 @@ from accredit.gateway.front.wrap import run
 from accredit.gateway.settings import BootstrapSettings
 from accredit.keys import write_file
 
-TOKEN_VARIABLE = "ACCREDIT_TOKEN"  # noqa: S105 - the name of a variable
+_TOKEN_VARIABLE = "ACCREDIT_TOKEN"  # noqa: S105 - the name of a variable
 """The token of `accredit wrap`; no child gets to see it."""
 
 _logger = logging.getLogger("accredit.app")
@@ -49,7 +49,7 @@ def start_server(
     Raises `ConfigurationError`.
     """
     loaded = load(config, os.environ, values_of(url, command, host, port, timeout))
-    return run_server(loaded, workers=workers, insecure=insecure, log_level=log_level, log_format=log_format)
+    return _run_server(loaded, workers=workers, insecure=insecure, log_level=log_level, log_format=log_format)
 
 
 def start_wrap(
@@ -65,10 +65,10 @@ def start_wrap(
     Raises `ConfigurationError`.
     """
     loaded = load(config, os.environ, values_of(None, command, None, None, timeout))
-    return run_wrap(loaded, log_level=log_level, log_format=log_format)
+    return _run_wrap(loaded, log_level=log_level, log_format=log_format)
 
 
-def run_server(loaded: Loaded, *, workers: int, insecure: bool, log_level: LogLevel, log_format: LogFormat) -> int:
+def _run_server(loaded: Loaded, *, workers: int, insecure: bool, log_level: LogLevel, log_format: LogFormat) -> int:
     """Run `accredit serve` until a signal ends it; return the exit code. Raises `ConfigurationError`."""
     gateway = loaded.config.gateway
     settings = build_settings(loaded, os.environ, workers=workers, starting=True)
@@ -107,7 +107,7 @@ def _path(settings: GatewaySettings, path: str) -> str:
     return path
 
 
-def run_wrap(loaded: Loaded, *, log_level: LogLevel, log_format: LogFormat) -> int:
+def _run_wrap(loaded: Loaded, *, log_level: LogLevel, log_format: LogFormat) -> int:
     """Run `accredit wrap` until its input ends; return the exit code. Raises `ConfigurationError`."""
     settings = build_settings(loaded, os.environ)
     if isinstance(settings.upstream, HttpUpstream):
@@ -118,7 +118,7 @@ def run_wrap(loaded: Loaded, *, log_level: LogLevel, log_format: LogFormat) -> i
     ports = assemble(loaded, settings.proofs)
     configure_logs(log_level, log_format)
     _log_start(loaded, settings)
-    return uvloop.run(run(settings, **ports._asdict(), token=os.environ.get(TOKEN_VARIABLE)))
+    return uvloop.run(run(settings, **ports._asdict(), token=os.environ.get(_TOKEN_VARIABLE)))
 
 
 def _log_start(loaded: Loaded, settings: GatewaySettings) -> None:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from accredit.ratify import DelegationCert, IdentityStatus, VerifyResult
 
-Outcome = Literal["ok", "failed", "not checked", "not reached"]
+_Outcome = Literal["ok", "failed", "not checked", "not reached"]
 
 
 class Step(NamedTuple):
@@ -18,7 +18,7 @@ class Step(NamedTuple):
 
     number: int
     what: str
-    outcome: Outcome
+    outcome: _Outcome
     certificate: int | None = None
 
 
@@ -96,7 +96,7 @@ def walk(length: int, end: Place | None) -> list[Step]:
     return [Step(number, what, _outcome(number, index, end), index) for number, what, index in places]
 
 
-def _outcome(number: int, certificate: int | None, end: Place | None) -> Outcome:
+def _outcome(number: int, certificate: int | None, end: Place | None) -> _Outcome:
     here = (number, certificate or 0)
     there = (end.step, end.certificate or 0) if end else (len(_STEPS), 0)
     if here == there:

@@ -12,7 +12,7 @@ from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.stores import PostgresDatabase, parse_store_url
 from accredit.stores.postgres import migration
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 def migrate_store(store: str | None, config: Path | None, *, as_json: bool) -> int:
@@ -74,7 +74,7 @@ def _database(store: str | None, config: Path | None) -> PostgresDatabase:
     return url
 
 
-def _reached(action: Callable[[PostgresDatabase], T], database: PostgresDatabase) -> T:
+def _reached(action: Callable[[PostgresDatabase], _T], database: PostgresDatabase) -> _T:
     try:
         return action(database)
     except StoreUnavailable as error:

@@ -21,7 +21,7 @@ from accredit.tokens import (
     policy_digest,
 )
 
-TOKEN_VARIABLE = "ACCREDIT_TOKEN"  # noqa: S105 - the name of a variable
+_TOKEN_VARIABLE = "ACCREDIT_TOKEN"  # noqa: S105 - the name of a variable
 _LINE_END_BYTES = 2
 
 
@@ -75,10 +75,10 @@ def verify_token(question: Question, *, as_json: bool) -> int:
 def _text(file: Path | None) -> str:
     if file is not None:
         return read_file(file, MAX_TOKEN_BYTES + _LINE_END_BYTES).data.decode("latin-1").strip("\r\n")
-    text = os.environ.get(TOKEN_VARIABLE)
+    text = os.environ.get(_TOKEN_VARIABLE)
     if text is None:
         raise ConfigurationError(
-            "no token", f"name a file that holds it, or put it into the environment as {TOKEN_VARIABLE}"
+            "no token", f"name a file that holds it, or put it into the environment as {_TOKEN_VARIABLE}"
         )
     return text
 

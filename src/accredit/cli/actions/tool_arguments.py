@@ -19,7 +19,7 @@ from typing import Any, NoReturn, cast
 from accredit.errors import ConfigurationError
 from accredit.limits import MAX_SCHEMA_STEPS
 
-Schema = Mapping[str, object]
+_Schema = Mapping[str, object]
 
 _ANYTHING = frozenset({"string", "null", "boolean", "integer", "number", "array", "object"})
 _NAMES: dict[type, str] = {
@@ -34,7 +34,7 @@ _AN_OBJECT = 'write an object, such as {"to": "ada@example.org"}'
 _UNIONS = ("anyOf", "oneOf")
 
 
-def typed(tool: str, words: Iterable[str], given: Mapping[str, object], schema: Schema) -> dict[str, object]:
+def typed(tool: str, words: Iterable[str], given: Mapping[str, object], schema: _Schema) -> dict[str, object]:
     """Return a call's arguments: `given` (from JSON, unchanged) and NAME=VALUE words. Raises `ConfigurationError`."""
     spoken: dict[str, list[str]] = {}
     for word in words:
@@ -64,7 +64,7 @@ def json_object(data: bytes, where: str) -> dict[str, object]:
     return cast("dict[str, object]", value)
 
 
-def _argument(tool: str, name: str, values: Sequence[str], schema: Schema) -> object:
+def _argument(tool: str, name: str, values: Sequence[str], schema: _Schema) -> object:
     own = _resolved(_property(tool, name, schema), schema)
     kinds = _kinds(own, schema)
     if "string" in kinds and len(values) == 1:
@@ -81,13 +81,13 @@ def _argument(tool: str, name: str, values: Sequence[str], schema: Schema) -> ob
     return _one(name, values[0], own, kinds)
 
 
-def _property(tool: str, name: str, schema: Schema) -> Schema:
+def _property(tool: str, name: str, schema: _Schema) -> _Schema:
     known = _object(schema.get("properties"))
     if name in known:
         return _object(known[name])
     more = schema.get("additionalProperties")
     if isinstance(more, dict):
-        return cast("Schema", more)
+        return cast("_Schema", more)
     if more is True or (more is None and not known):
         return {}
     near = get_close_matches(name, known, n=1)
@@ -95,7 +95,7 @@ def _property(tool: str, name: str, schema: Schema) -> Schema:
     raise ConfigurationError(f"{tool} takes no argument {name}", f"{hint}it takes {_several(list(known)) or 'none'}")
 
 
-def _one(name: str, value: str, schema: Schema, kinds: frozenset[str]) -> object:
+def _one(name: str, value: str, schema: _Schema, kinds: frozenset[str]) -> object:
     if "string" in kinds:
         return _listed(name, value, schema)
     decoded = _json(value)
@@ -117,7 +117,7 @@ _EXAMPLES = {
 }
 
 
-def _listed(name: str, value: object, schema: Schema) -> object:
+def _listed(name: str, value: object, schema: _Schema) -> object:
     """Return a value if the schema's `enum` has it, or there is none. A listed number may be written plainly."""
     listed = cast("list[object]", schema["enum"]) if isinstance(schema.get("enum"), list) else None
     if listed is None or any(each == value and type(each) is type(value) for each in listed):
@@ -131,7 +131,7 @@ def _listed(name: str, value: object, schema: Schema) -> object:
     )
 
 
-def _kinds(schema: Schema, root: Schema) -> frozenset[str]:
+def _kinds(schema: _Schema, root: _Schema) -> frozenset[str]:
     """Return the types that a schema allows; all if it does not say."""
     kind = schema.get("type")
     if isinstance(kind, str):
@@ -151,7 +151,7 @@ def _kinds(schema: Schema, root: Schema) -> frozenset[str]:
     return _ANYTHING
 
 
-def _resolved(schema: Schema, root: Schema) -> Schema:
+def _resolved(schema: _Schema, root: _Schema) -> _Schema:
     """Follow local references to a schema."""
     for _ in range(MAX_SCHEMA_STEPS):
         reference = schema.get("$ref")
@@ -190,8 +190,8 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
 
-def _object(value: object) -> Schema:
-    return cast("Schema", value) if isinstance(value, dict) else {}
+def _object(value: object) -> _Schema:
+    return cast("_Schema", value) if isinstance(value, dict) else {}
 
 
 def _texts(value: object) -> list[str]:

@@ -49,10 +49,10 @@ _Connection = contextlib.AbstractAsyncContextManager[tuple[str, ClientSession]]
 _Connect = Callable[[Capabilities], _Connection]
 
 
-Upstream = HttpUpstream | StdioUpstream
+_Upstream = HttpUpstream | StdioUpstream
 
 
-def ask_upstream(upstream: Upstream, *, follow: bool = False, seconds: float | None = None) -> tuple[Offer, Upstream]:
+def ask_upstream(upstream: _Upstream, *, follow: bool = False, seconds: float | None = None) -> tuple[Offer, _Upstream]:
     """Return what a server offers to a gateway in front of it, and where it is: with `follow` redirects may lead to
     another URL.
 
@@ -69,7 +69,9 @@ def ask_object(place: str) -> Offer:
     return _ask(lambda capabilities: in_memory(server, place, capabilities), _TRY_OBJECT, ASK_SECONDS)
 
 
-def _ask_upstream(upstream: Upstream, *, follow: bool = False, seconds: float | None = None) -> tuple[Offer, Upstream]:
+def _ask_upstream(
+    upstream: _Upstream, *, follow: bool = False, seconds: float | None = None
+) -> tuple[Offer, _Upstream]:
     seconds = seconds or ASK_SECONDS
     if isinstance(upstream, HttpUpstream):
         door = asyncio.run(knock(upstream, follow=follow, seconds=seconds))

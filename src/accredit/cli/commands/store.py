@@ -12,14 +12,14 @@ store_app = typer.Typer(
     help="Looks after a store in PostgreSQL.",
     epilog="Example:  accredit store migrate --store postgresql://admin@db.example/accredit",
 )
-StoreOption = Annotated[
+_StoreOption = Annotated[
     str | None,
     typer.Option("--store", metavar="URL", help="postgresql://USER@HOST/DATABASE; else the configuration's."),
 ]
 
 
 @store_app.command()
-def migrate(store: StoreOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> int:
+def migrate(store: _StoreOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> int:
     """Makes the tables that are missing, and the roles accredit_gateway and accredit_admin; repeats nothing.
 
     Where this user may not make roles or give rights, the SQL for somebody who may is printed.
@@ -34,7 +34,7 @@ def migrate(store: StoreOption = None, config: ConfigOption = None, as_json: Jso
 
 
 @store_app.command()
-def status(store: StoreOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> int:
+def status(store: _StoreOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> int:
     """Says whether the tables are those that this version knows: exit code 0, else 1.
 
     Example:
@@ -47,7 +47,7 @@ def status(store: StoreOption = None, config: ConfigOption = None, as_json: Json
 
 
 @store_app.command()
-def restored(store: StoreOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> int:
+def restored(store: _StoreOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> int:
     """After a backup was restored: proofs are refused for five minutes, as what was spent since is good again.
 
     Example:

@@ -12,13 +12,13 @@ from accredit.gateway.headers import RawHeaders, origin_listed
 from accredit.jsonrpc.param_headers import PARAM_HEADERS
 from accredit.limits import PREFLIGHT_SECONDS
 
-METHODS = b"GET, POST, DELETE"
+_METHODS = b"GET, POST, DELETE"
 _PLAIN = frozenset(
     b"accept authorization content-type last-event-id mcp-method mcp-name mcp-protocol-version mcp-session-id "
     b"traceparent tracestate".split()
 )
 _EXPOSED = b"Mcp-Session-Id, Mcp-Protocol-Version, WWW-Authenticate, Retry-After"
-VARY = (b"vary", b"Origin")
+_VARY = (b"vary", b"Origin")
 
 
 def is_preflight(method: str, headers: Mapping[bytes, bytes]) -> bool:
@@ -33,7 +33,7 @@ def preflight(headers: Mapping[bytes, bytes], added: tuple[str, ...]) -> RawHead
     allowed = sorted(names | {name for each in asked if _is_param(name := each.strip())})
     private = headers.get(b"access-control-request-private-network") == b"true"
     return [
-        (b"access-control-allow-methods", METHODS),
+        (b"access-control-allow-methods", _METHODS),
         (b"access-control-allow-headers", b", ".join(allowed)),
         (b"access-control-max-age", b"%d" % PREFLIGHT_SECONDS),
         *([(b"access-control-allow-private-network", b"true")] if private else []),
@@ -45,8 +45,8 @@ def answered(raw: RawHeaders, origin: bytes | None, allowed: tuple[str, ...]) ->
     if not allowed:
         return raw
     if origin is None or not origin_listed(origin, allowed):
-        return [*raw, VARY]
-    return [*raw, (b"access-control-allow-origin", origin), (b"access-control-expose-headers", _EXPOSED), VARY]
+        return [*raw, _VARY]
+    return [*raw, (b"access-control-allow-origin", origin), (b"access-control-expose-headers", _EXPOSED), _VARY]
 
 
 def _is_param(name: bytes) -> bool:
