@@ -26,6 +26,7 @@ from accredit.jsonrpc.text import check_text
 
 MESSAGE = Names("jsonrpc", "id", "method", "params", "result", "error")
 _ERROR = Names("code", "message", "data")
+_VERSION = b'"2.0"'
 
 
 class Opened(NamedTuple):
@@ -124,7 +125,9 @@ class _Call:
     def with_meta(self, changes: Mapping[str, Raw], *, without: Collection[str] = ()) -> Self:
         """The call with other members of `params._meta`. Raises `FrameError`."""
         kept = {name: value for name, value in self.meta.items() if name not in without}
-        return self._edited({"params": {**self._split, "_meta": {**kept, **changes}}})
+        edited = self._edited({"params": {**self._split, "_meta": {**kept, **changes}}})
+        edited.__dict__["target"] = self.target  # which `_meta` does not hold
+        return edited
 
     @Once
     def _split(self) -> Mapping[str, Raw | Mapping[str, Raw]]:
@@ -216,7 +219,8 @@ def decode_error(text: bytes) -> Failure:
 
 def frame_of(found: dict[str, Raw], text: bytes) -> Frame:
     """The message whose members are `found` (rules 2 to 5)."""
-    if as_string(found.get("jsonrpc")) != "2.0":
+    version = found.get("jsonrpc")
+    if version is None or (bytes(version) != _VERSION and as_string(version) != "2.0"):
         raise FrameError('"jsonrpc" is not "2.0"')
     if "method" in found:
         return _call_of(found, text)

@@ -126,7 +126,11 @@ def guarded_call_of(request: Request, session_id: str = "") -> GuardedCall | Non
         covered = request.members
         if request.method in GUARDED and any(has_wide_integer(bytes(value)) for value in covered.values()):
             raise FrameError(_NO_FORM)
-        plain = {name: msgspec.json.decode(value) for name, value in covered.items()}
+        target, member = request.target, TARGET_MEMBER.get(request.method)
+        plain = {
+            name: msgspec.json.decode(value) if name != member or target is None else target
+            for name, value in covered.items()
+        }
         call = _guarded_call(request.method, plain, session_id, *proofs)
     except (FrameError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         detail = error.detail if isinstance(error, FrameError) else "params can't be read"

@@ -67,6 +67,8 @@ class Presented(Struct, frozen=True):
     issuer: Issuer
     kid: str | None
     text: str
+    compact: Compact | None = None
+    """Its parts; None for a token that is known already."""
 
     def __repr__(self) -> str:
         return f"<Presented of {self.issuer.issuer!a}>"
@@ -98,7 +100,7 @@ class TokenVerifier:
             raise InvalidToken("an issuer that is not configured")
         if compact.algorithm not in issuer.algorithms:
             raise InvalidToken(f"an algorithm that is not allowed: {_quoted(compact.algorithm)}")
-        return Presented(issuer, compact.kid, text)
+        return Presented(issuer, compact.kid, text, compact)
 
     def verify(self, presented: Presented, keys: KeySet, now: int) -> VerifiedToken:
         """Take steps 4 to 7, with the keys of `presented.issuer`. `now` is in unix seconds. Raises `InvalidToken` or
@@ -122,7 +124,7 @@ class TokenVerifier:
 
 def _verified(presented: Presented, keys: KeySet, sha256: bytes, now: int) -> VerifiedToken:
     """Take steps 4 to 6."""
-    compact = take_apart(presented.text)
+    compact = presented.compact or take_apart(presented.text)
     candidates = keys.candidates(compact.algorithm, compact.kid)
     if not candidates:
         raise InvalidToken(f"no key of the issuer fits: kid {_quoted(compact.kid or '(none)')}")
