@@ -68,7 +68,15 @@ LONG_ANSWER_BYTES = 1_048_576
 steps, which costs up to three times as much and lets others have their turn."""
 
 MAX_SESSION_ID_BYTES = 4_096
-"""Bytes of `Mcp-Session-Id`. A UUID has 36; ids that hold a sealed state have some 500."""
+"""Bytes of `Mcp-Session-Id`, as a server gives it. A UUID has 36; ids that hold a sealed state have some 500."""
+
+MAX_SEALED_SESSION_ID_BYTES = 6_144
+"""Bytes of a session's id as the gateway has sealed it: a server's longest in base64url, and some 200 more. That of a
+UUID has some 170. Balancers take heads of 8 KiB and more."""
+
+SESSION_ID_SECONDS = 2_592_000
+"""For how long a sealed session's id opens: 30 days. Few clients run for as long, and one that does initializes anew;
+but an id that was found somewhere is not good for ever."""
 
 MAX_REWRITTEN_NUMBERS = 25_000
 """Numbers of one text that its canonical form rewrites one by one (1 us each): integers beyond 2^53-1, fractions nearer

@@ -84,6 +84,8 @@ def _load_libraries(loaded: Loaded, proofs: ProofSettings | None) -> None:
         load("cryptography.hazmat.primitives.asymmetric.mldsa")
     if loaded.config.tokens.mode != "off" or loaded.config.upstream.identity == "jwt":
         load("jwt")
+    if loaded.config.tokens.mode != "off" or loaded.config.cluster.keys_file or loaded.config.rounds.keys_file:
+        load("cryptography.hazmat.primitives.ciphers.aead", "cryptography.hazmat.primitives.kdf.hkdf")  # sessions' ids
 
 
 def _key_sets(loaded: Loaded) -> KeySets:

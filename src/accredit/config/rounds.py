@@ -1,4 +1,5 @@
-"""From `[rounds]` and `[cluster]` to the keys that seal `requestState`. Reads the file of keys, once, at the start.
+"""From `[rounds]` and `[cluster]` to the keys that seal `requestState` and sessions' ids. Reads the file of keys, once,
+at the start.
 
 1. Nobody but the file's owner has any permission on it.
 2. It holds valid keys (`accredit.rounds.sealing.parse_keys`).
@@ -32,7 +33,7 @@ def build_rounds(loaded: Loaded) -> RoundsSettings:
     name = cluster.keys_file or rounds.keys_file
     if name is not None:
         key = "cluster.keys_file" if cluster.keys_file is not None else "rounds.keys_file"
-        return RoundsSettings(_ring(Path(name), key), rounds.state_seconds)
+        return RoundsSettings(_ring(Path(name), key), rounds.state_seconds, shared=True)
     if isinstance(store_of(loaded), PostgresDatabase):
         raise ConfigurationError(
             "store.url is for many gateways, and cluster.keys_file is not set: none could go on for another",

@@ -282,7 +282,7 @@ class Attest(Section, frozen=True):
 
 
 class Rounds(Section, frozen=True):
-    """`[rounds]`: what `requestState` is sealed with on its way to the client."""
+    """`[rounds]`: what `requestState` is sealed with on its way to the client, and with a file of keys sessions' ids."""
 
     keys_file: Annotated[
         Name | None, "a file with a base64 32-byte key a line, mode 0600: the first seals, all open"
@@ -296,7 +296,7 @@ class Cluster(Section, frozen=True):
     """`[cluster]`: what all gateways of a cluster have in common."""
 
     keys_file: Annotated[
-        Name | None, "a file of keys, in place of rounds.keys_file: any gateway that has it goes on"
+        Name | None, "a file of keys, in place of rounds.keys_file: any gateway that has it goes on with any session"
     ] = None
 
 

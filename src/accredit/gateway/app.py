@@ -22,7 +22,7 @@ from accredit.gateway.front.health import ALIVE, READY, Health
 from accredit.gateway.front.legacy_sse import MESSAGES_PATH, SSE_PATH, LegacySse
 from accredit.gateway.front.passthrough import forward, named, refuse
 from accredit.gateway.front.resource_metadata import Resource
-from accredit.gateway.front.session_binding import SessionTags
+from accredit.gateway.front.session_binding import sessions_of
 from accredit.gateway.headers import JSON
 from accredit.gateway.recording.recorder import recorder_of
 from accredit.gateway.replies import refusal
@@ -85,9 +85,8 @@ class Gateway:
         bearer = bearer_for(settings, key_sets, directory)
         tokens = settings.tokens
         self._resource = Resource(tokens, settings.path) if tokens is not None else None
-        authenticator = (
-            HttpAuthenticator(bearer, SessionTags(tokens.session_key)) if tokens is not None and bearer else None
-        )
+        sessions = sessions_of(settings, live_here=isinstance(settings.upstream, StdioUpstream))
+        authenticator = HttpAuthenticator(bearer, sessions) if bearer is not None else None
         self._tasks = tasks
         gate = Gate(
             settings,
@@ -103,10 +102,12 @@ class Gateway:
         self._http: HttpRelay | None = None
         if isinstance(settings.upstream, HttpUpstream):
             self._backend = self._http = HttpRelay(settings, settings.upstream, self._counters, directory)
-            self._sse = LegacySse(settings, settings.upstream.url, gate, self._http, self._counters, authenticator)
+            self._sse = LegacySse(
+                settings, settings.upstream.url, gate, self._http, self._counters, sessions, authenticator
+            )
         else:
             self._backend = StdioBackend(settings, settings.upstream, self._counters, directory)
-        self._endpoint = Endpoint(settings, gate, self._backend, authenticator)
+        self._endpoint = Endpoint(settings, gate, self._backend, sessions, authenticator)
         self._health = Health(
             self._backend, self._counters, authenticator, self._recorder, store, revocations, key_sets
         )

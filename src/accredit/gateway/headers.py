@@ -59,6 +59,8 @@ class RequestHead:
         self.raw_path = raw_path
         self.raw_headers = raw_headers
         self.headers: Mapping[bytes, bytes] = fold(raw_headers)
+        self.found: object = None
+        """What `session_binding` has found out about the session that it names."""
         self._is_good_post = False
 
     @Once

@@ -74,10 +74,12 @@ def _key_of_this_process() -> KeyRing:
 
 @dataclass(frozen=True, slots=True)
 class RoundsSettings:
-    """The section `[rounds]`. Without a `ring` one is made: what it seals opens for as long as these settings live."""
+    """The sections `[rounds]` and `[cluster]`. Without a `ring` one is made: what it seals opens for as long as these
+    settings live. `shared` says that other gateways have it as well."""
 
     ring: KeyRing = field(default_factory=_key_of_this_process, compare=False)
     state_seconds: int = 600
+    shared: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +101,7 @@ class TokenSettings:
     """The section `[tokens]`, and what tools require of tokens.
 
     `resource` is the URL of the MCP endpoint as clients know it. `tool_scopes` maps a tool to the scope that a token
-    must have, and `policy_digest` is that of the present configuration. `session_key` is 32 random bytes, shared by all
-    who serve the same sessions.
+    must have, and `policy_digest` is that of the present configuration.
     """
 
     issuers: tuple[Issuer, ...]
@@ -110,7 +111,6 @@ class TokenSettings:
     tool_scopes: Mapping[str, str] = field(default_factory=dict[str, str])
     policy_digest: str = ""
     bootstrap: BootstrapSettings | None = None
-    session_key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class RecordSettings:
 class GatewaySettings:
     """The sections `[gateway]`, `[upstream]` and `[validation]` of the configuration.
 
-    Processes forked from one share its `rounds`, and so can open each other's states.
+    Processes forked from one share its `rounds`, and so can open each other's states and sessions' ids.
     """
 
     upstream: HttpUpstream | StdioUpstream
@@ -175,6 +175,12 @@ class GatewaySettings:
     def proving(self) -> bool:
         """Whether callers can authenticate at all: tokens are on, or proofs are required."""
         return self.tokens is not None or (self.proofs is not None and self.proofs.required)
+
+    @property
+    def seals_sessions(self) -> bool:
+        """Whether clients get sealed ids of legacy sessions: sessions belong to somebody, or several gateways serve
+        them."""
+        return self.tokens is not None or self.rounds.shared
 
     def __post_init__(self) -> None:
         """Raise `ConfigurationError` for a passthrough pattern or a header by which MCP could go around the checks."""

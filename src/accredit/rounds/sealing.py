@@ -1,4 +1,5 @@
-"""`requestState`, sealed on its way out and opened on its way back. No I/O: time and randomness are arguments.
+"""Keys that seal what clients bring back, and `requestState`, sealed on its way out and opened on its way back. No I/O:
+time and randomness are arguments.
 
 What a client brings back is the client's word (2026-07-28, basic/patterns/mrtr, "Server Requirements"). A sealed state
 can be neither read nor changed, and opens only for the principal and the request that it was made for, in time:
@@ -15,6 +16,9 @@ The associated data are the version, the key's id, and the binding. To open one:
 
 Every failure has the same public text; the reason is for the log. Not checked: whether it was brought back before. A
 leg may be repeated, and each is authorized anew.
+
+Other uses of the keys have keys of their own, which HKDF-SHA256 makes of these for a label (`KeyRing.derived`): what is
+sealed for one use opens for no other. `session_ids` is one.
 """
 
 import base64
@@ -33,9 +37,13 @@ from accredit.limits import MAX_FLOW_BYTES, MAX_STATE_BYTES, MAX_STATE_KEYS
 
 if TYPE_CHECKING:
     from cryptography import exceptions
+    from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.ciphers import aead
+    from cryptography.hazmat.primitives.kdf import hkdf
 else:
     exceptions = Deferred("cryptography.exceptions")
+    hashes = Deferred("cryptography.hazmat.primitives.hashes")
+    hkdf = Deferred("cryptography.hazmat.primitives.kdf.hkdf")
     aead = Deferred("cryptography.hazmat.primitives.ciphers.aead")
 
 KEY_BYTES = 32
@@ -43,6 +51,7 @@ NONCE_BYTES = 12
 BINDING_BYTES = 32
 
 _VERSION = "s1."
+_CHANGED = "changed, or sealed for another principal or request"
 _KEY_ID_BYTES = 8
 _OVERHEAD_BYTES = 256  # at most: the key's id, nonce and tag, a flow's name, two integers
 _MAX_TEXT = len(_VERSION) + (MAX_STATE_BYTES + _OVERHEAD_BYTES) * 4 // 3
@@ -93,27 +102,49 @@ class KeyRing:
         before: random ones, for at most 2**32 states per key. Raises `SealError` for a state that is too long or not
         UTF-8, and `ValueError` for wrong lengths.
         """
-        if len(nonce) != NONCE_BYTES:
-            raise ValueError(f"a nonce has {NONCE_BYTES} bytes")
         _check_bounds(sealed)
-        key = self._keys[0]
-        text = key.cipher.encrypt(nonce, msgspec.msgpack.encode(sealed), _associated(key, binding))
-        return _VERSION + _encode(key.id + nonce + text)
+        return self.lock(_VERSION, msgspec.msgpack.encode(sealed), _checked(binding), nonce)
 
     def open(self, text: str, binding: bytes, now: int) -> FlowState:
         """Return what was sealed for the request with this binding. `now` is in unix seconds. Raises `SealError`."""
-        id, nonce, sealed = _parts(text)
+        if len(text) > _MAX_TEXT:
+            raise SealError("too long")
+        try:
+            opened = msgspec.msgpack.decode(self.unlock(_VERSION, text, _checked(binding)), type=FlowState)
+        except msgspec.MsgspecError:
+            raise SealError(_CHANGED) from None
+        if now > opened.expires_at:
+            raise SealError("expired")
+        return opened
+
+    def lock(self, version: str, data: bytes, binding: bytes, nonce: bytes) -> str:
+        """Return `version` and the sealed `data`, which `unlock` opens for the same version and binding.
+
+        Raise `ValueError` for a nonce of another length.
+        """
+        if len(nonce) != NONCE_BYTES:
+            raise ValueError(f"a nonce has {NONCE_BYTES} bytes")
+        key = self._keys[0]
+        return version + _encode(key.id + nonce + key.cipher.encrypt(nonce, data, _associated(version, key, binding)))
+
+    def unlock(self, version: str, text: str, binding: bytes) -> bytes:
+        """Return what was sealed, by rules 2 to 4. Raises `SealError`. The text's length was looked at."""
+        id, nonce, sealed = _parts(version, text)
         key = next((key for key in self._keys if key.id == id), None)
         if key is None:
             raise SealError("no key of this ring")
         try:
-            inner = key.cipher.decrypt(nonce, sealed, _associated(key, binding))
-            opened = msgspec.msgpack.decode(inner, type=FlowState)
-        except (exceptions.InvalidTag, msgspec.MsgspecError):
-            raise SealError("changed, or sealed for another principal or request") from None
-        if now > opened.expires_at:
-            raise SealError("expired")
-        return opened
+            return key.cipher.decrypt(nonce, sealed, _associated(version, key, binding))
+        except exceptions.InvalidTag:
+            raise SealError(_CHANGED) from None
+
+    def derived(self, label: bytes) -> "KeyRing":
+        """Return the ring for another use: of each key the one that HKDF-SHA256 makes of it for the label."""
+
+        def derive(key: bytes) -> bytes:
+            return hkdf.HKDF(hashes.SHA256(), KEY_BYTES, salt=None, info=label).derive(key)
+
+        return KeyRing([derive(key.key) for key in self._keys])
 
 
 def state_binding(principal: Sequence[str], method: str, target: str, params_digest: bytes) -> bytes:
@@ -168,12 +199,10 @@ def _check_bounds(sealed: FlowState) -> None:
         raise ValueError(f"the name of a flow has at most {MAX_FLOW_BYTES} bytes")
 
 
-def _parts(text: str) -> tuple[bytes, bytes, bytes]:
-    if len(text) > _MAX_TEXT:
-        raise SealError("too long")
-    if not text.startswith(_VERSION):
+def _parts(version: str, text: str) -> tuple[bytes, bytes, bytes]:
+    if not text.startswith(version):
         raise SealError("not sealed here")
-    encoded = text.removeprefix(_VERSION)
+    encoded = text.removeprefix(version)
     try:
         decoded = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
     except (ValueError, binascii.Error):
@@ -194,7 +223,11 @@ def _key_id(key: bytes) -> bytes:
     return hashlib.sha256(b"accredit requestState key 1" + key).digest()[:_KEY_ID_BYTES]
 
 
-def _associated(key: _Key, binding: bytes) -> bytes:
+def _associated(version: str, key: _Key, binding: bytes) -> bytes:
+    return version.encode() + key.id + binding
+
+
+def _checked(binding: bytes) -> bytes:
     if len(binding) != BINDING_BYTES:
         raise ValueError(f"a binding has {BINDING_BYTES} bytes")
-    return _VERSION.encode() + key.id + binding
+    return binding

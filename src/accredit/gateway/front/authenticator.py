@@ -2,8 +2,7 @@
 
 1. The Authorization header is judged before the body is read; nothing behind this ever sees it.
 2. The members of a batch are of one subject.
-3. A session that is named is one of that subject's; its id is the upstream's own from here on, and the client's on the
-   way back (`session_binding`).
+3. A session that is named is one of that subject's (`session_binding`).
 4. A token that names a session is good only in that one, by the id that its client has, and so on no way that has no
    session of rule 3: in a modern request, on HTTP+SSE, for an `initialize`.
 """
@@ -12,8 +11,8 @@ from accredit.errors import RequestError
 from accredit.gateway.admission.bearer import Bearer
 from accredit.gateway.admission.tool_directory import Ask
 from accredit.gateway.front.exchange import Exchange
-from accredit.gateway.front.session_binding import SessionTags, principal_of, without_tag
-from accredit.gateway.headers import SESSION_HEADER
+from accredit.gateway.front.session_binding import Sessions, principal_of
+from accredit.gateway.headers import RequestHead
 from accredit.gateway.recording.early_refusals import InboundRequest
 from accredit.gateway.turns import turn
 from accredit.jsonrpc.encode import INVALID_REQUEST
@@ -25,9 +24,9 @@ from accredit.tokens import VerifiedToken
 class HttpAuthenticator:
     """One per gateway where tokens are on."""
 
-    def __init__(self, bearer: Bearer, tags: SessionTags) -> None:
+    def __init__(self, bearer: Bearer, sessions: Sessions) -> None:
         self._bearer = bearer
-        self._tags = tags
+        self._sessions = sessions
 
     async def of_header(self, exchange: Exchange, *, sessions: bool = False) -> VerifiedToken | None:
         """The token in the header. Raises `TokenError` and `KeysUnavailable`.
@@ -42,7 +41,7 @@ class HttpAuthenticator:
         """The token of a request without a body. Raises the same, and `RequestError`."""
         token = await self.of_header(exchange, sessions=sessions)
         self._bearer.require(token)
-        self._enter(exchange, token, exchange.head.headers.get(SESSION_HEADER))
+        self._enter(exchange, token, exchange.head)
         return token
 
     async def of_message(
@@ -53,9 +52,8 @@ class HttpAuthenticator:
         What `ask` asks is asked in the session that is named, before it is known whose that is: the answer is shown to
         nobody.
         """
-        named = exchange.head.headers.get(SESSION_HEADER)
-        if named is not None:
-            exchange.head = exchange.head.with_field(SESSION_HEADER, without_tag(named))
+        named = exchange.head
+        self._sessions.look(exchange)
         frames = message.frames if isinstance(message, Batch) else (message,)
         tokens = inbound.tokens
         for frame in frames:
@@ -67,19 +65,8 @@ class HttpAuthenticator:
             raise RequestError(INVALID_REQUEST, "Invalid Request: the tokens of a batch are of several subjects")
         self._enter(exchange, tokens[0], named)
 
-    def _enter(self, exchange: Exchange, token: VerifiedToken | None, named: bytes | None) -> None:
+    def _enter(self, exchange: Exchange, token: VerifiedToken | None, named: RequestHead) -> None:
         """Rule 3."""
-        principal = principal_of(token)
-        if named is not None:
-            exchange.head = exchange.head.with_field(SESSION_HEADER, self._tags.untagged(named, principal))
+        self._sessions.enter(exchange, named, principal_of(token))
         if token is not None:
             exchange.vouch()
-        exchange.session_shown = lambda id: self._tags.tagged(id, principal)
-
-
-def session_of(exchange: Exchange, authenticator: HttpAuthenticator | None) -> str | None:
-    """The session that a request names, as the upstream knows it: unchecked, to learn its revision by."""
-    named = exchange.head.headers.get(SESSION_HEADER)
-    if named is None:
-        return None
-    return (without_tag(named) if authenticator is not None else named).decode("latin-1")

@@ -10,9 +10,10 @@ from typing import Any
 
 from accredit.errors import RequestError
 from accredit.gateway.admission.gate import Admission, Gate
-from accredit.gateway.front.authenticator import HttpAuthenticator, session_of
+from accredit.gateway.front.authenticator import HttpAuthenticator
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.intake import Intake
+from accredit.gateway.front.session_binding import NOBODY, Sessions
 from accredit.gateway.headers import (
     JSON,
     SESSION_HEADER,
@@ -29,18 +30,22 @@ from accredit.jsonrpc.era import VERSION_HEADER, check_agreement, era_of_body, u
 from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.methods import BATCH_REVISION, HEADERLESS_REVISION, LISTEN, Era
 from accredit.jsonrpc.requests import Batch
-from accredit.limits import MAX_SESSION_ID_BYTES
-
-_LONG_SESSION_ID = f"Invalid Request: Mcp-Session-Id has more than {MAX_SESSION_ID_BYTES} bytes"
+from accredit.tokens import VerifiedToken
 
 
 class Endpoint(Intake[Exchange]):
     """Serves `[gateway] path`."""
 
     def __init__(
-        self, settings: GatewaySettings, gate: Gate, backend: Backend, authenticator: HttpAuthenticator | None = None
+        self,
+        settings: GatewaySettings,
+        gate: Gate,
+        backend: Backend,
+        sessions: Sessions,
+        authenticator: HttpAuthenticator | None = None,
     ) -> None:
         super().__init__(settings, gate)
+        self._sessions = sessions
         self._authenticator = authenticator
         self._backend = backend
 
@@ -51,8 +56,9 @@ class Endpoint(Intake[Exchange]):
         if head.method != "POST":
             check_once(head.headers, SESSION_HEADER, VERSION_HEADER, b"last-event-id")
             exchange.head = head.without(unmirrored(None, Era.LEGACY, head.headers))
-        if len(head.session) > MAX_SESSION_ID_BYTES:
-            raise RequestError(INVALID_REQUEST, _LONG_SESSION_ID)
+        if len(head.session) > self._sessions.max_bytes:
+            detail = f"Invalid Request: Mcp-Session-Id has more than {self._sessions.max_bytes} bytes"
+            raise RequestError(INVALID_REQUEST, detail)
         match head.method:
             case "POST":
                 return self.take(exchange, exchange)
@@ -79,7 +85,7 @@ class Endpoint(Intake[Exchange]):
 
     async def _get(self, exchange: Exchange) -> None:
         session = exchange.head.session  # as the client knows it
-        token = await self._authenticator.of_request(exchange, sessions=True) if self._authenticator else None
+        token = await self._enter(exchange)
         if SESSION_HEADER in exchange.head.headers and b"last-event-id" in exchange.head.headers:
             exchange.calls = self._gate.resumed(session)
         exchange.hears = self._gate.hears(session)
@@ -87,10 +93,16 @@ class Endpoint(Intake[Exchange]):
             await self._backend.get(exchange, self._gate.otherwise(token, exchange.calls))
 
     async def _delete(self, exchange: Exchange) -> None:
-        if self._authenticator is not None:
-            await self._authenticator.of_request(exchange, sessions=True)
+        await self._enter(exchange)
         with exchange.rooms.calls.held(exchange):
             await self._backend.delete(exchange)
+
+    async def _enter(self, exchange: Exchange) -> VerifiedToken | None:
+        """Apply step 6 to a request without a message; return its token, if it has one."""
+        if self._authenticator is not None:
+            return await self._authenticator.of_request(exchange, sessions=True)
+        self._sessions.enter(exchange, exchange.head, NOBODY)
+        return None
 
     async def _arrive(self, client: Exchange, inbound: InboundRequest) -> Frame | Batch:
         """Apply steps 2 to 6."""
@@ -113,6 +125,8 @@ class Endpoint(Intake[Exchange]):
         if authenticator is not None:
             ask = partial(self._backend.ask, client, era)
             await authenticator.of_message(client, message, inbound, ask, inbound.session)  # 6
+        else:
+            self._sessions.enter(client, client.head, NOBODY)
         return message
 
     async def _go_on(self, client: Exchange, inbound: InboundRequest, admission: Admission) -> None:
@@ -144,4 +158,4 @@ class Endpoint(Intake[Exchange]):
     def _revision(self, client: Exchange) -> str:
         if client.head.revision is not None:
             return client.head.revision
-        return self._backend.revision(session_of(client, self._authenticator)) or HEADERLESS_REVISION
+        return self._sessions.revision(client.head) or HEADERLESS_REVISION

@@ -27,9 +27,10 @@ class Exchange(ABC):
     """A request and its answer: a `Reply` (`upstream.reply`), and what the intake knows besides.
 
     `address` is where it comes from; `credentials` are the Authorization fields, where they were taken off;
-    `session_shown` makes of a session's id what the client gets to see; `asked` is the id of the one request in the
-    body, once it was read. `vouched` says that it has proved something itself, `proved` that it or its session has:
-    there is more room for it then (`rooms`).
+    `session_shown` makes of a session's id what the client gets to see, and `learn_revision` is told the revision of
+    one that the answer begins (`session_binding`); `asked` is the id of the one request in the body, once it was read.
+    `vouched` says that it has proved something itself, `proved` that it or its session has: there is more room for it
+    then (`rooms`).
     """
 
     __slots__ = (
@@ -43,6 +44,7 @@ class Exchange(ABC):
         "credentials",
         "head",
         "hears",
+        "learn_revision",
         "peer",
         "resumable",
         "rooms",
@@ -61,6 +63,7 @@ class Exchange(ABC):
         self.asked: MessageId | None = None
         self.credentials: RawHeaders = []
         self.session_shown: Callable[[bytes], bytes] | None = None
+        self.learn_revision: Callable[[bytes, str], None] | None = None
         self.speaker: Speaker | None = None
         self.started = False
         self.resumable = False
@@ -86,6 +89,11 @@ class Exchange(ABC):
         """The answer is given: its body is needed no more."""
         if self._body is not None:
             self._body.leave()
+
+    def negotiated(self, session: bytes, revision: str) -> None:
+        """The answer begins this session, as the server calls it, in this revision."""
+        if self.learn_revision is not None:
+            self.learn_revision(session, revision)
 
     def take_credentials(self) -> None:
         """Takes the Authorization fields off: nothing forwards them from here on."""
@@ -141,18 +149,20 @@ class Exchange(ABC):
         if self._refused:
             status, body, headers = merged(self._refused, status, body, headers)
         length = [] if status == 204 else [(b"content-length", b"%d" % len(body))]
+        headers = self._shown([*headers, *length])
         self.started = True
-        await self._send_whole(status, self._shown([*headers, *length]), body)
+        await self._send_whole(status, headers, body)
 
     async def start(self, status: int, headers: RawHeaders) -> None:
         """Sends the head of a stream of events, which follow in pieces."""
+        headers = self._shown(headers)
         self.started = True
-        await self._send_head(status, self._shown(headers))
+        await self._send_head(status, headers)
         if self._refused:
             await self.write(b"".join(encode_event(response) for response in self._refused))
 
     def _shown(self, headers: RawHeaders) -> RawHeaders:
-        """An answer's headers as the client gets to see them."""
+        """An answer's headers as the client gets to see them. Raises `AnswerError`."""
         shown = self.session_shown
         if shown is not None:
             headers = [(name, shown(value) if name == SESSION_HEADER else value) for name, value in headers]

@@ -3,7 +3,8 @@
 The upstream's first event names where it takes messages; the client gets a URL of ours instead, so that what it sends
 comes through here. A request goes to the upstream by POST and is answered on the stream, once; if the gate refuses it,
 the refusal comes on the stream, and nothing is forwarded. The session is in this process's memory and ends with its
-stream. With tokens on it belongs to the subject that opened it: nobody else can send into it.
+stream. With tokens on it belongs to the subject that opened it: nobody else can send into it. Where ids are sealed
+(`session_binding`), its own names this process.
 """
 
 import secrets
@@ -16,7 +17,15 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.front.authenticator import HttpAuthenticator
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.intake import Intake
-from accredit.gateway.front.session_binding import Principal, not_found, principal_of
+from accredit.gateway.front.session_binding import (
+    NOBODY,
+    SealedSessions,
+    Sessions,
+    not_found,
+    principal_of,
+    sessions_of,
+)
+from accredit.gateway.front.session_ids import Principal
 from accredit.gateway.headers import SESSION_HEADER, check_once, check_request
 from accredit.gateway.recording.early_refusals import InboundRequest
 from accredit.gateway.settings import GatewaySettings
@@ -62,9 +71,12 @@ class LegacySse(Intake[Exchange]):
         gate: Gate,
         relay: HttpRelay,
         counters: Counters,
+        sessions: Sessions,
         authenticator: HttpAuthenticator | None = None,
     ) -> None:
         super().__init__(settings, gate)
+        self._sessions_of_headers = sessions
+        self._names = sessions_of(settings, live_here=True)
         self._authenticator = authenticator
         self._relay = relay
         self._counters = counters
@@ -78,10 +90,16 @@ class LegacySse(Intake[Exchange]):
             detail = "HTTP+SSE (2024-11-05) needs a gateway with one worker"
             raise RequestError(INVALID_REQUEST, detail, status=501)
         _check_headers(exchange)
-        token = await self._authenticator.of_request(exchange) if self._authenticator is not None else None
+        token = None
+        if self._authenticator is not None:
+            token = await self._authenticator.of_request(exchange)
+        else:
+            self._sessions_of_headers.enter(exchange, exchange.head, NOBODY)
         expected = Expected(Era.LEGACY)
         exchange.hears = self._gate.hears("")  # this revision has no tasks
         session = secrets.token_hex(16)
+        if isinstance(self._names, SealedSessions):
+            session = self._names.sealed(session, _REVISION, principal_of(token))
 
         def rewrite(data: bytes) -> bytes:
             self._sessions[session] = _Session(self._target(data), expected, exchange, principal_of(token))
@@ -132,6 +150,8 @@ class LegacySse(Intake[Exchange]):
             await self._authenticator.of_message(client, message, inbound, None)  # 6
             if principal_of(inbound.tokens[0]) != session.principal:
                 raise not_found()
+        else:
+            self._sessions_of_headers.enter(client, client.head, NOBODY)
         return message
 
     async def _go_on(self, client: Exchange, inbound: InboundRequest, admission: Admission) -> None:

@@ -1,56 +1,154 @@
-"""Binding of sessions to their owners: an issuer's subject, with whichever of its tokens. No I/O.
+"""Legacy sessions between clients and the server: what each side calls one, whose it is, and which revision it has.
+Reads the clock and randomness.
 
-The id that a client gets is the upstream's, a dot, and a tag over that id and the subject, which only gateways with the
-same key can make (2025-11-25, basic/security_best_practices, "Session Hijacking"). Nothing is remembered, so any worker
-can serve a session. Callers without a token count as one nobody, with sessions of their own.
+Where tokens are on, or the keys of a cluster are set, clients get sealed ids (`session_ids`; `SealedSessions`). An id
+holds all that there is to know, so any worker, and any gateway with the same keys, serves a session, and remembers
+nothing of it. Elsewhere a session has the id that the server gave it (`PlainSessions`).
+
+1. A session belongs to an issuer's subject, with whichever of its tokens (2025-11-25, basic/security_best_practices,
+   "Session Hijacking"). Callers without a token count as one nobody, with sessions of their own.
+2. An id that is forged, somebody else's or expired is answered as one that never was, after the caller's token was
+   judged: 404, the same for every cause.
+3. A session has one id towards its client, for as long as it lives.
+
+An id is opened before it is known who brings it, to learn the session's revision, and by a token in a tool's arguments,
+whose tool is looked for in the session. It is opened once for each head that a connection remembers.
 """
 
 import hmac
-from base64 import urlsafe_b64encode
-from hashlib import sha256
+import secrets
+from abc import ABC, abstractmethod
+from functools import lru_cache
+from typing import NamedTuple
 
-from accredit.errors import RequestError
+from accredit.base.caching import RecentlyUsed
+from accredit.base.clock import unix_seconds
+from accredit.errors import AnswerError, RequestError, SealError
+from accredit.gateway.front.exchange import Exchange
+from accredit.gateway.front.session_ids import Principal, SessionIds, SessionState, is_current, subject_of
+from accredit.gateway.headers import SESSION_HEADER, RequestHead
+from accredit.gateway.settings import GatewaySettings
 from accredit.jsonrpc.encode import INVALID_REQUEST
+from accredit.limits import MAX_REMEMBERED_SESSIONS, MAX_SEALED_SESSION_ID_BYTES, MAX_SESSION_ID_BYTES
+from accredit.rounds.sealing import NONCE_BYTES
 from accredit.tokens import VerifiedToken
 
-Principal = tuple[str, str]
-"""An issuer and a token's subject; two empty strings for nobody."""
+NOBODY: Principal = ("", "")
 
-_TAG_CHARS = 22
-"""Characters of base64url: 132 bits."""
+_NODE_BYTES = 8
 
 
 def principal_of(token: VerifiedToken | None) -> Principal:
     """Return the issuer and subject of a token."""
-    return (token.issuer, token.subject) if token is not None else ("", "")
+    return (token.issuer, token.subject) if token is not None else NOBODY
 
 
-class SessionTags:
-    """Makes and checks tags with one key."""
+class Sessions(ABC):
+    """How sessions are named. `max_bytes` is the length of the longest id that a client may bring."""
 
-    def __init__(self, key: bytes) -> None:
-        self._key = key
+    max_bytes: int
 
-    def tagged(self, id: bytes, principal: Principal) -> bytes:
-        """Return the id that the client gets."""
-        return id + b"." + self._tag(id, principal)
+    @abstractmethod
+    def revision(self, head: RequestHead) -> str | None:
+        """Return the revision of the session that a request names, if it is known. Whose it is was not looked at."""
 
-    def untagged(self, value: bytes, principal: Principal) -> bytes:
-        """Return the upstream's own id. Raises `RequestError` (404) for somebody else's session."""
-        id, tag = _parts(value)
-        if not hmac.compare_digest(tag, self._tag(id, principal)):
-            raise not_found()
-        return id
+    @abstractmethod
+    def look(self, exchange: Exchange) -> None:
+        """Put the server's own id into the head, or take the header off where the id does not open. Whose it is was not
+        looked at: nothing that comes of it may be shown before `enter`."""
 
-    def _tag(self, id: bytes, principal: Principal) -> bytes:
-        parts = [id, *(part.encode("utf-8", "surrogatepass") for part in principal)]
-        text = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
-        return urlsafe_b64encode(hmac.digest(self._key, text, sha256))[:_TAG_CHARS]
+    @abstractmethod
+    def enter(self, exchange: Exchange, named: RequestHead, principal: Principal) -> None:
+        """Let a request into the session that `named`, its head as it came, names: its head has the server's own id
+        from here on, and its answer the client's. Raises `RequestError` (404) by rules 1 and 2."""
 
 
-def without_tag(value: bytes) -> bytes:
-    """Return the upstream's own id, unchecked: only for lookups that reveal nothing to anybody."""
-    return _parts(value)[0]
+class PlainSessions(Sessions):
+    """Sessions with the server's own ids."""
+
+    max_bytes = MAX_SESSION_ID_BYTES
+
+    def __init__(self) -> None:
+        # Where a client does not name a session's revision, it says whether a batch is allowed.
+        self._revisions = RecentlyUsed[bytes, str](MAX_REMEMBERED_SESSIONS)
+
+    def revision(self, head: RequestHead) -> str | None:
+        """Return that of a session that began in this process."""
+        named = head.headers.get(SESSION_HEADER)
+        return self._revisions.get(named) if named is not None else None
+
+    def look(self, exchange: Exchange) -> None:
+        """Leave the head as it is."""
+
+    def enter(self, exchange: Exchange, named: RequestHead, principal: Principal) -> None:
+        """Let everybody in: the server knows who."""
+        exchange.learn_revision = self._revisions.put
+
+
+class SealedSessions(Sessions):
+    """Sessions with sealed ids."""
+
+    max_bytes = MAX_SEALED_SESSION_ID_BYTES
+
+    def __init__(self, ids: SessionIds) -> None:
+        self._ids = ids
+
+    def revision(self, head: RequestHead) -> str | None:
+        """Return what the id says."""
+        found = self._found(head)
+        return found.state.revision or None if found is not None else None
+
+    def look(self, exchange: Exchange) -> None:
+        """Open the id."""
+        head = exchange.head
+        if SESSION_HEADER in head.headers:
+            found = self._found(head)
+            exchange.head = found.head if found is not None else head.without((SESSION_HEADER,))
+
+    def enter(self, exchange: Exchange, named: RequestHead, principal: Principal) -> None:
+        """Open the id, and compare whose it is."""
+        subject = _subject(principal)
+        id = named.headers.get(SESSION_HEADER)
+        own = None
+        if id is not None:
+            found = self._found(named)
+            if found is None or not hmac.compare_digest(found.state.subject, subject):
+                raise not_found()
+            exchange.head, own = found.head, found.state.id
+        naming = _Naming(self, id, own, subject)
+        exchange.session_shown, exchange.learn_revision = naming.shown, naming.learn
+
+    def seal(self, id: bytes, revision: str, subject: bytes) -> bytes:
+        """Return the client's id of a session. Raises `AnswerError` for an id of the server's that is too long."""
+        try:
+            return self._ids.seal(id, revision, subject, unix_seconds(), secrets.token_bytes(NONCE_BYTES))
+        except SealError as error:
+            raise AnswerError(error.reason, bound=True) from None
+
+    def sealed(self, id: str, revision: str, principal: Principal) -> str:
+        """Return the client's id of a session of `principal`'s."""
+        return self.seal(id.encode("ascii"), revision, _subject(principal)).decode("ascii")
+
+    def _found(self, head: RequestHead) -> "_Found | None":
+        """Return what the id in a head holds, or None: opened once for the head, however often that comes."""
+        if head.found is None:
+            head.found = self._open(head)
+        found = head.found
+        return found if isinstance(found, _Found) and is_current(found.state, unix_seconds()) else None
+
+    def _open(self, head: RequestHead) -> object:
+        try:
+            state = self._ids.open(head.headers.get(SESSION_HEADER, b""))
+        except SealError:
+            return _NOT_FOUND
+        return _Found(state, head.with_field(SESSION_HEADER, state.id))
+
+
+def sessions_of(settings: GatewaySettings, *, live_here: bool) -> Sessions:
+    """Return how a gateway names its sessions. Where they live in this process, their ids name it from now on."""
+    if not settings.seals_sessions:
+        return PlainSessions()
+    return SealedSessions(SessionIds(settings.rounds.ring, secrets.token_hex(_NODE_BYTES) if live_here else ""))
 
 
 def not_found() -> RequestError:
@@ -58,6 +156,35 @@ def not_found() -> RequestError:
     return RequestError(INVALID_REQUEST, "Session not found", status=404, word="session_not_found")
 
 
-def _parts(value: bytes) -> tuple[bytes, bytes]:
-    id, _, tag = value.rpartition(b".")
-    return id, tag
+class _Found(NamedTuple):
+    """What an id holds, and the head with the server's own id in its place."""
+
+    state: SessionState
+    head: RequestHead
+
+
+class _Naming:
+    """What the sessions in one answer are called: `named` is the client's id of the one that the server calls `own`."""
+
+    __slots__ = ("_named", "_own", "_revision", "_sessions", "_subject")
+
+    def __init__(self, sessions: SealedSessions, named: bytes | None, own: bytes | None, subject: bytes) -> None:
+        self._sessions = sessions
+        self._named = named
+        self._own = own
+        self._subject = subject
+        self._revision = ""
+
+    def learn(self, _id: bytes, revision: str) -> None:
+        """Take note of the revision of the session that the answer begins."""
+        self._revision = revision
+
+    def shown(self, id: bytes) -> bytes:
+        """Return the client's id (rule 3). Raises `AnswerError`."""
+        if self._named is not None and id == self._own:
+            return self._named
+        return self._sessions.seal(id, self._revision, self._subject)
+
+
+_NOT_FOUND = object()
+_subject = lru_cache(1_024)(subject_of)

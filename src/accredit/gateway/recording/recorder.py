@@ -30,6 +30,7 @@ from accredit.attest import (
     RecordedToken,
     record_params,
     recorded_chain,
+    sha256_hex,
 )
 from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_ms
@@ -64,6 +65,7 @@ from accredit.tokens import VerifiedToken
 
 _CONSTRAINT = re.compile(r"constraint_\w+: cert \d+: constraint\[\d+\] \(\w+\)")
 _ALLOWED = RecordedDecision(verdict="allow")
+_SESSION_DIGITS = 32
 _WORDS = {HEADER_MISMATCH: "header_mismatch", INVALID_PARAMS: "invalid_params"}
 
 
@@ -85,8 +87,11 @@ class Part(Struct, frozen=True):
 class Recorder:
     """Writes what the gate decides, and what came of it, into the log. One per gateway."""
 
-    def __init__(self, records: Records, settings: RecordSettings, counters: Counters) -> None:
+    def __init__(
+        self, records: Records, settings: RecordSettings, counters: Counters, *, hides_sessions: bool = False
+    ) -> None:
         self._records = records
+        self._hides_sessions = hides_sessions
         self._settings = settings
         self._counters = counters
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -209,12 +214,18 @@ class Recorder:
             id=self._ids.draw(),
             method=method,
             target=target[:MAX_RECORDED_TARGET],
-            session=client.session_id[:MAX_RECORDED_TEXT] or None,
+            session=self._session(client.session_id) or None,
             revision=client.revision and client.revision[:MAX_RECORDED_TEXT],
             flow=part.flow if part is not None else None,
             round=part.round if part is not None else None,
             trace=trace,
         )
+
+    def _session(self, id: str) -> str:
+        """How a record names a session. A sealed id opens it for whoever has it: its digest takes its place."""
+        if id and self._hides_sessions:
+            return f"sha256:{sha256_hex(id.encode('latin-1'))[:_SESSION_DIGITS]}"
+        return id[:MAX_RECORDED_TEXT]
 
     def _verdict(self, refused: AccreditError | None, note: str | None) -> RecordedDecision:
         if refused is None:
@@ -239,7 +250,7 @@ def recorder_of(settings: GatewaySettings, counters: Counters, records: Records 
     told = settings.records
     if not told.policy_digest:
         told = replace(told, policy_digest=settings_digest(settings))
-    return Recorder(records, told, counters)
+    return Recorder(records, told, counters, hides_sessions=settings.seals_sessions)
 
 
 async def _params(request: Request, decision: Decision | None, *, full: bool) -> RecordedParams:

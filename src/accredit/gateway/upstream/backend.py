@@ -37,10 +37,6 @@ class Backend(Protocol):
         """Send a request of the gateway's own upstream, as this caller; return the response's text, or None."""
         ...
 
-    def revision(self, session_id: str | None) -> str | None:
-        """Return the revision that a session negotiated, if this backend knows it."""
-        ...
-
     async def ready(self) -> bool:
         """Return whether the upstream answers."""
         ...

@@ -57,8 +57,13 @@ class Reply(Protocol):
         """Whether its caller, or one in its session, has authenticated by now."""
         ...
 
+    def negotiated(self, session: bytes, revision: str) -> None:
+        """Say, before the answer is begun, that it begins a session: the server's id of it, and its revision."""
+        ...
+
     async def reply(self, status: int, body: bytes = b"", headers: RawHeaders | None = None) -> None:
-        """Send a whole answer. `headers` must not hold `Content-Length`."""
+        """Send a whole answer. `headers` must not hold `Content-Length`. Raises `AnswerError`, before anything is sent,
+        for a session's id that is too long; so does `start`."""
         ...
 
     async def start(self, status: int, headers: RawHeaders) -> None:

@@ -12,6 +12,7 @@ from accredit.gateway.admission.gate import Gate
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.front.endpoint import Endpoint
+from accredit.gateway.front.session_binding import NOBODY, PlainSessions
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.frames import Frame, Notification, Request, Success
@@ -23,11 +24,10 @@ SETTINGS = GatewaySettings(HttpUpstream("http://127.0.0.1:1/mcp"), max_request_b
 
 
 class Recorder:
-    """A backend that keeps what it is asked; `sessions` are the revisions that it knows."""
+    """A backend that keeps what it is asked."""
 
-    def __init__(self, **sessions: str) -> None:
+    def __init__(self) -> None:
         self.asked: list[tuple[str, Frame | Batch | None, Era | None]] = []
-        self._sessions = sessions
 
     async def post(self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
         self.asked.append(("POST", message, era))
@@ -40,9 +40,6 @@ class Recorder:
 
     async def ask(self, reply: Reply, era: Era, request: Request) -> bytes | None:
         return None
-
-    def revision(self, session_id: str | None) -> str | None:
-        return self._sessions.get(session_id or "")
 
     async def ready(self) -> bool:
         return True
@@ -59,9 +56,15 @@ def told(posted: Posted, method: str = "POST", **headers: str) -> Told:
     return Told(method, [(name.lower().encode(), value.encode("latin-1")) for name, value in pairs], posted.body)
 
 
-def serve(asked: Told, backend: Recorder | None = None) -> Recorder:
-    recorder = backend or Recorder()
-    asyncio.run(Endpoint(SETTINGS, Gate(SETTINGS, Counters(), ToolDirectory()), recorder).serve(asked.exchange))
+def serve(asked: Told, backend: Recorder | None = None, **known: str) -> Recorder:
+    """Serves a request; `known` are the revisions of sessions that began here."""
+    recorder, sessions = backend or Recorder(), PlainSessions()
+    for session, revision in known.items():
+        begun = told(post(Era.LEGACY)).exchange
+        sessions.enter(begun, begun.head, NOBODY)
+        begun.negotiated(session.encode("ascii"), revision)
+    gate = Gate(SETTINGS, Counters(), ToolDirectory())
+    asyncio.run(Endpoint(SETTINGS, gate, recorder, sessions).serve(asked.exchange))
     return recorder
 
 
@@ -128,7 +131,7 @@ def batch(*headers: tuple[str, str]) -> Told:
 def test_a_batch_is_let_in_where_the_revision_is_2025_03_26_or_nobody_says_another(
     headers: list[tuple[str, str]],
 ) -> None:
-    [(_, message, era)] = serve(batch(*headers), Recorder(old="2025-03-26", new="2025-11-25")).asked
+    [(_, message, era)] = serve(batch(*headers), old="2025-03-26", new="2025-11-25").asked
     assert isinstance(message, Batch)
     assert era is Era.LEGACY
 
@@ -136,7 +139,7 @@ def test_a_batch_is_let_in_where_the_revision_is_2025_03_26_or_nobody_says_anoth
 @pytest.mark.parametrize("headers", [[("mcp-protocol-version", "2025-06-18")], [("mcp-session-id", "new")]])
 def test_elsewhere_it_is_not(headers: list[tuple[str, str]]) -> None:
     with pytest.raises(RequestError):
-        serve(batch(*headers), Recorder(new="2025-11-25"))
+        serve(batch(*headers), new="2025-11-25")
 
 
 @pytest.mark.parametrize("version", ["2026-07-28", "2099-01-01", "v999"])

@@ -11,6 +11,7 @@ from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.front.endpoint import Endpoint
 from accredit.gateway.front.exchange import Exchange
+from accredit.gateway.front.session_binding import PlainSessions
 from accredit.gateway.headers import RawHeaders, RequestHead
 from accredit.gateway.room import Rooms
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
@@ -76,7 +77,7 @@ def test_a_call_comes_to_its_wait_for_the_upstream_without_a_task_and_ends_in_th
         asked = post(era)
         headers = [(name.lower().encode(), value.encode()) for name, value in asked.headers]
         exchange = MemoryExchange([(b"host", b"127.0.0.1"), *headers], asked.body)
-        call = Endpoint(settings, Gate(settings, Counters(), tools), relay).serve(exchange)
+        call = Endpoint(settings, Gate(settings, Counters(), tools), relay, PlainSessions()).serve(exchange)
         begun: asyncio.Future[object] = loop.create_future()
 
         def begin() -> None:

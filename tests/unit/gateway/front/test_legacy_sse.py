@@ -19,6 +19,7 @@ from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.front import legacy_sse
 from accredit.gateway.front.legacy_sse import LegacySse
+from accredit.gateway.front.session_binding import PlainSessions
 from accredit.gateway.recording.recorder import Recorder
 from accredit.gateway.room import Rooms
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RecordSettings
@@ -36,7 +37,8 @@ def sse_to(
     relay = HttpRelay(settings, HttpUpstream(url), Counters(), tools := ToolDirectory())
     client = MemoryClient(answer or MemoryAnswer(202, []))
     relay.client = client.as_client()
-    return LegacySse(settings, url, Gate(settings, Counters(), tools, recorder=recorder), relay, Counters()), client
+    gate = Gate(settings, Counters(), tools, recorder=recorder)
+    return LegacySse(settings, url, gate, relay, Counters(), PlainSessions()), client
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,6 @@ from accredit.limits import (
     LONG_ANSWER_BYTES,
     MAX_PREPARED_HEADS,
     MAX_REMEMBERED_HEAD_BYTES,
-    MAX_REMEMBERED_SESSIONS,
 )
 
 _log = logging.getLogger("accredit.gateway")
@@ -88,8 +87,6 @@ class HttpRelay:
         self.forwarding = Forwarding(listed_only=settings.guards, added=settings.forward_headers, own=own)
         self._prepared = RecentlyUsed[tuple[object, ...], Prepared](MAX_PREPARED_HEADS)
         """What goes to the server for a POST, by the head that came: clients send the same with each."""
-        # A legacy session's revision: where a client does not name one, it says whether a batch is allowed.
-        self._revisions = RecentlyUsed[str, str](MAX_REMEMBERED_SESSIONS)
         self._tools = tools
         self.standing = LongLivedStreams()
         self._cut_off = ResumableCalls()
@@ -154,9 +151,6 @@ class HttpRelay:
 
     async def delete(self, reply: Reply) -> None:
         """Forwards the end of a session."""
-        session = reply.head.headers.get(SESSION_HEADER)
-        if session is not None:
-            self._revisions.forget(session.decode("latin-1"))
         answer = await self._send(reply)
         try:
             if answer.status >= 400:
@@ -181,10 +175,6 @@ class HttpRelay:
         except (AnswerError, UpstreamError) as error:
             self._counters.refused(error, method=request.method)
             return None
-
-    def revision(self, session_id: str | None) -> str | None:
-        """The revision that a session negotiated through this process."""
-        return self._revisions.get(session_id) if session_id is not None else None
 
     async def ready(self) -> bool:
         """Whether the upstream accepts connections."""
@@ -258,7 +248,7 @@ class HttpRelay:
             elif judged:
                 raise AnswerError("a body in answer to no request")
             for response, _ in expected.answers.members:
-                self._learn(answer, requests, response)
+                self._learn(reply, answer, requests, response)
             if reply.calls:
                 judged = await reply.calls.withhold(expected.answers) or judged
             text, coding = judged, []
@@ -324,7 +314,7 @@ class HttpRelay:
             headers=self.stream_headers(answer),
             settings=self._settings,
             counters=self._counters,
-            learn=partial(self._learn, answer, requests),
+            learn=partial(self._learn, reply, answer, requests),
             idle_seconds=None if stands else self._patience,
             hold=any(request.method == "initialize" for request in requests),
         )
@@ -338,15 +328,15 @@ class HttpRelay:
             raise error
         self._counters.refused(error, observed=True)
 
-    def _learn(self, answer: Answer, requests: Sequence[Request], frame: Frame) -> None:
-        """Keeps the revision of the session that an `initialize` answer begins."""
+    def _learn(self, reply: Reply, answer: Answer, requests: Sequence[Request], frame: Frame) -> None:
+        """Tells the revision of the session that an `initialize` answer begins."""
         for request in requests:
             if request.method == "initialize" and isinstance(frame, Success) and frame.id == request.id:
                 session = answer.header(SESSION_HEADER)
                 with contextlib.suppress(FrameError):
                     revision = as_string(members(frame.result).get("protocolVersion"))
                     if session is not None and revision is not None:
-                        self._revisions.put(session.decode("latin-1"), revision)
+                        reply.negotiated(session, revision)
 
     def _head_problem(self, answer: Answer, expected: Expected) -> AnswerError | None:
         """Rules 2 and 3, as far as the head of an answer says."""

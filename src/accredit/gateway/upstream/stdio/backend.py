@@ -76,10 +76,6 @@ class StdioBackend:
         except AccreditError:
             return None
 
-    def revision(self, session_id: str | None) -> str | None:
-        """Return the revision that a session negotiated."""
-        return self._sessions.revision(session_id)
-
     async def ready(self) -> bool:
         """Return whether the upstream's command is there, and does not end as soon as it is started."""
         return find_program(self._upstream) is not None and not self._shared.resting()

@@ -57,7 +57,7 @@ class _Entry:
 
 
 class Sessions:
-    """The sessions of a process, each found by its id, which only its client knows."""
+    """The sessions of a process, each found by the id that it has here, which only its client's id leads to."""
 
     def __init__(
         self,
@@ -92,7 +92,9 @@ class Sessions:
         if kept:
             entry = self._entries[session.id] = _Entry(session, reply)
             self._rest(entry)
-            headers.append((SESSION_HEADER, session.id.encode("ascii")))
+            id = session.id.encode("ascii")
+            reply.negotiated(id, session.revision or "")
+            headers.append((SESSION_HEADER, id))
         await reply.reply(stream.status, stream.whole(), headers)
 
     @contextlib.contextmanager
@@ -122,11 +124,6 @@ class Sessions:
         session = self._find(reply).session
         session.withdraw()
         self._end(session)
-
-    def revision(self, session_id: str | None) -> str | None:
-        """Return the revision that a session negotiated."""
-        entry = self._entries.get(session_id) if session_id is not None else None
-        return entry.session.revision if entry is not None else None
 
     def drain(self) -> None:
         """End the long-lived streams."""

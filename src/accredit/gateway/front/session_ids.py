@@ -1,0 +1,95 @@
+"""The ids that clients have of legacy sessions: sealed, so that whoever has the keys goes on with a session, and nobody
+else makes or reads an id. No I/O: time and randomness are arguments.
+
+    "a1." base64url( key id (8 bytes) | nonce (12) | AES-256-GCM ciphertext and tag )
+    "a1." node "." base64url( ... )
+
+The second form is of a session that lives in one process: `node` names that process, in 16 hex characters that were
+drawn at its start, for a balancer to read. The text before the base64url is associated data. An id opens where:
+
+1. it begins as the ids of this process do;
+2. its base64url is the one spelling of its bytes, without padding;
+3. a key of the ring made it (`rounds.sealing`; these keys are of their own, by HKDF);
+4. it was made for the same server, less than `SESSION_ID_SECONDS` ago.
+
+Every failure is a `SealError`, whose reason is shown nowhere. Whose session it is says the state (`subject`); that is
+compared in `session_binding`. How long an id is, is looked at before (`MAX_SEALED_SESSION_ID_BYTES`).
+"""
+
+import hashlib
+
+import msgspec
+from msgspec import Struct
+
+from accredit.base.caching import Once
+from accredit.errors import SealError
+from accredit.limits import MAX_SESSION_ID_BYTES, SESSION_ID_SECONDS
+from accredit.rounds.sealing import KeyRing
+
+Principal = tuple[str, str]
+"""An issuer and a token's subject; two empty strings for nobody."""
+
+_VERSION = "a1."
+_LABEL = b"accredit session ids 1"
+_SUBJECT_BYTES = 16
+_REVISION_CHARS = 32
+
+
+class SessionState(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What is sealed: the server's name in `[servers]` ("" for `[upstream]`) and its replica, the id that the session
+    has there, its revision ("" if unknown), whose it is (`subject_of`), and the unix second in which this was sealed.
+    """
+
+    server: str
+    replica: str
+    id: bytes
+    revision: str
+    subject: bytes
+    issued_at: int
+
+
+class SessionIds:
+    """Makes and opens ids with the keys of `ring`. With a `node` they are of sessions that live in this process."""
+
+    def __init__(self, ring: KeyRing, node: str = "") -> None:
+        self._shared_ring = ring
+        self._version = f"{_VERSION}{node}." if node else _VERSION
+
+    @Once
+    def _ring(self) -> KeyRing:
+        return self._shared_ring.derived(_LABEL)
+
+    def seal(self, id: bytes, revision: str, subject: bytes, now: int, nonce: bytes) -> bytes:
+        """Return the client's id of the session that the server calls `id`. `nonce` is 12 random bytes.
+
+        Raises `SealError` for an id that is too long.
+        """
+        if len(id) > MAX_SESSION_ID_BYTES:
+            raise SealError(f"a session's id of more than {MAX_SESSION_ID_BYTES} bytes")
+        named = revision.encode("ascii", "replace")[:_REVISION_CHARS].decode("ascii")
+        state = SessionState("", "", id, named, subject, now)
+        return self._ring.lock(self._version, msgspec.msgpack.encode(state), b"", nonce).encode("ascii")
+
+    def open(self, value: bytes) -> SessionState:
+        """Return what an id holds, by rules 1 to 4 but for the time. Raises `SealError`."""
+        data = self._ring.unlock(self._version, value.decode("latin-1"), b"")
+        try:
+            state = msgspec.msgpack.decode(data, type=SessionState)
+        except msgspec.MsgspecError:
+            raise SealError("another form of state") from None
+        if state.server or state.replica:
+            raise SealError("for another server")
+        return state
+
+
+def is_current(state: SessionState, now: int) -> bool:
+    """Return whether an id has not expired (rule 4)."""
+    return now - state.issued_at < SESSION_ID_SECONDS
+
+
+def subject_of(principal: Principal) -> bytes:
+    """Return 16 bytes that stand for a principal: of a digest of its parts, each with its length."""
+    digest = hashlib.sha256(b"accredit session subject 1")
+    for part in (text.encode("utf-8", "surrogatepass") for text in principal):
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.digest()[:_SUBJECT_BYTES]
