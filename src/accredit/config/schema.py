@@ -282,7 +282,7 @@ class Attest(Section, frozen=True):
 
 
 class Rounds(Section, frozen=True):
-    """`[rounds]`: what `requestState` is sealed with on its way to the client, and with a file of keys sessions' ids."""
+    """`[rounds]`: what `requestState` is sealed with on its way to the client, and with a file sessions' ids."""
 
     keys_file: Annotated[
         Name | None, "a file with a base64 32-byte key a line, mode 0600: the first seals, all open"

@@ -27,10 +27,10 @@ class Exchange(ABC):
     """A request and its answer: a `Reply` (`upstream.reply`), and what the intake knows besides.
 
     `address` is where it comes from; `credentials` are the Authorization fields, where they were taken off;
-    `session_shown` makes of a session's id what the client gets to see, and `learn_revision` is told the revision of
-    one that the answer begins (`session_binding`); `asked` is the id of the one request in the body, once it was read.
-    `vouched` says that it has proved something itself, `proved` that it or its session has: there is more room for it
-    then (`rooms`).
+    `session_shown` makes of a session's id what the client gets to see, if anything, and `learn_revision` is told the
+    revision of one that the answer begins (`session_binding`); `asked` is the id of the one request in the body, once
+    it was read. `vouched` says that it has proved something itself, `proved` that it or its session has: there is more
+    room for it then (`rooms`).
     """
 
     __slots__ = (
@@ -62,7 +62,7 @@ class Exchange(ABC):
         self.rooms = rooms
         self.asked: MessageId | None = None
         self.credentials: RawHeaders = []
-        self.session_shown: Callable[[bytes], bytes] | None = None
+        self.session_shown: Callable[[bytes], bytes | None] | None = None
         self.learn_revision: Callable[[bytes, str], None] | None = None
         self.speaker: Speaker | None = None
         self.started = False
@@ -91,7 +91,7 @@ class Exchange(ABC):
             self._body.leave()
 
     def negotiated(self, session: bytes, revision: str) -> None:
-        """The answer begins this session, as the server calls it, in this revision."""
+        """The answer begins this session, as the server calls it, in this revision. Raises `AnswerError`."""
         if self.learn_revision is not None:
             self.learn_revision(session, revision)
 
@@ -149,23 +149,22 @@ class Exchange(ABC):
         if self._refused:
             status, body, headers = merged(self._refused, status, body, headers)
         length = [] if status == 204 else [(b"content-length", b"%d" % len(body))]
-        headers = self._shown([*headers, *length])
         self.started = True
-        await self._send_whole(status, headers, body)
+        await self._send_whole(status, self._shown([*headers, *length]), body)
 
     async def start(self, status: int, headers: RawHeaders) -> None:
         """Sends the head of a stream of events, which follow in pieces."""
-        headers = self._shown(headers)
         self.started = True
-        await self._send_head(status, headers)
+        await self._send_head(status, self._shown(headers))
         if self._refused:
             await self.write(b"".join(encode_event(response) for response in self._refused))
 
     def _shown(self, headers: RawHeaders) -> RawHeaders:
-        """An answer's headers as the client gets to see them. Raises `AnswerError`."""
+        """An answer's headers as the client gets to see them."""
         shown = self.session_shown
         if shown is not None:
-            headers = [(name, shown(value) if name == SESSION_HEADER else value) for name, value in headers]
+            named = [(name, shown(value) if name == SESSION_HEADER else value) for name, value in headers]
+            headers = [(name, value) for name, value in named if value is not None]
         return answered(headers, self.head.headers.get(b"origin"), self._origins) if self._origins else headers
 
     @abstractmethod

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_seconds
-from accredit.errors import AnswerError, RequestError, SealError
+from accredit.errors import AnswerError, MessageId, RequestError, SealError
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.session_ids import Principal, SessionIds, SessionState, is_current, subject_of
 from accredit.gateway.headers import SESSION_HEADER, RequestHead
@@ -113,7 +113,7 @@ class SealedSessions(Sessions):
         if id is not None:
             found = self._found(named)
             if found is None or not hmac.compare_digest(found.state.subject, subject):
-                raise not_found()
+                raise not_found(exchange.asked)
             exchange.head, own = found.head, found.state.id
         naming = _Naming(self, id, own, subject)
         exchange.session_shown, exchange.learn_revision = naming.shown, naming.learn
@@ -151,9 +151,10 @@ def sessions_of(settings: GatewaySettings, *, live_here: bool) -> Sessions:
     return SealedSessions(SessionIds(settings.rounds.ring, secrets.token_hex(_NODE_BYTES) if live_here else ""))
 
 
-def not_found() -> RequestError:
-    """Return the refusal for somebody else's session, which is the same as for one that never existed."""
-    return RequestError(INVALID_REQUEST, "Session not found", status=404, word="session_not_found")
+def not_found(id: MessageId | None = None) -> RequestError:
+    """Return the refusal for somebody else's session, which is the same as for one that never existed, to the request
+    with this id."""
+    return RequestError(INVALID_REQUEST, "Session not found", id=id, status=404, word="session_not_found")
 
 
 class _Found(NamedTuple):
@@ -166,24 +167,26 @@ class _Found(NamedTuple):
 class _Naming:
     """What the sessions in one answer are called: `named` is the client's id of the one that the server calls `own`."""
 
-    __slots__ = ("_named", "_own", "_revision", "_sessions", "_subject")
+    __slots__ = ("_named", "_own", "_sessions", "_subject")
 
     def __init__(self, sessions: SealedSessions, named: bytes | None, own: bytes | None, subject: bytes) -> None:
         self._sessions = sessions
         self._named = named
         self._own = own
         self._subject = subject
-        self._revision = ""
 
-    def learn(self, _id: bytes, revision: str) -> None:
-        """Take note of the revision of the session that the answer begins."""
-        self._revision = revision
+    def learn(self, id: bytes, revision: str) -> None:
+        """Name the session that the answer begins. Raises `AnswerError`."""
+        self._named, self._own = self._sessions.seal(id, revision, self._subject), id
 
-    def shown(self, id: bytes) -> bytes:
-        """Return the client's id (rule 3). Raises `AnswerError`."""
-        if self._named is not None and id == self._own:
-            return self._named
-        return self._sessions.seal(id, self._revision, self._subject)
+    def shown(self, id: bytes) -> bytes | None:
+        """Return the client's id (rule 3); None for one that no client could bring back."""
+        if id != self._own:
+            try:
+                self.learn(id, "")
+            except AnswerError:
+                return None
+        return self._named
 
 
 _NOT_FOUND = object()

@@ -58,12 +58,14 @@ class Reply(Protocol):
         ...
 
     def negotiated(self, session: bytes, revision: str) -> None:
-        """Say, before the answer is begun, that it begins a session: the server's id of it, and its revision."""
+        """Say, before the answer is begun, that it begins a session: the server's id of it, and its revision.
+
+        Raises `AnswerError` for an id that no client could bring back.
+        """
         ...
 
     async def reply(self, status: int, body: bytes = b"", headers: RawHeaders | None = None) -> None:
-        """Send a whole answer. `headers` must not hold `Content-Length`. Raises `AnswerError`, before anything is sent,
-        for a session's id that is too long; so does `start`."""
+        """Send a whole answer. `headers` must not hold `Content-Length`."""
         ...
 
     async def start(self, status: int, headers: RawHeaders) -> None:

@@ -1,5 +1,6 @@
 """Whose a session is: 404 for everybody else, the same for every cause, and one id for its owner."""
 
+import asyncio
 import re
 from dataclasses import replace
 from typing import Any
@@ -37,7 +38,9 @@ def entered(sessions: Sessions, named: bytes | None = None, principal: Principal
 def answered(told: Told, id: bytes) -> bytes:
     """The id that the client gets, of a session that the server calls `id`."""
     assert told.exchange.session_shown is not None
-    return told.exchange.session_shown(id)
+    shown = told.exchange.session_shown(id)
+    assert shown is not None
+    return shown
 
 
 def begun(sessions: SealedSessions, principal: Principal = ALICE, id: bytes = b"own") -> bytes:
@@ -134,11 +137,13 @@ def test_what_is_asked_before_the_owner_is_known_is_asked_in_the_session__or_in_
 
 
 def test_an_id_of_the_servers_that_no_client_could_bring_back_is_no_answer() -> None:
-    told = entered(sealing())
     assert begun(sealing(), id=b"x" * MAX_SESSION_ID_BYTES)
     with pytest.raises(AnswerError):
-        answered(told, b"x" * (MAX_SESSION_ID_BYTES + 1))
-    assert not told.exchange.started
+        begun(sealing(), id=b"x" * (MAX_SESSION_ID_BYTES + 1))
+    told = entered(sealing())
+    headers = [(b"mcp-session-id", b"x" * (MAX_SESSION_ID_BYTES + 1)), (b"x-kept", b"1")]
+    asyncio.run(told.exchange.reply(200, b"", headers))
+    assert told.headers == [(b"x-kept", b"1"), (b"content-length", b"0")]
 
 
 def test_ids_are_sealed_where_sessions_belong_to_somebody_or_to_several_gateways__and_else_are_the_servers() -> None:

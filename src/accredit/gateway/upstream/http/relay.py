@@ -329,14 +329,14 @@ class HttpRelay:
         self._counters.refused(error, observed=True)
 
     def _learn(self, reply: Reply, answer: Answer, requests: Sequence[Request], frame: Frame) -> None:
-        """Tells the revision of the session that an `initialize` answer begins."""
+        """Tells the revision of the session that an `initialize` answer begins. Raises `AnswerError`."""
         for request in requests:
             if request.method == "initialize" and isinstance(frame, Success) and frame.id == request.id:
-                session = answer.header(SESSION_HEADER)
+                session, revision = answer.header(SESSION_HEADER), None
                 with contextlib.suppress(FrameError):
                     revision = as_string(members(frame.result).get("protocolVersion"))
-                    if session is not None and revision is not None:
-                        reply.negotiated(session, revision)
+                if session is not None and revision is not None:
+                    reply.negotiated(session, revision)
 
     def _head_problem(self, answer: Answer, expected: Expected) -> AnswerError | None:
         """Rules 2 and 3, as far as the head of an answer says."""

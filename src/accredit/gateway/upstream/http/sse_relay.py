@@ -194,6 +194,10 @@ class EventRelay:
                 judged.append(text)
                 if self._expected.done and self._enforce:
                     break
+        except AnswerError:
+            if self._hold and self._held is not None:
+                judged.clear()  # nothing has gone out, and the error is all that will
+            raise
         finally:
             # Good events before a bad one are still sent.
             if judged:
