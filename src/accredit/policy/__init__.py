@@ -1,13 +1,15 @@
 """The decision of a call: who may do what, and on whose authority. Pure: it yields what it needs (`needs`).
 
 `catalog` which scope a target needs · `facts` what constraints are evaluated against · `guarded_call` one call, and
-what binds a proof to it · `decide` the steps, in their order · `evaluators` who evaluates constraints that the protocol
-does not define · `refusals` what a client is told · `needs` what a decision asks of the world, and how it is answered
-· `passing` what is removed from and added to a message on its way · `lists` what is listed · `tasks` whose a task is.
+what binds a proof to it · `decide` the steps, in their order · `decision` what they go by and end in · `uses` how often
+a certificate may be used · `evaluators` who evaluates constraints that the protocol does not define · `refusals` what a
+client is told · `needs` what a decision asks of the world, and how it is answered · `passing` what is removed from and
+added to a message on its way · `lists` what is listed · `tasks` whose a task is.
 """
 
 from accredit.policy.catalog import MCP_SCOPES, OWN_SCOPE, Catalog, Entry, scope_fault
-from accredit.policy.decide import CONSTRAINT_REFUSALS, Authority, Decision, Flow, Policy, decide
+from accredit.policy.decide import decide
+from accredit.policy.decision import CONSTRAINT_REFUSALS, Authority, Decision, Flow, Policy
 from accredit.policy.evaluators import with_own
 from accredit.policy.facts import Facts, facts_fault
 from accredit.policy.guarded_call import (

@@ -13,9 +13,7 @@
 5. No certificate of the chain is revoked (each is asked about, in the course of 4).
 6. Only now is the challenge spent: a forged proof can't burn a real challenge.
 7. The constraints of every certificate hold for the facts of the call; the scope that all certificates grant covers the
-   target; limited uses are taken, atomically. (Constraints are not evaluated for a list.) A certificate for one very
-   call (`consent`) has its use taken by the call's first leg; each later leg, which brings back a sealed state, may be
-   made once. So one consent covers all rounds of the call, and no repetition of them.
+   target; limited uses are taken, atomically (`uses`). Constraints are not evaluated for a list.
    A request about a task is judged only when its sender is certain: between 5 and 6 the task is looked up, and unless
    it is this owner's the request is refused, in the same way for every cause. To change a task needs the tool's scope,
    a binding to that scope and, if the tool is sensitive, a challenge issued here; the constraints are evaluated for the
@@ -28,50 +26,38 @@ person meant it, what the upstream does with the call, and whether a proof that 
 agent (`binding = "required"` checks that).
 """
 
-import hashlib
 import hmac
-from collections.abc import Callable, Collection, Generator, Mapping
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Generator
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from accredit.base.caching import Once
-from accredit.consent import this_call_only
 from accredit.errors import ChallengesFull, ClockSetBack, ProofRefused, StoreUnavailable, WireError
 from accredit.limits import (
     CHALLENGE_WINDOW_SECONDS,
     CLOCK_AHEAD_SECONDS,
     CLOCK_LEAD_SECONDS,
     MAX_PROOF_BUNDLE_BYTES,
-    MAX_RATE_WINDOW_SECONDS,
-    MAX_STATE_SECONDS,
 )
 from accredit.policy import refusals
-from accredit.policy.catalog import Catalog, Entry
+from accredit.policy.catalog import Entry
 from accredit.policy.constraint_words import why_refused
-from accredit.policy.evaluators import OWN_EVALUATORS
+from accredit.policy.decision import CONSTRAINT_REFUSALS, Authority, Decision, FlowOf, Policy
 from accredit.policy.facts import CONTEXT_NAMES
 from accredit.policy.guarded_call import TASK_CHANGES, GuardedCall
 from accredit.policy.needs import (
-    CountUses,
     FindTask,
     IsRevoked,
     IssueChallenge,
     LookAtChallenge,
     Need,
     SpendChallenge,
-    TakeUse,
 )
-from accredit.policy.tasks import owner_of, read_made_by, task_key
-from accredit.ports import RateLimit, Spending, Task
+from accredit.policy.tasks import facts_of_call_that_made, owner_of, read_made_by, task_key
+from accredit.policy.uses import Uses
+from accredit.ports import Spending, Task
 from accredit.ratify import (
     CallFacts,
-    CertificateCache,
-    DelegationCert,
-    Evaluator,
-    HybridPublicKey,
     IdentityStatus,
     IssuedChallenge,
     ProofBundle,
@@ -80,91 +66,11 @@ from accredit.ratify import (
     decode_proof_bundle,
 )
 from accredit.ratify import needs as proof_needs
-from accredit.ratify.constraints import MaxRate
 from accredit.ratify.verify import Terms, constraints_fault, verification
 from accredit.tokens import VerifiedToken
 
-
-class Policy(Struct, frozen=True, kw_only=True):
-    """What a deployment decides by. `roots` maps pinned keys to names; times are in seconds.
-
-    With `bind_agent` a call needs a token whose subject is the id of the proof's agent. `constraint_evaluators`
-    evaluate the constraints of extensions, by their type (`policy.evaluators`).
-    """
-
-    verifier_id: str
-    roots: Mapping[HybridPublicKey, str]
-    catalog: Catalog
-    vocabulary: Collection[str]
-    binding_required: bool = False
-    freshness_seconds: int = 30
-    challenge_seconds: int = 60
-    bind_agent: bool = False
-    cert_cache: CertificateCache
-    constraint_evaluators: Mapping[str, Evaluator] = OWN_EVALUATORS
-
-    @property
-    def binding(self) -> str:
-        """How proofs must be bound, in the configuration's words."""
-        return "required" if self.binding_required else "optional"
-
-
-class Authority(Struct, frozen=True, kw_only=True):
-    """On whose authority a call is allowed. `granted_scope` is what all certificates of the chain grant.
-
-    `chain` holds these certificates, the leaf first. `token_subject` is the subject of the token that came with the
-    call.
-    """
-
-    principal_id: str
-    principal_name: str
-    agent_id: str
-    granted_scope: tuple[str, ...]
-    cert_ids: tuple[str, ...]
-    bound: bool
-    chain: tuple[DelegationCert, ...] = ()
-    token_subject: str | None = None
-
-
-class Decision(Struct, frozen=True):
-    """The verdict: allowed if there is no `refusal`. A list without a proof has no `authority`.
-
-    `proved` is the authority of a proof whose signatures are good, also where the call is refused. `fault` is what kept
-    the decision from being made, for the log only. `task` is the one that the call is about.
-    """
-
-    call: GuardedCall
-    entry: Entry | None
-    authority: Authority | None = None
-    refusal: ProofRefused | None = None
-    fault: Exception | None = None
-    proved: Authority | None = None
-    task: Task | None = None
-
-
-CONSTRAINT_REFUSALS = frozenset(
-    {
-        IdentityStatus.CONSTRAINT_DENIED,
-        IdentityStatus.CONSTRAINT_UNVERIFIABLE,
-        IdentityStatus.CONSTRAINT_UNKNOWN,
-    }
-)
-"""Statuses whose reasons quote the call's arguments."""
-
 _Steps = Generator[Need, object, Decision]
 _Verification = Generator[Need, object, VerifyResult]
-
-
-class Flow(NamedTuple):
-    """A later leg of a call: the name that the call has over all its legs, and the leg's number, from 1."""
-
-    name: str
-    round: int
-
-
-FlowOf = Callable[[str, str], Flow | None]
-"""Given the ids of a principal and an agent, return the leg whose state this request brings back, if it was sealed for
-them."""
 
 
 def decide(
@@ -232,9 +138,7 @@ class _Case:
         self._issued = entry is not None and entry.sensitive
         self._seen: Spending | None = None
         self._fault: Exception | None = None
-        self._uses: dict[tuple[str, int], int] = {}
-        self._flow_of = flow_of
-        self._flow: Flow | None = None
+        self._uses = Uses(flow_of)
 
     @Once
     def _request_hash(self) -> bytes:
@@ -352,19 +256,11 @@ class _Case:
                 arguments=call.arguments,
                 params_digest=call.call_digest,
             )
-        made = read_made_by(task)
-        return CallFacts(
-            verifier_id=gateway,
-            method=task.method,
-            target=task.target,
-            arguments=None,
-            argument_digests=made.args,
-            params_digest=partial(bytes.fromhex, made.params),
-        )
+        return facts_of_call_that_made(task, gateway)
 
     def _used(self, cert_id: str, window_s: int) -> int:
         # The use was taken when the task was created.
-        return 0 if self.task is not None else self._uses[cert_id, window_s]
+        return 0 if self.task is not None else self._uses.of(cert_id, window_s)
 
     def _answer(self, need: proof_needs.Need, bundle: ProofBundle) -> Generator[Need, object, object]:
         match need:
@@ -382,8 +278,8 @@ class _Case:
                 keep_until = bundle.challenge_at + CHALLENGE_WINDOW_SECONDS + 1
                 spend = SpendChallenge(challenge, self._request_hash, self._issued, keep_until)
                 refused = yield from self._spending(spend)  # 6
-                if refused is None:
-                    yield from self._count(bundle)
+                if refused is None and not self._call.about_tasks:
+                    yield from self._uses.count(bundle)
                 return refused
 
     def _spending(self, need: LookAtChallenge | SpendChallenge) -> Generator[Need, object, str | None]:
@@ -418,21 +314,6 @@ class _Case:
         if entry.sensitive and not self._issued:
             yield from self._challenge()
 
-    def _count(self, bundle: ProofBundle) -> Generator[Need, object, None]:
-        chain = bundle.delegations
-        own = [cert for cert in chain if this_call_only(cert.constraints)]
-        if self._flow_of is not None and own:
-            self._flow = self._flow_of(chain[-1].issuer_id, bundle.agent_id)
-        for cert in own if self._flow is not None else ():
-            self._uses |= {(cert.cert_id, each.window_s): 0 for each in cert.constraints if isinstance(each, MaxRate)}
-        for cert_id, limit in () if self._call.about_tasks else _limits(bundle, self._flow):
-            if limit.window_s > MAX_RATE_WINDOW_SECONDS:
-                continue  # nobody counts for so long: the constraint can't be verified
-            used = yield CountUses(limit.cert_id, limit.window_s)
-            if not isinstance(used, int):
-                raise TypeError("the store gave no answer")
-            self._uses[cert_id, limit.window_s] = used
-
     def _covered(self, bundle: ProofBundle, result: VerifyResult) -> Generator[Need, object, None]:
         """Check scope and constraints, and take the uses (the rest of step 7). Raises `ProofRefused`."""
         entry, granted = self.entry, result.granted_scope
@@ -448,8 +329,7 @@ class _Case:
                 words = self._words(bundle, fault.error_reason)
                 raise self._denied(result, fault.identity_status, fault.error_reason, words)
             return
-        limits = tuple(limit for _, limit in _limits(bundle, self._flow))
-        if limits and (yield TakeUse(limits)) is not True:
+        if not (yield from self._uses.take(bundle)):
             # Others took the use after it was counted, or this leg of the call was made before.
             words = "the calls that this delegation allows are used up for now; wait, or ask for another one"
             reason = "constraint_denied: rate limit exceeded"
@@ -490,29 +370,3 @@ class _Case:
 
 _PROVED = CONSTRAINT_REFUSALS | {IdentityStatus.SCOPE_DENIED}
 """Statuses that are reached only after all signatures were found good."""
-
-
-def _limits(bundle: ProofBundle, flow: Flow | None) -> Generator[tuple[str, RateLimit]]:
-    """Yield the limits of a chain, each with the id of its certificate.
-
-    A certificate for one very call limits each of the call's later legs to be made once; its rate was for the first leg
-    to take.
-    """
-    for cert in bundle.delegations:
-        if flow is not None and this_call_only(cert.constraints):
-            yield cert.cert_id, RateLimit(_leg_of(cert, flow), MAX_STATE_SECONDS, 1)
-            continue
-        for constraint in cert.constraints:
-            if isinstance(constraint, MaxRate):
-                yield cert.cert_id, RateLimit(_counted_as(cert), constraint.window_s, constraint.count)
-
-
-def _leg_of(cert: DelegationCert, flow: Flow) -> str:
-    text = f"leg/{cert.issuer_id}/{flow.name}/{flow.round}/{cert.cert_id}"
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _counted_as(cert: DelegationCert) -> str:
-    # A delegator chooses its certificates' ids freely, at any length: with the issuer's id, none can use up another's
-    # limit.
-    return hashlib.sha256(f"{cert.issuer_id}/{cert.cert_id}".encode()).hexdigest()

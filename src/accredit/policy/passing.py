@@ -19,7 +19,7 @@ from accredit.errors import FrameError
 from accredit.jsonrpc.encode import to_json
 from accredit.jsonrpc.frames import Notification, Request
 from accredit.limits import MAX_META_MEMBERS
-from accredit.policy.decide import Authority
+from accredit.policy.decision import Authority
 from accredit.policy.guarded_call import GUARDED, PROOFS, read_freely
 from accredit.tokens import VerifiedToken
 

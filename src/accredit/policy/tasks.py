@@ -9,6 +9,7 @@ owner knows it by the server's own id for it; `place` distinguishes servers whos
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import msgspec
 from msgspec import Struct
@@ -18,7 +19,7 @@ from accredit.errors import StoreUnavailable
 from accredit.limits import MAX_TASK_FACTS_BYTES
 from accredit.policy.facts import CONTEXT_NAMES
 from accredit.ports import Task
-from accredit.ratify import DelegationCert
+from accredit.ratify import CallFacts, DelegationCert
 from accredit.tokens import VerifiedToken
 
 
@@ -65,6 +66,22 @@ def read_made_by(task: Task) -> MadeBy:
         raise StoreUnavailable("what is remembered of a task can't be read") from None
     facts = {name: value for name, value in made.facts.items() if name in CONTEXT_NAMES}
     return MadeBy(facts=facts, params=made.params, args=made.args)
+
+
+def facts_of_call_that_made(task: Task, verifier_id: str) -> CallFacts:
+    """Return the facts of the call that created a task, which constraints are then held against.
+
+    Raises `StoreUnavailable`.
+    """
+    made = read_made_by(task)
+    return CallFacts(
+        verifier_id=verifier_id,
+        method=task.method,
+        target=task.target,
+        arguments=None,
+        argument_digests=made.args,
+        params_digest=partial(bytes.fromhex, made.params),
+    )
 
 
 def same_call(one: Task, other: Task) -> bool:

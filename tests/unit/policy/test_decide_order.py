@@ -31,6 +31,8 @@ from accredit.ratify.constraints import MaxRate
 
 LIST = call("", method="tools/list")
 
+pytestmark = pytest.mark.holds("policy/decision")
+
 
 def error(decision: Decision) -> str:
     assert (decision.refusal is None) == (decision.authority is not None)

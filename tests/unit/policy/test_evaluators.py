@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 from tests.unit.ratify.world import NOW
-from tests.world.decisions import VERIFIER, Deployment, call, finished, granted, proven
+from tests.world.decisions import VERIFIER, Deployment, call, granted, proven
 
-from accredit.consent import CALL, CallTerms
+from accredit.consent import CALL
 from accredit.errors import ConfigurationError
-from accredit.policy import Decision, Flow, decide, drive, with_own
-from accredit.ratify import DelegationCert, Extension, VerifierContext
-from accredit.ratify.constraints import MaxRate
+from accredit.policy import with_own
+from accredit.ratify import Extension, VerifierContext
 
 HOURS = Extension(name="com.example.hours", params={"from": 9})
 
@@ -68,48 +67,3 @@ def test_no_deployment_replaces_a_judge_that_there_is(name: str) -> None:
 def test_what_can_t_be_called_is_no_evaluator() -> None:
     with pytest.raises(ConfigurationError, match="can't be called"):
         with_own({"com.example.hours": 3})  # pyright: ignore[reportArgumentType]
-
-
-# --- one yes, and the legs of a call --------------------------------------------------------------------
-
-LEG = call("list_inbox", {"limit": 3}, requestState="sealed", inputResponses={})
-DIGEST = hashlib.sha256(b'{"arguments":{"limit":3},"name":"list_inbox"}').hexdigest()
-
-
-def once(**changes: Any) -> tuple[DelegationCert, ...]:
-    terms: dict[str, Any] = {
-        "gateway": VERIFIER,
-        "method": "tools/call",
-        "target": ("list_inbox",),
-        "params_sha256": DIGEST,
-    }
-    return granted(constraints=[CallTerms(**(terms | changes)).constraint(), MaxRate(1, 600)])
-
-
-def leg(deployment: Deployment, chain: tuple[DelegationCert, ...], flow: Flow | None) -> Decision:
-    decision = decide(proven(LEG, chain), deployment.policy, NOW, flow_of=lambda principal, agent: flow)
-    return finished(drive(decision, deployment.store, deployment.known, NOW))
-
-
-@pytest.mark.holds("policy/decide", 7)
-def test_each_leg_of_a_flow_passes_once__and_the_first_one_takes_the_use() -> None:
-    deployment, chain = Deployment(), once()
-    assert deployment.error(proven(call("list_inbox", {"limit": 3}), chain)) == ""
-    for flow in (Flow("f", 1), Flow("f", 2), Flow("g", 1)):
-        assert leg(deployment, chain, flow).refusal is None
-        again = leg(deployment, chain, flow).refusal
-        assert again is not None
-        assert again.error == "ratify_constraint_denied"
-
-
-def test_where_no_state_is_sealed_every_leg_takes_a_use() -> None:
-    deployment, chain = Deployment(), once()
-    assert leg(deployment, chain, None).refusal is None
-    assert leg(deployment, chain, None).refusal is not None
-
-
-def test_a_certificate_for_many_calls_has_a_use_taken_by_every_leg() -> None:
-    terms = CallTerms(gateway=VERIFIER, method="tools/call", target=("list_inbox",))
-    deployment, chain = Deployment(), granted(constraints=[terms.constraint(), MaxRate(1, 600)])
-    assert leg(deployment, chain, Flow("f", 1)).refusal is None
-    assert leg(deployment, chain, Flow("f", 2)).refusal is not None

@@ -38,7 +38,7 @@ from accredit.policy import (
     guarded_call_of,
     refusals,
 )
-from accredit.policy.decide import FlowOf
+from accredit.policy.decision import FlowOf
 from accredit.policy.tasks import made_by, owner_of
 from accredit.ports import ProofStore, Revocations, Task
 from accredit.tokens import VerifiedToken

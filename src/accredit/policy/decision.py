@@ -1,0 +1,92 @@
+"""What a decision is made by, and what comes of it: values. No I/O."""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from accredit.errors import ProofRefused
+from accredit.policy.catalog import Catalog, Entry
+from accredit.policy.evaluators import OWN_EVALUATORS
+from accredit.policy.guarded_call import GuardedCall
+from accredit.ports import Task
+from accredit.ratify import CertificateCache, DelegationCert, Evaluator, HybridPublicKey, IdentityStatus
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """What a deployment decides by. `roots` maps pinned keys to names; times are in seconds.
+
+    With `bind_agent` a call needs a token whose subject is the id of the proof's agent. `constraint_evaluators`
+    evaluate the constraints of extensions, by their type (`policy.evaluators`).
+    """
+
+    verifier_id: str
+    roots: Mapping[HybridPublicKey, str]
+    catalog: Catalog
+    vocabulary: Collection[str]
+    binding_required: bool = False
+    freshness_seconds: int = 30
+    challenge_seconds: int = 60
+    bind_agent: bool = False
+    cert_cache: CertificateCache
+    constraint_evaluators: Mapping[str, Evaluator] = OWN_EVALUATORS
+
+    @property
+    def binding(self) -> str:
+        """How proofs must be bound, in the configuration's words."""
+        return "required" if self.binding_required else "optional"
+
+
+class Authority(Struct, frozen=True, kw_only=True):
+    """On whose authority a call is allowed. `granted_scope` is what all certificates of the chain grant.
+
+    `chain` holds these certificates, the leaf first. `token_subject` is the subject of the token that came with the
+    call.
+    """
+
+    principal_id: str
+    principal_name: str
+    agent_id: str
+    granted_scope: tuple[str, ...]
+    cert_ids: tuple[str, ...]
+    bound: bool
+    chain: tuple[DelegationCert, ...] = ()
+    token_subject: str | None = None
+
+
+class Decision(Struct, frozen=True):
+    """The verdict: allowed if there is no `refusal`. A list without a proof has no `authority`.
+
+    `proved` is the authority of a proof whose signatures are good, also where the call is refused. `fault` is what kept
+    the decision from being made, for the log only. `task` is the one that the call is about.
+    """
+
+    call: GuardedCall
+    entry: Entry | None
+    authority: Authority | None = None
+    refusal: ProofRefused | None = None
+    fault: Exception | None = None
+    proved: Authority | None = None
+    task: Task | None = None
+
+
+CONSTRAINT_REFUSALS = frozenset(
+    {
+        IdentityStatus.CONSTRAINT_DENIED,
+        IdentityStatus.CONSTRAINT_UNVERIFIABLE,
+        IdentityStatus.CONSTRAINT_UNKNOWN,
+    }
+)
+"""Statuses whose reasons quote the call's arguments."""
+
+
+class Flow(NamedTuple):
+    """A later leg of a call: the name that the call has over all its legs, and the leg's number, from 1."""
+
+    name: str
+    round: int
+
+
+FlowOf = Callable[[str, str], Flow | None]
+"""Given the ids of a principal and an agent, return the leg whose state this request brings back, if it was sealed for
+them."""

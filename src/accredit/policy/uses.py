@@ -1,0 +1,76 @@
+"""How often the certificates of a chain may be used: counting, and taking a use. Pure: it yields what it needs.
+
+1. A `max_rate` limits the calls that a certificate is used for in its window of time.
+2. A certificate for one very call (`consent`) has its use taken by the call's first leg. Each later leg, which brings
+   back a sealed state, may be made once: so one consent covers all rounds of the call, and no repetition of them.
+3. A limit is kept under the issuer's id and the certificate's: a delegator chooses its certificates' ids freely, and
+   none can use up another's limit.
+"""
+
+import hashlib
+from collections.abc import Generator, Iterator
+
+from accredit.consent import this_call_only
+from accredit.limits import MAX_RATE_WINDOW_SECONDS, MAX_STATE_SECONDS
+from accredit.policy.decision import Flow, FlowOf
+from accredit.policy.needs import CountUses, Need, TakeUse
+from accredit.ports import RateLimit
+from accredit.ratify import DelegationCert, ProofBundle
+from accredit.ratify.constraints import MaxRate
+
+
+class Uses:
+    """The uses of one call's certificates. `count` comes first."""
+
+    __slots__ = ("_counted", "_flow", "_flow_of")
+
+    def __init__(self, flow_of: FlowOf | None) -> None:
+        self._flow_of = flow_of
+        self._flow: Flow | None = None
+        self._counted: dict[tuple[str, int], int] = {}
+
+    def count(self, bundle: ProofBundle) -> Generator[Need, object, None]:
+        """Ask how often each limited certificate was used. Raises `TypeError` if nobody says."""
+        chain = bundle.delegations
+        own = [cert for cert in chain if this_call_only(cert.constraints)]
+        if self._flow_of is not None and own:
+            self._flow = self._flow_of(chain[-1].issuer_id, bundle.agent_id)
+        for cert in own if self._flow is not None else ():
+            rates = (each for each in cert.constraints if isinstance(each, MaxRate))
+            self._counted |= {(cert.cert_id, rate.window_s): 0 for rate in rates}  # the first leg took that use
+        for cert_id, limit in self._limits(bundle):
+            if limit.window_s > MAX_RATE_WINDOW_SECONDS:
+                continue  # nobody counts for so long: the constraint can't be verified
+            used = yield CountUses(limit.cert_id, limit.window_s)
+            if not isinstance(used, int):
+                raise TypeError("the store gave no answer")
+            self._counted[cert_id, limit.window_s] = used
+
+    def of(self, cert_id: str, window_s: int) -> int:
+        """Return how often a certificate was used. Raises `KeyError` if that was not counted."""
+        return self._counted[cert_id, window_s]
+
+    def take(self, bundle: ProofBundle) -> Generator[Need, object, bool]:
+        """Take one use of each limited certificate. Returns False if one is used up, and then none is taken."""
+        limits = tuple(limit for _, limit in self._limits(bundle))
+        return not limits or (yield TakeUse(limits)) is True
+
+    def _limits(self, bundle: ProofBundle) -> Iterator[tuple[str, RateLimit]]:
+        """Yield the limits of a chain, each with the id of its certificate."""
+        for cert in bundle.delegations:
+            if self._flow is not None and this_call_only(cert.constraints):
+                yield cert.cert_id, RateLimit(_leg_of(cert, self._flow), MAX_STATE_SECONDS, 1)
+                continue
+            for constraint in cert.constraints:
+                if isinstance(constraint, MaxRate):
+                    yield cert.cert_id, RateLimit(_counted_as(cert), constraint.window_s, constraint.count)
+
+
+def _leg_of(cert: DelegationCert, flow: Flow) -> str:
+    text = f"leg/{cert.issuer_id}/{flow.name}/{flow.round}/{cert.cert_id}"
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _counted_as(cert: DelegationCert) -> str:
+    # Hashed, as the ids that a delegator chooses may have any length.
+    return hashlib.sha256(f"{cert.issuer_id}/{cert.cert_id}".encode()).hexdigest()
