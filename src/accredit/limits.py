@@ -857,6 +857,11 @@ PROGRESS_ENTRIES = 500
 LOG_DAYS_AHEAD = 7
 """Days to come for which a database has tables for the log's entries. Gateways make one more each day; where that
 fails, people have a week to see why."""
+MAX_VERIFIERS = 16
+"""Processes that verify a log together at most: one that reads keeps no more of them busy."""
+
+VERIFIED_ENTRIES, VERIFIED_BYTES = 128, 1_048_576
+"""Entries of a log that a process verifies at a time (in 10 ms), and after how many of their bytes there are fewer."""
 
 CLOSE_RECORDS_SECONDS = 5.0
 """The time to write what is waiting when the log is closed. The rest is counted and reported."""

@@ -13,7 +13,7 @@ Chains may be interleaved. Signatures are not checked here.
 
 import hashlib
 
-from accredit.attest.statements import GENESIS, CallRecord, Checkpoint, Pruning, Statement
+from accredit.attest.statements import GENESIS, Checkpoint, Place, Pruning
 from accredit.errors import AttestationError
 
 
@@ -36,19 +36,19 @@ class Chain:
         """Whether digests came that no note has covered yet."""
         return self.sequence > 0 and self.head == ""
 
-    def record(self, record: CallRecord, digest: str) -> None:
-        """Add a record (rule 1); `digest` is the SHA-256 of its payload. Raises `AttestationError`."""
+    def record(self, place: Place, sha256: str) -> None:
+        """Add a record (rule 1); `sha256` is that of its payload. Raises `AttestationError`."""
         self._expect_no_note()
-        self._expect(record.log.sequence, self.sequence + 1)
-        if record.log.previous != self.head:
+        self._expect(place.sequence, self.sequence + 1)
+        if place.previous != self.head:
             raise AttestationError("it does not follow the record before it")
-        self.sequence, self.head = record.log.sequence, digest
+        self.sequence, self.head = place.sequence, sha256
 
-    def checkpoint(self, statement: Statement, checkpoint: Checkpoint) -> None:
-        """Add a checkpoint (rule 2). Raises `AttestationError`."""
+    def checkpoint(self, checkpoint: Checkpoint, sha256: str) -> None:
+        """Add a checkpoint (rule 2); `sha256` is its subject's. Raises `AttestationError`."""
         self._expect_no_note()
         self._expect(checkpoint.count, self.sequence)
-        if statement.sha256 != self.head:
+        if sha256 != self.head:
             raise AttestationError("the checkpoint is of another chain")
         self.checkpointed = self.sequence
 
@@ -60,17 +60,17 @@ class Chain:
         self.sequence, self.head = sequence, ""
         self._pruned.update(digest)
 
-    def note(self, statement: Statement, note: Pruning) -> None:
-        """Add a note of pruning (rule 3). Raises `AttestationError`."""
+    def note(self, note: Pruning, sha256: str) -> None:
+        """Add a note of pruning (rule 3); `sha256` is its subject's. Raises `AttestationError`."""
         if self.awaits_note or note.last == 1:
             self._expect(note.last, self.sequence + 1)
-            self._pruned.update(bytes.fromhex(statement.sha256))
+            self._pruned.update(bytes.fromhex(sha256))
             if self._pruned.hexdigest() != note.digests_sha256:
                 raise AttestationError("the digests are not those of the note")
         elif self.sequence:
             raise AttestationError("a note of pruning after a record")
         self.sequence = self.pruned = self.checkpointed = note.last
-        self.head = statement.sha256
+        self.head = sha256
 
     def _expect(self, number: int, expected: int) -> None:
         if number != expected:

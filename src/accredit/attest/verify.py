@@ -4,23 +4,26 @@ Each entry of a log is checked in this order; the first failure ends the verific
 
 1. its statement is read (`statements`);
 2. its key is one of those trusted here, and its signatures are valid (`signing`);
-3. it is where the store says that it is;
+3. it is where, and what, the store says that it is;
 4. its chain continues with it (`chains`);
 5. the log passes through every checkpoint that was kept elsewhere, and every head that its store knows of: a chain that
    has another record there, or ends before, was changed or cut.
+
+The first two steps, which take nearly all the time, need nothing but the entry (`examine`): several processes may share
+them, as long as the results come in the order of the entries.
 
 Without a kept checkpoint, records missing from the end of a chain can't be noticed. Not checked: whether the keys are
 the right ones, and whether what the records say is true.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from accredit.attest.chains import Chain
 from accredit.attest.dsse import Envelope, decode_envelope
 from accredit.attest.signing import LogKey, RecordKey
-from accredit.attest.statements import CallRecord, Checkpoint, Pruning, Statement, decode_statement
+from accredit.attest.statements import CallRecord, Checkpoint, Place, Pruning, Statement, decode_statement
 from accredit.errors import AttestationError
 
 _FIRST = "the first entry"
@@ -29,10 +32,12 @@ _FIRST = "the first entry"
 
 class Stored(NamedTuple):
     """An envelope of a log. `place` is where a store says that it is, "writer/number": a record's sequence, a
-    checkpoint's count, or a note's last record; "" for an entry of a file."""
+    checkpoint's count, or a note's last record; "" for an entry of a file. `kind` is what the store says that it is, if
+    it does: "record", "checkpoint" or "note"."""
 
     envelope: Envelope
     place: str = ""
+    kind: str = ""
 
 
 class Digest(NamedTuple):
@@ -44,6 +49,25 @@ class Digest(NamedTuple):
 
 
 Entry = Stored | Digest
+
+
+class Examined(NamedTuple):
+    """What `examine` found: what an entry says, and `fault`, why it is not good, or None.
+
+    `place` and `kind` are those of `Stored`. `says` is a record's place, or a summary's predicate; None if it can't be
+    read. `sha256` is that of a record's payload, or of a summary's subject. `opened` is False if there was no envelope.
+    """
+
+    place: str
+    kind: str
+    says: Place | Checkpoint | Pruning | None
+    sha256: str = ""
+    fault: str | None = None
+    opened: bool = True
+
+
+Examiner = Callable[[Iterable[Entry | Envelope | bytes | str]], Iterable[Examined | Digest]]
+"""`examine` for many entries: yields a result for each, in their order."""
 
 
 class Head(NamedTuple):
@@ -93,23 +117,47 @@ def verify_envelope(envelope: bytes | str | Envelope, keys: Iterable[LogKey | Re
     return _verified(_opened(envelope), {key.id: key for key in keys})
 
 
+def examine(entry: Entry | Envelope | bytes | str, keys: Mapping[str, LogKey | RecordKey]) -> Examined | Digest:
+    """Read one entry and verify its signatures with the keys that are trusted, by their ids. A digest has neither."""
+    if isinstance(entry, Digest):
+        return entry
+    try:
+        stored = entry if isinstance(entry, Stored) else Stored(_opened(entry))
+    except AttestationError as error:
+        return Examined("", "", None, fault=str(error), opened=False)
+    place, kind, says, sha256 = stored.place, stored.kind, None, ""
+    try:
+        statement = decode_statement(stored.envelope.payload)
+        match statement.predicate:
+            case CallRecord(log=says):
+                sha256 = hashlib.sha256(stored.envelope.payload).hexdigest()
+            case Checkpoint() | Pruning() as says:
+                sha256 = statement.sha256
+        _check_signatures(statement, stored.envelope, keys)
+    except AttestationError as error:
+        return Examined(place, kind, says, sha256, str(error))
+    return Examined(place, kind, says, sha256)
+
+
 def verify_log(
     entries: Iterable[Entry | Envelope | bytes | str],
     keys: Iterable[LogKey | RecordKey],
     kept: Iterable[Envelope | Head] = (),
+    examiner: Examiner | None = None,
 ) -> LogReport:
     """Verify a log as it streams by: a store's entries, envelopes, or the lines of an export.
 
-    `kept` are checkpoints that were put aside before, and heads; a bad one is a fault as well. Raises nothing that
-    depends on the log.
+    `kept` are checkpoints that were put aside before, and heads; a bad one is a fault as well. `examiner` is in place
+    of `examine` with these keys. Raises nothing that depends on the log.
     """
-    log = _Log({key.id: key for key in keys})
+    known = {key.id: key for key in keys}
+    log = _Log(known)
     try:
         for each in kept:
             log.keep(each if isinstance(each, Head) else log.head_of(each))
         log.place = _FIRST
-        for entry in entries:
-            log.add(entry if isinstance(entry, Stored | Digest) else Stored(_opened(entry)))
+        for found in examiner(entries) if examiner else (examine(entry, known) for entry in entries):
+            log.add(found)
         log.end()
     except AttestationError as error:
         return log.report(Fault(error.place or log.place, str(error)))
@@ -135,29 +183,34 @@ class _Log:
         if self._kept.setdefault(head.writer, {}).setdefault(head.sequence, head.sha256) != head.sha256:
             raise AttestationError("two different records were there, by what was kept or by the store's own head")
 
-    def add(self, entry: Entry) -> None:
-        if isinstance(entry, Digest):
-            self.place = f"{entry.writer}/{entry.sequence}"
-            self._chain(entry.writer).digest(entry.sequence, entry.sha256)
-            self._pass(entry.writer, entry.sequence, entry.sha256.hex())
+    def add(self, found: Examined | Digest) -> None:
+        if isinstance(found, Digest):
+            self.place = f"{found.writer}/{found.sequence}"
+            self._chain(found.writer).digest(found.sequence, found.sha256)
+            self._pass(found.writer, found.sequence, found.sha256.hex())
             return
-        before, self.place = self.place, entry.place or f"the entry after {self.place}"
-        statement = decode_statement(entry.envelope.payload)
-        writer, number = _place(statement)
+        before = self.place
+        if found.opened:
+            self.place = found.place or f"the entry after {before}"
+        if found.says is None:
+            raise AttestationError(found.fault or "")
+        kind, writer, number = _stated(found.says)
         place = f"{writer}/{number}"
-        if not entry.place:
-            self.place = place
-        _check_signatures(statement, entry.envelope, self._keys)
-        if entry.place and entry.place != place:
+        self.place = found.place or place
+        if found.fault is not None:
+            raise AttestationError(found.fault)
+        if found.place and found.place != place:
             raise AttestationError(f"the record here is {place}, after {before}")
+        if found.kind and found.kind != kind:
+            raise AttestationError(f"it is stored as a {found.kind}, and is a {kind}")
         chain = self._chain(writer)
-        match statement.predicate:
-            case CallRecord() as record:
-                chain.record(record, hashlib.sha256(entry.envelope.payload).hexdigest())
+        match found.says:
+            case Place() as record:
+                chain.record(record, found.sha256)
             case Checkpoint() as checkpoint:
-                chain.checkpoint(statement, checkpoint)
+                chain.checkpoint(checkpoint, found.sha256)
             case Pruning() as note:
-                chain.note(statement, note)
+                chain.note(note, found.sha256)
                 self._forget(writer, note.last)
         self._pass(writer, chain.sequence, chain.head)
 
@@ -219,11 +272,11 @@ def _check_signatures(statement: Statement, envelope: Envelope, keys: Mapping[st
         key.check_summary(envelope)
 
 
-def _place(statement: Statement) -> tuple[str, int]:
-    match statement.predicate:
-        case CallRecord(log=place):
-            return place.writer, place.sequence
+def _stated(says: Place | Checkpoint | Pruning) -> tuple[str, str, int]:
+    match says:
+        case Place(writer=writer, sequence=sequence):
+            return "record", writer, sequence
         case Checkpoint(writer=writer, count=count):
-            return writer, count
+            return "checkpoint", writer, count
         case Pruning(writer=writer, last=last):
-            return writer, last
+            return "note", writer, last

@@ -1,0 +1,139 @@
+"""Verifying a log on several cores. I/O: processes, which are forked.
+
+One process reads the entries and holds them against their chains; the others read statements and verify signatures,
+some entries at a time. Results come in the order of the entries, so the verdict is the same as without these processes,
+and so is the place of the first fault. What is on its way is bounded, and the processes end with the one that reads.
+"""
+
+import multiprocessing
+import os
+import signal
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from types import TracebackType
+from typing import Self, cast
+
+from accredit.attest import Digest, Entry, Envelope, Examined, LogKey, RecordKey, Stored, examine
+from accredit.errors import AttestationError, StoreUnavailable
+from accredit.limits import MAX_VERIFIERS, VERIFIED_BYTES, VERIFIED_ENTRIES
+
+_Entry = Entry | Envelope | bytes | str
+
+
+class Verifiers:
+    """`with Verifiers(keys) as examiner`: an `attest.Examiner` for one log, on the cores that this process may use.
+
+    Enter it before threads are started: it forks.
+    """
+
+    def __init__(self, keys: Iterable[LogKey | RecordKey], processes: int | None = None) -> None:
+        """`processes` are as many as there are cores, unless it is said; with one core there are none beside this."""
+        self._keys = {key.id: key for key in keys}
+        cores = min(len(os.sched_getaffinity(0)), MAX_VERIFIERS) if processes is None else processes
+        self._wanted = cores if cores > 1 else 0
+        self._processes: list[BaseProcess] = []
+        self._links: list[Connection] = []
+
+    def __enter__(self) -> Self:
+        context = multiprocessing.get_context("fork")  # keys may hold what can't be sent
+        for _ in range(self._wanted):
+            ours, theirs = cast("tuple[Connection, Connection]", context.Pipe())
+            self._links.append(ours)
+            process = context.Process(target=_verify, args=(theirs, self._links, self._keys), daemon=True)
+            process.start()
+            self._processes.append(process)
+            theirs.close()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for link in self._links:
+            link.close()
+        for process in self._processes:
+            process.kill()
+            process.join()
+
+    def __call__(self, entries: Iterable[_Entry]) -> Iterator[Examined | Digest]:
+        """Yield what is found of each entry, in order. Raises `StoreUnavailable` if a process has ended, and what
+        reading the entries raises, after all that was read before."""
+        if not self._links:
+            yield from (examine(entry, self._keys) for entry in entries)
+            return
+        idle, busy = deque(self._links), deque[Connection]()
+        try:
+            for some in _batches(entries):
+                if not idle:
+                    yield from _received(busy[0])
+                    idle.append(busy.popleft())
+                _send(idle[0], some)
+                busy.append(idle.popleft())
+        except AttestationError:
+            yield from _all_received(busy)
+            raise
+        yield from _all_received(busy)
+
+
+def _batches(entries: Iterable[_Entry]) -> Iterator[list[_Entry]]:
+    """Yield the entries, some at a time; raise what reading them raises after those that were read."""
+    some: list[_Entry] = []
+    size = 0
+    failure = None
+    try:
+        for entry in entries:
+            some.append(entry)
+            size += _size(entry)
+            if len(some) >= VERIFIED_ENTRIES or size >= VERIFIED_BYTES:
+                yield some
+                some, size = [], 0
+    except AttestationError as error:
+        failure = error
+    if some:
+        yield some
+    if failure is not None:
+        raise failure
+
+
+def _size(entry: _Entry) -> int:
+    if isinstance(entry, Stored):
+        entry = entry.envelope
+    return len(entry.payload if isinstance(entry, Envelope) else entry)
+
+
+def _send(link: Connection, some: list[_Entry]) -> None:
+    try:
+        link.send(some)
+    except OSError:
+        raise _ended() from None
+
+
+def _received(link: Connection) -> Sequence[Examined | Digest]:
+    try:
+        return link.recv()
+    except (EOFError, OSError):
+        raise _ended() from None
+
+
+def _all_received(busy: Iterable[Connection]) -> Iterator[Examined | Digest]:
+    for link in busy:
+        yield from _received(link)
+
+
+def _ended() -> StoreUnavailable:
+    return StoreUnavailable("a process that verifies the log has ended, as if it was killed")
+
+
+def _verify(link: Connection, others: Sequence[Connection], keys: Mapping[str, LogKey | RecordKey]) -> None:
+    """Answer each batch, until the process that reads has ended. `others` are its ends, of which the fork made copies:
+    while one is open, nobody sees the end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that reads
+    for other in others:
+        other.close()
+    while True:
+        try:
+            some: list[_Entry] = link.recv()
+            link.send([examine(entry, keys) for entry in some])
+        except (EOFError, OSError):
+            return
