@@ -857,8 +857,26 @@ PROGRESS_ENTRIES = 500
 LOG_DAYS_AHEAD = 7
 """Days to come for which a database has tables for the log's entries. Gateways make one more each day; where that
 fails, people have a week to see why."""
+
 MAX_VERIFIERS = 16
 """Processes that verify a log together at most: one that reads keeps no more of them busy."""
+
+LOG_COPIED = 10_000
+"""Entries that are copied (in 0.1 s) while all gateways wait, when a day's table is made anew that is still written."""
+
+LOG_LOCK_SECONDS = 0.2
+"""How long gateways wait, at most, for those who read a database's log, when one of its tables is to be taken out."""
+
+LOG_ROWS = 512
+"""Rows of a database's log that are asked for at a time; while they are looked at, the next ones come."""
+
+LOG_ROW_BYTES = 16_384
+"""Bytes of an entry that come along with others (of `LOG_ROWS` of them, 8 MiB): one that has more is asked for by
+itself."""
+
+LOG_READER_IDLE_SECONDS = 3_600
+"""How long who reads a database's log may do something else, such as wait for a pager: the database keeps what was
+deleted meanwhile."""
 
 VERIFIED_ENTRIES, VERIFIED_BYTES = 128, 1_048_576
 """Entries of a log that a process verifies at a time (in 10 ms), and after how many of their bytes there are fewer."""

@@ -73,7 +73,7 @@ def test_a_log_that_is_replaced_is_followed_from_its_beginning__and_not_silently
             for name in ("accredit.db", "accredit.db-wal", "accredit.db-shm"):
                 if (tmp_path / name).exists():
                     (tmp_path / name).rename(tmp_path / f"old-{name}")
-            assert "was taken away" in await following.note()
+            assert "waiting for the log" in await following.note()
             async with Log(path) as log:
                 new = await log.call()
                 assert "is another log now" in await following.note()

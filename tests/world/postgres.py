@@ -176,12 +176,20 @@ def cluster() -> Cluster:
     return Cluster(need_postgres())
 
 
+def a_user(more: str = "") -> str:
+    """A new user of the cluster, with these rights."""
+    name = f"user_{next(_numbers)}"
+    cluster().run(f"CREATE ROLE {name} LOGIN {more}")
+    return name
+
+
 def unprivileged() -> list[str]:
     """What a command of PostgreSQL's begins with, where tests run as root."""
     user = _user()
     return [] if user is None else ["setpriv", "--clear-groups", f"--regid={user}", f"--reuid={user}"]
 
 
+_numbers = itertools.count()
 guards: set[int] = set()
 """The processes that look after servers: they are there to stay."""
 

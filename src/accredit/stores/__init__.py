@@ -9,9 +9,11 @@ records (`ports.Records`).
 from accredit.stores.memory import MemoryStore
 from accredit.stores.opening import (
     InMemory,
+    LogStore,
     SqliteFile,
     StoreUrl,
     check_store,
+    open_log,
     open_revocations,
     open_store,
     open_tasks,
@@ -24,6 +26,7 @@ from accredit.stores.tasks import MemoryTasks, SqliteTasks
 
 __all__ = [
     "InMemory",
+    "LogStore",
     "MemoryStore",
     "MemoryTasks",
     "PostgresDatabase",
@@ -33,6 +36,7 @@ __all__ = [
     "SqliteTasks",
     "StoreUrl",
     "check_store",
+    "open_log",
     "open_revocations",
     "open_store",
     "open_tasks",

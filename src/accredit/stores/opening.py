@@ -15,9 +15,12 @@ from msgspec import Struct
 from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.ports import ProofStore, TaskStore
 from accredit.ratify import HybridPublicKey
+from accredit.stores.audit_log.reader import LogFile
+from accredit.stores.audit_log.reading import LogReader
 from accredit.stores.memory import MemoryStore
 from accredit.stores.postgres.address import SCHEME, PostgresDatabase, parse_address
 from accredit.stores.postgres.driver import require_driver
+from accredit.stores.postgres.log_reader import LogDatabase
 from accredit.stores.postgres.migration import status
 from accredit.stores.postgres.revocation_lists import DatabaseLists
 from accredit.stores.postgres.store import PostgresStore
@@ -44,8 +47,16 @@ class SqliteFile(Struct, frozen=True):
 
     path: Path
 
+    @property
+    def name(self) -> str:
+        """The file, for people and logs."""
+        return str(self.path)
 
-StoreUrl = InMemory | SqliteFile | PostgresDatabase
+
+LogStore = SqliteFile | PostgresDatabase
+"""A store that may have a log."""
+
+StoreUrl = InMemory | LogStore
 """Where challenges, uses and tasks are remembered, and where records and revocation lists may be."""
 
 
@@ -88,6 +99,11 @@ def open_tasks(url: StoreUrl) -> TaskStore:
             return SqliteTasks(path)
         case PostgresDatabase():
             return PostgresTasks(url)
+
+
+def open_log(store: LogStore) -> LogReader:
+    """Return the log in a store, to be read."""
+    return LogFile(store.path) if isinstance(store, SqliteFile) else LogDatabase(store)
 
 
 def open_revocations(

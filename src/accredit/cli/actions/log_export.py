@@ -15,40 +15,41 @@ from accredit.cli.actions.log_place import understood
 from accredit.cli.actions.log_show import records_of
 from accredit.cli.actions.output import say
 from accredit.errors import ConfigurationError
-from accredit.stores.audit_log.reader import LogFile
+from accredit.stores import LogStore, open_log
+from accredit.stores.audit_log.reading import LogReader
 
 _NEGATIVE = 1
 _OTHER_LOG = "see that [attest] mode is not off, that calls were made, and that --store or --config names the gateway's"
 
 
-def export_log(path: Path, out: Path | None) -> int:
+def export_log(store: LogStore, out: Path | None) -> int:
     """Write all envelopes, one a line; return the exit code. Raises `ConfigurationError`."""
     empty = two_lines("the log is empty", _OTHER_LOG)
-    return _write(path, out, lambda log: map(encode_envelope, _envelopes(log)), empty)
+    return _write(store, out, lambda log: map(encode_envelope, _envelopes(log)), empty)
 
 
-def export_checkpoints(path: Path, out: Path | None) -> int:
+def export_checkpoints(store: LogStore, out: Path | None) -> int:
     """Write the latest checkpoint of each writer, one a line; return the exit code. Raises `ConfigurationError`."""
     empty = two_lines("the log holds no checkpoint", _OTHER_LOG)
-    return _write(path, out, lambda log: map(encode_envelope, _latest(log).values()), empty)
+    return _write(store, out, lambda log: map(encode_envelope, _latest(log).values()), empty)
 
 
-def export_call(path: Path, call_id: str, out: Path | None, *, bundle: bool) -> int:
+def export_call(store: LogStore, call_id: str, out: Path | None, *, bundle: bool) -> int:
     """Write the envelopes, or the bundle, of the one call whose id begins with `call_id`; return the exit code. Raises
     `ConfigurationError`."""
-    with understood(), LogFile(path) as log:
+    with understood(), open_log(store) as log:
         whole_id = one_call(log, call_id)
     if whole_id is None:
         return _NEGATIVE
     pruned = two_lines(f"no record of call {whole_id}", UNKNOWN_CALL)  # it was there a moment ago
-    return _write(path, out, lambda log: _bundle(log, whole_id) if bundle else _call(log, whole_id), pruned)
+    return _write(store, out, lambda log: _bundle(log, whole_id) if bundle else _call(log, whole_id), pruned)
 
 
-def _envelopes(log: LogFile) -> Iterator[Envelope]:
+def _envelopes(log: LogReader) -> Iterator[Envelope]:
     return (entry.entry.envelope for entry in log.entries() if isinstance(entry.entry, Stored))
 
 
-def _latest(log: LogFile) -> dict[str, Envelope]:
+def _latest(log: LogReader) -> dict[str, Envelope]:
     latest: dict[str, Envelope] = {}
     for entry in log.summaries():
         statement = entry.statement()
@@ -57,12 +58,12 @@ def _latest(log: LogFile) -> dict[str, Envelope]:
     return latest
 
 
-def _call(log: LogFile, call_id: str) -> list[bytes]:
+def _call(log: LogReader, call_id: str) -> list[bytes]:
     return [encode_envelope(envelope) for _, envelope in records_of(log, call_id)]
 
 
-def _bundle(log: LogFile, call_id: str) -> list[bytes]:
-    records = list(records_of(log, call_id))
+def _bundle(log: LogReader, call_id: str) -> list[bytes]:
+    records = records_of(log, call_id)
     if not records:
         return []
     decision = records[0][0]
@@ -75,7 +76,7 @@ def _bundle(log: LogFile, call_id: str) -> list[bytes]:
     return [encode_call_bundle(bundle)]
 
 
-def _covering(log: LogFile, writer: str, sequence: int) -> Envelope | None:
+def _covering(log: LogReader, writer: str, sequence: int) -> Envelope | None:
     for entry in log.summaries():
         statement = entry.statement()
         checkpoint = statement.predicate if statement else None
@@ -84,9 +85,9 @@ def _covering(log: LogFile, writer: str, sequence: int) -> Envelope | None:
     return None
 
 
-def _write(path: Path, out: Path | None, lines_of: Callable[[LogFile], Iterable[bytes]], nothing: str) -> int:
+def _write(store: LogStore, out: Path | None, lines_of: Callable[[LogReader], Iterable[bytes]], nothing: str) -> int:
     """Write lines and return the exit code; `nothing` is the message for a log without any."""
-    with understood(), LogFile(path) as log:
+    with understood(), open_log(store) as log:
         written = _to_stdout(lines_of(log)) if out is None else _to_file(out, lines_of(log))
     if not written:
         typer.echo(nothing, err=True)

@@ -1,4 +1,4 @@
-"""What `accredit log list` runs. With -f it looks into the file again and again, until it is interrupted."""
+"""What `accredit log list` runs. With -f it looks at the log again and again, until it is interrupted."""
 
 import contextlib
 import json
@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 
 import typer
 from msgspec import Struct
@@ -17,16 +16,15 @@ from accredit.base.text import one_line
 from accredit.cli.actions.log_names import Names, named, one_agent, one_principal
 from accredit.cli.actions.log_place import understood
 from accredit.cli.actions.output import BAD, Words, print_table, tell
-from accredit.errors import ConfigurationError, StoreUnavailable
+from accredit.errors import ConfigurationError
 from accredit.limits import FOLLOW_SECONDS, SHORT_ID_CHARS
+from accredit.stores import LogStore, open_log
 from accredit.stores.audit_log.calls import STATUSES, CallRow, joined_as_they_end, joined_newest_first
-from accredit.stores.audit_log.reader import LogFile, Numbered
+from accredit.stores.audit_log.reading import LogAway, LogReader, Numbered
 
 _HEADINGS = ("received", "call", "target", "decision", "outcome", "agent")
 _TO_THE_SECOND = len("2026-08-01T12:00:00")
 _NEGATIVE = 1
-
-_FileId = tuple[int, int]
 
 
 class Filter(Struct, frozen=True):
@@ -65,30 +63,28 @@ class Listing(Struct, frozen=True, kw_only=True):
     names: Names
 
 
-def show_calls(path: Path, wanted: Filter, listing: Listing) -> int:
+def show_calls(store: LogStore, wanted: Filter, listing: Listing) -> int:
     """List calls; return the exit code. Raises `ConfigurationError`."""
     if wanted.outcome not in (None, *STATUSES):
         raise ConfigurationError(f"--outcome {wanted.outcome}: not a status", f"name one of {', '.join(STATUSES)}")
-    with understood():
-        file = _identity(path)
-        with LogFile(path) as log:
-            chosen = _with_whole_ids(wanted, log, listing.names)
-            if chosen is None:
-                return _NEGATIVE
-            last = next((entry.number for entry in log.newest_first()), 0)
-            rows = list(islice(filter(chosen.passes, joined_newest_first(_records(log.newest_first()))), listing.limit))
-            open_calls = {record.call.id: record for record in _records(log.open_calls())} if listing.follow else {}
+    with understood(), open_log(store) as log:
+        chosen = _with_whole_ids(wanted, log, listing.names)
+        if chosen is None:
+            return _NEGATIVE
+        rows = list(islice(filter(chosen.passes, joined_newest_first(_records(log.newest_first()))), listing.limit))
         if not listing.follow:
+            log.release()  # whoever takes what is printed may take long
             _print(rows, listing)
             return 0
+        open_calls = {record.call.id: record for record in _records(log.open_calls())}
         _print([row for row in reversed(rows) if row.status != "open"], listing)
         with contextlib.suppress(KeyboardInterrupt):
-            for row in filter(chosen.passes, _following(path, file, last, open_calls)):
+            for row in filter(chosen.passes, _following(log, open_calls)):
                 typer.echo(json.dumps(row.members(listing.names)) if listing.as_json else _line(row, listing.names))
     return 0
 
 
-def _with_whole_ids(wanted: Filter, log: LogFile, names: Names) -> Filter | None:
+def _with_whole_ids(wanted: Filter, log: LogReader, names: Names) -> Filter | None:
     """Return the filter with whole ids, where the beginnings of ids were given. None, with the reason on stderr, if
     there is not exactly one such id."""
     principal_id = wanted.principal_id and one_principal(log, wanted.principal_id, names)
@@ -98,44 +94,32 @@ def _with_whole_ids(wanted: Filter, log: LogFile, names: Names) -> Filter | None
     return replace(wanted, principal_id=principal_id, agent_id=agent_id)
 
 
-def _following(path: Path, file: _FileId | None, last: int, open_calls: dict[str, CallRecord]) -> Iterator[CallRow]:
-    """Yield the calls that come after entry `last` of `file`. A file that replaces it is followed from its beginning,
-    and a note says so.
+def _following(log: LogReader, open_calls: dict[str, CallRecord]) -> Iterator[CallRow]:
+    """Yield the calls that come after the state that the log shows. One that replaces it is followed from its
+    beginning, and a note says so.
 
     Raises `StoreUnavailable`.
     """
+    position, waits = log.position(), False
     while True:
-        seen = _identity(path)
-        new: list[Numbered] = []
-        try:
-            with LogFile(path) as log:  # opened anew: it shows what came since the last look
-                if _identity(path) != seen:
-                    continue  # it was replaced between the two looks: which of the two is open?
-                newest = next((entry.number for entry in log.newest_first()), 0)
-                if seen != file or newest < last:
-                    tell(f"note: {path} is another log now, and shown from its beginning")
-                    last = 0
-                    open_calls.clear()
-                new = list(log.entries(after=last))
-        except StoreUnavailable:
-            if file is not None and _identity(path) == file:
-                raise
-            seen = None  # taken away, or another one that is only being made
-            if file is not None:
-                tell(f"note: {path} was taken away; waiting for another log there")
-        last = new[-1].number if new else last
-        yield from joined_as_they_end(_records(new), open_calls)
-        file = seen
+        log.release()  # no older state of it is kept alive meanwhile
         time.sleep(FOLLOW_SECONDS)
-
-
-def _identity(path: Path) -> _FileId | None:
-    """Return what tells a file from another one of its name; None if there is none."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
+        try:
+            log.renew()
+            new = log.after(position)
+            if new is None:
+                tell(f"note: {log.name} is another log now, and shown from its beginning")
+                open_calls, new = {}, log.entries()
+            still_open = dict(open_calls)
+            rows = list(joined_as_they_end(_records(new), still_open))
+            position, open_calls = log.position(), still_open
+        except LogAway as error:
+            if not waits:
+                tell(f"note: {error}; waiting for the log")
+            waits = True
+            continue
+        waits = False
+        yield from rows
 
 
 def _records(entries: Iterable[Numbered]) -> Iterator[CallRecord]:

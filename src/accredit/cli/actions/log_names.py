@@ -16,7 +16,7 @@ from accredit.errors import ConfigurationError
 from accredit.keys import load_public_key
 from accredit.keys.load import PUBLIC_SUFFIX
 from accredit.limits import MAX_KEY_FILES, SHORT_ID_CHARS
-from accredit.stores.audit_log.reader import LogFile
+from accredit.stores.audit_log.reading import LogReader
 
 Names = Mapping[str, str]
 """The names of known keys' holders, by id."""
@@ -55,7 +55,7 @@ def named(holder_id: str, names: Names, *, short: bool = False) -> str:
     return f"{names[holder_id]} ({shown})" if holder_id in names else shown
 
 
-def one_call(log: LogFile, prefix: str) -> str | None:
+def one_call(log: LogReader, prefix: str) -> str | None:
     """Return the id of the one call whose id begins with `prefix`; None, with the reason on stderr, if there is not
     exactly one. Raises `AttestationError`."""
     calls: dict[str, str] = {}
@@ -66,18 +66,18 @@ def one_call(log: LogFile, prefix: str) -> str | None:
     return find_by_prefix(prefix, calls, "call", UNKNOWN_CALL)
 
 
-def one_agent(log: LogFile, prefix: str, names: Names) -> str | None:
+def one_agent(log: LogReader, prefix: str, names: Names) -> str | None:
     """Return the id of the one agent in the same way; a whole id need not be in the log."""
     return _one_party(log, prefix, names, "agent", lambda found: found.authority and found.authority.agent_id)
 
 
-def one_principal(log: LogFile, prefix: str, names: Names) -> str | None:
+def one_principal(log: LogReader, prefix: str, names: Names) -> str | None:
     """Return the id of the one principal in the same way."""
     return _one_party(log, prefix, names, "principal", lambda found: found.authority and found.authority.principal_id)
 
 
 def _one_party(
-    log: LogFile, prefix: str, names: Names, what: str, id_in: Callable[[CallRecord], str | None]
+    log: LogReader, prefix: str, names: Names, what: str, id_in: Callable[[CallRecord], str | None]
 ) -> str | None:
     if _WHOLE.fullmatch(prefix):
         return prefix

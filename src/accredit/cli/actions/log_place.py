@@ -19,7 +19,8 @@ from accredit.errors import AttestationError, ConfigurationError, StoreUnavailab
 from accredit.keys import load_public_key, log_key, public_path, read_file
 from accredit.limits import MAX_ATTESTATION_BYTES, MAX_KEY_FILE_BYTES, MAX_PEM_BYTES
 from accredit.ratify.strict_json import parse
-from accredit.stores import InMemory, PostgresDatabase, SqliteFile, parse_store_url
+from accredit.stores import InMemory, LogStore, parse_store_url
+from accredit.stores.postgres.session import SchemaUnknown
 
 _KEPT = "name a file that `accredit log checkpoint` wrote, or the log of a gateway, in JSON"
 _AGO = re.compile(r"([1-9][0-9]{0,8})([smhd])")
@@ -33,31 +34,29 @@ class _LoggedHead(Struct):
     head: str
 
 
-def log_file(store: str | None, config: Path | None) -> Path:
-    """Return the file that holds the log: the named store's, else the configuration's. Raises `ConfigurationError`."""
+def log_store(store: str | None, config: Path | None) -> LogStore:
+    """Return the store that holds the log: the named one, else the configuration's. Raises `ConfigurationError`."""
     url = store_of(load(config, os.environ, {})) if store is None else parse_store_url(store, Path.cwd())
-    match url:
-        case InMemory():
-            raise ConfigurationError(
-                "a store in memory has no log",
-                "name the gateway's store with --store sqlite:///FILE, or its configuration with --config",
-            )
-        case PostgresDatabase():
-            raise ConfigurationError(
-                "this version of accredit keeps no log in PostgreSQL", "name a file with --store sqlite:///FILE"
-            )
-        case SqliteFile(path):
-            return path
+    if isinstance(url, InMemory):
+        raise ConfigurationError(
+            "a store in memory has no log",
+            "name the gateway's store with --store sqlite:///FILE, or its configuration with --config",
+        )
+    return url
 
 
 @contextmanager
 def understood() -> Generator[None]:
-    """Raise what goes wrong with a log's file as a `ConfigurationError`."""
+    """Raise what goes wrong with a log as a `ConfigurationError`."""
     try:
         yield
+    except SchemaUnknown as error:
+        raise ConfigurationError(
+            str(error), "`accredit store status` says which tables are there, and `accredit store migrate` makes them"
+        ) from None
     except StoreUnavailable as error:
         raise ConfigurationError(
-            str(error), "name the file of the gateway's store with --store; if it is locked, try again"
+            str(error), "name the gateway's store with --store; if it is locked, or does not answer, try again"
         ) from None
     except AttestationError as error:
         raise ConfigurationError(str(error), "`accredit log verify` names the place that is damaged") from None

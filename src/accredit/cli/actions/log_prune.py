@@ -1,37 +1,34 @@
 """What `accredit log prune` runs."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from accredit.attest import timestamp
+from accredit.attest import LogSigner, timestamp
 from accredit.base.clock import unix_ms
 from accredit.cli.actions.log_place import understood
 from accredit.cli.actions.output import print_json, say
 from accredit.cli.actions.wording import several
 from accredit.keys import load_log_signer
-from accredit.stores.audit_log.pruning import prune
-from accredit.stores.audit_log.reader import LogFile
+from accredit.stores import LogStore, SqliteFile, open_log
+from accredit.stores.audit_log import pruning
+from accredit.stores.audit_log.pruning import PruneReport
+from accredit.stores.postgres import log_pruning
 
 
-def prune_log(path: Path, key: Path, before_ms: int, *, as_json: bool) -> int:
+def prune_log(store: LogStore, key: Path, before_ms: int, *, as_json: bool) -> int:
     """Prune the log and return the exit code. Raises `ConfigurationError`."""
     signer = load_log_signer(key)
     console = Console(stderr=True)
     with understood():
-        with LogFile(path):
+        with open_log(store):
             pass  # what is no log is refused, not made into one
         with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
             task = progress.add_task("pruning", total=None)
-            report = prune(
-                path,
-                signer,
-                before_ms=before_ms,
-                now_ms=unix_ms(),
-                on_progress=lambda so_far: progress.update(task, completed=so_far),
-            )
+            report = _prune(store, signer, before_ms, lambda so_far: progress.update(task, completed=so_far))
     if as_json:
         told = {"pruned": report.records, "overwritten": report.overwritten, "before": timestamp(before_ms)}
         print_json(told)
@@ -39,5 +36,17 @@ def prune_log(path: Path, key: Path, before_ms: int, *, as_json: bool) -> int:
         say(f"pruned {several(report.records, 'record')} from before {timestamp(before_ms)}")
     if report.overwritten:
         return 0
-    typer.echo(f"what was pruned is still in {path.name}-wal, as somebody reads the log\nprune again later", err=True)
+    typer.echo(f"what was pruned is still in {_where(store)}\nprune again later", err=True)
     return 1
+
+
+def _prune(store: LogStore, signer: LogSigner, before_ms: int, on_progress: Callable[[int], None]) -> PruneReport:
+    if isinstance(store, SqliteFile):
+        return pruning.prune(store.path, signer, before_ms=before_ms, now_ms=unix_ms(), on_progress=on_progress)
+    return log_pruning.prune(store, signer, before_ms=before_ms, now_ms=unix_ms(), on_progress=on_progress)
+
+
+def _where(store: LogStore) -> str:
+    if isinstance(store, SqliteFile):
+        return f"{store.path.name}-wal, as somebody reads the log"
+    return "a table of the database, as somebody reads the log, or as its day is not over"

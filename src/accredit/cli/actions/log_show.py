@@ -11,20 +11,21 @@ from accredit.cli.actions.log_names import Names, named, one_call
 from accredit.cli.actions.log_place import public_keys, understood
 from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_facts, print_json, say
 from accredit.errors import AttestationError
-from accredit.stores.audit_log.reader import LogFile
+from accredit.stores import LogStore, open_log
+from accredit.stores.audit_log.reading import LogReader
 
 _NEGATIVE = 1
 
 
-def show_call(path: Path, call_id: str, keys: Sequence[Path], names: Names, *, as_json: bool) -> int:
+def show_call(store: LogStore, call_id: str, keys: Sequence[Path], names: Names, *, as_json: bool) -> int:
     """Show the records of the call whose id begins with `call_id`; return the exit code. Raises
     `ConfigurationError`."""
     trusted = public_keys(keys) if keys else []
-    with understood(), LogFile(path) as log:
+    with understood(), open_log(store) as log:
         whole_id = one_call(log, call_id)
         if whole_id is None:
             return _NEGATIVE
-        records = list(records_of(log, whole_id))
+        records = records_of(log, whole_id)
     faults = [_fault(envelope, trusted) for _, envelope in records]
     if as_json:
         print_json(
@@ -39,12 +40,14 @@ def show_call(path: Path, call_id: str, keys: Sequence[Path], names: Names, *, a
     return _NEGATIVE if any(faults) else 0
 
 
-def records_of(log: LogFile, call_id: str) -> Iterator[tuple[CallRecord, Envelope]]:
-    """Yield the records of a call with their envelopes, in order. Raises `AttestationError`."""
-    for entry in log.holding(call_id):
-        record = entry.record()
-        if record is not None and record.call.id == call_id and isinstance(entry.entry, Stored):
-            yield record, entry.entry.envelope
+def records_of(log: LogReader, call_id: str) -> list[tuple[CallRecord, Envelope]]:
+    """Return the records of a call with their envelopes, in order. Raises `AttestationError`."""
+    found = [
+        (entry.number, record, entry.entry.envelope)
+        for entry in log.holding(call_id)
+        if isinstance(entry.entry, Stored) and (record := entry.record()) and record.call.id == call_id
+    ]
+    return [(record, envelope) for _, record, envelope in sorted(found, key=lambda each: each[0])]
 
 
 def print_record(record: CallRecord, signature: Words, names: Names) -> None:

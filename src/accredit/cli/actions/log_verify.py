@@ -18,13 +18,15 @@ from accredit.attest import (
     verify_call_bundle,
     verify_log,
 )
-from accredit.cli.actions.log_place import checkpoints, lines, log_file, public_keys, understood
+from accredit.cli.actions.log_place import checkpoints, lines, log_store, public_keys, understood
 from accredit.cli.actions.log_show import print_record
 from accredit.cli.actions.output import BAD, GOOD, Words, print_facts, print_json, say
 from accredit.errors import AttestationError
 from accredit.keys import read_file
 from accredit.limits import MAX_ATTESTATION_BYTES, PROGRESS_ENTRIES
-from accredit.stores.audit_log.reader import LogFile
+from accredit.stores import open_log
+from accredit.stores.audit_log.reading import LogReader
+from accredit.stores.audit_log.verifying import Verifiers
 
 T = TypeVar("T")
 _NEGATIVE = 1
@@ -38,10 +40,10 @@ def verify_store(
 
     Whoever names the store must also name the keys, or the configuration: the current folder is not trusted then.
     """
-    path = log_file(store, config)
+    place = log_store(store, config)
     trusted, kept = public_keys(keys, config, look_here=store is None), checkpoints(since)
-    with understood(), LogFile(path) as log:
-        report = log.verify(trusted, kept, partial(_watched, total=_count(log)))
+    with understood(), Verifiers(trusted) as examiner, open_log(place) as log:
+        report = log.verify(trusted, kept, partial(_watched, total=_count(log)), examiner)
     return _tell(report, kept, as_json=as_json)
 
 
@@ -51,7 +53,8 @@ def verify_file(path: Path, keys: Sequence[Path], since: Sequence[Path], *, conf
     first = next(lines(path), b"")
     if b"".join(first[:100].split()).startswith(_BUNDLE) or first.strip() == b"{":
         return _verify_bundle(path, trusted, as_json=as_json)
-    report = verify_log(_watched(lines(path), None), trusted, kept)
+    with understood(), Verifiers(trusted) as examiner:
+        report = verify_log(_watched(lines(path), None), trusted, kept, examiner)
     return _tell(report, kept, as_json=as_json)
 
 
@@ -107,7 +110,7 @@ def _tell(report: LogReport, kept: Sequence[Envelope | Head], *, as_json: bool) 
     return 0 if report.valid else _NEGATIVE
 
 
-def _count(log: LogFile) -> int | None:
+def _count(log: LogReader) -> int | None:
     try:
         return log.count()
     except AttestationError:  # reading the entries will find the place

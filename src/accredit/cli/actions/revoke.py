@@ -21,8 +21,7 @@ from accredit.errors import AccreditError, ConfigurationError, StoreUnavailable,
 from accredit.keys import SigningKey, load_signing_key, read_file, write_file
 from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.ratify import RevocationList, issue_revocation_list, revocation_list_fault
-from accredit.stores import InMemory, PostgresDatabase, SqliteFile, parse_store_url
-from accredit.stores.audit_log.reader import LogFile
+from accredit.stores import InMemory, LogStore, PostgresDatabase, SqliteFile, open_log, parse_store_url
 from accredit.stores.postgres.revocation_lists import change_list as change_list_in_database
 from accredit.stores.rules import ListChange
 from accredit.stores.sqlite.revocation_lists import change_list
@@ -57,8 +56,8 @@ def revoke_certificate(cert_id: str, issuer: Path, list_file: Path | None, store
     key = load_signing_key(issuer)
     where = str(list_file or store)
     database = None if store is None else _store(store)
-    if isinstance(database, SqliteFile) and _BEGINNING.fullmatch(cert_id):
-        whole_id = _presented(database.path, cert_id, key.about.id)
+    if database is not None and _BEGINNING.fullmatch(cert_id):
+        whole_id = _presented(database, cert_id, key.about.id)
         if whole_id is None:
             return _NEGATIVE
         cert_id = whole_id
@@ -108,7 +107,7 @@ def _exists(list_file: Path) -> bool:
     return True
 
 
-def _store(url: str) -> SqliteFile | PostgresDatabase:
+def _store(url: str) -> LogStore:
     found = parse_store_url(url, Path())
     if isinstance(found, InMemory):
         raise ConfigurationError(
@@ -117,7 +116,7 @@ def _store(url: str) -> SqliteFile | PostgresDatabase:
     return found
 
 
-def _presented(database: Path, prefix: str, issuer_id: str) -> str | None:
+def _presented(database: LogStore, prefix: str, issuer_id: str) -> str | None:
     """Return the whole id of the issuer's only certificate whose id begins with `prefix`, among those that calls
     presented.
 
@@ -125,7 +124,7 @@ def _presented(database: Path, prefix: str, issuer_id: str) -> str | None:
     """
     candidates: dict[str, str] = {}
     try:
-        with LogFile(database) as log:
+        with open_log(database) as log:
             for chain in log.chains():
                 candidates |= {
                     cert.cert_id: words.scopes(cert.scope)
@@ -139,7 +138,7 @@ def _presented(database: Path, prefix: str, issuer_id: str) -> str | None:
     return find_by_prefix(prefix, candidates, "certificate", _WHOLE)
 
 
-def _in_store(store: SqliteFile | PostgresDatabase, key: SigningKey, extend: _Extend) -> ListChange:
+def _in_store(store: LogStore, key: SigningKey, extend: _Extend) -> ListChange:
     try:
         if isinstance(store, PostgresDatabase):
             return change_list_in_database(store, key.about.id, extend)

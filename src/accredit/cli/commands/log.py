@@ -12,7 +12,12 @@ from accredit.cli.options import ConfigOption, JsonAnywayOption, JsonOption
 log_app = typer.Typer(help="Shows, verifies and keeps the log of calls.", epilog="Example:  accredit log list -f")
 
 _StoreOption = Annotated[
-    str | None, typer.Option("--store", metavar="URL", help="The log: sqlite:///FILE; else the configuration's.")
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        help="The log: sqlite:///FILE, or postgresql://USER@HOST/DATABASE; else the configuration's.",
+    ),
 ]
 _KeysOption = Annotated[
     list[Path] | None,
@@ -72,7 +77,7 @@ def list_calls(
     """
     from accredit.cli.actions.log_list import Filter, Listing, show_calls
     from accredit.cli.actions.log_names import known_names
-    from accredit.cli.actions.log_place import log_file, moment
+    from accredit.cli.actions.log_place import log_store, moment
 
     wanted = Filter(
         target=tool,
@@ -85,7 +90,7 @@ def list_calls(
     )
     names = known_names(known or (), store, config)
     listing = Listing(limit=limit, follow=follow, as_json=as_json, names=names)
-    return show_calls(log_file(store, config), wanted, listing)
+    return show_calls(log_store(store, config), wanted, listing)
 
 
 @log_app.command()
@@ -106,11 +111,11 @@ def show(
     accredit log show 0123456789ab --key gateway.key.pub
     """
     from accredit.cli.actions.log_names import known_names
-    from accredit.cli.actions.log_place import log_file
+    from accredit.cli.actions.log_place import log_store
     from accredit.cli.actions.log_show import show_call
 
     names = known_names(known or (), store, config)
-    return show_call(log_file(store, config), call_id, key or (), names, as_json=as_json)
+    return show_call(log_store(store, config), call_id, key or (), names, as_json=as_json)
 
 
 @log_app.command()
@@ -172,13 +177,13 @@ def export(
     accredit log export --call 0123456789abcdef0123456789abcdef --bundle --out call.json
     """
     from accredit.cli.actions.log_export import export_call, export_log
-    from accredit.cli.actions.log_place import log_file
+    from accredit.cli.actions.log_place import log_store
     from accredit.errors import ConfigurationError
 
     if bundle and call is None:
         raise ConfigurationError("--bundle is for one call", "name it with --call")
-    path = log_file(store, config)
-    return export_log(path, out) if call is None else export_call(path, call, out, bundle=bundle)
+    place = log_store(store, config)
+    return export_log(place, out) if call is None else export_call(place, call, out, bundle=bundle)
 
 
 @log_app.command()
@@ -192,9 +197,9 @@ def checkpoint(
     accredit log checkpoint --out yesterday.checkpoint
     """
     from accredit.cli.actions.log_export import export_checkpoints
-    from accredit.cli.actions.log_place import log_file
+    from accredit.cli.actions.log_place import log_store
 
-    return export_checkpoints(log_file(store, config), out)
+    return export_checkpoints(log_store(store, config), out)
 
 
 @log_app.command()
@@ -213,7 +218,7 @@ def prune(
 
     accredit log prune --before 90d --key gateway.key
     """
-    from accredit.cli.actions.log_place import log_file, moment
+    from accredit.cli.actions.log_place import log_store, moment
     from accredit.cli.actions.log_prune import prune_log
 
-    return prune_log(log_file(store, config), key, moment("--before", before), as_json=as_json)
+    return prune_log(log_store(store, config), key, moment("--before", before), as_json=as_json)

@@ -8,7 +8,7 @@ can be taken out whole. A gateway's role has no right to one of these tables by 
 come by a function that takes nothing from it (`log_make_days`).
 """
 
-from accredit.limits import LOG_DAYS_AHEAD
+from accredit.limits import LOG_COPIED, LOG_DAYS_AHEAD
 
 _MAKE_DAYS = f"""
 CREATE FUNCTION log_make_days() RETURNS void LANGUAGE plpgsql SECURITY DEFINER
@@ -30,6 +30,46 @@ BEGIN
     END IF;
   END LOOP;
 END $$"""
+
+# Of a day that is over nobody adds an entry: what is left of it is copied before anybody has to wait.
+_CLEAR_DAY = f"""
+CREATE FUNCTION log_clear_day(cleared date) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  is_over boolean := cleared < (clock_timestamp() AT TIME ZONE 'UTC')::date;
+  name text := 'log_entries_' || to_char(cleared, 'YYYYMMDD');
+  copy text := name || '_left';
+  has_any boolean;
+  has_many boolean;
+BEGIN
+  IF to_regclass('public.' || name) IS NULL THEN
+    RETURN true;
+  END IF;
+  IF is_over THEN
+    EXECUTE format('LOCK TABLE public.%I IN SHARE ROW EXCLUSIVE MODE', name);
+  ELSE
+    LOCK TABLE public.log_entries IN ACCESS EXCLUSIVE MODE;
+  END IF;
+  EXECUTE format('SELECT EXISTS (SELECT FROM public.%1$I), EXISTS (SELECT FROM public.%1$I OFFSET {LOG_COPIED})', name)
+    INTO has_any, has_many;
+  IF has_many AND NOT is_over THEN
+    RETURN false;
+  END IF;
+  IF has_any OR NOT is_over THEN
+    EXECUTE format('CREATE TABLE public.%I (LIKE public.log_entries INCLUDING DEFAULTS INCLUDING STORAGE,'
+      ' CHECK (day IS NOT NULL AND day >= %L AND day < %L))', copy, cleared, cleared + 1);
+    EXECUTE format('INSERT INTO public.%I SELECT * FROM public.%I', copy, name);
+    EXECUTE format('ALTER TABLE public.%I ADD PRIMARY KEY (writer, kind, number, day)', copy);
+  END IF;
+  LOCK TABLE public.log_entries IN ACCESS EXCLUSIVE MODE;
+  EXECUTE format('DROP TABLE public.%I', name);
+  IF has_any OR NOT is_over THEN
+    EXECUTE format('ALTER TABLE public.%I RENAME TO %I', copy, name);
+    EXECUTE format('ALTER TABLE public.log_entries ATTACH PARTITION public.%I FOR VALUES FROM (%L) TO (%L)',
+      name, cleared, cleared + 1);
+  END IF;
+  RETURN true;
+END $$"""  # noqa: S608 - of constants
 
 SCHEMA: tuple[tuple[str, ...], ...] = (
     (
@@ -88,6 +128,10 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
         " PRIMARY KEY (writer, first))",
         _MAKE_DAYS,
         "REVOKE ALL ON FUNCTION log_make_days() FROM PUBLIC",
+        # Makes a day's table anew from what is left in it, or takes it out if that is nothing, so that what was deleted
+        # is gone. Returns false if the day is not over, and too much is left to have all others wait.
+        _CLEAR_DAY,
+        "REVOKE ALL ON FUNCTION log_clear_day(date) FROM PUBLIC",
     ),
 )
 VERSION = len(SCHEMA)
@@ -112,6 +156,7 @@ GRANTS = (
     f"GRANT SELECT, INSERT, UPDATE (writer), DELETE ON log_open TO {GATEWAY}",
     f"GRANT USAGE ON SEQUENCE log_entry TO {GATEWAY}",
     f"GRANT EXECUTE ON FUNCTION log_make_days() TO {GATEWAY}, {ADMIN}",
+    f"GRANT EXECUTE ON FUNCTION log_clear_day(date) TO {ADMIN}",
     f"GRANT ALL ON {_FORGETFUL}, forgotten, {_KNOWN}, {_ADDED_TO}, log_writers, log_open TO {ADMIN}",
     f"GRANT ALL ON SEQUENCE log_entry TO {ADMIN}",
 )

@@ -1,0 +1,181 @@
+"""Reading a log, whatever engine keeps it: what each offers, and how a row becomes an entry. No I/O.
+
+An open log shows its state at one moment until it is closed, or renewed. Entries are returned as they are:
+`attest.verify_log` judges them. Something that can't even be an entry, or be read, raises `AttestationError`: the log
+is damaged. `StoreUnavailable` says nothing about the log.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from accredit.attest import (
+    CallRecord,
+    Entry,
+    Envelope,
+    Examiner,
+    Fault,
+    Head,
+    LogKey,
+    LogReport,
+    RecordKey,
+    Signature,
+    Statement,
+    Stored,
+    decode_statement,
+    verify_log,
+)
+from accredit.attest.signing import ML_DSA_65_SUFFIX
+from accredit.errors import AttestationError, StoreUnavailable
+from accredit.stores.audit_log.members import restored
+
+NO_PLACE = "the next entry has no writer or number"
+
+
+class LogAway(StoreUnavailable):
+    """The log is not there, or does not answer, and may be back later."""
+
+
+class Numbered(NamedTuple):
+    """An entry of the log, and a number that puts it in order for people: later ones have a greater one. A digest may
+    have 0."""
+
+    number: int
+    entry: Entry
+
+    def statement(self) -> Statement | None:
+        """Return the entry's statement, unverified, or None for a pruned record. Raises `AttestationError`."""
+        return decode_statement(self.entry.envelope.payload) if isinstance(self.entry, Stored) else None
+
+    def record(self) -> CallRecord | None:
+        """Return the entry's record, unverified, or None for any other entry. Raises `AttestationError`."""
+        statement = self.statement()
+        return statement.predicate if statement and isinstance(statement.predicate, CallRecord) else None
+
+
+class LogReader(ABC):
+    """A log to read: `with reader as log`. `name` is for people. All of it may raise `StoreUnavailable` and, while
+    entries are read, `AttestationError`."""
+
+    name: str
+
+    def __enter__(self) -> Self:
+        try:
+            self.renew()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @abstractmethod
+    def renew(self) -> None:
+        """Show the log as it is now. After a `StoreUnavailable` it may be tried again."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Keep no state of the log alive, until it is renewed."""
+
+    def close(self) -> None:
+        """Release the log for good."""
+        self.release()
+
+    @abstractmethod
+    def count(self) -> int:
+        """Return about how many entries there are."""
+
+    @abstractmethod
+    def heads(self) -> list[Head]:
+        """Return the head of each writer's chain, as the store knows it."""
+
+    @abstractmethod
+    def entries(self) -> Iterator[Numbered]:
+        """Yield all entries, those of each chain in order."""
+
+    @abstractmethod
+    def newest_first(self) -> Iterator[Numbered]:
+        """Yield all records, and maybe other entries, in reverse order: an outcome comes before its decision."""
+
+    @abstractmethod
+    def position(self) -> object:
+        """Return how far the log has come."""
+
+    @abstractmethod
+    def after(self, position: object) -> Iterator[Numbered] | None:
+        """Yield the records, and maybe other entries, that came after a position, in order; None if the position is not
+        one of this log."""
+
+    @abstractmethod
+    def open_calls(self) -> Iterator[Numbered]:
+        """Yield the decisions on calls that have no outcome yet."""
+
+    @abstractmethod
+    def holding(self, text: str) -> Iterator[Numbered]:
+        """Yield the entries that hold a text, such as a part of a call's id, in any order."""
+
+    @abstractmethod
+    def summaries(self) -> Iterator[Numbered]:
+        """Yield checkpoints and notes of pruning, those of each chain in order."""
+
+    @abstractmethod
+    def chains(self) -> Iterator[bytes]:
+        """Yield the chains of certificates that calls came with, as JSON arrays."""
+
+    @abstractmethod
+    def certificates(self, sha256: str) -> bytes | None:
+        """Return the chain of certificates with this SHA-256, as a JSON array, or None."""
+
+    def verify(
+        self,
+        keys: Iterable[LogKey | RecordKey],
+        kept: Sequence[Envelope | Head] = (),
+        watch: Callable[[Iterator[Numbered]], Iterable[Numbered]] = iter,
+        examiner: Examiner | None = None,
+    ) -> LogReport:
+        """Verify the whole log. `watch` is given the entries and yields them on, to show progress."""
+        try:
+            heads = self.heads()
+        except AttestationError as error:
+            return LogReport(0, (), Fault("the writers", str(error)))
+        return verify_log((each.entry for each in watch(self.entries())), keys, [*kept, *heads], examiner)
+
+
+def head_in(name: object, records: object, head: object) -> Head:
+    """Return the head that a writer's row has. Raises `AttestationError`."""
+    if not isinstance(name, str) or not isinstance(records, int) or not isinstance(head, str):
+        raise AttestationError("a writer's row is damaged")
+    return Head(name, records, head)
+
+
+def certificates_in(value: object) -> bytes:
+    """Return the chain of certificates that a row has. Raises `AttestationError`."""
+    if not isinstance(value, bytes):
+        raise AttestationError("a chain of certificates is damaged")
+    return value
+
+
+def numbered(
+    order: int, writer: object, number: object, key_id: object, payload: object, ed25519: object, ml_dsa_65: object,
+    members: object, kind: str = "",
+) -> Numbered:  # fmt: skip
+    """Return the entry that a row has. `kind` is what the store says that it is. Raises `AttestationError`."""
+    if not isinstance(writer, str) or not isinstance(number, int):
+        raise AttestationError(NO_PLACE)
+    place = f"{writer}/{number}"
+    if not (isinstance(payload, bytes) and isinstance(ed25519, bytes) and isinstance(key_id, str | None)):
+        raise damaged(place)
+    first = restored(Signature(key_id or "", ed25519), members)
+    if first is None or not isinstance(ml_dsa_65, bytes | None):
+        raise damaged(place)
+    second = () if ml_dsa_65 is None else (Signature((key_id or "") + ML_DSA_65_SUFFIX, ml_dsa_65),)
+    return Numbered(order, Stored(Envelope(payload, (first, *second)), place, kind))
+
+
+def damaged(place: str) -> AttestationError:
+    """Return the error for a row that is no entry."""
+    return AttestationError(f"{place} is damaged", place)

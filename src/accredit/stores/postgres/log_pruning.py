@@ -1,0 +1,239 @@
+"""Pruning the log in a PostgreSQL database, as `stores.audit_log.pruning` does it in a file. Blocking.
+
+For each writer, in the order of its chain:
+
+1. records from before the given time are removed, up to the first that is newer or whose call is still open. Each must
+   follow the one before it: what the note says of them is signed;
+2. the SHA-256 of all but the last go into `log_pruned`, and a note signed for all of them takes the last one's place;
+3. checkpoints that the note covers are removed as well.
+
+This is done in steps, each one complete transaction. Then the tables of the days that records were removed from are
+made anew, or taken out (`log_clear_day`), as a deleted row stays in its table's file. That has to wait for who reads
+the log, and is given up after a while, and reported. It needs a user of `accredit_admin`. Not guaranteed: what the
+database's write-ahead log, its standbys, file systems, disks and backups keep.
+"""
+
+# ruff: noqa: S608 - statements are made of constants
+
+import datetime
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from accredit.attest import CallRecord, LogSigner, Pruning, decode_statement, pruning_payload, timestamp
+from accredit.attest.statements import GENESIS
+from accredit.errors import AttestationError, StoreUnavailable
+from accredit.limits import EMPTY_LOG_SECONDS, LOG_LOCK_SECONDS, LOG_ROW_BYTES, PRUNE_ENTRIES
+from accredit.stores.audit_log.pruning import PruneReport
+from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores.postgres.driver import Connection, DatabaseFailed, Row
+from accredit.stores.postgres.log_reader import DAYS, NOTE, RECORD
+from accredit.stores.postgres.snapshot import Blocking
+
+_LOCK_NOT_AVAILABLE = "55P03"
+
+_MAY = "SELECT has_table_privilege('log_entries', 'DELETE')"
+_LOCK = "SELECT pg_try_advisory_lock(hashtext('accredit log prune'))"
+"""Held until the connection ends."""
+_WRITERS = "SELECT writer, name FROM log_writers WHERE records > 0 ORDER BY writer"
+_NOTE = f"SELECT number, payload FROM log_entries WHERE writer = $1 AND kind = {NOTE} ORDER BY number"
+_DIGESTS = "SELECT first, last, digests FROM log_pruned WHERE writer = $1 AND first > $2 ORDER BY first LIMIT 64"
+_FIRST_OPEN = "SELECT min(number) FROM log_open WHERE decided_by = $1"
+_RECORDS = f"""
+SELECT number, day, CASE WHEN octet_length(payload) <= {LOG_ROW_BYTES} THEN payload END FROM log_entries
+WHERE writer = $1 AND kind = {RECORD} AND number > $2 ORDER BY number LIMIT $3"""
+_PAYLOAD = f"SELECT payload FROM log_entries WHERE writer = $1 AND kind = {RECORD} AND number = $2 AND day = $3"
+_REMOVE = f"""
+WITH gone AS (DELETE FROM log_entries WHERE writer = $1 AND kind IN (0, 1, 2) AND number <= $2 RETURNING kind)
+SELECT count(*) FROM gone WHERE kind = {RECORD}"""
+_KEEP = "INSERT INTO log_pruned VALUES ($1, $2, $3, $4)"
+_ADD_KEY = "INSERT INTO log_keys (id) VALUES ($1) ON CONFLICT DO NOTHING"
+_ADD_NOTE = f"""
+INSERT INTO log_entries (day, writer, kind, number, key, payload, ed25519, ml_dsa_65)
+SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date, $1, {NOTE}, $2, key, $4, $5, $6 FROM log_keys WHERE id = $3"""
+_UNCLEAN = f"{DAYS} AND pg_stat_get_tuples_deleted(inhrelid) > 0"
+
+
+class _Pruned(NamedTuple):
+    """What was pruned of a chain: a SHA-256 fed with the digests of all records but the last, the last one's number and
+    digest."""
+
+    digests: Any
+    last: int
+    head: str
+
+
+class _Writer(NamedTuple):
+    number: int
+    name: str
+
+
+class _Old(NamedTuple):
+    number: int
+    day: datetime.date
+    sha256: str
+
+
+def prune(
+    database: PostgresDatabase,
+    signer: LogSigner,
+    *,
+    before_ms: int,
+    now_ms: int,
+    on_progress: Callable[[int], None],
+) -> PruneReport:
+    """Prune what was recorded before `before_ms` (unix milliseconds).
+
+    `on_progress` is called with the number of records so far. Raises `StoreUnavailable`, or `AttestationError` if the
+    log is damaged before that time: verify it first.
+    """
+    link = Blocking(database)
+    records, days = 0, set[datetime.date]()
+    try:
+        for writer in link.run(_begin):
+            chain = _Chain(writer, signer, timestamp(before_ms), timestamp(now_ms))
+            while not chain.done:
+                chain = link.run(chain.step)
+                on_progress(records + chain.count)
+            records += chain.count
+            days |= chain.days
+        cleared = [_cleared(link, day) for day in sorted(days.union(link.run(_unclean)))]
+    finally:
+        link.close()
+    return PruneReport(records, all(cleared))
+
+
+async def _begin(connection: Connection) -> list[_Writer]:
+    ((may,),) = await connection.fetch(_MAY)
+    if not may:
+        raise StoreUnavailable(f"{connection.name}: this user may not prune: that needs one of accredit_admin")
+    ((is_ours,),) = await connection.fetch(_LOCK)
+    if not is_ours:
+        raise StoreUnavailable(f"{connection.name}: somebody else prunes this log now")
+    await connection.fetch("SELECT log_make_days()")  # notes are of today
+    return [_Writer(*row) for row in await connection.fetch(_WRITERS)]
+
+
+async def _unclean(connection: Connection) -> list[datetime.date]:
+    """Return the days from whose tables an earlier pruning removed entries, and no more."""
+    return [day for (day,) in await connection.fetch(_UNCLEAN)]
+
+
+def _cleared(link: Blocking, day: datetime.date) -> bool:
+    """Return whether nothing that was removed from a day's table is left in it."""
+
+    async def clear(connection: Connection) -> bool | None:
+        try:
+            async with connection.transaction():
+                await connection.fetch(f"SET LOCAL lock_timeout = '{int(LOG_LOCK_SECONDS * 1000)}ms'")
+                ((is_cleared,),) = await connection.fetch("SELECT log_clear_day($1)", day)
+        except DatabaseFailed as error:
+            if error.sqlstate != _LOCK_NOT_AVAILABLE:
+                raise
+            return None  # somebody reads the log
+        return is_cleared
+
+    deadline = time.monotonic() + EMPTY_LOG_SECONDS
+    while True:
+        is_cleared = link.run(clear)
+        if is_cleared is not None or time.monotonic() > deadline:
+            return bool(is_cleared)
+        time.sleep(LOG_LOCK_SECONDS)  # for gateways, which waited with us
+
+
+class _Chain:
+    """One writer's chain while it is pruned: what `step` returns is the state after it."""
+
+    def __init__(self, writer: _Writer, signer: LogSigner, before: str, now: str) -> None:
+        self._writer, self._signer = writer, signer
+        self._before, self._now = before, now
+        self._pruned: _Pruned | None = None
+        self.count = 0
+        self.days: frozenset[datetime.date] = frozenset()
+        self.done = False
+
+    async def step(self, connection: Connection) -> "_Chain":
+        """Prune the next records, in one transaction."""
+        async with connection.transaction():
+            pruned = self._pruned or await self._earlier(connection)
+            rows = await connection.fetch(_RECORDS, self._writer.number, pruned.last, PRUNE_ENTRIES)
+            ((first_open,),) = await connection.fetch(_FIRST_OPEN, self._writer.number)
+            old: list[_Old] = []
+            head = pruned.head
+            for row in rows:
+                found = await self._old(connection, row, pruned.last + len(old) + 1, head)
+                if found is None or found.number == first_open:
+                    break
+                old.append(found)
+                head = found.sha256
+            following = _Chain(self._writer, self._signer, self._before, self._now)
+            following._pruned = await self._replace(connection, pruned, old) if old else pruned
+        following.count = self.count + len(old)
+        following.days = self.days.union(each.day for each in old)
+        following.done = len(old) < PRUNE_ENTRIES
+        return following
+
+    async def _earlier(self, connection: Connection) -> _Pruned:
+        digests = hashlib.sha256()
+        notes = await connection.fetch(_NOTE, self._writer.number)
+        if not notes:
+            return _Pruned(digests, 0, GENESIS)
+        number, payload = notes[-1]
+        statement = decode_statement(payload)
+        note, fed = statement.predicate, 0
+        if not isinstance(note, Pruning) or note.last != number:
+            raise self._damaged(number)
+        while rows := await connection.fetch(_DIGESTS, self._writer.number, fed):
+            for first, last, some in rows:
+                if first != fed + 1 or len(some) != 32 * (last - fed):
+                    raise self._damaged(first)
+                digests.update(some)
+                fed = last
+        if fed != number - 1:
+            raise self._damaged(number)
+        return _Pruned(digests, number, statement.sha256)
+
+    async def _old(self, connection: Connection, row: Row, expected: int, head: str) -> _Old | None:
+        """Return the next record, or None if it is not old. Raises `AttestationError` if it is not the next one."""
+        number, day, payload = row
+        if payload is None:
+            ((payload,),) = await connection.fetch(_PAYLOAD, self._writer.number, number, day)
+        record = decode_statement(payload).predicate
+        if number != expected or not isinstance(record, CallRecord):
+            raise self._damaged(number)
+        if (record.log.writer, record.log.sequence, record.log.previous) != (self._writer.name, number, head):
+            raise self._damaged(number)
+        return _Old(number, day, hashlib.sha256(payload).hexdigest()) if record.times.recorded < self._before else None
+
+    async def _replace(self, connection: Connection, pruned: _Pruned, old: Sequence[_Old]) -> _Pruned:
+        writer, last = self._writer.number, old[-1]
+        gone = b"".join(bytes.fromhex(each.sha256) for each in old[:-1])
+        if pruned.last:
+            gone = bytes.fromhex(pruned.head) + gone
+        ((removed,),) = await connection.fetch(_REMOVE, writer, last.number)
+        if removed != len(old):
+            raise self._damaged(last.number)
+        first = max(pruned.last, 1)
+        if gone:
+            await connection.fetch(_KEEP, writer, first, last.number - 1, gone)
+        digests = pruned.digests.copy()
+        digests.update(gone)
+        whole = digests.copy()
+        whole.update(bytes.fromhex(last.sha256))
+        note = Pruning(
+            writer=self._writer.name,
+            last=last.number,
+            before=self._before,
+            digests_sha256=whole.hexdigest(),
+            time=self._now,
+        )
+        envelope = self._signer.summary(pruning_payload(note, last.sha256))
+        ed25519, ml_dsa_65 = (signature.data for signature in envelope.signatures)
+        await connection.fetch(_ADD_KEY, self._signer.id)
+        await connection.fetch(_ADD_NOTE, writer, last.number, self._signer.id, envelope.payload, ed25519, ml_dsa_65)
+        return _Pruned(digests, last.number, last.sha256)
+
+    def _damaged(self, number: int) -> AttestationError:
+        place = f"{self._writer.name}/{number}"
+        return AttestationError(f"{place} is damaged, or is not what follows there", place)

@@ -1,0 +1,228 @@
+"""Reading the log in a PostgreSQL database: all of it in the state of one moment. Blocking.
+
+Nothing that comes later goes by `log_entries.entry`: it is drawn from a sequence, and transactions that overlap are
+committed in any order. A writer's `records` say how far its chain has come, and numbers have no gaps.
+
+1. A chain's entries come in the order of their numbers: the digests of pruned records, records, a note after what it
+   covers, a checkpoint after what it counts.
+2. An entry of more than `LOG_ROW_BYTES` is asked for by itself.
+3. Rows that belong to no writer come as well, and so do those of a kind that there is not: as damage.
+"""
+
+# ruff: noqa: S608 - statements are made of constants
+
+import datetime
+import heapq
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, cast
+
+from accredit.attest import Digest, Head
+from accredit.errors import AttestationError, StoreUnavailable
+from accredit.limits import LOG_ROW_BYTES, LOG_ROWS, MAX_ATTESTATION_BYTES
+from accredit.stores.audit_log.reading import (
+    NO_PLACE,
+    LogReader,
+    Numbered,
+    certificates_in,
+    damaged,
+    head_in,
+    numbered,
+)
+from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores.postgres.driver import Row
+from accredit.stores.postgres.snapshot import Snapshot
+
+RECORD, CHECKPOINT, NOTE = 0, 1, 2
+"""The kinds of entries."""
+_KINDS = {RECORD: "record", CHECKPOINT: "checkpoint", NOTE: "note"}
+_IN_ORDER = {RECORD: 0, NOTE: 1, CHECKPOINT: 2}
+"""The kinds in the order that they have at one number."""
+
+_BYTES = "coalesce(octet_length({0}payload), 0) + octet_length({0}ed25519) + coalesce(octet_length({0}ml_dsa_65), 0)"
+_SIZE = _BYTES + " + coalesce(octet_length({0}members), 0)"
+_COLUMNS = ("payload", "ed25519", "ml_dsa_65", "members")
+_READ = (
+    "SELECT e.entry, e.day, e.writer, e.kind, e.number, e.key, "
+    + ", ".join(f"CASE WHEN s.size <= {LOG_ROW_BYTES} THEN e.{column} END" for column in _COLUMNS)
+    + f" FROM log_entries e CROSS JOIN LATERAL (SELECT {_SIZE.format('e.')} AS size) s"
+)
+_READ_ONE = (
+    f"SELECT {', '.join(_COLUMNS)} FROM log_entries WHERE writer = $1 AND kind = $2 AND number = $3 AND day = $4"
+    f" AND {_SIZE.format('')} <= {MAX_ATTESTATION_BYTES}"
+)
+_OF_KIND = f"{_READ} WHERE e.kind = {{}} ORDER BY e.writer, e.number"
+_OF_NO_KIND = f"{_READ} WHERE e.kind NOT IN ({RECORD}, {CHECKPOINT}, {NOTE}) LIMIT 1"
+_PRUNED = (
+    "SELECT writer, first, CASE WHEN last < first + 32768 AND octet_length(digests) = 32 * (last - first + 1)"
+    " THEN digests END FROM log_pruned ORDER BY writer, first"
+)
+_WRITERS = "SELECT writer, name, records, head FROM log_writers"
+DAYS = (
+    "SELECT to_date(right(relname, 8), 'YYYYMMDD') AS day FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid"
+    " WHERE inhparent = 'log_entries'::regclass"
+)
+"""The days that have a table."""
+# Each writer of a day by one look into the index, however many records it has.
+_WRITERS_OF = """
+WITH RECURSIVE found AS (
+  SELECT min(writer) AS writer FROM log_entries WHERE day = $1
+  UNION ALL
+  SELECT (SELECT min(e.writer) FROM log_entries e WHERE e.day = $1 AND e.writer > found.writer) FROM found
+  WHERE found.writer IS NOT NULL)
+SELECT writer FROM found WHERE writer IS NOT NULL"""
+_OF_A_DAY = f"{_READ} WHERE e.day = $1 AND e.writer = $2 AND e.kind = {RECORD} ORDER BY e.number DESC"
+_NEW = f"{_READ} WHERE e.writer = $1 AND e.kind = {RECORD} AND e.number > $2 ORDER BY e.number"
+_OPEN = (
+    f"{_READ} JOIN log_open o ON e.writer = o.decided_by AND e.number = o.number AND e.day = o.day"
+    f" WHERE e.kind = {RECORD}"
+)
+_HOLDING = f"{_READ} WHERE position($1::bytea IN e.payload) > 0"
+
+
+class _Ordered(NamedTuple):
+    """An entry, or why it is none, and where it comes: its writer, its number, and its kind's place at one number."""
+
+    place: tuple[int, int, int]
+    entry: Numbered | AttestationError
+
+
+class LogDatabase(LogReader):
+    """The log in a database. It needs a user who may read it."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self.name = database.name
+        self._snapshot = Snapshot(database)
+        self._names: Mapping[int, object] = {}
+        self._keys: Mapping[int, object] = {}
+
+    def renew(self) -> None:
+        """Begin a transaction."""
+        self._snapshot.renew()
+        try:
+            self._names = {writer: name for writer, name, *_ in self._snapshot.rows(_WRITERS)}
+            self._keys = {row[0]: row[1] for row in self._snapshot.rows("SELECT key, id FROM log_keys")}
+        except AttestationError as error:  # a table is gone
+            raise StoreUnavailable(str(error)) from None
+
+    def release(self) -> None:
+        """End it."""
+        self._snapshot.release()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._snapshot.close()
+
+    def count(self) -> int:
+        """Return the number of records, as the writers' rows have it."""
+        ((count,),) = self._snapshot.fetch("SELECT coalesce(sum(records), 0)::bigint FROM log_writers")
+        return count
+
+    def heads(self) -> list[Head]:
+        """Return the head of each writer's chain."""
+        return [head_in(name, records, head) for _, name, records, head in self._snapshot.rows(_WRITERS) if records]
+
+    def entries(self) -> Iterator[Numbered]:
+        """Yield all entries, chain by chain."""
+        for row in self._snapshot.fetch(_OF_NO_KIND):
+            yield self._numbered(row)
+        yield from _in_order(self._digests(), *map(self._of_kind, _KINDS))
+
+    def summaries(self) -> Iterator[Numbered]:
+        """Yield checkpoints and notes of pruning, chain by chain."""
+        return _in_order(self._of_kind(CHECKPOINT), self._of_kind(NOTE))
+
+    def newest_first(self) -> Iterator[Numbered]:
+        """Yield all records in reverse order, day by day."""
+        days: list[datetime.date] = [day for (day,) in self._snapshot.rows(DAYS)]
+        for day in sorted(days, reverse=True):
+            writers = [writer for (writer,) in self._snapshot.rows(_WRITERS_OF, day)]
+            at_a_time = max(1, LOG_ROWS // max(1, len(writers)))
+            yield from self._merged([(_OF_A_DAY, day, writer) for writer in writers], at_a_time, reverse=True)
+
+    def position(self) -> object:
+        """Return how many records each writer has."""
+        return {writer: records for writer, _, records, _ in self._snapshot.rows(_WRITERS) if records}
+
+    def after(self, position: object) -> Iterator[Numbered] | None:
+        """Yield the records after it; None if a writer of it is gone, or has fewer records."""
+        known, now = cast("dict[int, int]", position), cast("dict[int, int]", self.position())
+        if any(now.get(writer, 0) < records for writer, records in known.items()):
+            return None
+        new = [writer for writer, records in now.items() if records > known.get(writer, 0)]
+        at_a_time = max(1, LOG_ROWS // max(1, len(new)))
+        return self._merged([(_NEW, writer, known.get(writer, 0)) for writer in new], at_a_time)
+
+    def open_calls(self) -> Iterator[Numbered]:
+        """Yield the decisions on calls that have no outcome yet."""
+        return map(self._numbered, self._snapshot.rows(_OPEN))
+
+    def holding(self, text: str) -> Iterator[Numbered]:
+        """Yield the entries that hold a text."""
+        return map(self._numbered, self._snapshot.rows(_HOLDING, text.encode("utf-8", "surrogatepass")))
+
+    def chains(self) -> Iterator[bytes]:
+        """Yield the chains of certificates that calls came with."""
+        for (text,) in self._snapshot.rows("SELECT certificates FROM log_delegations", at_a_time=16):
+            yield certificates_in(text)
+
+    def certificates(self, sha256: str) -> bytes | None:
+        """Return the chain of certificates with this SHA-256."""
+        for (text,) in self._snapshot.fetch("SELECT certificates FROM log_delegations WHERE sha256 = $1", sha256):
+            return certificates_in(text)
+        return None
+
+    def _of_kind(self, kind: int) -> Iterator[_Ordered]:
+        rank = _IN_ORDER[kind]
+        for row in self._snapshot.rows(_OF_KIND.format(kind)):
+            place = (row[2], row[4], rank)
+            try:
+                entry = self._numbered(row)
+            except AttestationError as error:
+                yield _Ordered(place, error)
+            else:
+                yield _Ordered(place, entry)
+
+    def _digests(self) -> Iterator[_Ordered]:
+        for writer, first, digests in self._snapshot.rows(_PRUNED, at_a_time=8):
+            name = self._names.get(writer)
+            if not isinstance(name, str) or not isinstance(digests, bytes):
+                error = damaged(f"{name}/{first}") if isinstance(name, str) else AttestationError(NO_PLACE)
+                yield _Ordered((writer, first, 0), error)
+                continue
+            for place in range(len(digests) // 32):
+                digest = Digest(name, first + place, digests[32 * place : 32 * (place + 1)])
+                yield _Ordered((writer, first + place, 0), Numbered(0, digest))
+
+    def _merged(self, queries: list[tuple[Any, ...]], at_a_time: int, *, reverse: bool = False) -> Iterator[Numbered]:
+        """Yield records of several chains in the order in which they came, or the reverse one."""
+        each = [map(self._numbered, self._snapshot.rows(*query, at_a_time=at_a_time)) for query in queries]
+        return heapq.merge(*each, key=_order, reverse=reverse)
+
+    def _numbered(self, row: Row) -> Numbered:
+        entry, day, writer, kind, number, key, payload, ed25519, ml_dsa_65, members = row
+        if payload is None:
+            payload, ed25519, ml_dsa_65, members = self._alone(writer, kind, number, day)
+        if kind not in _KINDS:
+            raise damaged(f"{self._names.get(writer)}/{number}")
+        name, key_id = self._names.get(writer), self._keys.get(key)
+        return numbered(entry, name, number, key_id, payload, ed25519, ml_dsa_65, members, _KINDS[kind])
+
+    def _alone(self, writer: int, kind: int, number: int, day: datetime.date) -> Row:
+        for row in self._snapshot.fetch(_READ_ONE, writer, kind, number, day):
+            return row
+        raise damaged(f"{self._names.get(writer)}/{number}")
+
+
+def _in_order(*sorted_entries: Iterator[_Ordered]) -> Iterator[Numbered]:
+    for _, entry in heapq.merge(*sorted_entries, key=_place):
+        if isinstance(entry, AttestationError):
+            raise entry
+        yield entry
+
+
+def _place(ordered: _Ordered) -> tuple[int, int, int]:
+    return ordered.place
+
+
+def _order(entry: Numbered) -> int:
+    return entry.number

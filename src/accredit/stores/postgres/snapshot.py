@@ -1,0 +1,159 @@
+"""A database for callers that block, and its state at one moment. I/O: a connection, whose event loop has a thread.
+
+All statements of a `Snapshot` are of one transaction (REPEATABLE READ, READ ONLY). Rows come by cursors of the server,
+so many at a time, and while they are looked at, the next ones are asked for: memory does not grow with a table.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from accredit.errors import AttestationError, StoreUnavailable
+from accredit.limits import LOG_READER_IDLE_SECONDS, LOG_ROWS
+from accredit.stores.audit_log.reading import LogAway
+from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores.postgres.driver import INSUFFICIENT_PRIVILEGE, Connection, DatabaseFailed, Row
+from accredit.stores.postgres.session import SchemaUnknown, check_schema, open_session
+
+T = TypeVar("T")
+
+_BEGIN = (
+    "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+    f"SET LOCAL idle_in_transaction_session_timeout = '{LOG_READER_IDLE_SECONDS}s'",
+    # A log is read in the order of an index, and single entries by it: a sort or a hash of it would not fit.
+    *(f"SET LOCAL enable_{way} = off" for way in ("sort", "hashjoin", "mergejoin")),
+)
+_DAMAGED = ("XX", "22", "42")
+"""Classes of failures of a statement that say that the database, or one of its tables, is damaged."""
+
+
+class Blocking:
+    """A connection for a caller that blocks; its event loop has a thread of its own."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self.database = database
+        self.connection: Connection | None = None
+        self._runner = asyncio.Runner()
+        self._thread = ThreadPoolExecutor(1, "accredit-database")
+        self._closed = False
+
+    def run(self, main: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
+        """Return what `main` does with the connection, which is made where there is none. Raises `AttestationError` if
+        a table is damaged, `StoreUnavailable`."""
+        try:
+            return self.start(self._connected(main)).result()
+        except SchemaUnknown:
+            raise
+        except DatabaseFailed as error:
+            raise meaning(error) from None
+        except LogAway:
+            raise
+        except StoreUnavailable as error:
+            raise LogAway(str(error)) from None
+
+    def start(self, asked: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Have the loop run something, after all that it was given before."""
+        return self._thread.submit(self._runner.run, asked)
+
+    def close(self) -> None:
+        """Close the connection at once, whatever is asked for, and end the thread."""
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            self._runner.get_loop().call_soon_threadsafe(connection.terminate)
+        if not self._closed:
+            self._closed = True
+            self._thread.submit(self._runner.close)
+            self._thread.shutdown()
+
+    async def _connected(self, main: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
+        if self.connection is None or self.connection.lost:
+            connection = (await open_session(self.database)).connection
+            try:
+                await check_schema(connection)
+            except BaseException:
+                connection.terminate()
+                raise
+            self.connection = connection
+        return await main(self.connection)
+
+
+class Snapshot:
+    """A database at the moment of its last `renew`. One thread uses it."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._link = Blocking(database)
+        self._cursors = itertools.count()
+        self._is_open = False
+
+    def renew(self) -> None:
+        """Show the present state, over a new connection where there is none. Raises `StoreUnavailable`."""
+        self.release()
+        self._link.run(_begin)
+        self._is_open = True
+
+    def release(self) -> None:
+        """End the transaction; the connection is kept."""
+        if self._is_open:
+            self._is_open = False
+            self._link.run(_end)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._is_open = False
+        self._link.close()
+
+    def fetch(self, statement: str, *values: object) -> list[Row]:
+        """Return the rows of a statement. Raises `AttestationError` if they are damaged, `StoreUnavailable`."""
+        return _result(self._ask(statement, *values))
+
+    def rows(self, query: str, *values: object, at_a_time: int = LOG_ROWS) -> Iterator[Row]:
+        """Yield the rows of a query, of which so many are kept in memory, twice. Raises as `fetch`."""
+        cursor = f"rows_{next(self._cursors)}"
+        self.fetch(f"DECLARE {cursor} NO SCROLL CURSOR FOR {query}", *values)
+        more = f"FETCH {at_a_time} FROM {cursor}"
+        coming = self._ask(more)
+        while True:
+            rows = _result(coming)
+            if len(rows) < at_a_time:
+                self.fetch(f"CLOSE {cursor}")
+                yield from rows
+                return
+            coming = self._ask(more)
+            yield from rows
+
+    def _ask(self, statement: str, *values: object) -> "Future[list[Row]]":
+        if not self._is_open or self._link.connection is None:
+            raise StoreUnavailable(f"{self._link.database.name}: its log was closed")
+        return self._link.start(self._link.connection.fetch(statement, *values))
+
+
+async def _begin(connection: Connection) -> None:
+    for statement in _BEGIN:
+        await connection.fetch(statement)
+
+
+async def _end(connection: Connection) -> None:
+    try:
+        await connection.fetch("ROLLBACK")
+    except DatabaseFailed:
+        connection.terminate()
+
+
+def _result(asked: "Future[list[Row]]") -> list[Row]:
+    try:
+        return asked.result()
+    except DatabaseFailed as error:
+        raise meaning(error) from None
+
+
+def meaning(error: DatabaseFailed) -> StoreUnavailable | AttestationError:
+    """Return what a failure says to whoever reads the log."""
+    if error.sqlstate is None:
+        return LogAway(str(error))
+    if error.sqlstate == INSUFFICIENT_PRIVILEGE:
+        return StoreUnavailable(f"{error} (who may read is of accredit_gateway, who may prune of accredit_admin)")
+    if error.sqlstate.startswith(_DAMAGED):
+        return AttestationError(f"the database is damaged: {error}")
+    return LogAway(str(error))

@@ -1,0 +1,254 @@
+"""A log is read alike from a file and from a database: the same entries, verdicts, and calls."""
+
+import datetime
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from tests.contract.test_record_log_file import marked_call, pruned
+from tests.world.copied_logs import copy_log, in_store
+from tests.world.logs import Log
+from tests.world.postgres import a_user, cluster
+from tests.world.records import DENY, NOW_MS, decided, gateway
+from tests.world.running import run
+
+from accredit.attest import CallDecision, Checkpoint, Entry, Stored, verify_log
+from accredit.errors import AttestationError, StoreUnavailable
+from accredit.limits import MAX_ATTESTATION_BYTES
+from accredit.stores import LogStore, PostgresDatabase, open_log
+from accredit.stores.audit_log.calls import joined_newest_first
+from accredit.stores.audit_log.reading import LogAway, LogReader
+from accredit.stores.postgres.session import SchemaUnknown
+from accredit.stores.postgres.snapshot import Snapshot
+
+pytestmark = [
+    pytest.mark.holds("stores/audit_log/reading"),
+    pytest.mark.holds("stores/postgres/log_reader"),
+    pytest.mark.holds("stores/postgres/snapshot"),
+]
+
+KEY = gateway()[1]
+
+
+class Written(NamedTuple):
+    """A log, and calls in it: one that was pruned, one that is open, and one that was refused."""
+
+    path: Path
+    old: CallDecision
+    open: CallDecision
+    refused: CallDecision
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    """A log of three writers: one's beginning was pruned, another one died with an open call."""
+    path = tmp_path_factory.mktemp("written") / "accredit.db"
+
+    async def main() -> tuple[CallDecision, CallDecision, CallDecision]:
+        async with Log(path) as log:
+            calls = [await log.call() for _ in range(3)]
+            await marked_call(log, b"large", 40_000)
+            assert pruned(path, NOW_MS + 1) == 8
+        refused = decided(decision=DENY, certificates=b'["chain"]')
+        first = Log(path, clock=lambda: NOW_MS + 2_000)
+        async with Log(path, clock=lambda: NOW_MS + 3_000) as second:
+            await marked_call(second, b"large", 40_000)
+            for _ in range(3):
+                await first.call()
+                await second.call()
+            await second.port.begin(refused)
+            left_open = await first.call(None)
+            await first.die()
+        return calls[0], left_open, refused
+
+    return Written(path, *run(main()))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, written: Written) -> Iterator[LogStore]:
+    with in_store(request.param, written.path) as found:
+        yield found
+
+
+@pytest.fixture
+def log(store: LogStore) -> Iterator[LogReader]:
+    with open_log(store) as found:
+        yield found
+
+
+def by_chain(entries: list[Entry]) -> dict[str, list[Entry]]:
+    """The entries of each chain, without what only one kind of store says of them."""
+    found: defaultdict[str, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        writer = entry.place[:32] if isinstance(entry, Stored) else entry.writer
+        found[writer].append(entry._replace(kind="") if isinstance(entry, Stored) else entry)
+    return found
+
+
+def test_each_store_has_the_same_entries_in_each_chain__and_the_same_verdict(written: Written, log: LogReader) -> None:
+    with open_log(store_of(written)) as file:
+        assert by_chain([each.entry for each in log.entries()]) == by_chain([each.entry for each in file.entries()])
+        assert sorted(log.heads()) == sorted(file.heads())
+        report, expected = log.verify([KEY]), file.verify([KEY])
+    assert report.valid, report.fault
+    assert sorted(report.writers) == sorted(expected.writers)
+    assert not log.verify([gateway("stranger")[1]]).valid
+    exported = [each.entry.envelope for each in log.entries() if isinstance(each.entry, Stored)]
+    assert verify_log(exported, [KEY]).valid
+
+
+def store_of(written: Written) -> LogStore:
+    with in_store("sqlite", written.path) as file:
+        return file
+
+
+def test_calls_are_listed_newest_first__whichever_writer_they_are_of(written: Written, log: LogReader) -> None:
+    rows = list(joined_newest_first(record for each in log.newest_first() if (record := each.record())))
+    assert [row.decision.call.id for row in rows[:2]] == [written.open.call.id, written.refused.call.id]
+    assert [row.status for row in rows] == ["open", "", *["ok"] * 7]
+    assert len({row.decision.log.writer for row in rows[2:4]}) == 2
+
+
+def test_open_calls_are_those_without_an_outcome(written: Written, log: LogReader) -> None:
+    (found,) = [record for each in log.open_calls() if (record := each.record())]
+    assert found.call.id == written.open.call.id
+
+
+def test_a_calls_records_are_found_by_its_id__and_those_that_were_pruned_are_not(
+    written: Written, log: LogReader
+) -> None:
+    assert [record.phase for each in log.holding(written.open.call.id) if (record := each.record())] == ["decision"]
+    for nothing in (written.old.call.id, "\0", "\udcff", "' OR true --", "%"):
+        assert list(log.holding(nothing)) == []
+
+
+def test_checkpoints_and_notes_come_in_the_order_of_their_chain(log: LogReader) -> None:
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for each in log.summaries():
+        statement = each.statement()
+        assert statement is not None
+        if isinstance(statement.predicate, Checkpoint):
+            found[statement.predicate.writer].append(statement.predicate.count)
+    assert found
+    assert all(counts == sorted(counts) for counts in found.values())
+
+
+def test_chains_of_certificates_are_found_by_their_digest(written: Written, log: LogReader) -> None:
+    authority = written.refused.authority
+    assert authority is not None
+    assert log.certificates(authority.chain_sha256) == b'["chain"]'
+    assert log.certificates("00" * 32) is None
+    assert sorted(log.chains()) == [b'["chain"]', b"[]"]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_what_comes_after_a_position_is_all_that_came__and_nothing_twice(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "accredit.db"
+
+    async def main() -> None:
+        async with Log(path) as first, Log(path) as second:
+            await first.call()
+            with in_store(kind, path) as store, open_log(store) as log:
+                position = log.position()
+                new = [await first.call(), await second.call(), await first.call()]
+                assert list(log.after(position) or ()) == []  # it shows one state until it is renewed
+                log.release()
+                if isinstance(store, PostgresDatabase):
+                    cluster().renew(store)
+                    copy_log(path, store)
+                log.renew()
+                found = [record.call.id for each in log.after(position) or () if (record := each.record())]
+                assert found == [call.call.id for call in new for _ in range(2)]
+                assert list(log.after(log.position()) or ()) == []
+
+    run(main())
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_log_that_has_lost_records_is_told_from_one_that_goes_on(written: Written, tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "accredit.db"
+    run(_one_call(path))
+    with in_store(kind, written.path) as store, open_log(store) as log:
+        position = log.position()
+    with in_store(kind, path) as store, open_log(store) as log:
+        assert log.after(position) is None
+
+
+async def _one_call(path: Path) -> None:
+    async with Log(path) as log:
+        await log.call()
+
+
+def test_records_of_several_days_are_one_log(written: Written) -> None:
+    database = cluster().fresh()
+    copy_log(written.path, database, lambda entry: datetime.date(2026, 1, 1) + datetime.timedelta(entry // 4))
+    with open_log(database) as log:
+        assert log.verify([KEY]).valid
+        numbers = [each.number for each in log.newest_first()]
+        assert len(numbers) == 16
+        assert numbers == sorted(numbers, reverse=True)
+        assert [record.call.id for each in log.open_calls() if (record := each.record())] == [written.open.call.id]
+
+
+def test_entries_that_are_too_large_to_come_with_others_come_by_themselves__or_are_damage(written: Written) -> None:
+    with in_store("postgres", written.path) as store:
+        assert isinstance(store, PostgresDatabase)
+        with open_log(store) as log:
+            assert (
+                max(len(each.entry.envelope.payload) for each in log.newest_first() if isinstance(each.entry, Stored))
+                > 40_000
+            )
+        cluster().run(
+            f"UPDATE log_entries SET members = repeat('x', {MAX_ATTESTATION_BYTES})::bytea"
+            " WHERE number = 2 AND kind = 0",
+            database=store.database,
+        )
+        with open_log(store) as log:
+            fault = log.verify([KEY]).fault
+    assert fault is not None
+    assert fault.reason == f"{fault.place} is damaged"
+
+
+def test_fewer_rows_than_there_are_entries_are_in_memory(
+    written: Written, store: LogStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Snapshot.rows, "__kwdefaults__", {"at_a_time": 2})
+    with open_log(store) as log:
+        assert log.verify([KEY]).valid
+
+
+def test_a_log_that_is_half_read_can_be_closed(store: LogStore) -> None:
+    log = open_log(store)
+    with log:
+        entries = log.entries()
+        next(entries)
+    with closing(log), pytest.raises((AttestationError, StoreUnavailable)):
+        log.count()
+
+
+@pytest.mark.holds("cli/actions/log_place")
+def test_a_database_that_is_away_is_told_from_one_without_a_log() -> None:
+    with pytest.raises(LogAway), open_log(cluster().named("nowhere")):
+        pass
+    with pytest.raises(SchemaUnknown), open_log(cluster().empty()):
+        pass
+
+
+@pytest.mark.parametrize("role", ["accredit_gateway", "accredit_admin"])
+def test_either_role_may_read_the_log(written: Written, role: str) -> None:
+    with in_store("postgres", written.path) as store:
+        assert isinstance(store, PostgresDatabase)
+        with open_log(cluster().named(store.database, a_user(f"IN ROLE {role}"))) as log:
+            assert log.verify([KEY]).valid
+            assert len(list(log.newest_first())) == 16
+            assert len(list(log.open_calls())) == 1
+
+
+def test_a_user_of_neither_role_may_not(written: Written) -> None:
+    with in_store("postgres", written.path) as store:
+        assert isinstance(store, PostgresDatabase)
+        with pytest.raises(StoreUnavailable, match="42501"), open_log(cluster().named(store.database, a_user())):
+            pass
