@@ -1,21 +1,30 @@
-"""What a session of the legacy era was told, so that the session that follows it can be told the same. No I/O.
+"""What a session of the legacy era was told, so that the session that follows it can be told the same.
 
 1. A new session gets the host's own `initialize`, `notifications/initialized`, the level of logging, and the
    subscriptions that are made and not ended.
 2. That the roots have changed is said again if it was said before, as the new session has never asked for them.
 3. Of lists that may change (the server offered `listChanged`), the host is told that they have.
+
+I/O only through the `Peer` that is passed in.
 """
 
+import logging
 from typing import Any, cast
 
+import anyio
+from mcp import MCPError
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
-from mcp.shared.message import ClientMessageMetadata
-from mcp_types import JSONRPCNotification, JSONRPCRequest
+from mcp.shared.message import ClientMessageMetadata, SessionMessage
+from mcp_types import ErrorData, JSONRPCNotification, JSONRPCRequest
 from msgspec import Struct
 
 from accredit.base.caching import RecentlyUsed
-from accredit.limits import MAX_RENEWED_SUBSCRIPTIONS
+from accredit.base.text import excerpt
+from accredit.client.peers import Peer
+from accredit.jsonrpc.encode import UNAVAILABLE, UPSTREAM_ERROR
+from accredit.limits import MAX_RENEWED_SUBSCRIPTIONS, RENEW_SECONDS
 
+_log = logging.getLogger("accredit.client")
 _ROOTS_CHANGED = "notifications/roots/list_changed"
 
 
@@ -75,6 +84,34 @@ class LegacySession(Struct):
         """What the next session is asked after that."""
         level = [] if self.level is None else [self.level]
         return [*level, *self.subscriptions.values()]
+
+    async def begin_again(self, peer: Peer) -> ErrorData | None:
+        """Begin a session with the host's own `initialize`; return why there is none, or None."""
+        asking = peer.request("initialize", self.initialize.params or {})
+        try:
+            with anyio.fail_after(RENEW_SECONDS):
+                result = await peer.ask(asking)
+        except MCPError as error:
+            return error.error
+        except TimeoutError:
+            return ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data="the gateway begins no new session")
+        if result.get("protocolVersion") != self.revision:
+            now = excerpt(str(result.get("protocolVersion")))
+            text = f"the server speaks {now} now, and not {excerpt(str(self.revision))}: start this connection anew"
+            return ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data=text)
+        return None
+
+    async def restore(self, peer: Peer) -> None:
+        """Tell a session that was begun again what the last one knew."""
+        for notification in self.notifications:
+            await peer.send(SessionMessage(notification, self.metadata))
+        for request in self.requests:
+            again = peer.request(request.method, request.params or {})
+            try:
+                with anyio.fail_after(RENEW_SECONDS):
+                    await peer.ask(again, self.metadata.headers)
+            except (MCPError, TimeoutError):
+                _log.warning("%s could not be done again in the new session", request.method)
 
     @property
     def list_changes(self) -> list[JSONRPCNotification]:

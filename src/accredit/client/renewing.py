@@ -24,7 +24,6 @@ from typing import Any, NamedTuple, cast
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from anyio.streams.memory import MemoryObjectReceiveStream
-from mcp import MCPError
 from mcp.client import Transport
 from mcp.shared.message import SessionMessage
 from mcp_types import (
@@ -38,7 +37,6 @@ from mcp_types import (
 )
 from msgspec import Struct
 
-from accredit.base.text import excerpt
 from accredit.client.http import GatewayHttp
 from accredit.client.legacy_session import LegacySession
 from accredit.client.peers import Answer, Peer
@@ -52,7 +50,6 @@ from accredit.limits import (
     BACKOFF_FIRST_SECONDS,
     BACKOFF_MAX_SECONDS,
     MAX_TRIES,
-    RENEW_SECONDS,
     SILENCE_SECONDS,
     STOP_GRACE_SECONDS,
 )
@@ -385,7 +382,7 @@ class RenewingTransport:
         except NoEventStream:
             text = "the gateway's event stream can't be had: is it running, and is the URL right?"
             return ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data=text)
-        fault = await self._initialize(connection, session)
+        fault = await session.begin_again(connection.peer)
         if fault is not None:
             connection.scope.cancel()
             return fault
@@ -393,38 +390,10 @@ class RenewingTransport:
         for cancelled in self._server_requests.drop(lost):
             await self._tell(cancelled)
         self._retire(lost)
-        await self._restore(connection, session)
-        return None
-
-    async def _initialize(self, connection: _Connection, session: LegacySession) -> ErrorData | None:
-        """Begin a session with the host's own `initialize`; return why there is none, or None."""
-        asking = connection.peer.request("initialize", session.initialize.params or {})
-        try:
-            with anyio.fail_after(RENEW_SECONDS):
-                result = await connection.peer.ask(asking)
-        except MCPError as error:
-            return error.error
-        except TimeoutError:
-            return ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data="the gateway begins no new session")
-        if result.get("protocolVersion") != session.revision:
-            now = excerpt(str(result.get("protocolVersion")))
-            text = f"the server speaks {now} now, and not {excerpt(str(session.revision))}: start this connection anew"
-            return ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data=text)
-        return None
-
-    async def _restore(self, connection: _Connection, session: LegacySession) -> None:
-        """Tell the new session what the last one knew, and the host what may have changed."""
-        for notification in session.notifications:
-            await connection.peer.send(SessionMessage(notification, session.metadata))
-        for request in session.requests:
-            again = connection.peer.request(request.method, request.params or {})
-            try:
-                with anyio.fail_after(RENEW_SECONDS):
-                    await connection.peer.ask(again, session.metadata.headers)
-            except (MCPError, TimeoutError):
-                _log.warning("%s could not be done again in the new session", request.method)
+        await session.restore(connection.peer)
         for changed in session.list_changes:
             await self._tell(changed)
+        return None
 
     def _retire(self, connection: _Connection) -> None:
         """Close a connection whose session is lost, if no request waits for it."""

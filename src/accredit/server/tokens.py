@@ -20,7 +20,7 @@ from typing import Any, cast
 from mcp.server.context import ServerRequestContext
 from starlette.requests import Request
 
-from accredit.errors import MissingToken, TokenError
+from accredit.errors import TokenError
 from accredit.ports import KeySets
 from accredit.tokens import (
     Carried,
@@ -29,6 +29,7 @@ from accredit.tokens import (
     VerifiedToken,
     carried,
     check_policy,
+    check_present,
     check_session,
     check_tool,
     without_authorization,
@@ -94,7 +95,7 @@ class Tokens:
             if text is not None:
                 return await self._verified(text)
             if self._rules.required:
-                raise MissingToken("no token", "a bearer token is required")
+                check_present(None)
         except TokenError as error:
             _log.info("a token was refused: %s", error.reason)
             raise
@@ -102,11 +103,7 @@ class Tokens:
 
     def check_tool(self, token: VerifiedToken | None, tool: str) -> None:
         """Check rule 3. Raises `InsufficientScope`, or `MissingToken` if the tool requires a scope."""
-        scope = self._rules.tool_scopes.get(tool, "")
-        if token is not None:
-            check_tool(token, tool, scope)
-        elif scope:
-            raise MissingToken("no token for a tool that asks for its scope", "this tool needs a bearer token")
+        check_tool(token, tool, self._rules.tool_scopes.get(tool, ""))
 
     async def aclose(self) -> None:
         """Cancel all fetches."""

@@ -10,7 +10,7 @@ from accredit.tokens.challenges import challenge, metadata, metadata_paths, meta
 from accredit.tokens.claims import VerifiedToken
 from accredit.tokens.identity import IdentityGrant, issue_identity_token
 from accredit.tokens.key_sets import ALGORITHMS, KeySet, read_key_set, read_public_key
-from accredit.tokens.rules import check_policy, check_session, check_tool, may_use, policy_digest
+from accredit.tokens.rules import check_policy, check_present, check_session, check_tool, may_use, policy_digest
 from accredit.tokens.session import SessionGrant, issue_session_token, public_jwk
 from accredit.tokens.verify import Issuer, Presented, TokenVerifier
 
@@ -28,6 +28,7 @@ __all__ = [
     "carried",
     "challenge",
     "check_policy",
+    "check_present",
     "check_session",
     "check_tool",
     "declares_token",

@@ -6,7 +6,7 @@ listed even if the token lacks its scope: only a client that sees what it lacks 
 
 import hashlib
 
-from accredit.errors import InsufficientScope, InvalidToken
+from accredit.errors import InsufficientScope, InvalidToken, MissingToken
 from accredit.tokens.claims import VerifiedToken
 
 
@@ -36,8 +36,21 @@ def may_use(token: VerifiedToken, tool: str) -> bool:
     return tool not in token.denied_tools and (token.allowed_tools is None or tool in token.allowed_tools)
 
 
-def check_tool(token: VerifiedToken, tool: str, token_scope: str = "") -> None:
-    """Check that a token may call a tool, which may require a scope. Raises `InsufficientScope`."""
+def check_present(token: VerifiedToken | None) -> None:
+    """Check that there is a token, where one is required. Raises `MissingToken`."""
+    if token is None:
+        raise MissingToken("no token", "a bearer token is required")
+
+
+def check_tool(token: VerifiedToken | None, tool: str, token_scope: str = "") -> None:
+    """Check that a call may be made of a tool, which may require a scope; without a token it must not require one.
+
+    Raises `InsufficientScope`, or `MissingToken`.
+    """
+    if token is None:
+        if token_scope:
+            raise MissingToken("no token for a tool that asks for its scope", "this tool needs a bearer token")
+        return
     if not may_use(token, tool):
         raise InsufficientScope("not one of the token's tools", "the token may not use this tool")
     if token_scope and token_scope not in token.scopes:

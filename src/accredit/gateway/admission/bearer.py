@@ -14,7 +14,7 @@ proof, nor whether both name the same agent (`policy.decide`).
 from msgspec import Struct
 
 from accredit.base.clock import unix_seconds
-from accredit.errors import ConfigurationError, KeysUnavailable, MissingToken, RequestError, TokenError
+from accredit.errors import ConfigurationError, KeysUnavailable, RequestError, TokenError
 from accredit.gateway.admission.tool_directory import Ask, ToolDirectory
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.settings import GatewaySettings, TokenSettings
@@ -29,6 +29,7 @@ from accredit.tokens import (
     VerifiedToken,
     carried,
     check_policy,
+    check_present,
     check_session,
     check_tool,
     without_tokens,
@@ -67,8 +68,8 @@ class Bearer:
 
     def require(self, token: VerifiedToken | None) -> None:
         """Raise `MissingToken` if a token is required and there is none."""
-        if token is None and self._settings.required:
-            raise MissingToken("no token", "a bearer token is required")
+        if self._settings.required:
+            check_present(token)
 
     async def of_frame(
         self, frame: Frame, header: VerifiedToken | None, ask: Ask | None, session: str = ""
@@ -107,11 +108,7 @@ class Bearer:
 
     def check_tool(self, tool: str, token: VerifiedToken | None) -> None:
         """Apply rule 4 to one tool, or to a change of a task that it made. Raises `TokenError`."""
-        scope = self._settings.tool_scopes.get(tool, "")
-        if token is not None:
-            check_tool(token, tool, scope)
-        elif scope:
-            raise MissingToken("no token for a tool that asks for its scope", "this tool needs a bearer token")
+        check_tool(token, tool, self._settings.tool_scopes.get(tool, ""))
 
     async def of_line(self, frame: Frame, ask: Ask) -> Caller:
         """Return who sent a message on stdio, for calls, lists and subscriptions. Raises `RequestError`."""
