@@ -67,6 +67,17 @@ LONG_ANSWER_BYTES = 1_048_576
 """Bytes of an answer that is opened at one go: up to some 40 ms, where it is all brackets. A longer one is opened in
 steps, which costs up to three times as much and lets others have their turn."""
 
+MAX_SPLIT_BYTES = 16_777_216
+"""Bytes of a part of an answer that is split into its members at one go, in up to 70 ms: a batch, an error, a list that
+is edited. It is the default bound for an event; real ones have some 100,000."""
+
+ITEMS_AT_ONCE = 100
+"""Items of a list that are looked at in one step, in some 3 ms; in between others have their turn."""
+
+MAX_NUMBER_BYTES = 1_048_576
+"""Bytes of a JSON number that is looked at, for whether it is finite; a longer one counts as too large. The fast parser
+takes none that is longer than `ONE_PASS_BYTES`."""
+
 MAX_SESSION_ID_BYTES = 4_096
 """Bytes of `Mcp-Session-Id`, as a server gives it. A UUID has 36; ids that hold a sealed state have some 500."""
 

@@ -1,36 +1,113 @@
 """No answer of an upstream keeps the event loop from others: as in `test_loop_steps`, for what comes back.
 
-The server is in a thread of its own, so that its work does not count. What it sends is many brackets: at one go these
-took a second for ten megabytes.
+The server is in a thread or a process of its own, so that its work does not count. What it sends is much of one thing.
 """
 
 import asyncio
+import contextlib
 import json
 import socket
+import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 import pytest
 from tests.integration.test_loop_steps import FACTOR, PROMISED, headers, small_heap
 from tests.world.asgi import Told
-from tests.world.heavy_bodies import call
+from tests.world.authorization import Trust
 from tests.world.measured_loop import MeasuredLoop
+from uvicorn.server import ServerState
 
-from accredit.gateway.app import create_app
-from accredit.gateway.settings import GatewaySettings, HttpUpstream
-from accredit.stores import MemoryStore, RevocationLists
+from accredit.app.fast import FastProtocol
+from accredit.app.server import _config as server_config
+from accredit.gateway.admission.gate import Gate
+from accredit.gateway.admission.tool_directory import ToolDirectory
+from accredit.gateway.app import Gateway, create_app
+from accredit.gateway.counters import Counters
+from accredit.gateway.front.wrap import Wrap
+from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstream
+from accredit.gateway.upstream.stdio.child import Child
+from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
+from accredit.stores import MemoryStore, MemoryTasks, RevocationLists
 
 __all__ = ["small_heap"]
 
+MIB = 1_048_576
+TRUST = Trust()
 NESTED = b"[" * 100 + b"]" * 100 + b","
-TIMES = 60_000
-ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{"content":[],"deep":[' + NESTED * TIMES + b"0]}}"
-BAD = ANSWER[:-3] + b"]]}"
+
+
+class Case(NamedTuple):
+    """A request's method, and the text that answers it; `guarded` by proofs; `refused`, or passed on as it is."""
+
+    method: str
+    answer: bytes
+    guarded: bool = False
+    refused: bool = False
+
+
+def much(piece: bytes, size: int) -> bytes:
+    return piece * (size // len(piece))
+
+
+def result(text: bytes) -> bytes:
+    return b'{"jsonrpc":"2.0","id":1,"result":{' + text + b"}}"
+
+
+def tools(*items: bytes) -> bytes:
+    return result(b'"tools":[' + b",".join(items) + b"]")
+
+
+DEEP = result(b'"content":[],"deep":[' + much(NESTED, 12 * MIB) + b"0]")
+CASES = {
+    "nested": Case("tools/call", DEEP),
+    "not valid": Case("tools/call", DEEP[:-3] + b"]]}", refused=True),
+    "escapes": Case("tools/call", result(b'"text":"' + much(rb"\u00e9\"\\", 12 * MIB) + b'"')),
+    "an error": Case("tools/call", DEEP.replace(b'"result":{', b'"error":{"code":1,"message":"","data":{', 1) + b"}"),
+    "tools": Case("tools/list", tools(*(b'{"name":"t%d"}' % n for n in range(40_000))), guarded=True),
+    "tools with schemas": Case(
+        "tools/list",
+        tools(*(b'{"name":"%d","inputSchema":{"a":[%b]}}' % (n, b"{}," * 999 + b"0") for n in range(1_000))),
+        guarded=True,
+    ),
+    "one deep tool": Case("tools/list", tools(b'{"name":"t","deep":[' + much(NESTED, 12 * MIB) + b"0]}"), guarded=True),
+    "a task in it": Case("tools/call", result(b'"taskId":[' + much(NESTED, 12 * MIB) + b"0]"), guarded=True),
+}
+BODIES = {
+    "another's answer": Case("tools/call", DEEP.replace(b'"id":1', b'"id":2', 1), refused=True),
+    "a number": Case("tools/call", result(b'"number":0.' + b"1" * 60 * MIB), refused=True),
+    "a large integer": Case("tools/call", result(b'"number":' + b"1" * 60 * MIB), refused=True),
+    "an error with much in it": Case(
+        "tools/call",
+        b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"","data":[' + much(NESTED, 40 * MIB) + b"0]}}",
+        refused=True,
+    ),
+    "a list that is too long": Case(
+        "tools/list", tools(b'{"name":"t","deep":[' + much(NESTED, 40 * MIB) + b"0]}"), guarded=True, refused=True
+    ),
+}
+LINES = {
+    "breaks": Case("tools/call", result(b'"a":[1,' + b" " * 2_000 + b"\r" * 12 * MIB + b"2]")),
+}
+EVENT_LINES = b"data: " + result(b'"a":[\n' + b"1,\n" * 90_000 + b"2]").replace(b"\n", b"\ndata: ") + b"\n\n"
+
+
+def asked(case: Case) -> bytes:
+    params: dict[str, Any] = {"name": "list_inbox", "arguments": {}} if case.method == "tools/call" else {}
+    if case.guarded and params:
+        params["_meta"] = {"ratify_proof": TRUST.proof(TRUST.chain("email:read"), case.method, params)}
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": case.method, "params": params}).encode()
+
+
+def batch(text: bytes, count: int) -> bytes:
+    return b"[" + b",".join(text.replace(b'"id":1', b'"id":%d' % n, 1) for n in range(1, count + 1)) + b"]"
 
 
 @contextmanager
-def upstream(content_type: bytes, body: bytes) -> Generator[int]:
+def upstream(content_type: bytes, body: bytes) -> Generator[HttpUpstream]:
     """A server that answers whatever it is sent with this."""
     head = b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n" % (content_type, len(body))
 
@@ -40,7 +117,7 @@ def upstream(content_type: bytes, body: bytes) -> Generator[int]:
                 connection, _ = listening.accept()
             except OSError:
                 return
-            with connection:
+            with connection, contextlib.suppress(OSError):
                 if connection.recv(65_536):
                     connection.sendall(head + body)
                     connection.recv(1)
@@ -48,40 +125,212 @@ def upstream(content_type: bytes, body: bytes) -> Generator[int]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         serving = threading.Thread(target=serve, daemon=True)
         serving.start()
-        yield listening.getsockname()[1]
+        yield HttpUpstream(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp")
         listening.shutdown(socket.SHUT_RDWR)
     serving.join()
 
 
-def longest(port: int) -> tuple[float, Told]:
-    """The longest step while a call is answered, and the answer."""
-    told = Told("POST", headers(None), call().encode())
+def gateway(server: HttpUpstream | StdioUpstream, *, guarded: bool) -> Gateway:
+    settings = TRUST.settings(server) if guarded else GatewaySettings(server)
+    return create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}))
 
-    async def main() -> float:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, MeasuredLoop)
-        settings = GatewaySettings(HttpUpstream(f"http://127.0.0.1:{port}/mcp"))
-        app = create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}))
-        loop.longest = 0.0
-        await asyncio.create_task(app(told.scope, told.receive, told.send))
-        await app.aclose()
-        return loop.longest
 
+async def over_asgi(app: Gateway, request: bytes, *more: tuple[bytes, bytes]) -> bytes:
+    """What a call is answered; the longest step of the loop is that of the call."""
+    told = Told("POST", [*headers(None), *more], request)
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, MeasuredLoop)
+    loop.longest = 0.0
+    await asyncio.create_task(app(told.scope, told.receive, told.send))
+    return told.body
+
+
+async def over_a_connection(app: Gateway, request: bytes) -> bytes:
+    """The same over the server's protocol, on the fast road."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, MeasuredLoop)
+    config = server_config(app)
+    config.load()
+    state = ServerState()
+    server = await loop.create_server(
+        lambda: FastProtocol(config=config, server_state=state, app_state={}), "127.0.0.1", 0
+    )
+    head = b"".join(b"%b: %b\r\n" % field for field in headers(None))
+
+    def client() -> bytes:
+        with socket.create_connection(server.sockets[0].getsockname()) as connection:
+            connection.sendall(
+                b"POST /mcp HTTP/1.1\r\n%bConnection: close\r\nContent-Length: %d\r\n\r\n%b"
+                % (head, len(request), request)
+            )
+            came = bytearray()
+            while chunk := connection.recv(MIB):
+                came += chunk
+            return bytes(came)
+
+    loop.longest = 0.0
+    answer = await asyncio.to_thread(client)
+    server.close()
+    return answer
+
+
+def run(main: Any) -> Any:
     with asyncio.Runner(loop_factory=MeasuredLoop) as runner:
-        return runner.run(main()), told
+        return runner.run(main())
 
 
-@pytest.mark.parametrize("kind", [b"application/json", b"text/event-stream"])
-def test_no_answer_of_an_upstream_blocks_the_loop__everybody_else_waits_for_as_long(kind: bytes) -> None:
-    body = ANSWER if kind == b"application/json" else b"data: " + ANSWER + b"\n\n"
-    with upstream(kind, body) as port:
-        step, told = longest(port)
-    assert body in told.body
+def measured(app: Gateway, request: bytes, road: Any = over_asgi) -> tuple[float, bytes]:
+    """The longest step while a call is answered, and the answer."""
+
+    async def main() -> tuple[float, bytes]:
+        loop = cast(MeasuredLoop, asyncio.get_running_loop())
+        answer = await road(app, request)
+        step = loop.longest
+        await app.aclose()
+        return step, answer
+
+    return run(main)
+
+
+def check(case: Case, answer: bytes) -> None:
+    """The case is what it is for: what is refused is, and all else comes through."""
+    assert (b"Invalid upstream JSON-RPC response" in answer) == case.refused
+    assert b"ratify" not in answer
+    if not case.refused and case.method == "tools/call":
+        assert case.answer.split(b'"id":1')[1][:1_000] in answer.replace(b"\r", b" ")
+
+
+@pytest.mark.parametrize("name", [*CASES, *BODIES])
+@pytest.mark.parametrize("road", [over_asgi, over_a_connection])
+def test_no_answer_of_an_upstream_blocks_the_loop__everybody_else_waits_for_as_long(road: Any, name: str) -> None:
+    case = {**CASES, **BODIES}[name]
+    with upstream(b"application/json", case.answer) as server:
+        step, answer = measured(gateway(server, guarded=case.guarded), asked(case), road)
+    check(case, answer)
     assert step < FACTOR * PROMISED
 
 
-def test_no_bad_answer_blocks_it_either() -> None:
-    with upstream(b"application/json", BAD) as port:
-        step, told = longest(port)
-    assert "not valid JSON" in json.dumps(json.loads(told.body))
+@pytest.mark.parametrize("name", [*CASES, "lines"])
+@pytest.mark.parametrize("road", [over_asgi, over_a_connection])
+def test_no_event_blocks_it(road: Any, name: str) -> None:
+    case = CASES.get(name, CASES["nested"])
+    event = EVENT_LINES if name == "lines" else b"data: " + case.answer + b"\n\n"
+    with upstream(b"text/event-stream", event) as server:
+        step, answer = measured(gateway(server, guarded=case.guarded), asked(case), road)
+    if name != "lines":
+        check(case, answer)
+    assert step < FACTOR * PROMISED
+
+
+@pytest.mark.parametrize("kind", [b"application/json", b"text/event-stream"])
+def test_no_batch_blocks_it(kind: bytes) -> None:
+    case = CASES["nested"]
+    each = result(b'"deep":[' + much(NESTED, 4 * MIB) + b"0]")
+    answers = batch(each, 3)
+    with upstream(kind, answers if kind == b"application/json" else b"data: " + answers + b"\n\n") as server:
+        step, answer = measured(gateway(server, guarded=False), batch(asked(case).replace(b'"id": 1', b'"id":1'), 3))
+    assert answers in answer
+    assert step < FACTOR * PROMISED
+
+
+def test_a_batch_that_is_too_long_for_that_is_refused() -> None:
+    answers = batch(DEEP, 2)
+    with upstream(b"application/json", answers) as server:
+        requests = batch(asked(CASES["nested"]).replace(b'"id": 1', b'"id":1'), 2)
+        step, answer = measured(gateway(server, guarded=False), requests)
+    assert b"a batch of more than" in answer
+    assert step < FACTOR * PROMISED
+
+
+SERVER = """
+import re, sys
+from pathlib import Path
+answer = Path(sys.argv[1]).read_bytes()
+for line in sys.stdin.buffer:
+    id = re.search(rb'"id": ?([^,}]+)', line)
+    if b'"initialize"' in line:
+        text = b'{"jsonrpc":"2.0","id":%b,"result":{"protocolVersion":"2025-11-25"}}' % id[1]
+    elif id:
+        text = answer.replace(b'"id":1', b'"id":' + id[1], 1)
+    else:
+        continue
+    sys.stdout.buffer.write(text + b"\\n")
+    sys.stdout.buffer.flush()
+"""
+
+
+def child(folder: Path, case: Case) -> StdioUpstream:
+    """A process that answers every request with this."""
+    (folder / "server.py").write_text(SERVER)
+    (folder / "answer").write_bytes(case.answer)
+    return StdioUpstream((sys.executable, str(folder / "server.py"), str(folder / "answer")))
+
+
+INITIALIZE = b'{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25"}}'
+ACCEPT = (b"accept", b"application/json, text/event-stream")
+
+
+async def in_a_session(app: Gateway, request: bytes) -> bytes:
+    """The same, in a session with a process of its own."""
+    told = Told("POST", [*headers(None), ACCEPT], INITIALIZE)
+    await asyncio.create_task(app(told.scope, told.receive, told.send))
+    session = dict(told.headers)[b"mcp-session-id"]
+    return await over_asgi(app, request, ACCEPT, (b"mcp-session-id", session))
+
+
+@pytest.mark.parametrize("name", sorted({*CASES, *LINES} - {"a task in it"}))  # whose proof is of no session
+def test_no_line_of_a_server_blocks_it(name: str, tmp_path: Path) -> None:
+    case = {**CASES, **LINES}[name]
+    step, answer = measured(gateway(child(tmp_path, case), guarded=case.guarded), asked(case), in_a_session)
+    check(case, answer)
+    assert step < FACTOR * PROMISED
+
+
+class Host:
+    """A host that sends one line, and reads until the answer has come."""
+
+    def __init__(self, line: bytes) -> None:
+        self._chunks = [line + b"\n"]
+        self.told: list[bytes] = []
+        self.answered = asyncio.Event()
+
+    async def read(self) -> bytes:
+        if not self._chunks:
+            await self.answered.wait()
+            return b""
+        return self._chunks.pop(0)
+
+    def send(self, line: bytes) -> None:
+        self.told.append(line)
+        self.answered.set()
+
+    async def drained(self, limit: int = 0) -> None:
+        pass
+
+
+@pytest.mark.parametrize("name", [*CASES, *LINES])
+def test_no_line_of_a_server_blocks_the_loop_of_wrap(name: str, tmp_path: Path) -> None:
+    case = {**CASES, **LINES}[name]
+    server = child(tmp_path, case)
+    settings = TRUST.settings(server) if case.guarded else GatewaySettings(server)
+
+    async def main() -> tuple[float, Sequence[bytes]]:
+        loop = cast(MeasuredLoop, asyncio.get_running_loop())
+        counters, host, guard = Counters(), Host(asked(case)), OrphanGuard()
+        revocations = RevocationLists((), {})
+        gate = Gate(
+            settings, counters, ToolDirectory(), store=MemoryStore(), revocations=revocations, tasks=MemoryTasks()
+        )
+        process = await Child.start(server, guard, settings.max_event_bytes)
+        wrap: Any = Wrap(settings, gate, process, cast(Any, host), counters)
+        loop.longest = 0.0
+        async with asyncio.timeout(60):
+            await asyncio.gather(wrap._from_host(), wrap._from_child())
+        step = loop.longest
+        await process.aclose()
+        await guard.aclose()
+        return step, host.told
+
+    step, told = run(main)
+    check(case, b"".join(told))
     assert step < FACTOR * PROMISED

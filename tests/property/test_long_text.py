@@ -1,7 +1,7 @@
 """What is opened in steps is what is opened at one go, with the same reasons, wherever it is cut."""
 
 import itertools
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import pytest
@@ -13,6 +13,7 @@ from tests.world import hostile_frames
 from accredit.errors import AnswerError, FrameError
 from accredit.jsonrpc import long_text, responses, text
 from accredit.jsonrpc.frames import MESSAGE, Request
+from accredit.jsonrpc.long_text import at_one_go
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.objects import pairs, unambiguous_members
 from accredit.limits import MAX_MEMBERS
@@ -36,14 +37,6 @@ def never(data: bytes) -> bool:
     return False
 
 
-def finished(steps: Generator[None, None, Found]) -> Found:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as last:
-            return last.value
-
-
 def reason(read: Callable[[bytes], Found], data: bytes) -> tuple[object, ...]:
     try:
         return "read", read(data)
@@ -51,13 +44,13 @@ def reason(read: Callable[[bytes], Found], data: bytes) -> tuple[object, ...]:
         return type(error), error.detail, error.bound
 
 
-def at_one_go(data: bytes) -> list[tuple[str, bytes]]:
+def opened_at_one_go(data: bytes) -> list[tuple[str, bytes]]:
     text.check_text(data)
     return [(name, bytes(value)) for name, value in pairs(data)]
 
 
 def in_steps(data: bytes) -> list[tuple[str, bytes]]:
-    return [(name, bytes(value)) for name, value in finished(long_text.pairs_in_steps(data))]
+    return [(name, bytes(value)) for name, value in at_one_go(long_text.pairs_in_steps(data))]
 
 
 def members_at_one_go(data: bytes) -> dict[str, bytes]:
@@ -66,13 +59,13 @@ def members_at_one_go(data: bytes) -> dict[str, bytes]:
 
 
 def members_in_steps(data: bytes) -> dict[str, bytes]:
-    return {name: bytes(value) for name, value in finished(long_text.members_in_steps(data, MESSAGE)).items()}
+    return {name: bytes(value) for name, value in at_one_go(long_text.members_in_steps(data, MESSAGE)).items()}
 
 
 def same(data: bytes) -> None:
-    assert reason(in_steps, data) == reason(at_one_go, data)
+    assert reason(in_steps, data) == reason(opened_at_one_go, data)
     assert reason(members_in_steps, data) == reason(members_at_one_go, data)
-    assert reason(lambda found: finished(long_text.check_in_steps(found)), data) == reason(text.check_text, data)
+    assert reason(lambda found: at_one_go(long_text.check_in_steps(found)), data) == reason(text.check_text, data)
 
 
 @given(mutated(messages() | values | deep()))
@@ -159,21 +152,35 @@ def test_too_many_members_are_refused_alike() -> None:
 @given(mutated(long_values()), st.sampled_from(Era))
 @example(b'{"resultType":"complete","content":[' + b"1," * 60 + b"1]}", Era.MODERN)
 @example(b'{"resultType":"complete","resultType":"x","content":[' + b"1," * 60 + b"1]}", Era.MODERN)
-def test_an_answer_that_was_opened_in_steps_is_judged_alike(result: bytes, era: Era) -> None:
+def test_an_answer_that_is_opened_in_steps_is_judged_alike(result: bytes, era: Era) -> None:
     data = b'{"jsonrpc":"2.0","id":7,"result":' + result + b"}"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(responses, "LONG_ANSWER_BYTES", 60)
-        opened = finished(responses.open_answer(data, era))
 
     def body(text: bytes) -> bytes:
         return responses.Expected(era, [ASKED]).body(text)
 
-    def opened_body(text: bytes) -> bytes:
-        return responses.Expected(era, [ASKED]).body(text, opened)
+    def event(text: bytes) -> bytes:
+        return responses.Expected(era, [ASKED]).event(text)[0]
 
-    assert reason(opened_body, data) == reason(body, data)
-    expected, other = responses.Expected(era, [ASKED]), responses.Expected(era, [ASKED])
-    assert reason(lambda text: expected.event(text, opened)[0], data) == reason(lambda text: other.event(text)[0], data)
+    expected = reason(body, data), reason(event, data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(responses, "LONG_ANSWER_BYTES", 60)
+        assert (reason(body, data), reason(event, data)) == expected
+
+
+@settings(max_examples=50)
+@given(st.lists(mutated(long_values()), max_size=4))
+def test_a_batch_that_is_opened_in_steps_is_judged_alike(results: list[bytes]) -> None:
+    parts = [b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (id, result) for id, result in enumerate(results)]
+    data = b"[" + b",".join(parts) + b"]"
+
+    def body(text: bytes) -> bytes:
+        asked = [Request(id, "tools/call", None, b"") for id in range(3)]
+        return responses.Expected(Era.LEGACY, asked, batch=True).body(text)
+
+    expected = reason(body, data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(responses, "LONG_ANSWER_BYTES", 60)
+        assert reason(body, data) == expected
 
 
 def test_a_long_text_is_opened_in_many_steps_and_none_is_much_of_it__a_step_is_what_others_wait_for() -> None:

@@ -68,7 +68,7 @@ def test_no_line_escapes_and_no_call_is_answered_twice(lines: list[bytes], era: 
         made = ledger(era=era, enforce=enforce)
         closed: list[Call] = []
         for line in lines:
-            verdict = made.judge(line)
+            verdict = await made.judge(line)
             if isinstance(verdict, Answered | Failed):
                 closed += verdict.calls
         assert len(closed) == len({id(call) for call in closed})

@@ -19,6 +19,17 @@ class MeasuredLoop(asyncio.SelectorEventLoop):
         """As in every loop; a task's steps come this way, too."""
         return super().call_soon(self._measured, callback, args, context=context)
 
+    def call_at(
+        self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """As in every loop."""
+        return super().call_at(when, self._measured, callback, args, context=context)
+
+    def _add_reader(self, fd: Any, callback: Callable[..., Any], *args: Any) -> Any:
+        """What the loop's own transports do about bytes that have come."""
+        made: Any = super()
+        return made._add_reader(fd, self._measured, callback, args)
+
     def _measured(self, callback: Callable[..., Any], args: tuple[Any, ...]) -> None:
         began = time.thread_time()
         try:

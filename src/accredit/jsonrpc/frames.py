@@ -13,7 +13,7 @@ byte for byte. `decode_frame` applies, in this order (docs/reference/validation.
 
 from collections.abc import Collection, Mapping
 from copy import copy
-from typing import NamedTuple, Self, cast
+from typing import Self, cast
 
 from msgspec import Raw, Struct
 
@@ -23,26 +23,11 @@ from accredit.jsonrpc.encode import to_json
 from accredit.jsonrpc.methods import META_VERSION, TARGET_MEMBER, Era
 from accredit.jsonrpc.objects import Names, as_integer, as_string, is_object, members, opened_meta, unambiguous_members
 from accredit.jsonrpc.text import check_text
+from accredit.limits import MAX_SPLIT_BYTES
 
 MESSAGE = Names("jsonrpc", "id", "method", "params", "result", "error")
 _ERROR = Names("code", "message", "data")
 _VERSION = b'"2.0"'
-
-
-class Opened(NamedTuple):
-    """A long message that was opened in steps (`responses.open_answer`): its members, and those of its result if they
-    are needed; or what it was refused for."""
-
-    found: dict[str, Raw]
-    result: list[tuple[str, Raw]] | None = None
-    error: FrameError | None = None
-
-    @property
-    def members(self) -> dict[str, Raw]:
-        """The members of the message. Raises `FrameError`."""
-        if self.error is not None:
-            raise self.error
-        return self.found
 
 
 class _Call:
@@ -196,10 +181,8 @@ Frame = Request | Notification | Success | Failure
 Response = Success | Failure
 
 
-def decode_frame(text: bytes, opened: Opened | None = None) -> Frame:
-    """Reads one message, which may be opened already. Raises `FrameError` for anything that is not exactly one."""
-    if opened is not None:
-        return frame_of(opened.members, text)
+def decode_frame(text: bytes) -> Frame:
+    """Reads one message. Raises `FrameError` for anything that is not exactly one."""
     check_text(text)
     return frame_of(unambiguous_members(text, MESSAGE), text)
 
@@ -270,6 +253,8 @@ def _response_of(found: dict[str, Raw], text: bytes) -> Response:
 def _error_of(raw: Raw) -> tuple[int, str]:
     if not is_object(raw):
         raise FrameError('"error" is not an object')
+    if len(raw) > MAX_SPLIT_BYTES:
+        raise FrameError(f"an error of more than {MAX_SPLIT_BYTES} bytes", bound=True)
     error = unambiguous_members(raw, _ERROR)
     code = as_integer(error.get("code"))
     if code is None:

@@ -4,6 +4,8 @@ from accredit.errors import FrameError
 from accredit.jsonrpc.ends import line_too_long
 from accredit.limits import LINE_END_BYTES
 
+_ON_ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
+
 
 class LineSplitter:
     """Bytes in, lines out, without their line ends; blank lines are skipped.
@@ -61,6 +63,9 @@ class LineSplitter:
 
 def encode_line(text: bytes) -> bytes:
     """Return a message as a line. Line breaks between JSON tokens become spaces."""
-    if b"\n" in text or b"\r" in text:
-        text = text.replace(b"\r", b" ").replace(b"\n", b" ")
-    return text + b"\n"
+    return on_one_line(text) + b"\n"
+
+
+def on_one_line(text: bytes) -> bytes:
+    """Return JSON text with spaces in place of line breaks."""
+    return text.translate(_ON_ONE_LINE) if b"\n" in text or b"\r" in text else text

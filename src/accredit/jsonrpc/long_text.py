@@ -14,6 +14,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Generator, Iterator
 from itertools import accumulate
+from typing import TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -32,7 +33,7 @@ from accredit.jsonrpc.text import (
     too_deep,
     too_large,
 )
-from accredit.limits import MAX_DEPTH, MAX_MEMBERS, ONE_PASS_BYTES
+from accredit.limits import MAX_DEPTH, MAX_MEMBERS, MAX_NUMBER_BYTES, ONE_PASS_BYTES
 
 # A piece with a long string cut out of it is two of them, and the brackets around it.
 _SLICE = ONE_PASS_BYTES // 2 - 1_024
@@ -49,14 +50,28 @@ _BLANKS = b" \t\r\n"
 _FIRST = re.compile(rb"[ \t\r\n]*+(?!\{)")
 
 
-def members_in_steps(text: bytes, names: Names) -> Generator[None, None, dict[str, Raw]]:
+Found = TypeVar("Found")
+Steps = Generator[None, None, Found]
+"""Long work, in steps between which others may be served, and what it comes to."""
+
+
+def at_one_go(steps: Steps[Found]) -> Found:
+    """Take all steps, for work that is not long. Raises what they raise."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as last:
+            return last.value
+
+
+def members_in_steps(text: bytes, names: Names) -> Steps[dict[str, Raw]]:
     """`check_text` and `unambiguous_members`, in steps. Raises `FrameError`."""
     listed = yield from pairs_in_steps(text)
     check_names([name for name, _ in listed], names)
     return dict(listed)
 
 
-def pairs_in_steps(text: bytes) -> Generator[None, None, list[tuple[str, Raw]]]:
+def pairs_in_steps(text: bytes) -> Steps[list[tuple[str, Raw]]]:
     """`check_text` and `pairs`, in steps. Raises `FrameError`."""
     if _FIRST.match(text):  # the first byte says that it is no object, whatever follows
         yield from check_in_steps(text)
@@ -72,7 +87,7 @@ def pairs_in_steps(text: bytes) -> Generator[None, None, list[tuple[str, Raw]]]:
     return reading.found
 
 
-def check_in_steps(text: bytes) -> Generator[None, None, None]:
+def check_in_steps(text: bytes) -> Steps[None]:
     """`check_text` in steps. Raises `JsonError`."""
     if text.startswith(codecs.BOM_UTF8):
         raise JsonError("the body starts with a byte order mark")
@@ -97,7 +112,7 @@ def check_in_steps(text: bytes) -> Generator[None, None, None]:
         yield
 
 
-def _check_numbers(text: bytes) -> Generator[None, None, None]:
+def _check_numbers(text: bytes) -> Steps[None]:
     extremes, word = ExtremeNumbers(), bytearray()
     for part in _outside(text):
         *ended, rest = part.translate(NUMBERS).split(b" ")
@@ -107,6 +122,8 @@ def _check_numbers(text: bytes) -> Generator[None, None, None]:
                 raise too_large()
             word.clear()
         word += rest
+        if len(word) > MAX_NUMBER_BYTES:
+            raise too_large()
         yield
     if not extremes.are_finite([bytes(word)]):
         raise too_large()

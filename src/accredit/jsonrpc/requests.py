@@ -14,13 +14,14 @@ are read more strictly than answers, in this order:
 Every refusal is a `RequestError`, with the request's id if that could be read.
 """
 
-from collections.abc import Collection, Generator
+from collections.abc import Collection
 
 from msgspec import Raw
 
 from accredit.errors import FrameError, JsonError, MessageId, RequestError
 from accredit.jsonrpc.encode import INVALID_REQUEST, PARSE_ERROR
 from accredit.jsonrpc.frames import MESSAGE, Frame, Notification, Request, frame_of, message_id
+from accredit.jsonrpc.long_text import Steps, at_one_go
 from accredit.jsonrpc.methods import META_MEMBERS, PARAMS_MEMBERS, UNKNOWN_PARAMS
 from accredit.jsonrpc.objects import (
     check_names,
@@ -50,15 +51,10 @@ class Batch:
 
 def decode_request(text: bytes, *, batch_allowed: bool = False) -> Frame | Batch:
     """Read the body of a client's POST, or a line of its stdin. Raises `RequestError`."""
-    reading = read_request(text, batch_allowed=batch_allowed)
-    while True:
-        try:
-            next(reading)
-        except StopIteration as read:
-            return read.value
+    return at_one_go(read_request(text, batch_allowed=batch_allowed))
 
 
-def read_request(text: bytes, *, batch_allowed: bool = False) -> Generator[None, None, Frame | Batch]:
+def read_request(text: bytes, *, batch_allowed: bool = False) -> Steps[Frame | Batch]:
     """Do the same in steps, for a caller that has others to serve between them. Returns the message."""
     message: dict[str, Raw] = {}
     try:

@@ -14,7 +14,7 @@ order (docs/reference/validation.md):
 What it does not check: whether a result has the shape that its method defines.
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Raw, Struct
 from msgspec.structs import replace
@@ -27,7 +27,6 @@ from accredit.jsonrpc.frames import (
     Failure,
     Frame,
     Notification,
-    Opened,
     Request,
     Response,
     Success,
@@ -35,7 +34,7 @@ from accredit.jsonrpc.frames import (
     frame_of,
 )
 from accredit.jsonrpc.input_required import check_input_requests, check_input_required, check_told_of_task
-from accredit.jsonrpc.long_text import members_in_steps, pairs_in_steps
+from accredit.jsonrpc.long_text import Steps, at_one_go, check_in_steps, members_in_steps, pairs_in_steps
 from accredit.jsonrpc.methods import TASK_METHODS, TASK_NOTIFICATION, Era
 from accredit.jsonrpc.objects import (
     as_string,
@@ -49,10 +48,13 @@ from accredit.jsonrpc.objects import (
 from accredit.jsonrpc.plain_answers import plain_result
 from accredit.jsonrpc.result_types import DECIDING, INPUT_REQUIRED, declared_extensions, is_result_type
 from accredit.jsonrpc.text import check_text
-from accredit.limits import LONG_ANSWER_BYTES
+from accredit.limits import LONG_ANSWER_BYTES, MAX_SPLIT_BYTES
 
-Edit = Callable[[Success], bytes]
-"""What a good response becomes before it is forwarded. May raise `FrameError`: then it was none."""
+Edit = Callable[[Success], Steps[bytes]]
+"""What a good response becomes before it is forwarded, in steps. May raise `FrameError`: then it was none."""
+
+_Judged = tuple[Response, Request | None, bytes]
+"""A response, the request that it answers, and what is forwarded of it."""
 
 
 class Answers(Struct, frozen=True):
@@ -110,46 +112,47 @@ class Expected:
             raise FrameError("a request with this id is still open")
         self.open[request.id] = request
 
-    def body(self, text: bytes, opened: Opened | None = None) -> bytes:
-        """Judges a JSON body, which may be `opened` already, and gives the bytes to forward. Raises `AnswerError`."""
-        self.answers = Answers([])
-        try:
-            if opened is None and (plain := self._plain(text)) is not None:
-                return self._taken(plain, plain.id)
-            if self.batch and text.lstrip(b" \t\r\n").startswith(b"["):
-                check_text(text)
-                return self._batch(text)
-            frame = decode_frame(text, opened)
-            if not isinstance(frame, Success | Failure):
-                raise FrameError("a call where a response was due")
-            return self._response(frame, opened)
-        except FrameError as error:
-            raise AnswerError(error.detail, bound=error.bound) from None
+    def body(self, text: bytes) -> bytes:
+        """Judges a JSON body, and gives the bytes to forward. Raises `AnswerError`."""
+        return at_one_go(self.judging(text, alone=True))[0]
 
-    def event(self, data: bytes, opened: Opened | None = None) -> tuple[bytes, Frame | None]:
+    def event(self, data: bytes) -> tuple[bytes, Frame | None]:
         """Judges the data of one SSE event, or one line; gives the bytes to forward, and the frame in them.
-
-        It may be `opened` already.
 
         The frame is None for a batch. Raises `AnswerError`.
         """
+        return at_one_go(self.judging(data))
+
+    def judging(self, text: bytes, *, alone: bool = False) -> Steps[tuple[bytes, Frame | None]]:
+        """Do what `event` does, or, for a text that comes `alone`, `body`: in steps, if it is long.
+
+        In between a request may be taken back, or another one take its id: then nobody has asked for this response.
+        """
         self.answers = Answers([])
         try:
-            if opened is None and (plain := self._plain(data)) is not None:
-                return self._taken(plain, plain.id), plain
-            if self.batch and data.lstrip(b" \t\r\n").startswith(b"["):
-                check_text(data)
-                return self._batch(data), None
-            frame = decode_frame(data, opened)
+            frame = self._plain(text)
+            if frame is not None:
+                return (yield from self._response(frame, self.open[frame.id])), frame
+            if self.batch and text.lstrip(b" \t\r\n").startswith(b"["):
+                return (yield from self._batch(text)), None
+            frame, result = yield from _opened(text, self.era)
             if isinstance(frame, Success | Failure):
-                return self._response(frame, opened), frame
-            if isinstance(frame, Request) and self.era is Era.MODERN:
-                raise FrameError("a request from the upstream, which this revision does not allow")
-            if isinstance(frame, Notification) and frame.method == TASK_NOTIFICATION:
-                check_told_of_task(frame, self.open)
-            return data, frame
+                if frame.id is None:
+                    return self._nameless(frame), frame
+                return (yield from self._response(frame, self._asked(frame, frame.id, result))), frame
+            if alone:
+                raise FrameError("a call where a response was due")
+            self._check_call(frame)
+            return text, frame
         except FrameError as error:
             raise AnswerError(error.detail, bound=error.bound) from None
+
+    def _check_call(self, call: Request | Notification) -> None:
+        """Raise `FrameError` for what the upstream may not ask or tell here."""
+        if isinstance(call, Request) and self.era is Era.MODERN:
+            raise FrameError("a request from the upstream, which this revision does not allow")
+        if isinstance(call, Notification) and call.method == TASK_NOTIFICATION:
+            check_told_of_task(call, self.open)
 
     def _plain(self, text: bytes) -> Success | None:
         """Return the response if it is good and of the usual form; None may mean that nobody has looked."""
@@ -159,44 +162,67 @@ class Expected:
         result = plain_result(text, id, modern=self.era is Era.MODERN)
         return Success(id, result, text) if result is not None else None
 
-    def _batch(self, text: bytes) -> bytes:
-        before, edits = self.open.copy(), self.edits.copy()
+    def _batch(self, text: bytes) -> Steps[bytes]:
+        if len(text) > MAX_SPLIT_BYTES:
+            raise FrameError(f"a batch of more than {MAX_SPLIT_BYTES} bytes", bound=True)
+        if len(text) > LONG_ANSWER_BYTES:
+            yield from check_in_steps(text)
+        else:
+            check_text(text)
         parts = split_batch(text)
-        edited: list[bytes] = []
-        self.answers = Answers([], array=True)
-        try:
-            for part in parts:
-                frame = frame_of(unambiguous_members(part, MESSAGE), part)
-                if not isinstance(frame, Success | Failure) or frame.id is None:
-                    raise FrameError("a batch with a member that answers no request")
-                edited.append(self._response(frame))
-        except FrameError:
-            self.open, self.edits, self.answers = before, edits, Answers([])
-            raise
+        seen = set[MessageId]()
+        judged: list[_Judged] = []
+        for part in parts:
+            yield
+            frame = frame_of(unambiguous_members(part, MESSAGE), part)
+            if not isinstance(frame, Success | Failure) or frame.id is None:
+                raise FrameError("a batch with a member that answers no request")
+            request = self._asked(frame, frame.id) if frame.id not in seen else self._unknown()
+            seen.add(frame.id)
+            judged.append((frame, request, (yield from self._edited(frame, request))))
+        self._take(judged, array=True)
+        edited = [text for _, _, text in judged]
         return text if edited == parts else b"[" + b",".join(edited) + b"]"
 
-    def _response(self, frame: Response, opened: Opened | None = None) -> bytes:
-        if frame.id is None:
-            return self._nameless(frame)
-        request = self.open.get(frame.id)
-        if request is None and not self.resumed:
-            raise FrameError("a response to an id that was not asked for")
-        if isinstance(frame, Success) and self.era is Era.MODERN and request is not None:
-            check_modern_result(request, frame.result, opened.result if opened is not None else None)
-        return self._taken(frame, frame.id)
-
-    def _taken(self, frame: Response, id: MessageId) -> bytes:
-        """Apply the edit for a good response to the request of this id, and take that as answered."""
-        edit = self.edits.get(id) if id in self.open else self.otherwise
-        text = edit(frame) if edit is not None and isinstance(frame, Success) else frame.text
-        self.open.pop(id, None)  # only now: a request whose answer is refused is still owed one
-        self.edits.pop(id, None)
-        self.answers.members.append((frame, text))
+    def _response(self, frame: Response, request: Request | None) -> Steps[bytes]:
+        text = yield from self._edited(frame, request)
+        self._take([(frame, request, text)])
         return text
+
+    def _asked(self, frame: Response, id: MessageId, result: list[tuple[str, Raw]] | None = None) -> Request | None:
+        """Return the request that a good response answers, or None for one that was sent elsewhere. The members of a
+        modern result may be listed already. Raises `FrameError`."""
+        request = self.open.get(id)
+        if request is None:
+            return self._unknown()
+        if isinstance(frame, Success) and self.era is Era.MODERN:
+            check_modern_result(request, frame.result, result)
+        return request
+
+    def _unknown(self) -> None:
+        if not self.resumed:
+            raise FrameError("a response to an id that was not asked for")
+
+    def _edited(self, frame: Response, request: Request | None) -> Steps[bytes]:
+        edit = self.edits.get(request.id) if request is not None else self.otherwise
+        if edit is None or not isinstance(frame, Success):
+            return frame.text
+        return (yield from edit(frame))
+
+    def _take(self, judged: list[_Judged], *, array: bool = False) -> None:
+        """Take the requests of these responses as answered: only now, since one whose answer is refused is still owed
+        one. Raises `FrameError` where one was taken back meanwhile."""
+        if any(self.open.get(frame.id) is not request for frame, request, _ in judged if frame.id is not None):
+            raise FrameError("a response to an id that was not asked for")
+        for frame, _, _ in judged:
+            if frame.id is not None:
+                self.open.pop(frame.id, None)
+                self.edits.pop(frame.id, None)
+        self.answers = Answers([(frame, text) for frame, _, text in judged], array=array)
 
     def _nameless(self, frame: Response) -> bytes:
         # Some clients wait for ever on an error without an id: where one request is open, it can only be that.
-        if len(self.open) != 1:
+        if len(self.open) != 1 or len(frame.text) > MAX_SPLIT_BYTES:
             raise FrameError("an error without an id")
         id, _ = self.open.popitem()
         text = with_members(members(frame.text), {"id": id})
@@ -204,16 +230,15 @@ class Expected:
         return text
 
 
-def open_answer(text: bytes, era: Era) -> Generator[None, None, Opened]:
-    """Opens a long answer in steps, for `Expected` to judge it, or the message that comes in its place."""
-    try:
-        found = yield from members_in_steps(text, MESSAGE)
-        result = found.get("result")
-        if result is None or len(result) <= LONG_ANSWER_BYTES or era is Era.LEGACY or not is_object(result):
-            return Opened(found)
-        return Opened(found, (yield from pairs_in_steps(bytes(result))))
-    except FrameError as error:
-        return Opened({}, error=error)
+def _opened(text: bytes, era: Era) -> Steps[tuple[Frame, list[tuple[str, Raw]] | None]]:
+    """Return the message in a text, and of a long one also the members of its result, where they are needed."""
+    if len(text) <= LONG_ANSWER_BYTES:
+        return decode_frame(text), None
+    frame = frame_of((yield from members_in_steps(text, MESSAGE)), text)
+    result = frame.result if isinstance(frame, Success) and era is Era.MODERN else None
+    if result is None or len(result) <= LONG_ANSWER_BYTES or not is_object(result):
+        return frame, None
+    return frame, (yield from pairs_in_steps(bytes(result)))
 
 
 def check_modern_result(request: Request, result: Raw, listed: list[tuple[str, Raw]] | None = None) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from accredit.errors import AnswerError
+from accredit.jsonrpc.lines import on_one_line
 from accredit.limits import MAX_EVENT_LINES
 
 _BLANK_LINES = re.compile(rb"[\r\n]+")
@@ -131,24 +132,23 @@ def _parse(raw: bytes) -> Event:
     data: list[bytes] = []
     name: bytes | None = None
     id: bytes | None = None
-    start = 0
-    while start < len(raw):
-        end, after = _line_end(raw, start)
-        colon = raw.find(b":", start, end)
-        field = raw[start : colon if colon >= 0 else end]
-        value = raw[colon + 2 if raw[colon + 1 : colon + 2] == b" " else colon + 1 : end] if colon >= 0 else b""
+    for line in raw.splitlines():
+        field, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
         if field == b"data":
             data.append(value)
         elif field == b"event":
             name = value
         elif field == b"id" and b"\0" not in value:
             id = value
-        start = after
     return Event(raw, b"\n".join(data) if data else None, name, id)
 
 
 def encode_event(data: bytes, *, name: bytes | None = b"message", id: bytes | None = None) -> bytes:
-    """Return one event; JSON text that spans several lines becomes as many `data` fields."""
+    """Return one event; JSON text that spans several lines becomes as many `data` fields, or one, where they would be
+    too many."""
+    if data.count(b"\n") + data.count(b"\r") > MAX_EVENT_LINES:
+        data = on_one_line(data)
     lines = [b"data: " + line for line in data.splitlines() or [b""]]
     if id is not None:
         lines.insert(0, b"id: " + id)

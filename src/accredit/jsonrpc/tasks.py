@@ -17,6 +17,7 @@ from msgspec import Raw, Struct
 from accredit.errors import FrameError, JsonError
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import Notification, Request, Success
+from accredit.jsonrpc.long_text import Steps, members_in_steps
 from accredit.jsonrpc.methods import LISTEN, TASK_MEMBER, TASK_NOTIFICATION, Era
 from accredit.jsonrpc.objects import (
     Names,
@@ -29,7 +30,7 @@ from accredit.jsonrpc.objects import (
     unambiguous_members,
 )
 from accredit.jsonrpc.result_types import TASK, TASKS_EXTENSION, declared_extensions
-from accredit.limits import MAX_TASK_ID_CHARS
+from accredit.limits import ITEMS_AT_ONCE, LONG_ANSWER_BYTES, MAX_SPLIT_BYTES, MAX_TASK_ID_CHARS
 
 RELATED = "io.modelcontextprotocol/related-task"
 _STATUS_NOTIFICATIONS = frozenset({"notifications/tasks/status", TASK_NOTIFICATION})
@@ -57,14 +58,14 @@ def may_announce(request: Request) -> bool:
     return "task" in request.names
 
 
-def announced(result: Raw, era: Era, *, allowed: bool) -> Announced | None:
-    """Return the task that the result of a call announces, if any. `allowed` says whether the request allows one.
+def announced(result: Raw, era: Era, *, allowed: bool) -> Steps[Announced | None]:
+    """Return the task that the result of a call announces, if any, in steps. `allowed`: the request allows one.
 
     Raises `FrameError` (rules 1 and 2).
     """
     if not is_object(result) or not may_name(result, _NAMED):
         return None
-    answer = unambiguous_members(result, _CREATED)
+    answer = yield from _created(result)
     if era is Era.MODERN:
         if as_string(answer.get("resultType")) != TASK:
             return None
@@ -79,11 +80,11 @@ def announced(result: Raw, era: Era, *, allowed: bool) -> Announced | None:
     return _announced(unambiguous_members(task, _TASK), "ttl")
 
 
-def check_about(result: Raw, id: str) -> None:
-    """Check that the result of a request about the task `id` is about it (rule 3). Raises `FrameError`."""
+def check_about(result: Raw, id: str) -> Steps[None]:
+    """Check, in steps, that the result of a request about the task `id` is about it (rule 3). Raises `FrameError`."""
     if not is_object(result) or not may_name(result, _NAMED):
         return
-    answer = unambiguous_members(result, _CREATED)
+    answer = yield from _created(result)
     named = [answer.get(TASK_MEMBER), _related(answer)]
     if any(each is not None and as_string(each) != id for each in named):
         raise FrameError("an answer about another task")
@@ -127,8 +128,10 @@ def without_state(notification: Notification) -> Notification:
     return notification.with_params({}, without=("requestState",))
 
 
-def listed(response: Success, shown: Callable[[str], bool]) -> bytes:
-    """Return the response to `tasks/list`, with the tasks for which `shown` is true. Raises `FrameError`."""
+def listed(response: Success, shown: Callable[[str], bool]) -> Steps[bytes]:
+    """Return the response to `tasks/list`, with the tasks for which `shown` is true, in steps. Raises `FrameError`."""
+    if len(response.text) > MAX_SPLIT_BYTES:
+        raise FrameError(f"a list of more than {MAX_SPLIT_BYTES} bytes", bound=True)
     answer = unambiguous_members(response.result, _LIST) if is_object(response.result) else {}
     if "tasks" not in answer:
         raise FrameError("a list of tasks without tasks")
@@ -138,10 +141,16 @@ def listed(response: Success, shown: Callable[[str], bool]) -> bytes:
         raise FrameError('"tasks" is not an array') from None
     except (msgspec.MsgspecError, RecursionError):
         raise JsonError("not valid JSON") from None
-    kept = [task for task in tasks if shown(_id_in(task))]
+    kept: list[Raw] = []
+    for number, task in enumerate(tasks):
+        if number % ITEMS_AT_ONCE == 0:
+            yield
+        if shown(_id_in(task)):
+            kept.append(task)
     if len(kept) == len(tasks):
         return response.text
     result = Raw(with_members(answer, {"tasks": kept}))
+    yield
     return with_members(members(response.text), {"result": result})
 
 
@@ -151,6 +160,12 @@ def holds_tasks(response: Success) -> bool:
         return is_object(response.result) and "tasks" in members(response.result)
     except FrameError:
         return False
+
+
+def _created(result: Raw) -> Steps[dict[str, Raw]]:
+    if len(result) <= LONG_ANSWER_BYTES:
+        return unambiguous_members(result, _CREATED)
+    return (yield from members_in_steps(bytes(result), _CREATED))
 
 
 def _announced(task: dict[str, Raw], ttl_name: str) -> Announced:

@@ -18,7 +18,7 @@ from itertools import accumulate
 
 from accredit.errors import FrameError, JsonError
 from accredit.jsonrpc.simd import reads_well
-from accredit.limits import MAX_DEPTH, MAX_EXTREME_NUMBERS, MAX_STRUCTURES, MAX_VALUES
+from accredit.limits import MAX_DEPTH, MAX_EXTREME_NUMBERS, MAX_NUMBER_BYTES, MAX_STRUCTURES, MAX_VALUES
 
 _SLICE = 1 << 18
 
@@ -214,6 +214,8 @@ class ExtremeNumbers:
     def are_finite(self, words: Iterable[bytes]) -> bool:
         """Whether those among these words are finite as IEEE 754 doubles, and not too many."""
         for word in words:
+            if len(word) > MAX_NUMBER_BYTES:
+                return False
             if len(word) >= len(_LONG_DIGITS) or b"e" in word or b"E" in word:
                 self._left -= (number := _EXTREME_NUMBER.match(word)) is not None
                 if self._left < 0 or (number is not None and math.isinf(float(number[0]))):

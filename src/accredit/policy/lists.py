@@ -17,7 +17,9 @@ from msgspec import Raw, Struct
 from accredit.errors import FrameError, JsonError
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import Success
+from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.objects import Names, as_string, is_object, members, pairs, unambiguous_members
+from accredit.limits import ITEMS_AT_ONCE, MAX_SPLIT_BYTES
 from accredit.policy.catalog import Catalog, Entry
 from accredit.tokens import VerifiedToken, may_use
 
@@ -113,20 +115,25 @@ class ListView(Struct, frozen=True, kw_only=True):
         return ours
 
 
-def listed(response: Success, view: ListView, kind: Kind, *others: Kind) -> bytes:
-    """Return the response to a list request as this client sees it.
+def listed(response: Success, view: ListView, kind: Kind, *others: Kind) -> Steps[bytes]:
+    """Return the response to a list request as this client sees it, in steps.
 
     `others` are given only where the request is not known any more, and the response could be of several kinds. Raises
     `FrameError` for a list that can't be read.
     """
+    if len(response.text) > MAX_SPLIT_BYTES:
+        raise FrameError(f"a list of more than {MAX_SPLIT_BYTES} bytes", bound=True)
     changes: dict[str, object] = {}
     result: dict[str, Raw] = {}
     for each in (kind, *others):
+        yield
         result = unambiguous_members(response.result, each.result_names) if is_object(response.result) else {}
-        changes[each.items] = _items(result, view, each)
+        changes[each.items] = yield from _items(result, view, each)
         if view.private(each):
             changes["cacheScope"] = "private"
+    yield
     new_result = Raw(with_members(result, changes))
+    yield
     return with_members(members(response.text), {"result": new_result})
 
 
@@ -140,7 +147,8 @@ def kinds_in(response: Success) -> tuple[Kind, ...]:
     return tuple(kind for kind in KINDS.values() if kind.items.casefold() in names)
 
 
-def _items(result: dict[str, Raw], view: ListView, kind: Kind) -> list[Raw]:
+def _items(result: dict[str, Raw], view: ListView, kind: Kind) -> Steps[list[Raw]]:
+    yield
     if kind.items not in result:
         raise FrameError(f"a list without {kind.items}")
     try:
@@ -149,7 +157,14 @@ def _items(result: dict[str, Raw], view: ListView, kind: Kind) -> list[Raw]:
         raise FrameError(f'"{kind.items}" is not an array') from None
     except (msgspec.MsgspecError, RecursionError):
         raise JsonError("not valid JSON") from None
-    return [shown for item in items if (shown := _item(item, view, kind)) is not None]
+    found: list[Raw] = []
+    for number, item in enumerate(items):
+        if number % ITEMS_AT_ONCE == 0:
+            yield
+        shown = _item(item, view, kind)
+        if shown is not None:
+            found.append(shown)
+    return found
 
 
 def _item(text: Raw, view: ListView, kind: Kind) -> Raw | None:

@@ -15,6 +15,7 @@ from accredit.client.pins import GATEWAY_CHANGED
 from accredit.client.proving import Prover
 from accredit.errors import ProofRefused
 from accredit.jsonrpc.frames import Success, decode_frame
+from accredit.jsonrpc.long_text import at_one_go
 from accredit.keys import SigningKey
 from accredit.limits import MAX_KNOWN_TARGETS
 from accredit.policy import Catalog, Entry, Policy, decide, drive, guarded_call_from_values
@@ -251,7 +252,7 @@ def listing(judge: Judge) -> Params:
     frame = decode_frame(json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": tools}}).encode())
     assert isinstance(frame, Success)
     view = ListView(catalog=CATALOG, verifier_id=judge.policy.verifier_id, binding="required")
-    return json.loads(listed(frame, view, KINDS["tools/list"]))["result"]
+    return json.loads(at_one_go(listed(frame, view, KINDS["tools/list"])))["result"]
 
 
 def names(tools: list[object]) -> list[str]:
@@ -342,7 +343,7 @@ def shelf(judge: Judge, method: str) -> Params:
     frame = decode_frame(json.dumps({"jsonrpc": "2.0", "id": 1, "result": {kind.items: ITEMS[method]}}).encode())
     assert isinstance(frame, Success)
     view = ListView(catalog=SHELVES, verifier_id=judge.policy.verifier_id, binding="required")
-    return json.loads(listed(frame, view, kind))["result"]
+    return json.loads(at_one_go(listed(frame, view, kind)))["result"]
 
 
 @pytest.mark.parametrize(

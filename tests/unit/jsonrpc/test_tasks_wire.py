@@ -11,6 +11,7 @@ from msgspec import Raw
 
 from accredit.errors import FrameError
 from accredit.jsonrpc.frames import Notification, Success
+from accredit.jsonrpc.long_text import at_one_go
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.tasks import announced, check_about, listed, subject_of, without_state
 from accredit.limits import MAX_TASK_ID_CHARS
@@ -37,12 +38,12 @@ def raw(value: Any) -> Raw:
 @given(VALUES, st.sampled_from(list(Era)), st.booleans())
 def test_whatever_a_result_holds_it_is_read_or_refused(value: Any, era: Era, asked: bool) -> None:
     with suppress(FrameError):
-        found = announced(raw(value), era, allowed=asked)
+        found = at_one_go(announced(raw(value), era, allowed=asked))
         assert found is None or (asked or era is Era.MODERN)
     with suppress(FrameError):
-        check_about(raw(value), "t")
+        at_one_go(check_about(raw(value), "t"))
     with suppress(FrameError):
-        listed(Success(1, raw(value), b'{"result":' + bytes(raw(value)) + b"}"), lambda id: False)
+        at_one_go(listed(Success(1, raw(value), b'{"result":' + bytes(raw(value)) + b"}"), lambda id: False))
     if isinstance(value, dict):
         told = Notification("notifications/tasks", raw(value), b'{"params":' + bytes(raw(value)) + b"}")
         assert isinstance(subject_of(told), str)
@@ -57,7 +58,7 @@ def test_an_id_is_a_string_of_bounded_length(id: Any) -> None:
         (Era.MODERN, {"resultType": "task", "taskId": id}),
     ):
         with pytest.raises(FrameError):
-            announced(raw(result), era, allowed=True)
+            at_one_go(announced(raw(result), era, allowed=True))
 
 
 @pytest.mark.holds("jsonrpc/tasks", 2)
@@ -71,9 +72,9 @@ def test_an_id_is_a_string_of_bounded_length(id: Any) -> None:
 )
 def test_an_id_that_two_readers_take_differently_is_none(text: str) -> None:
     with pytest.raises(FrameError):
-        announced(Raw(text.encode()), Era.MODERN, allowed=True)
+        at_one_go(announced(Raw(text.encode()), Era.MODERN, allowed=True))
     with pytest.raises(FrameError):
-        check_about(Raw(text.encode()), "a")
+        at_one_go(check_about(Raw(text.encode()), "a"))
 
 
 @pytest.mark.holds("jsonrpc/tasks", 3)
@@ -81,5 +82,5 @@ def test_an_answer_about_another_task_is_none() -> None:
     related = {"_meta": {"io.modelcontextprotocol/related-task": {"taskId": "b"}}}
     for result in ({"taskId": "b"}, {"taskId": "a", **related}, related):
         with pytest.raises(FrameError):
-            check_about(raw(result), "a")
-    check_about(raw({"taskId": "a", "content": []}), "a")
+            at_one_go(check_about(raw(result), "a"))
+    at_one_go(check_about(raw({"taskId": "a", "content": []}), "a"))

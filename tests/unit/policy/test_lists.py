@@ -11,6 +11,7 @@ from tests.world.decisions import CATALOG, VERIFIER
 
 from accredit.errors import FrameError
 from accredit.jsonrpc.frames import Success, decode_frame
+from accredit.jsonrpc.long_text import at_one_go
 from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS
 from accredit.policy import GUARDED, LISTS, Catalog, Entry
 from accredit.policy.lists import KINDS, Kind, ListView, kinds_in, listed
@@ -30,10 +31,14 @@ def answer(result: str) -> Success:
 
 def seen(result: str, view: ListView = JUDGED, kind: Kind = TOOLS, *others: Kind) -> dict[str, Any]:
     """The result as the client gets it."""
-    frame = decode_frame(listed(answer(result), view, kind, *others))
+    frame = decode_frame(at_one_go(listed(answer(result), view, kind, *others)))
     assert isinstance(frame, Success)
     assert frame.id == 1
     return json.loads(bytes(frame.result))
+
+
+def edited(response: Success, view: ListView) -> bytes:
+    return at_one_go(listed(response, view, TOOLS))
 
 
 def tools(*names: str) -> str:
@@ -123,12 +128,16 @@ def test_the_catalog_wins_over_the_upstream() -> None:
 
 @pytest.mark.parametrize("spelling", ["ratify\\u005fscope", "\\u0072atify_scope"])
 def test_the_upstreams_word_is_known_however_it_is_spelled(spelling: str) -> None:
-    found = listed(answer(f'{{"tools":[{{"name":"list_inbox","_meta":{{"{spelling}":"mcp:tool"}}}}]}}'), JUDGED, TOOLS)
+    found = at_one_go(
+        listed(answer(f'{{"tools":[{{"name":"list_inbox","_meta":{{"{spelling}":"mcp:tool"}}}}]}}'), JUDGED, TOOLS)
+    )
     assert b"mcp:tool" not in found
 
 
 def test_a_scope_that_is_said_twice_is_said_once_and_by_us() -> None:
-    found = listed(answer('{"tools":[{"name":"wipe","_meta":{"ratify_scope":"a","ratify_scope":"b"}}]}'), JUDGED, TOOLS)
+    found = at_one_go(
+        listed(answer('{"tools":[{"name":"wipe","_meta":{"ratify_scope":"a","ratify_scope":"b"}}]}'), JUDGED, TOOLS)
+    )
     assert found.count(b"ratify_scope") == 1
     assert b'"ratify_scope":"comms:email:delete"' in found
 
@@ -141,7 +150,7 @@ def test_a_meta_that_is_no_object_is_replaced(meta: str) -> None:
 
 def test_a_page_of_a_list_stays_one() -> None:
     result = '{"nextCursor":"a\\u002fb","tools":[],"resultType":"complete","_meta":{"k":1.50},"other":[1E2]}'
-    text = listed(answer(result), JUDGED, TOOLS)
+    text = edited(answer(result), JUDGED)
     assert text == f'{{"jsonrpc":"2.0","id":1,"result":{result}}}'.encode()
 
 
@@ -151,7 +160,7 @@ def test_a_page_of_which_nothing_is_left_still_leads_to_the_next() -> None:
 
 def test_what_is_not_ours_to_change_keeps_its_bytes() -> None:
     tool = '{"z":1.50,"name":"\\u006cist_inbox","inputSchema":{ "a" : 1E2 },"_meta":{"y":[ 1 ]},"annotations":{}}'
-    text = listed(answer(f'{{"tools":[ {tool} , {{"name":"unknown","x":1.0}} ]}}'), OFF, TOOLS)
+    text = edited(answer(f'{{"tools":[ {tool} , {{"name":"unknown","x":1.0}} ]}}'), OFF)
     assert tool.replace('{"y":[ 1 ]}', '{"y":[ 1 ],"ratify_scope":"email:read"}').encode() in text
     assert b'{"name":"unknown","x":1.0}' in text
 
@@ -202,7 +211,7 @@ BAD = [
 @pytest.mark.parametrize("view", [JUDGED, OFF, granted("email:read")], ids=["judged", "off", "filtered"])
 def test_a_list_that_can_be_read_in_two_ways_or_in_none_is_refused(result: str, view: ListView) -> None:
     with pytest.raises(FrameError):
-        listed(answer(result), view, TOOLS)
+        edited(answer(result), view)
 
 
 JSON = st.recursive(
@@ -247,7 +256,7 @@ def test_a_list_that_nobody_remembers_asking_for_is_known_by_its_shape(result: s
 def test_a_result_that_was_never_checked_raises_nothing_else() -> None:
     for result in (b'{"tools":[{', b'{"tools":[', b"{", b'{"tools":[\xff]}', b'{"tools":' + b"[" * 100_000):
         with pytest.raises(FrameError):
-            listed(Success(1, Raw(result), b"{}"), JUDGED, TOOLS)
+            edited(Success(1, Raw(result), b"{}"), JUDGED)
         assert kinds_in(Success(1, Raw(result), b"{}")) in {(), (TOOLS,)}
 
 
@@ -355,7 +364,7 @@ def test_no_list_can_be_read_in_two_ways_or_in_none(kind: Kind, result: str) -> 
     other = other.replace("TOOLS", kind.items.upper()).replace('"Name"', f'"{kind.key.upper()}"')
     other = other.replace("list_inbox", named).replace("t\\u006fols", kind.items).replace("n\\u0061me", kind.key)
     with pytest.raises(FrameError):
-        listed(answer(other.replace("tool\u017f", kind.items.upper())), shelves("files:read"), kind)
+        at_one_go(listed(answer(other.replace("tool\u017f", kind.items.upper())), shelves("files:read"), kind))
 
 
 def test_an_answer_that_is_several_lists_at_once_is_edited_as_each_of_them() -> None:

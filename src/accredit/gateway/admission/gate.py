@@ -52,6 +52,7 @@ from accredit.gateway.turns import turn
 from accredit.gateway.upstream.stdio.pending_calls import member_id
 from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.frames import Frame, Notification, Request, Success
+from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.methods import is_known, is_modern
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
@@ -155,11 +156,11 @@ class Gate:
         response is not known. `token` is that of the request which resumed the stream."""
         edit = self._lists.of_unknown(token)
 
-        def resumed(response: Success) -> bytes:
+        def resumed(response: Success) -> Steps[bytes]:
             call = calls.get(response.id)
             if call is not None and call.edit is not None:
-                return call.edit(response)
-            return of_resumed(response, edit(response))
+                return (yield from call.edit(response))
+            return (yield from of_resumed(response, (yield from edit(response))))
 
         return resumed if self._guards else edit
 

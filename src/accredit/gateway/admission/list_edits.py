@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.settings import ProofSettings
 from accredit.jsonrpc.frames import Success
+from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.responses import Edit
 from accredit.policy import Authority, Catalog
 from accredit.policy.lists import KINDS, Kind, ListView, kinds_in, listed
@@ -35,11 +36,11 @@ class ListEdits:
         view = self._view(None, token)
         return lambda response: self._edited(response, view, kinds_in(response))
 
-    def _edited(self, response: Success, view: ListView, kinds: Sequence[Kind]) -> bytes:
+    def _edited(self, response: Success, view: ListView, kinds: Sequence[Kind]) -> Steps[bytes]:
         if _TOOLS in kinds:
-            self._tools.learn(response.result)
+            yield from self._tools.learn(response.result)
         edited = [kind for kind in kinds if view.edits(kind)]
-        return listed(response, view, *edited) if edited else response.text
+        return (yield from listed(response, view, *edited)) if edited else response.text
 
     def _view(self, authority: Authority | None, token: VerifiedToken | None) -> ListView:
         proofs = self._proofs

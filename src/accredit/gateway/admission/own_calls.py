@@ -7,7 +7,7 @@ from accredit.gateway.forwarding import Forwarding
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE, answer_type
 from accredit.gateway.settings import GatewaySettings
-from accredit.gateway.turns import opened
+from accredit.gateway.turns import in_turns
 from accredit.gateway.upstream.http.client import Answer
 from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER
 from accredit.jsonrpc.frames import Request
@@ -37,7 +37,7 @@ async def whole_response(answer: Answer, era: Era, request: Request, settings: G
         raise AnswerError("a charset other than utf-8")
     if said.name == JSON_TYPE:
         body = await answer.read(settings.max_response_bytes, timeout=timeout)
-        return expected.body(body, await opened(body, era))
+        return (await in_turns(expected.judging(body, alone=True)))[0]
     if said.name != EVENTS_TYPE:
         raise AnswerError("neither JSON nor an event stream")
     parser = SseParser(settings.max_event_bytes)
@@ -49,7 +49,7 @@ async def whole_response(answer: Answer, era: Era, request: Request, settings: G
             raise AnswerError("the stream is too long", bound=True)
         for event in parser.feed(chunk):
             if event.data is not None:
-                text, _ = expected.event(event.data, await opened(event.data, era))
+                text, _ = await in_turns(expected.judging(event.data))
                 if expected.done:
                     return text
     raise AnswerError("the stream ended without a response")

@@ -35,12 +35,13 @@ from accredit.gateway.settings import RoundsSettings
 from accredit.gateway.trace import traced
 from accredit.jsonrpc.encode import INVALID_PARAMS, to_json, with_members
 from accredit.jsonrpc.frames import Notification, Request, Success
+from accredit.jsonrpc.long_text import Steps, pairs_in_steps
 from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, TASK_MEMBER, TASK_METHODS, Era
 from accredit.jsonrpc.objects import as_string, is_object, may_hold, members
 from accredit.jsonrpc.responses import Edit
 from accredit.jsonrpc.result_types import INPUT_REQUIRED, TASK
 from accredit.jsonrpc.tasks import may_announce
-from accredit.limits import TASK_SECONDS
+from accredit.limits import LONG_ANSWER_BYTES, TASK_SECONDS
 from accredit.policy import Authority, Flow, looks_guarded, payload_digest
 from accredit.rounds.sealing import NONCE_BYTES, FlowState, state_binding
 
@@ -115,12 +116,14 @@ class RequestStateSealer:
             word = "invalid_request_state"
             raise RequestError(INVALID_PARAMS, str(error), id=request.id, status=200, word=word) from None
 
-    def _sealed(self, response: Success, *, request: Request, principal: Sequence[str], flow: str, round: int) -> bytes:
+    def _sealed(
+        self, response: Success, *, request: Request, principal: Sequence[str], flow: str, round: int
+    ) -> Steps[bytes]:
         """Rule 2, for the response to `request`. Raises `FrameError` for a state that can't be sealed."""
         of_task = request.method in TASK_METHODS
         if not (of_task or may_hold(response.result, _INPUT_REQUIRED) or may_hold(response.result, _TASK)):
             return response.text
-        result = members(response.result) if is_object(response.result) else {}
+        result = yield from _members(response.result)
         kind, given = as_string(result.get("resultType")), as_string(result.get(_STATE))
         if not of_task and kind not in (INPUT_REQUIRED, TASK):
             return response.text
@@ -139,7 +142,16 @@ class RequestStateSealer:
         except SealError as error:
             raise FrameError(f"requestState: {error.reason}", bound=True) from None
         new_result = Raw(with_members(result, {_STATE: text}))
-        return with_members(members(response.text), {"result": new_result})
+        message = yield from _members(Raw(response.text))
+        return with_members(message, {"result": new_result})
+
+
+def _members(value: Raw) -> Steps[dict[str, Raw]]:
+    if not is_object(value):
+        return {}
+    if len(value) <= LONG_ANSWER_BYTES:
+        return members(value)
+    return dict((yield from pairs_in_steps(bytes(value))))
 
 
 def principal_of(authority: Authority | None, token: tuple[str, str] | None = None) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from accredit.gateway.recording.recorder import Client
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.jsonrpc.frames import Notification, Request, Success
+from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.methods import TASK_METHODS, Era
 from accredit.jsonrpc.objects import members
 from accredit.jsonrpc.responses import Edit
@@ -122,11 +123,11 @@ class Tasks:
         if call is None and task is not None:
             call = self.unrecorded.begin(request.id, client.session_id)
 
-        def edit(response: Success) -> bytes:
-            found = announced(response.result, request.era, allowed=task is not None)
+        def edit(response: Success) -> Steps[bytes]:
+            found = yield from announced(response.result, request.era, allowed=task is not None)
             if found is not None and call is not None and task is not None:
                 call.on_settled = partial(self._keep, request.id, found, task, client)
-            return inner(response) if inner is not None else response.text
+            return (yield from inner(response)) if inner is not None else response.text
 
         if call is not None:
             call.edit = edit
@@ -149,10 +150,10 @@ class Tasks:
             own = await self.store.owned(owner, now=unix_seconds()) if self.store is not None else frozenset[bytes]()
             return lambda response: listed(response, lambda id: task_key(place, id) in own)
 
-        def about(response: Success) -> bytes:
+        def about(response: Success) -> Steps[bytes]:
             if request.method in TASK_METHODS:
-                check_about(response.result, call.target)
-            return inner(response) if inner is not None else response.text
+                yield from check_about(response.result, call.target)
+            return (yield from inner(response)) if inner is not None else response.text
 
         return about
 
@@ -203,13 +204,15 @@ class Tasks:
         return Outcome(status="task", result=outcome.result), None
 
 
-def of_resumed(response: Success, text: bytes) -> bytes:
+def of_resumed(response: Success, text: bytes) -> Steps[bytes]:
     """Return what a client gets for a response whose request is not known, edited to `text` so far.
 
     Nobody can tell whose tasks are in it: a task that it announces is refused, and a list of tasks is emptied.
     """
-    if announced(response.result, Era.LEGACY, allowed=True) is not None:
+    if (yield from announced(response.result, Era.LEGACY, allowed=True)) is not None:
         return refusal(refusals.task_not_kept("tools/call", "")).frame(response.id)
+    yield
     if not holds_tasks(response):
         return text
-    return listed(replace(response, result=members(text)["result"], text=text), lambda _: False)
+    yield
+    return (yield from listed(replace(response, result=members(text)["result"], text=text), lambda _: False))

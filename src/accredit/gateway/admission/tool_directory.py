@@ -19,9 +19,11 @@ from msgspec import Raw, Struct
 
 from accredit.base.caching import RecentlyUsed
 from accredit.errors import FrameError, RequestError
+from accredit.gateway.turns import in_turns
 from accredit.jsonrpc.encode import to_json
 from accredit.jsonrpc.frames import Request, Success, decode_frame
 from accredit.jsonrpc.header_values import Headers
+from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.methods import META_CAPABILITIES, META_CLIENT_INFO, META_VERSION
 from accredit.jsonrpc.objects import as_string, members
 from accredit.jsonrpc.param_headers import (
@@ -69,9 +71,10 @@ class ToolDirectory:
         self._for_admitted = _Pace()
         self._for_others = _Pace()
 
-    def learn(self, result: Raw) -> None:
-        """Remember the tools in the result of a `tools/list`."""
+    def learn(self, result: Raw) -> Steps[None]:
+        """Remember the tools in the result of a `tools/list`, in steps."""
         for name, schema in listed_schemas(result).items():
+            yield
             if len(name) <= MAX_KNOWN_TOOL_NAME_CHARS:
                 self._tools.put(name, _Tool(declares_token(schema), declared_headers(schema)))
 
@@ -114,7 +117,7 @@ class ToolDirectory:
                 frame = decode_frame(answer) if answer is not None else None
                 if not isinstance(frame, Success):
                     return
-                self.learn(frame.result)
+                await in_turns(self.learn(frame.result))
                 cursor = members(frame.result).get("nextCursor")
             except FrameError:
                 return

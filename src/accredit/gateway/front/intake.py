@@ -70,7 +70,7 @@ class Intake(ABC, Generic[C]):
     async def _read(self, text: bytes, inbound: InboundRequest, *, batches: bool) -> Frame | Batch:
         """Apply step 4 to a message's bytes. Raises `RequestError`."""
         if len(text) > SHORT_MESSAGE_BYTES:
-            message = inbound.message = await in_turns(read_request(text, batch_allowed=batches), len(text))
+            message = inbound.message = await in_turns(read_request(text, batch_allowed=batches))
         else:
             message = inbound.message = decode_request(text, batch_allowed=batches)
         if self._settings.identity is not None:

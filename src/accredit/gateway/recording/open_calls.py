@@ -244,7 +244,7 @@ async def _members(result: Raw) -> dict[str, Raw]:
             return {}
         if len(result) <= LONG_ANSWER_BYTES:
             return members(result)
-        return dict(await in_turns(pairs_in_steps(bytes(result)), len(result)))
+        return dict(await in_turns(pairs_in_steps(bytes(result))))
     except FrameError:
         return {}
 

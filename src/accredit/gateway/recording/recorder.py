@@ -56,7 +56,8 @@ from accredit.gateway.trace import trace_of
 from accredit.gateway.turns import in_turns
 from accredit.jsonrpc.encode import HEADER_MISMATCH, INVALID_PARAMS
 from accredit.jsonrpc.frames import Request
-from accredit.limits import MAX_RECORDED_CHAINS, MAX_RECORDED_TARGET, MAX_RECORDED_TEXT
+from accredit.jsonrpc.long_text import at_one_go
+from accredit.limits import MAX_RECORDED_CHAINS, MAX_RECORDED_TARGET, MAX_RECORDED_TEXT, SHORT_MESSAGE_BYTES
 from accredit.policy import CONSTRAINT_REFUSALS, Decision, refusals
 from accredit.ports import Records
 from accredit.ratify import DelegationCert, encode_delegation_cert
@@ -258,7 +259,8 @@ async def _params(request: Request, decision: Decision | None, *, full: bool) ->
     digest = decision.call.digest if decision is not None and not full else b""
     if digest:
         return RecordedParams(digest.hex())
-    return await in_turns(record_params(request.members, token_argument=False, full=full), request.size)
+    steps = record_params(request.members, token_argument=False, full=full)
+    return at_one_go(steps) if request.size <= SHORT_MESSAGE_BYTES else await in_turns(steps)
 
 
 def _authority(decision: Decision, chain_sha256: str) -> RecordedAuthority | None:

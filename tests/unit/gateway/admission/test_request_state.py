@@ -20,6 +20,7 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.recording.recorder import Client
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RoundsSettings
 from accredit.jsonrpc.frames import Notification, Request, Success
+from accredit.jsonrpc.long_text import at_one_go
 from accredit.limits import MAX_STATE_BYTES
 from accredit.policy import Authority
 from accredit.rounds import KeyRing
@@ -47,7 +48,7 @@ def asks(**members: object) -> dict[str, object]:
 
 def edited(leg: Leg, result: object) -> dict[str, Any]:
     assert leg.edit is not None
-    return json.loads(leg.edit(success(result)))["result"]
+    return json.loads(at_one_go(leg.edit(success(result))))["result"]
 
 
 def params_of(leg: Leg) -> dict[str, Any]:
@@ -116,12 +117,12 @@ def test_what_is_not_changed_stays_as_it_was_spelled() -> None:
     edit = SEALS.leg(call).edit
     assert edit is not None
     done = Success(7, Raw(b'{"content" : [ ]}'), b'{"id":7 , "result":{"content" : [ ]},"jsonrpc":"2.0"}')
-    assert edit(done) is done.text
+    assert at_one_go(edit(done)) is done.text
     text = b'{"resultType":"input\\u005frequired", "inputRequests" : {"a": 1e0 },"requestState":"\\u006dine"}'
     response = Success(7, Raw(text), b'{"id":7 ,"more": [ ], "result":' + text + b"}")
-    assert b'"inputRequests":{"a": 1e0 }' in edit(response)
-    assert b'"more":[ ]' in edit(response)
-    assert b"mine" not in edit(response)
+    assert b'"inputRequests":{"a": 1e0 }' in at_one_go(edit(response))
+    assert b'"more":[ ]' in at_one_go(edit(response))
+    assert b"mine" not in at_one_go(edit(response))
 
 
 @pytest.mark.parametrize("method", ["tools/list", "ping", "subscriptions/listen", "x/requestState"])

@@ -12,6 +12,7 @@ from accredit.errors import RequestError
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.front import bootstrap
 from accredit.jsonrpc.frames import Request
+from accredit.jsonrpc.long_text import at_one_go
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
 from accredit.limits import MAX_KNOWN_TOOL_NAME_CHARS, MAX_KNOWN_TOOLS, MAX_TOOL_LIST_BYTES
@@ -26,18 +27,18 @@ def listing(*names: str) -> Raw:
 def test_the_latest_list_decides() -> None:
     known = ToolDirectory()
     assert not known.takes_token("redeem")
-    known.learn(listing("redeem"))
+    at_one_go(known.learn(listing("redeem")))
     assert known.takes_token("redeem")
-    known.learn(Raw(b'{"tools":[{"name":"redeem","inputSchema":{}}]}'))
+    at_one_go(known.learn(Raw(b'{"tools":[{"name":"redeem","inputSchema":{}}]}')))
     assert not known.takes_token("redeem")
 
 
 def test_a_server_can_t_fill_the_memory_with_names() -> None:
     known = ToolDirectory()
-    known.learn(listing("a" * MAX_KNOWN_TOOL_NAME_CHARS, "b" * (MAX_KNOWN_TOOL_NAME_CHARS + 1)))
+    at_one_go(known.learn(listing("a" * MAX_KNOWN_TOOL_NAME_CHARS, "b" * (MAX_KNOWN_TOOL_NAME_CHARS + 1))))
     assert known.takes_token("a" * MAX_KNOWN_TOOL_NAME_CHARS)
     assert not known.takes_token("b" * (MAX_KNOWN_TOOL_NAME_CHARS + 1))
-    known.learn(listing(*(f"tool-{number}" for number in range(MAX_KNOWN_TOOLS))))
+    at_one_go(known.learn(listing(*(f"tool-{number}" for number in range(MAX_KNOWN_TOOLS)))))
     assert not known.takes_token("a" * MAX_KNOWN_TOOL_NAME_CHARS)
     assert known.takes_token("tool-0")
 
@@ -52,7 +53,7 @@ def test_what_is_no_list_teaches_nothing() -> None:
         b"[" * 10_000,
         b" " * MAX_TOOL_LIST_BYTES + b"{}",
     ):
-        known.learn(Raw(text))
+        at_one_go(known.learn(Raw(text)))
     assert not known.takes_token("7")
 
 
@@ -94,7 +95,7 @@ def test_who_is_not_known_yet_can_t_keep_callers_from_a_fresh_list() -> None:
         await tools.look_up("other", call(_token="x"), upstream.ask)
         await tools.look_up("another", call(_token="x"), upstream.ask)
         assert len(upstream.asked) == 1
-        tools.learn(Raw(b'{"tools":[{"name":"echo","inputSchema":%s}]}' % json.dumps(MIRRORED).encode()))
+        at_one_go(tools.learn(Raw(b'{"tools":[{"name":"echo","inputSchema":%s}]}' % json.dumps(MIRRORED).encode())))
         with pytest.raises(RequestError, match="differs from the argument"):
             await tools.check_headers(call(region="eu"), {b"mcp-param-region": b"us"}, upstream.ask)
         assert len(upstream.asked) == 2
@@ -118,6 +119,6 @@ def test_one_list_says_both_whose_token_it_is_and_which_headers_mirror_arguments
 @pytest.mark.holds("gateway/admission/tool_directory", 2)
 def test_an_older_list_does_not_refuse_what_a_fresh_one_allows() -> None:
     upstream, tools = Upstream({}), ToolDirectory()
-    tools.learn(Raw(b'{"tools":[{"name":"echo","inputSchema":%s}]}' % json.dumps(MIRRORED).encode()))
+    at_one_go(tools.learn(Raw(b'{"tools":[{"name":"echo","inputSchema":%s}]}' % json.dumps(MIRRORED).encode())))
     asyncio.run(tools.check_headers(call(region="eu"), {}, upstream.ask))
     assert len(upstream.asked) == 1

@@ -42,7 +42,7 @@ from accredit.gateway.recording.resumable_calls import ResumableCalls
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.trace import traced
-from accredit.gateway.turns import opened
+from accredit.gateway.turns import in_turns
 from accredit.gateway.upstream.http.client import Answer, Prepared, UpstreamClient
 from accredit.gateway.upstream.http.encoding import accepted_codings
 from accredit.gateway.upstream.http.long_lived_streams import LongLivedStreams
@@ -65,6 +65,7 @@ from accredit.limits import (
     LONG_ANSWER_BYTES,
     MAX_PREPARED_HEADS,
     MAX_REMEMBERED_HEAD_BYTES,
+    SHORT_MESSAGE_BYTES,
 )
 
 _log = logging.getLogger("accredit.gateway")
@@ -228,6 +229,16 @@ class HttpRelay:
         """The header that tells the server on whose authority this comes, where it is told. Raises `RequestError`."""
         return self.identity.fields(reply.speaker) if self.identity is not None else []
 
+    async def _judged(self, text: bytes, expected: Expected) -> bytes:
+        """A body as it is forwarded. Raises `AnswerError`."""
+        if not expected.waiting:
+            if text:
+                raise AnswerError("a body in answer to no request")
+            return text
+        if len(text) <= SHORT_MESSAGE_BYTES:
+            return expected.body(text)
+        return (await in_turns(expected.judging(text, alone=True)))[0]
+
     async def _whole(self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]) -> None:
         """Rules 2 to 4 for an answer with one body."""
         problem = self._head_problem(answer, expected)
@@ -241,12 +252,7 @@ class HttpRelay:
             if problem is not None:
                 raise problem
             body = await decoded(answer, raw, self._max_bytes)
-            judged = body.text
-            if expected.waiting:
-                long = await opened(judged, expected.era) if len(judged) > LONG_ANSWER_BYTES else None
-                judged = expected.body(judged, long)
-            elif judged:
-                raise AnswerError("a body in answer to no request")
+            judged = await self._judged(body.text, expected)
             for response, _ in expected.answers.members:
                 self._learn(reply, answer, requests, response)
             if reply.calls:
@@ -330,8 +336,10 @@ class HttpRelay:
 
     def _learn(self, reply: Reply, answer: Answer, requests: Sequence[Request], frame: Frame) -> None:
         """Tells the revision of the session that an `initialize` answer begins. Raises `AnswerError`."""
+        if not isinstance(frame, Success) or len(frame.result) > LONG_ANSWER_BYTES:
+            return  # nobody writes so much about a session
         for request in requests:
-            if request.method == "initialize" and isinstance(frame, Success) and frame.id == request.id:
+            if request.method == "initialize" and frame.id == request.id:
                 session, revision = answer.header(SESSION_HEADER), None
                 with contextlib.suppress(FrameError):
                     revision = as_string(members(frame.result).get("protocolVersion"))

@@ -13,7 +13,7 @@ import codecs
 from accredit.errors import AnswerError, FrameError
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE
-from accredit.gateway.turns import between_turns
+from accredit.gateway.turns import in_turns
 from accredit.gateway.upstream.http.answer import Answer
 from accredit.gateway.upstream.http.encoding import Decoded, accepted_codings, decode_answer
 from accredit.jsonrpc.frames import decode_error
@@ -30,7 +30,7 @@ def charset_problem(answer: Answer) -> AnswerError | None:
 async def decoded(answer: Answer, raw: bytes, limit: int) -> Decoded:
     """Return the decoded body of an answer. Raises `AnswerError`."""
     coding = answer.head.fields.get(b"content-encoding")
-    return Decoded(raw) if coding is None else await between_turns(decode_answer(raw, coding, limit))
+    return Decoded(raw) if coding is None else await in_turns(decode_answer(raw, coding, limit))
 
 
 def as_it_came(raw: bytes, body: Decoded, accepted: bytes | None) -> tuple[bytes, RawHeaders]:

@@ -28,11 +28,11 @@ from accredit.gateway.headers import SESSION_HEADER, RawHeaders, of_unjudged
 from accredit.gateway.recording.open_calls import outcome_of_end
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings
-from accredit.gateway.turns import opened
+from accredit.gateway.turns import in_turns
 from accredit.gateway.upstream.http.client import Answer
 from accredit.gateway.upstream.http.encoding import open_decoder
 from accredit.gateway.upstream.reply import Reply
-from accredit.jsonrpc.frames import Frame, Notification, Opened
+from accredit.jsonrpc.frames import Frame, Notification
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.sse import KEEP_ALIVE, Event, SseParser, encode_event
@@ -41,7 +41,7 @@ from accredit.limits import (
     AFTERMATH_SECONDS,
     EVENTS_PIECE_BYTES,
     KEEP_ALIVE_SECONDS,
-    LONG_ANSWER_BYTES,
+    SHORT_MESSAGE_BYTES,
     UNJUDGED_HEAD_SECONDS,
 )
 
@@ -182,9 +182,7 @@ class EventRelay:
         try:
             for event in events:
                 self._observed = None
-                data = event.data or b""
-                long = await opened(data, self._expected.era) if len(data) > LONG_ANSWER_BYTES else None
-                text = self._judged(event, long)
+                text = await self._judged(event)
                 self._judged_one = self._judged_one or bool(event.data)
                 if self._reply.calls and (self._expected.answers.members or self._observed):
                     if judged:
@@ -228,7 +226,7 @@ class EventRelay:
         elif too_many:
             raise AnswerError(f"more than {self._max_held} bytes before the response", bound=True)
 
-    def _judged(self, event: Event, long: Opened | None) -> bytes:
+    async def _judged(self, event: Event) -> bytes:
         legacy = self._expected.era is Era.LEGACY
         if event.id and legacy:
             self._has_ids = True
@@ -244,7 +242,10 @@ class EventRelay:
             if event.name not in (None, b"", b"message"):
                 # Clients ignore events of other names: if one counted here, nobody would get the answer.
                 raise AnswerError("an event that is no message")
-            text, frame = self._expected.event(event.data, long)
+            if len(event.data) <= SHORT_MESSAGE_BYTES:
+                text, frame = self._expected.event(event.data)
+            else:
+                text, frame = await in_turns(self._expected.judging(event.data))
         except AnswerError as error:
             if self._enforce or error.bound:
                 raise

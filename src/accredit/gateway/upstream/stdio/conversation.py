@@ -118,7 +118,7 @@ class Conversation(ABC, Generic[S]):
             while (lines := await self._child.lines()) is not None:
                 for line in lines:
                     set_current(None)
-                    await self._take(self._pending.judge(line, await self._pending.opened(line)))
+                    await self._take(await self._pending.judge(line))
                 await asyncio.sleep(0)  # yield: lines may come faster than clients read them
             error = await self._child.died()
         finally:

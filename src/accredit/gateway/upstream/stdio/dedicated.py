@@ -116,7 +116,7 @@ class DedicatedChild:
     async def take(self, line: bytes | FrameError) -> None:
         """Judge a line of the child, and pass it on."""
         set_current(None)
-        match verdict := self._pending.judge(line, await self._pending.opened(line)):
+        match verdict := await self._pending.judge(line):
             case Answered(calls=[OwnCall() as own]):
                 own.settle(verdict.text)
             case Answered():

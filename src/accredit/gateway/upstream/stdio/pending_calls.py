@@ -26,15 +26,15 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.recording.open_calls import OpenCall, outcome_of, outcome_of_end
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import set_current
-from accredit.gateway.turns import opened
+from accredit.gateway.turns import in_turns
 from accredit.gateway.upstream.stdio.deadline import Deadline
 from accredit.gateway.upstream.stdio.pace import Pace
 from accredit.jsonrpc.encode import INVALID_REQUEST, UPSTREAM_ERROR, error_frame, to_json
-from accredit.jsonrpc.frames import Failure, Frame, Notification, Opened, Request, Success, message_id
+from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success, message_id
 from accredit.jsonrpc.methods import META_PROGRESS, Era
 from accredit.jsonrpc.objects import members, split_batch
 from accredit.jsonrpc.responses import Answers, Edit, Expected
-from accredit.limits import MAX_ENVELOPE_BYTES, MAX_OPEN_REQUESTS, REFUSED_LINES_PER_SECOND
+from accredit.limits import MAX_ENVELOPE_BYTES, MAX_OPEN_REQUESTS, REFUSED_LINES_PER_SECOND, SHORT_MESSAGE_BYTES
 
 LATE = "the upstream did not answer in time"
 _lenient = json.JSONDecoder()
@@ -220,16 +220,15 @@ class PendingCalls(Generic[C]):
             if call.deadline is not None:
                 call.deadline.touch()
 
-    async def opened(self, line: bytes | FrameError) -> Opened | None:
-        """Open a line for `judge`, if it is so long that others must be served meanwhile."""
-        return await opened(line, self._expected.era) if isinstance(line, bytes) else None
-
-    def judge(self, line: bytes | FrameError, long: Opened | None = None) -> Verdict[C]:
-        """Return what a line of the child is; close the calls that it answers."""
+    async def judge(self, line: bytes | FrameError) -> Verdict[C]:
+        """Return what a line of the child is; close the calls that it answers. Others are served during a long one."""
         try:
             if isinstance(line, FrameError):
                 raise line
-            text, frame = self._expected.event(line, long)
+            if len(line) <= SHORT_MESSAGE_BYTES:
+                text, frame = self._expected.event(line)
+            else:
+                text, frame = await in_turns(self._expected.judging(line))
             if isinstance(frame, Request):
                 self._ask(frame)
         except FrameError as error:

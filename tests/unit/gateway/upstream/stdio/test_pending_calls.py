@@ -25,10 +25,11 @@ from accredit.gateway.upstream.stdio.pending_calls import (
     cancellation,
     progress_token,
 )
-from accredit.jsonrpc.frames import Request, decode_frame
+from accredit.jsonrpc.frames import Request, Success, decode_frame
+from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
-from accredit.limits import MAX_ENVELOPE_BYTES, MAX_OPEN_REQUESTS, REFUSED_LINES_PER_SECOND
+from accredit.limits import MAX_ENVELOPE_BYTES, MAX_OPEN_REQUESTS, REFUSED_LINES_PER_SECOND, SHORT_MESSAGE_BYTES
 
 UPSTREAM = StdioUpstream(("server",))
 
@@ -53,7 +54,12 @@ class World:
             self.ledger.open(each)
 
     def judge(self, line: str | FrameError) -> Verdict[Call]:
-        return self.ledger.judge(line if isinstance(line, FrameError) else line.encode())
+        """What a short line is, which nothing has to wait for."""
+        try:
+            self.ledger.judge(line if isinstance(line, FrameError) else line.encode()).send(None)
+        except StopIteration as judged:
+            return judged.value
+        raise AssertionError
 
     def close(self) -> None:
         for each in list(self.ledger.calls.values()):
@@ -464,3 +470,39 @@ def test_the_error_is_what_a_client_is_told() -> None:
         assert verdict.error.detail == "both a result and an error"
 
     with_world(check, 1)
+
+
+LONG = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"text": "x" * SHORT_MESSAGE_BYTES}}).encode()
+
+
+def slow(response: Success) -> Steps[bytes]:
+    yield
+    return response.text
+
+
+@pytest.mark.parametrize("line", [LONG, b"[" + LONG + b"]"])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_call_that_is_given_up_while_its_answer_is_read_gets_none__and_nothing_else_breaks(
+    line: bytes, again: bool
+) -> None:
+    async def main() -> None:
+        world = World()
+        world.ledger.allow_batches()
+        first, second = call(1), call(1)
+        first.edit = slow
+        world.ledger.open(first)
+        judging = asyncio.create_task(world.ledger.judge(line))
+        await asyncio.sleep(0)
+        world.ledger.give_up(first)
+        if again:
+            world.ledger.open(second)
+        verdict = await judging
+        assert [each.id for each in world.ledger.calls.values()] == []
+        if again:
+            assert isinstance(verdict, Answered | Failed)
+            assert verdict.calls == [second]
+        else:
+            assert verdict is None
+        world.close()
+
+    run_virtually(main())
