@@ -204,8 +204,10 @@ class Expected:
             raise FrameError("a response to an id that was not asked for")
 
     def _edited(self, frame: Response, request: Request | None) -> Steps[bytes]:
-        edit = self.edits.get(request.id) if request is not None else self.otherwise
-        if edit is None or not isinstance(frame, Success):
+        if not isinstance(frame, Success):
+            return frame.text
+        edit = self.edits.get(frame.id) if request is not None else self.otherwise
+        if edit is None:
             return frame.text
         return (yield from edit(frame))
 

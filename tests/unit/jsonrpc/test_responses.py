@@ -4,6 +4,7 @@ import pytest
 
 from accredit.errors import AnswerError, FrameError
 from accredit.jsonrpc.frames import Failure, Notification, Request, Success
+from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
 from accredit.jsonrpc.responses import Expected
@@ -296,3 +297,15 @@ def test_a_legacy_result_is_not_judged_by_modern_rules() -> None:
 def test_a_modern_error_is_no_result() -> None:
     text = b'{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"m"}}'
     assert Expected(Era.MODERN, [call()]).body(text) is text
+
+
+def test_an_edit_goes_by_the_id_that_the_server_knows__a_shared_server_knows_another_than_the_client() -> None:
+    def edit(response: Success) -> Steps[bytes]:
+        yield
+        return response.text.replace(b"{}", b"[]")
+
+    shared = Expected(Era.LEGACY)
+    shared.open[1001] = request(7, "tools/list")
+    shared.edits[1001] = edit
+    assert shared.event(b'{"jsonrpc":"2.0","id":1001,"result":{}}')[0].endswith(b"[]}")
+    assert shared.edits == {}
