@@ -1,6 +1,7 @@
 """HTTP+SSE of revision 2024-11-05: `GET /sse` and `POST /messages`, with a raw server that does what a test likes."""
 
 import json
+import re
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -11,6 +12,8 @@ from tests.world.raw_server import Connection, RawRequest, RawServer
 from tests.world.running import RunningGateway, run
 
 from accredit.gateway import GatewaySettings, HttpUpstream
+from accredit.gateway.settings import RoundsSettings
+from accredit.rounds import KeyRing
 
 JSON = ("Content-Type", "application/json")
 ENDPOINT = b"event: endpoint\ndata: /messages?sid=abc\n\n"
@@ -397,3 +400,28 @@ def test_a_gateway_that_stops_ends_the_sessions() -> None:
             await server.until(lambda found: found.open == 0)
 
     run(main())
+
+
+@pytest.mark.holds("gateway/front/session_ids", 1)
+def test_with_a_clusters_keys_a_session_is_named_by_its_process_and_found_in_no_other() -> None:
+    rounds = RoundsSettings(KeyRing([b"k" * 32]), shared=True)
+
+    async def case(session: Session, upstream: Upstream) -> None:
+        assert re.fullmatch(r"/messages\?session_id=a1\.[0-9a-f]{16}\.[\w-]{100,200}", session.target)
+        assert (await session.post(call())).status == 202
+        got = await session.stream.event()
+        assert got is not None
+        assert got.raw == event(response())
+        url = upstream.server.url.replace("/mcp", "/sse")
+        async with RunningGateway(GatewaySettings(HttpUpstream(url), rounds=rounds)) as other:
+            refused = [await Session(other.port, session.stream).post(call(), target=session.target)]
+            spelled = session.target + "=", session.target[:-1], session.target.replace("a1.", "A1.")
+            refused += [await session.post(call(), target=each) for each in spelled]
+            named = [JSON, ("Mcp-Session-Id", "the server's own")]  # what no client has, no server is told
+            refused.append(await session.post(call(), *named))
+        assert {(answer.status, json.loads(answer.body)["error"]["message"]) for answer in refused} == {
+            (404, "Session not found")
+        }
+        assert len(upstream.server.requests) == 2
+
+    with_session(case, rounds=rounds)
