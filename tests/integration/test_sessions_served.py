@@ -1,0 +1,153 @@
+"""A real client of the official SDK, and a balancer that sends each of its requests to another gateway: real processes,
+which are killed and get other keys while the session goes on."""
+
+import asyncio
+import base64
+import contextlib
+import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import mcp_types as types
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from tests.integration.conftest import SdkServer
+from tests.world.command import Serving, accredit
+from tests.world.raw_server import PATIENCE
+from tests.world.running import run
+from tests.world.warm import python
+
+from accredit.client import AccreditedClient
+
+pytestmark = pytest.mark.holds("config/rounds")
+
+EVERYTHING = (str(Path(__file__).parents[1] / "conformance" / "everything_server.py"), "--stdio")
+OLD, NEW = b"o" * 32, b"n" * 32
+TOKENS = """
+[tokens]
+mode = "required"
+[[tokens.issuers]]
+issuer = "accredit"
+audience = "mail-gateway"
+public_key_file = "tokens.key.pub"
+"""
+
+
+class Balancer:
+    """Sends each connection to the next of `ports` that takes it; `served` are those that took one."""
+
+    def __init__(self, ports: list[int]) -> None:
+        self.ports = ports
+        self.served: list[int] = []
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[str]:
+        """The URL of the endpoint."""
+        async with await asyncio.start_server(self._serve, "127.0.0.1", 0) as server:
+            yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(len(self.ports)):
+            self.ports.append(port := self.ports.pop(0))
+            with contextlib.suppress(OSError):
+                answers, requests = await asyncio.open_connection("127.0.0.1", port)
+                self.served.append(port)
+                await asyncio.gather(_pass(reader, requests), _pass(answers, writer))
+                return
+
+
+async def _pass(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await source.read(65_536):
+            to.write(data)
+            await to.drain()
+    to.close()
+
+
+def configure(folder: Path, upstream: str, *keys: bytes, more: str = "") -> None:
+    path = folder / "cluster.keys"
+    path.write_bytes(b"".join(base64.b64encode(key) + b"\n" for key in keys))
+    path.chmod(0o600)
+    (folder / "accredit.toml").write_text(f'[upstream]\n{upstream}\n[cluster]\nkeys_file = "cluster.keys"\n{more}')
+
+
+@asynccontextmanager
+async def client_of(url: str, token: str = "", **callbacks: Any) -> AsyncGenerator[Client]:
+    """A client that takes another connection for each request."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    limits = httpx2.Limits(max_keepalive_connections=0)
+    async with httpx2.AsyncClient(limits=limits, headers=headers, timeout=PATIENCE) as http:
+        transport = streamable_http_client(url, http_client=http)
+        async with Client(transport, mode="legacy", read_timeout_seconds=PATIENCE, **callbacks) as client:
+            yield client
+
+
+async def on_elicit(_: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+    return types.ElicitResult(action="accept", content={"username": "ada", "email": "a@b.example", "name": "Ada"})
+
+
+@pytest.mark.parametrize("tokens", [False, True], ids=["nobody", "tokens"])
+def test_a_session_outlives_any_of_its_gateways_and_a_change_of_keys(
+    tokens: bool, sdk_server: SdkServer, tmp_path: Path
+) -> None:
+    token = ""
+    if tokens:
+        assert accredit("token", "keygen", "tokens.key", folder=tmp_path).returncode == 0
+        issued = accredit("token", "issue", "--key", "tokens.key", "--audience", "mail-gateway", "--agent", "a" * 32,
+                          folder=tmp_path)  # fmt: skip
+        assert issued.returncode == 0, issued.stderr
+        token = issued.stdout.strip()
+
+    def serving(*keys: bytes) -> Serving:
+        configure(tmp_path, f'url = "{sdk_server.url}"', *keys, more=TOKENS if tokens else "")
+        return Serving("--workers", "2", folder=tmp_path)
+
+    async def main() -> None:
+        with serving(OLD) as first, serving(OLD) as second, serving(OLD, NEW) as third:
+            balancer = Balancer([first.port, second.port, third.port])
+            async with balancer.running() as url, client_of(url, token, elicitation_callback=on_elicit) as client:
+                for _ in range(3):
+                    assert (await client.call_tool("test_simple_text")).content
+                    asked = await client.call_tool("test_elicitation", {"message": "who?"})
+                    assert "action=accept" in str(asked.content)
+                assert {*balancer.served} == {first.port, second.port, third.port}
+                first.stop(signal.SIGKILL)
+                second.stop(signal.SIGKILL)
+                with serving(NEW, OLD) as fourth:
+                    balancer.ports[:] = [third.port, fourth.port]
+                    for _ in range(4):
+                        assert (await client.call_tool("test_simple_text")).content
+                    assert fourth.port in balancer.served
+
+    before = sdk_server.methods().count("initialize")
+    run(main())
+    assert sdk_server.methods().count("initialize") == before + 1
+
+
+def test_a_child_s_session_is_404_at_another_process_of_its_cluster__where_a_client_begins_anew(tmp_path: Path) -> None:
+    command = ", ".join(f'"{part}"' for part in (python(), *EVERYTHING))
+    configure(tmp_path, f"command = [{command}]", OLD)
+
+    async def main() -> None:
+        with Serving(folder=tmp_path) as first, Serving(folder=tmp_path) as second:
+            balancer = Balancer([first.port])
+            async with balancer.running() as url:
+                async with client_of(url) as official:
+                    assert (await official.call_tool("test_simple_text")).content
+                    balancer.ports[:] = [second.port]
+                    with pytest.raises(MCPError, match="Session not found"):
+                        await official.call_tool("test_simple_text")
+                balancer.ports[:] = [first.port]
+                async with AccreditedClient(url, mode="legacy") as ours:
+                    assert (await ours.call_tool("test_simple_text")).content
+                    first.stop(signal.SIGKILL)
+                    first.wait()
+                    balancer.ports[:] = [second.port]
+                    assert (await ours.call_tool("test_simple_text")).content
+
+    run(main())
