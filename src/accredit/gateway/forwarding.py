@@ -50,7 +50,7 @@ class Table:
         self._beginnings = [(name[:-1], fate) for name, fate in listed.items() if name.endswith(b"*")]
 
     def fate(self, name: bytes) -> Fate:
-        """What becomes of a field of this name, which is in lower case."""
+        """Return what becomes of a field of this name, which is in lower case."""
         if not _NAME.fullmatch(name):
             return Fate.NEVER
         plain = name.translate(_TO_DASHES)
@@ -105,8 +105,11 @@ _END_TO_END = frozenset(
 
 
 class Forwarding:
-    """What one gateway passes on. `listed_only`: nothing but what is listed, and `added`. `own` are the names of fields
-    that every request to the upstream has from the configuration."""
+    """The header fields that one gateway passes on.
+
+    With `listed_only`, only those that a table lists and those of `added`. `own` are the names of the fields that the
+    configuration puts into every request to the upstream.
+    """
 
     def __init__(self, *, listed_only: bool, added: Iterable[str] = (), own: Iterable[str] = ()) -> None:
         self.listed_only = listed_only
@@ -116,7 +119,7 @@ class Forwarding:
         self._comes_back = lru_cache(512)(self._to_client)
 
     def to_upstream(self, raw: RawHeaders, *, body: bool) -> RawHeaders:
-        """What goes on of a client's header fields. `body` says that JSON comes with them."""
+        """Return the fields of a client's request that go on. `body` says that JSON comes with them."""
         goes, hops = self._goes_up, False
         kept: RawHeaders = []
         accepts: tuple[bytes, ...] = ()
@@ -139,17 +142,21 @@ class Forwarding:
         return kept
 
     def to_client(self, raw: RawHeaders) -> RawHeaders:
-        """What comes back of an upstream's, but for what says how the answer is read: that is the gateway's to say."""
+        """Return the fields of an upstream's answer that go on, without those that say how it is read: the gateway
+        writes these.
+        """
         hops, comes = _hops(raw), self._comes_back
         return [pair for pair in raw if comes(pair[0], False) and pair[0] not in hops]
 
     def unread_to_upstream(self, raw: RawHeaders) -> RawHeaders:
-        """The same for a path that is not MCP's: how the message is read is said by who wrote it."""
+        """Return the fields of a request on a path that is not MCP's: they include what its sender says of how it is
+        read.
+        """
         hops, goes = _hops(raw), self._goes_up
         return [pair for pair in raw if goes(pair[0], True) and pair[0] not in hops]
 
     def unread_to_client(self, raw: RawHeaders) -> RawHeaders:
-        """... and for an answer that is passed on as it came, but for its length."""
+        """Return the fields of an answer on such a path, all but its length."""
         hops, comes = _hops(raw), self._comes_back
         return [pair for pair in raw if comes(pair[0], True) and pair[0] not in hops]
 
@@ -177,32 +184,34 @@ class Forwarding:
 
 
 _WRITTEN = frozenset({b"accept-encoding", b"content-length", b"host"})
-"""What a request's own sender writes, on every path."""
+"""Fields that the gateway's HTTP client writes itself, on every path."""
 
 
 def can_be_added(name: str) -> bool:
-    """Whether `forward_headers` may hold a name: none that says how a message is read or where it goes, and none that
-    is the gateway's own to write, or to take off."""
+    """Return whether `forward_headers` may hold a name.
+
+    It must not say how a message is read or where it goes, and must not be the gateway's own to write or to remove.
+    """
     raw = name.lower().encode("ascii", "replace")
     fates = {TO_UPSTREAM.fate(raw), TO_CLIENT.fate(raw)}
     return fates <= {Fate.OTHER, Fate.PASSES} and raw != b"authorization"
 
 
 def can_name_caller(name: str) -> bool:
-    """Whether a header may be the one in which the server is told who calls: one that means nothing else."""
+    """Return whether a header may be the one that tells the server who calls: it must mean nothing else."""
     raw = name.lower().encode("ascii", "replace")
     own = raw.startswith(b"accredit-") or TO_UPSTREAM.fate(raw) is Fate.OTHER
     return raw == raw.translate(_TO_DASHES) and raw.strip(b"-") == raw != b"" and own and raw not in _END_TO_END
 
 
 def same_name(one: str, other: str) -> bool:
-    """Whether the most careless reader takes two header names for one."""
+    """Return whether the most careless reader takes two header names for one."""
     plain = (name.lower().encode("ascii", "replace").translate(_TO_DASHES) for name in (one, other))
     return next(plain) == next(plain)
 
 
 def _hops(raw: RawHeaders) -> Collection[bytes]:
-    """The fields that `Connection` names as its own."""
+    """Return the names that `Connection` marks as hop-by-hop."""
     values = [value for name, value in raw if name == b"connection"]
     if not values:
         return ()
@@ -212,8 +221,10 @@ def _hops(raw: RawHeaders) -> Collection[bytes]:
 
 @lru_cache(256)
 def accepted_types(values: tuple[bytes, ...]) -> bytes:
-    """A client's `Accept` in the gateway's words: types and weights, and no parameter by which a server could choose
-    another representation. b"" where nothing is left."""
+    """Return a client's `Accept` in the gateway's words, b"" if nothing is left.
+
+    Only types and weights: by another parameter a server could choose another representation.
+    """
     ranges: list[bytes] = []
     for element in b",".join(values).split(b",", MAX_MEDIA_RANGES)[:MAX_MEDIA_RANGES]:
         range_, _, parameters = element.partition(b";")

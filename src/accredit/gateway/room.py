@@ -32,11 +32,11 @@ from accredit.limits import (
 
 
 class Holder(Protocol):
-    """Who holds a place."""
+    """Whoever holds a place."""
 
     @property
     def peer(self) -> str:
-        """Where it comes from: those of one address are one."""
+        """The address that it comes from: all holders of one address count as one."""
         ...
 
     @property
@@ -46,7 +46,7 @@ class Holder(Protocol):
 
 
 class Place:
-    """A part of a room, to be left. Within its context the current task is interrupted when it has to give way."""
+    """A part of a room, to be given back. A task inside its context is cancelled if it has to give way."""
 
     __slots__ = ("_gave_way", "_room", "_task", "holder", "size", "strange")
 
@@ -59,14 +59,14 @@ class Place:
         self._gave_way = False
 
     def give_way(self) -> None:
-        """Leaves, and interrupts the task that is in the context."""
+        """Give the place back, and cancel the task that is in the context."""
         self.leave()
         if self._task is not None:
             self._gave_way = True
             self._task.cancel()
 
     def leave(self) -> None:
-        """Gives the place back; a second time does nothing."""
+        """Give the place back. A second time does nothing."""
         self._room.left(self)
 
     def __enter__(self) -> None:
@@ -79,11 +79,13 @@ class Place:
         self._room.yields_no_more(self)
         task, self._task = self._task, None
         if self._gave_way and task is not None and task.uncancel() == 0 and kind is asyncio.CancelledError:
-            raise self._room.full() from None  # else somebody else has cancelled it as well
+            # `uncancel` counts: above zero somebody else (the end of the process, say) has cancelled the task as well, and
+            # that cancellation must go on.
+            raise self._room.full() from None
 
 
 class Held:
-    """A place that is left at the end of the context, which is interrupted where it `yields`."""
+    """A place that is given back at the end of the context. With `yields`, what runs inside may have to give way."""
 
     __slots__ = ("_place", "_yields")
 
@@ -129,18 +131,21 @@ class Room:
         return self._taken
 
     def take(self, holder: Holder, size: int = 1) -> Place:
-        """A place. Raises `RequestError` (503)."""
+        """Take a place. Raises `RequestError` (503) if there is none."""
         place = self._taken_place(holder, size)
         if place is None:
             raise self.full()
         return place
 
     def held(self, holder: Holder, *, yields: bool = False) -> "Held":
-        """A place for the time of a context; with `yields` it may be interrupted. Raises `RequestError` (503)."""
+        """Return a place for the time of a context; with `yields` it may have to give way.
+
+        Raises `RequestError` (503).
+        """
         return Held(self.take(holder), yields=yields)
 
     async def wait(self, holder: Holder, size: int, seconds: float) -> Place:
-        """A place, for which others are waited for so long at most. Raises `RequestError` (503)."""
+        """Take a place, waiting at most `seconds` until others leave. Raises `RequestError` (503)."""
         place = self._taken_place(holder, size)
         if place is not None:
             return place
@@ -156,7 +161,7 @@ class Room:
         return place
 
     def left(self, place: Place) -> None:
-        """Takes a place back."""
+        """Take a place back, and wake those who wait."""
         if place not in self._places:
             return
         self._places.remove(place)
@@ -168,24 +173,24 @@ class Room:
                 waiter.set_result(None)
 
     def yields(self, place: Place) -> None:
-        """A stranger's place can be given up from here on."""
+        """Let a stranger's place be given to others from now on."""
         if place.strange:
             self._yielding.setdefault(place.holder.peer, {})[place] = None
 
     def yields_no_more(self, place: Place) -> None:
-        """It can't any more."""
+        """Keep a place from being given to others."""
         places = self._yielding.get(place.holder.peer, {})
         if places.pop(place, place) is None and not places:
             del self._yielding[place.holder.peer]
 
     def recount(self) -> None:
-        """Looks again who has proved something: their places are strangers' no more."""
+        """Look again which holders have proved something: their places count as strangers' no more."""
         for place in self._places:
             if place.strange and place.holder.proved:
                 self._no_strangers(place)
 
     def full(self) -> RequestError:
-        """What is said to those for whom there is no place."""
+        """Return the refusal of whoever finds no place."""
         detail = f"Too many {self._what}"
         return RequestError(UPSTREAM_ERROR, detail, status=503, retry_after=BUSY_RETRY_SECONDS)
 
@@ -203,7 +208,10 @@ class Room:
         return place
 
     def _make_room(self, holder: Holder, size: int, *, strange: bool) -> bool:
-        """Rule 2: whether somebody has given way. Who came first goes first, of the address that holds most."""
+        """Have somebody give way by rule 2; return whether somebody did.
+
+        Among the places of the address that holds most, the oldest goes first.
+        """
         held = self._by_peer
         least = held.get(holder.peer, 0) + size if strange else 0
         for peer in sorted(self._yielding, key=held.__getitem__, reverse=True):
@@ -214,7 +222,7 @@ class Room:
         return False
 
     def _no_strangers(self, place: Place) -> None:
-        """A stranger's place is no stranger's any more."""
+        """Count a place as a stranger's no more."""
         if self._yielding:
             self.yields_no_more(place)
         place.strange = False
@@ -234,9 +242,10 @@ class Room:
 
 
 class Rooms:
-    """Those of one process, and which sessions have proved something. With `proving`, tokens or proofs are required.
+    """The rooms of one process, and which sessions have proved something. `proving` says that tokens or proofs are
+    required.
 
-    `max_body` is how large a request's body may be, in bytes.
+    `max_body` is the largest size of a request's body, in bytes.
     """
 
     def __init__(self, max_body: int, *, proving: bool) -> None:
@@ -249,12 +258,12 @@ class Rooms:
         self.bodies = Room("large or slow requests", bodies, int(bodies * reserved), waiting=MAX_WAITING_BODIES)
 
     def proved(self, session: bytes) -> None:
-        """A caller in a session, by the id that the client knows it by, has proved something."""
+        """Note that a caller has proved something in a session. The id is the one that the client knows."""
         known = session in self._sessions
         self._sessions.put(session, True)
         if not known:
             self.streams.recount()
 
     def has_proved(self, session: bytes) -> bool:
-        """Whether somebody has proved something in a session, as far as is remembered."""
+        """Return whether somebody has proved something in a session, as far as is remembered."""
         return self._proving and session in self._sessions

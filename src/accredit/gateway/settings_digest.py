@@ -24,7 +24,7 @@ _LEFT_OUT = object()
 
 
 def settings_digest(settings: GatewaySettings) -> str:
-    """64 lowercase hex characters."""
+    """Return the digest, 64 lower-case hex characters."""
     return sha256_hex(canonical(msgspec.json.encode(_plain(dataclasses.replace(settings, workers=1)))))
 
 

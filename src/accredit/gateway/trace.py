@@ -15,7 +15,7 @@ _TRACEPARENT = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16}
 
 
 def set_current(message: Frame | Batch | None) -> None:
-    """Names the message that this task is about."""
+    """Set the message that the current task is about."""
     _current.set(message)
 
 
@@ -28,7 +28,7 @@ def trace_of(message: Frame | Batch | None) -> str | None:
 
 
 def trace_id() -> str | None:
-    """That of the current message."""
+    """Return the trace id of the current message, or None."""
     return trace_of(_current.get())
 
 

@@ -16,13 +16,19 @@ DUPLICATED = b"\0"
 
 
 def plain_header(value: bytes) -> str | None:
-    """The text of a header value, without the blanks around it (RFC 9110 section 5.5); None if it is not ASCII."""
+    """Return the text of a header value without surrounding blanks (RFC 9110 section 5.5).
+
+    None if it is not ASCII.
+    """
     value = value.strip(b" \t")
     return value.decode("ascii") if _PLAIN.fullmatch(value) else None
 
 
 def decode_header(value: bytes) -> str | None:
-    """The same for a value that may have the Base64 sentinel form `=?base64?...?=`; None too if that is malformed."""
+    """Return the text of a header value that may have the Base64 sentinel form `=?base64?...?=`.
+
+    None if it is not ASCII, or the form is malformed.
+    """
     text = plain_header(value)
     found = _SENTINEL.fullmatch(text or "")
     if found is None:

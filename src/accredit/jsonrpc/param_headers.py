@@ -79,19 +79,20 @@ _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 def is_param_header(name: bytes) -> bool:
-    """Whether a header, whose name is in lower case, mirrors an argument."""
+    """Return whether a header, whose name is in lower case, mirrors an argument."""
     return name.startswith(PARAM_HEADERS)
 
 
 def has_param_header(headers: Headers) -> bool:
-    """Whether any of these headers mirrors an argument."""
+    """Return whether any of these headers mirrors an argument."""
     return b"\n" + PARAM_HEADERS in b"\n" + b"\n".join(headers)
 
 
 def declared_headers(input_schema: bytes | Raw) -> tuple[DeclaredHeader, ...]:
-    """The headers that a tool's `inputSchema` declares; none where an annotation is not valid. Never raises.
+    """Return the headers that a tool's `inputSchema` declares; none if one of its annotations is not valid. Never
+    raises.
 
-    Nor does it find any in a schema of more than `MAX_SCHEMA_BYTES` or with more than `MAX_PARAM_HEADERS`.
+    A schema of more than `MAX_SCHEMA_BYTES`, or with more than `MAX_PARAM_HEADERS`, declares none.
     """
     text = bytes(input_schema)
     if len(text) > MAX_SCHEMA_BYTES or (_ANNOTATED not in text and b"\\" not in text):
@@ -111,9 +112,9 @@ def declared_headers(input_schema: bytes | Raw) -> tuple[DeclaredHeader, ...]:
 
 
 def listed_schemas(result: bytes | Raw) -> dict[str, Raw]:
-    """The `inputSchema` of each tool in the `result` of a `tools/list`, by the tool's name. Never raises.
+    """Return the `inputSchema` of each tool in the `result` of a `tools/list`, by the tool's name. Never raises.
 
-    Empty for what is no such result, or is longer than `MAX_TOOL_LIST_BYTES`.
+    Empty for anything that is no such result, or is longer than `MAX_TOOL_LIST_BYTES`.
     """
     if len(result) > MAX_TOOL_LIST_BYTES:
         return {}
@@ -125,7 +126,7 @@ def listed_schemas(result: bytes | Raw) -> dict[str, Raw]:
 
 
 def check_param_headers(request: Request, declared: Iterable[DeclaredHeader], headers: Headers) -> None:
-    """Refuses a call whose headers and arguments disagree. Raises `RequestError`."""
+    """Refuse a call whose headers and arguments disagree. Raises `RequestError`."""
     objects: dict[_Path, dict[str, Raw]] = {}
     for header in declared:
         if not objects:
@@ -137,7 +138,7 @@ def check_param_headers(request: Request, declared: Iterable[DeclaredHeader], he
 
 
 def _schemas(root: object) -> Iterator[tuple[_Path | None, dict[str, object]]]:
-    """Each schema in a schema, with its path; None where it is not reached through `properties` alone."""
+    """Yield each schema within a schema, with its path; None if it is not reached through `properties` alone."""
     waiting: list[tuple[_Path | None, object]] = [((), root)]
     while waiting:
         path, schema = waiting.pop()
@@ -174,7 +175,7 @@ def _members_of(value: Raw | None) -> dict[str, Raw]:
 
 
 def _argument(objects: dict[_Path, dict[str, Raw]], path: _Path) -> Raw | None:
-    """The value at a path; `objects` are those opened so far, so that each is read once."""
+    """Return the value at a path. `objects` holds the objects opened so far, so that each is opened once."""
     parent, name = path[:-1], path[-1]
     if parent not in objects:
         objects[parent] = _members_of(_argument(objects, parent))
@@ -200,7 +201,10 @@ def _disagreement(header: DeclaredHeader, argument: Raw | None, value: bytes | N
 
 
 def _rendered(argument: Raw) -> str | None:
-    """A scalar as a header spells it: a string's value; a number and a boolean as in JSON. None for what has none."""
+    """Return a scalar as a header spells it, or None for a value that has no such form.
+
+    Of a string that is its value, of a number or boolean its JSON text.
+    """
     text = bytes(argument)
     if text == b"null" or text.startswith((b"{", b"[")):
         return None
@@ -208,7 +212,7 @@ def _rendered(argument: Raw) -> str | None:
 
 
 def _whole_number(text: bytes) -> bytes | None:
-    """Sign and digits, one spelling a number; no `int`, whose cost and bound depend on the digits."""
+    """Return sign and digits, one spelling for each number. Not by `int`, whose cost and bound depend on the digits."""
     found = _WHOLE_NUMBER.fullmatch(text)
     if found is None:
         return None

@@ -44,7 +44,7 @@ def start_server(
     log_level: LogLevel = "info",
     log_format: LogFormat = "json",
 ) -> int:
-    """`accredit serve` with what its command line says, until a signal ends it; returns the exit code.
+    """Run `accredit serve` with what its command line says, until a signal ends it; return the exit code.
 
     Raises `ConfigurationError`.
     """
@@ -60,7 +60,7 @@ def start_wrap(
     log_level: LogLevel = "info",
     log_format: LogFormat = "json",
 ) -> int:
-    """`accredit wrap` with what its command line says, until its input ends; returns the exit code.
+    """Run `accredit wrap` with what its command line says, until its input ends; return the exit code.
 
     Raises `ConfigurationError`.
     """

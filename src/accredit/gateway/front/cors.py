@@ -2,8 +2,8 @@
 
 Source: the Fetch standard ("CORS protocol"), 2025-11-25 and 2026-07-28 basic/transports; Private Network Access for
 browsers that still ask for it. Only origins of `[gateway] allowed_origins` get any of it, each by its own name: never
-`*`, and never with credentials, since cookies mean nothing here. What the upstream says
-of this goes no further (`forwarding`).
+`*`, and never with credentials, since cookies mean nothing here. What the upstream says of this goes no further
+(`forwarding`).
 """
 
 from collections.abc import Mapping
@@ -22,12 +22,15 @@ _VARY = (b"vary", b"Origin")
 
 
 def is_preflight(method: str, headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a browser asks what a page may send."""
+    """Return whether a browser asks what a page may send."""
     return method == "OPTIONS" and b"origin" in headers and b"access-control-request-method" in headers
 
 
 def preflight(headers: Mapping[bytes, bytes], added: tuple[str, ...]) -> RawHeaders:
-    """The answer to it: of the headers that it asks for, those that clients of MCP send, and those that are `added`."""
+    """Return the headers of the answer to a preflight request.
+
+    Of the headers that it asks for, they allow those that clients of MCP send, and those that are `added`.
+    """
     asked = headers.get(b"access-control-request-headers", b"").lower().split(b",")
     names = _PLAIN | {name.lower().encode() for name in added}
     allowed = sorted(names | {name for each in asked if _is_param(name := each.strip())})
@@ -41,7 +44,7 @@ def preflight(headers: Mapping[bytes, bytes], added: tuple[str, ...]) -> RawHead
 
 
 def answered(raw: RawHeaders, origin: bytes | None, allowed: tuple[str, ...]) -> RawHeaders:
-    """An answer's headers with what the page of `origin` needs to read it."""
+    """Return an answer's headers together with those that the page of `origin` needs to read it."""
     if not allowed:
         return raw
     if origin is None or not origin_listed(origin, allowed):
