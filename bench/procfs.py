@@ -26,6 +26,19 @@ def cpu_seconds(root: int) -> float:
     return total / _TICK
 
 
+def cpu_seconds_apart(root: int) -> tuple[float, float]:
+    """User and system time of a process, and of its children."""
+    own = sum(int(field) for field in _stat(root)[11:13]) / _TICK
+    return own, max(0.0, cpu_seconds(root) - own)
+
+
+def machine_cpu_seconds() -> float:
+    """What all processes and the kernel have used, since the machine was started."""
+    fields = Path("/proc/stat").read_text().partition("\n")[0].split()[1:]
+    idle, waiting = (int(field) for field in fields[3:5])
+    return (sum(map(int, fields[:8])) - idle - waiting) / _TICK
+
+
 def memory(root: int) -> Memory:
     rss = pss = peak = 0
     for pid in _tree(root):
