@@ -79,7 +79,7 @@ class Place:
         self._room.yields_no_more(self)
         task, self._task = self._task, None
         if self._gave_way and task is not None and task.uncancel() == 0 and kind is asyncio.CancelledError:
-            # `uncancel` counts: above zero, somebody else has cancelled the task as well (the process is stopping, say),
+            # `uncancel` counts: above zero, somebody else has cancelled the task as well (as the process stops, say),
             # and that cancellation must go on.
             raise self._room.full() from None
 
