@@ -21,6 +21,7 @@ from accredit.attest import CallDecision
 from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.queue import SqliteRecords
 from accredit.stores.audit_log.reader import LogFile
+from accredit.stores.audit_log.requests import FileLog
 from bench.procfs import cpu_seconds
 
 FULL_CALLS, QUICK_CALLS = 4_000, 500
@@ -51,7 +52,7 @@ async def record(records: SqliteRecords, calls: list[CallDecision]) -> None:
 async def run(path: Path, *, durable: bool, connections: int, calls: int) -> tuple[float, float, float]:
     signer, _ = gateway()
     records = SqliteRecords(
-        LogProcess(path, signer, "FULL" if durable else "NORMAL"),
+        LogProcess(FileLog(path, "FULL" if durable else "NORMAL"), signer),
         durable=durable,
         policy_digest=POLICY,
         on_problem=print,

@@ -865,6 +865,25 @@ MAX_KEY_FILES = 1_000
 PROGRESS_ENTRIES = 500
 """Entries that are verified (in 40 ms) between two updates of a progress bar."""
 
+LOG_LOOK_SECONDS = 10.0
+"""The interval at which a process that writes a log says that it lives, and looks for others that have died."""
+
+LOG_SILENT_SECONDS = 60.0
+"""How long a writer in a database may be silent, and connected to nobody, until it counts as dead; and how long another
+one has to be connected before it judges. A failover takes less, after which all are silent that are not back yet. With
+`LOG_LOOK_SECONDS` the calls of a machine that is lost are closed within 90 s."""
+
+LOG_BURIED_AT_ONCE = 8
+"""Dead writers of a database that one process closes after one look: a rolling restart leaves some, and others look,
+too."""
+
+LOG_MAKE_DAYS_SECONDS = 3_600.0
+"""The interval at which a process that writes a log makes tables for the days to come, if they are missing."""
+
+DEAD_PEER_SECONDS = (10, 10, 3)
+"""Seconds of silence after which a database asks whether a gateway is still there, seconds until it asks again, and how
+often: a lock of a machine that is lost is free 40 s later."""
+
 LOG_DAYS_AHEAD = 7
 """Days to come for which a database has tables for the log's entries. Gateways make one more each day; where that
 fails, people have a week to see why."""

@@ -158,10 +158,13 @@ def test_an_outcome_is_recorded_once__and_only_of_a_call_that_is_open(path: Path
     async def main() -> None:
         async with Log(path) as each:
             call = await each.call()
-            await each.port.finish(call, OK)
-            await each.port.finish(decided(), OK)
+            for other in (call, decided()):
+                with pytest.raises(AttestationError, match="is not open"):
+                    await each.port.finish(other, OK)
             call = await each.call(None)
-            await asyncio.gather(*(each.port.finish(call, OK) for _ in range(3)))  # in one turn
+            finishing = [each.port.finish(call, OK) for _ in range(3)]  # in one turn
+            answers = await asyncio.gather(*finishing, return_exceptions=True)
+            assert [type(answer) for answer in answers] == [type(None), AttestationError, AttestationError]
 
     run(main())
     assert len(records_in(path)) == 4

@@ -19,7 +19,7 @@ from accredit.ports import Records
 from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.queue import SqliteRecords
 from accredit.stores.audit_log.reader import LogFile
-from accredit.stores.audit_log.requests import LogExecutor, Request, Touch, Turn
+from accredit.stores.audit_log.requests import FileLog, LogExecutor, Request, Touch, Turn
 
 T = TypeVar("T")
 Executors = Callable[[Path, LogSigner, bool], LogExecutor]
@@ -34,14 +34,14 @@ def by_process(path: Path, signer: LogSigner, durable: bool) -> LogExecutor:
     """A process writes the log, where it can: another signer stays where it was opened."""
     if signer.records is not None:
         return by_thread(path, signer, durable)
-    return LogProcess(path, signer, "FULL" if durable else "NORMAL")
+    return LogProcess(FileLog(path, "FULL" if durable else "NORMAL"), signer)
 
 
 class Watched:
     """An executor that notes what it is asked for, and fails where a test says so."""
 
     def __init__(self, executor: LogExecutor) -> None:
-        self.path = executor.path
+        self.place = executor.place
         self.turn_records = executor.turn_records
         self.inner = executor
         self.asked: list[Request[object]] = []
@@ -112,10 +112,11 @@ class Log:
 
     async def die(self) -> None:
         """Ends as a process does that is killed: the lock is given up, and nothing is written."""
-        assert self.records._life is not None
-        self.records._life.close()
+        self.records._leave()
         if self.records._timer is not None:
             self.records._timer.cancel()
+        if self.records._looking is not None:
+            self.records._looking.cancel()
         await self.executor.aclose()
 
 

@@ -15,6 +15,7 @@ from tests.world.records import OK, POLICY, decided, gateway
 from accredit.errors import StoreUnavailable
 from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.queue import SqliteRecords
+from accredit.stores.audit_log.requests import FileLog
 
 CLIENTS = 16
 
@@ -38,7 +39,7 @@ async def client(records: SqliteRecords) -> None:
 
 async def main(path: Path, now_ms: int) -> None:
     records = SqliteRecords(
-        LogProcess(path, gateway()[0]),
+        LogProcess(FileLog(path), gateway()[0]),
         durable=True,
         policy_digest=POLICY,
         on_problem=lambda _: None,

@@ -12,12 +12,13 @@ from accredit.attest import CallDecision, CallRecord, LogReport, LogSigner, Outc
 from accredit.errors import StoreUnavailable
 from accredit.stores.audit_log.queue import SqliteRecords
 from accredit.stores.audit_log.reader import LogFile
-from accredit.stores.audit_log.thread import LogThread
+from accredit.stores.audit_log.requests import FileLog
+from accredit.stores.audit_log.thread import FileThread
 
 
-def thread(path: Path, signer: LogSigner, *, durable: bool = True) -> LogThread:
+def thread(path: Path, signer: LogSigner, *, durable: bool = True) -> FileThread:
     """A thread that writes a log, as the gateway has it for one that is or is not `durable`."""
-    return LogThread(path, signer, "FULL" if durable else "NORMAL")
+    return FileThread(FileLog(path, "FULL" if durable else "NORMAL"), signer)
 
 
 def records_at(path: Path, *, durable: bool = True, signer: RecordSigner | None = None) -> SqliteRecords:

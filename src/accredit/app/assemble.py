@@ -6,7 +6,7 @@ worker opens its own files and connections at first use.
 """
 
 import logging
-from pathlib import Path
+import socket
 from typing import NamedTuple
 
 from accredit.attest import Head, LogSigner
@@ -17,6 +17,7 @@ from accredit.config import (
     build_key_sources,
     build_log_signer,
     folder_of,
+    gateway_id,
     policy_digest,
     read_public_key,
     store_of,
@@ -37,8 +38,8 @@ from accredit.stores import (
 )
 from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.queue import SqliteRecords
-from accredit.stores.audit_log.requests import LogExecutor
-from accredit.stores.audit_log.thread import LogThread
+from accredit.stores.audit_log.requests import DatabaseLog, FileLog, LogExecutor, LogPlace
+from accredit.stores.audit_log.thread import DatabaseThread, FileThread
 
 _logger = logging.getLogger("accredit.app")
 
@@ -98,18 +99,20 @@ def _records(loaded: Loaded) -> Records | None:
     mode = loaded.config.attest.mode
     if mode == "off":
         return None
+    durable = mode == "durable"
+    place: LogPlace
     match store_of(loaded):
         case InMemory():
             raise ConfigurationError("a store in memory has no log", 'set store.url = "sqlite:///accredit.db"')
-        case PostgresDatabase():
-            raise ConfigurationError("a store in PostgreSQL has no log", 'set attest.mode = "off"')
+        case PostgresDatabase() as database:
+            check_store(database)
+            place = DatabaseLog(database, gateway_id(loaded), socket.gethostname())
         case SqliteFile(path):
-            pass
+            place = FileLog(path, "FULL" if durable else "NORMAL")
     signer = build_log_signer(loaded)
     try_record_signer(loaded)
-    durable = mode == "durable"
     return SqliteRecords(
-        _log_executor(path, signer, durable=durable),
+        _log_executor(place, signer),
         durable=durable,
         policy_digest=policy_digest(loaded),
         on_problem=_report_unwritten,
@@ -117,13 +120,12 @@ def _records(loaded: Loaded) -> Records | None:
     )
 
 
-def _log_executor(path: Path, signer: LogSigner, *, durable: bool) -> LogExecutor:
+def _log_executor(place: LogPlace, signer: LogSigner) -> LogExecutor:
     """Return who writes the log. The gateway's own key signs in a process beside this one, as that costs CPU. Another
     signer works in a thread of this process: it mostly waits."""
-    synchronous = "FULL" if durable else "NORMAL"
     if signer.records is None:
-        return LogProcess(path, signer, synchronous, on_replaced=_report_replaced)
-    return LogThread(path, signer, synchronous)
+        return LogProcess(place, signer, on_replaced=_report_replaced)
+    return FileThread(place, signer) if isinstance(place, FileLog) else DatabaseThread(place, signer)
 
 
 def _revocations(loaded: Loaded, proofs: ProofSettings, store: StoreUrl, opened: ProofStore) -> Revocations:

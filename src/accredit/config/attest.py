@@ -5,7 +5,7 @@ In this order; each failure is a `ConfigurationError` that names its key:
 1. where calls are recorded, there is a gateway's private key (rule 4 says where); where they are not, a key that
    `attest.key_file` names must still not be open to others;
 2. where `attest.signer` is set, the signer of records and its public key, with an id of its own;
-3. the store is a file: a log in memory would have nothing to show later, and a database holds none;
+3. the store is a file or a database: a log in memory would have nothing to show later;
 4. the gateway's id: `[gateway] id`, else that of its key, which is `attest.key_file` or `gateway.key` beside the
    configuration file.
 
@@ -25,7 +25,7 @@ from accredit.config.store import store_of
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import RecordSettings
 from accredit.keys import load_log_signer, load_signing_key, read_key
-from accredit.stores import InMemory, PostgresDatabase
+from accredit.stores import InMemory
 
 GATEWAY_KEY_FILE = "gateway.key"
 """The gateway's own key, in the configuration's folder."""
@@ -43,11 +43,6 @@ def build_records(loaded: Loaded) -> RecordSettings | None:
         raise ConfigurationError(
             f'attest.mode is "{attest.mode}" and store.url is memory:, where no record outlives the process',
             'set store.url = "sqlite:///accredit.db", or attest.mode = "off"',
-        )
-    if isinstance(store_of(loaded), PostgresDatabase):
-        raise ConfigurationError(
-            f'attest.mode is "{attest.mode}", and this version of accredit keeps no log in PostgreSQL',
-            'set attest.mode = "off", or store.url = "sqlite:///accredit.db" for one machine',
         )
     return RecordSettings(gateway_id(loaded), full=attest.arguments == "full", policy_digest=policy_digest(loaded))
 

@@ -3,20 +3,21 @@
 Both are this program, on one machine, and nobody else has an end of the socket between them. A frame is a length (4
 bytes, little-endian) and as many bytes. The first frame to the process is `Opening`; each later one is a request's
 deadline (8 bytes, a double: seconds of this machine's monotonic clock), after which nobody waits for its answer, and
-the request in MessagePack. Answers come in the order of requests: OK and the answer in MessagePack, or NOT_OK and a
-text for people.
+the request in MessagePack. Answers come in the order of requests: OK and the answer in MessagePack; NOT_OK and a text
+for people; ENDED and the name of the writer, which was taken for dead.
 """
 
+import os
 import struct
+from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from accredit.stores.audit_log.requests import AnyRequest, Request
-from accredit.stores.sqlite.database import Synchronous
+from accredit.stores.audit_log.requests import AnyRequest, LogPlace, Request
 
-OK, NOT_OK = b"\0", b"\1"
+OK, NOT_OK, ENDED = b"\0", b"\1", b"\2"
 LENGTH = struct.Struct("<I")
 _DEADLINE = struct.Struct("<d")
 
@@ -25,13 +26,13 @@ _decode_request = msgspec.msgpack.Decoder(AnyRequest).decode
 
 
 class Opening(Struct, frozen=True):
-    """What the process must know: the file (a path in the system's encoding), how to write it, and with which key.
+    """What the process must know: where the log is, and the key to sign with.
 
-    It holds secrets, which its `repr` does not show.
+    It holds secrets, which its `repr` does not show. A database's password is not among them: the process finds it
+    where the gateway does.
     """
 
-    path: bytes
-    synchronous: Synchronous
+    place: LogPlace
     key_id: str
     ed25519: bytes
     ml_dsa_65: bytes
@@ -47,12 +48,12 @@ def framed(body: bytes) -> bytes:
 
 def encode_opening(opening: Opening) -> bytes:
     """Return the first frame."""
-    return framed(_encode(opening))
+    return framed(msgspec.msgpack.encode(opening, enc_hook=_path_bytes))
 
 
 def decode_opening(body: bytes) -> Opening:
     """Read the body of the first frame."""
-    return msgspec.msgpack.decode(body, type=Opening)
+    return msgspec.msgpack.decode(body, type=Opening, dec_hook=_path)
 
 
 def encode_request(request: Request[Any], deadline: float) -> bytes:
@@ -73,3 +74,20 @@ def encode_answer(answer: object) -> bytes:
 def encode_failure(text: str) -> bytes:
     """Return the frame of a failure."""
     return framed(NOT_OK + text.encode("utf-8", "replace"))
+
+
+def encode_ended(writer: str) -> bytes:
+    """Return the frame that says that a writer's chain has ended."""
+    return framed(ENDED + writer.encode())
+
+
+def _path_bytes(path: Any) -> bytes:
+    if not isinstance(path, Path):
+        raise NotImplementedError
+    return os.fsencode(path.absolute())
+
+
+def _path(kind: type, value: Any) -> Path:
+    if kind is not Path:
+        raise NotImplementedError
+    return Path(os.fsdecode(value))

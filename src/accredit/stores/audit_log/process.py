@@ -6,7 +6,6 @@ it is started at most once per `RESTART_SECONDS`.
 """
 
 import asyncio
-import os
 import signal
 import socket
 import subprocess
@@ -14,7 +13,6 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -29,9 +27,9 @@ from accredit.limits import (
     STORE_LOCK_SECONDS,
     STORE_WAIT_SECONDS,
 )
-from accredit.stores.audit_log.channel import LENGTH, NOT_OK, Opening, encode_opening, encode_request
-from accredit.stores.audit_log.requests import Request
-from accredit.stores.sqlite.database import Synchronous
+from accredit.stores.audit_log.channel import ENDED, LENGTH, NOT_OK, Opening, encode_opening, encode_request
+from accredit.stores.audit_log.requests import LogPlace, Request
+from accredit.stores.audit_log.tables import ChainEnded
 
 T = TypeVar("T")
 
@@ -46,9 +44,8 @@ class LogProcess:
 
     def __init__(
         self,
-        path: Path,
+        place: LogPlace,
         signer: LogSigner,
-        synchronous: Synchronous = "FULL",
         *,
         on_replaced: Callable[[int | None], None] = lambda _: None,
     ) -> None:
@@ -56,8 +53,8 @@ class LogProcess:
         records: that one stays where it was opened."""
         if signer.records is not None:
             raise ValueError("another signer of records can't be handed to a process")
-        self.path = path
-        self._opening = Opening(os.fsencode(path.absolute()), synchronous, signer.id, signer.ed25519, signer.ml_dsa_65)
+        self.place = place
+        self._opening = Opening(place, signer.id, signer.ed25519, signer.ml_dsa_65)
         self._on_replaced = on_replaced
         self._link: _Link | None = None
         self._starting = asyncio.Lock()
@@ -82,10 +79,10 @@ class LogProcess:
     async def _start(self) -> "_Link":
         async with self._starting:
             if self._closed:
-                raise StoreUnavailable(f"{self.path} was closed")
+                raise StoreUnavailable(f"{self.place.name} was closed")
             if self._link is None or self._link.ended:
                 if time.monotonic() < self._not_before:
-                    raise StoreUnavailable(f"{self.path}: the process that writes it has ended")
+                    raise StoreUnavailable(f"{self.place.name}: the process that writes it has ended")
                 if self._link is not None:
                     self._on_replaced(await self._link.end())
                     self._link = None
@@ -97,8 +94,8 @@ class LogProcess:
         try:
             ours, process = _popen()
         except OSError as error:
-            raise StoreUnavailable(f"no process to write {self.path}: {error.strerror}") from None
-        link = _Link(self.path, process)
+            raise StoreUnavailable(f"no process to write {self.place.name}: {error.strerror}") from None
+        link = _Link(self.place.name, process)
         try:
             await asyncio.get_running_loop().create_unix_connection(lambda: link, sock=ours)
             await self._answered(link.ask(encode_opening(self._opening), None), LOG_PROCESS_SECONDS)
@@ -114,7 +111,7 @@ class LogProcess:
             async with asyncio.timeout(seconds):
                 return await answer
         except TimeoutError:
-            what = f"{self.path}: the process that writes it has not answered in {seconds:g} s"
+            what = f"{self.place.name}: the process that writes it has not answered in {seconds:g} s"
             raise StoreUnavailable(what) from None
 
 
@@ -146,9 +143,9 @@ class _Pending(NamedTuple):
 class _Link(asyncio.Protocol):
     """The socket to the process, which answers requests in order."""
 
-    def __init__(self, path: Path, process: "subprocess.Popen[bytes]") -> None:
+    def __init__(self, name: str, process: "subprocess.Popen[bytes]") -> None:
         self.ended = False
-        self._path = path
+        self._name = name
         self._process = process
         self._transport: asyncio.Transport | None = None
         self._pending: deque[_Pending] = deque()
@@ -157,9 +154,9 @@ class _Link(asyncio.Protocol):
     def ask(self, frame: bytes, type: Any) -> "asyncio.Future[Any]":
         """Send a request; the returned future gets the answer, of this type. Raises `StoreUnavailable`."""
         if self.ended or self._transport is None:
-            raise StoreUnavailable(f"{self._path}: the process that writes it has ended")
+            raise StoreUnavailable(f"{self._name}: the process that writes it has ended")
         if len(self._pending) >= MAX_STORE_JOBS:
-            raise StoreUnavailable(f"{self._path}: {MAX_STORE_JOBS} jobs are waiting")
+            raise StoreUnavailable(f"{self._name}: {MAX_STORE_JOBS} jobs are waiting")
         answer = asyncio.get_running_loop().create_future()
         self._pending.append(_Pending(type, answer))
         self._transport.write(frame)
@@ -202,7 +199,7 @@ class _Link(asyncio.Protocol):
         self.ended = True
         for _, answer in self._pending:
             if not answer.done():
-                answer.set_exception(StoreUnavailable(f"{self._path}: the process that writes it has ended"))
+                answer.set_exception(StoreUnavailable(f"{self._name}: the process that writes it has ended"))
         self._pending.clear()
 
     def _settle(self, body: bytes) -> None:
@@ -211,5 +208,7 @@ class _Link(asyncio.Protocol):
             return
         if body[:1] == NOT_OK:
             answer.set_exception(StoreUnavailable(body[1:].decode()))
+        elif body[:1] == ENDED:
+            answer.set_exception(ChainEnded(body[1:].decode()))
         else:
             answer.set_result(msgspec.msgpack.decode(body[1:], type=type))

@@ -32,7 +32,7 @@ from accredit.attest import (
     timestamp,
 )
 from accredit.limits import EMPTY_LOG_SECONDS, PRUNE_ENTRIES, STORE_RETRY_SECONDS
-from accredit.stores.audit_log.appender import key_number
+from accredit.stores.audit_log.file_tables import key_number
 from accredit.stores.sqlite.database import Database
 
 _TAKE_OUT = "DELETE FROM log_entries WHERE entry = ? AND entry < (SELECT max(entry) FROM log_entries)"

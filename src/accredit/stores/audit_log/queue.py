@@ -1,7 +1,8 @@
-"""The audit log as one writer fills it: `ports.Records`. I/O: the file, through a `LogExecutor`, and `writer_locks`.
+"""The audit log as one writer fills it: `ports.Records`. I/O: the tables, through a `LogExecutor`, and `writer_locks`.
 
 An object is one writer, whose chain begins with the first call, or with the calls that dead writers left open, which
-are closed as `unknown`. In this order:
+are closed as `unknown` (`burials`). One that is taken for dead, as its database or machine was away, begins another
+chain with its next record. In this order:
 
 1. `begin` records a decision; only then may a call be forwarded;
 2. `finish` records its outcome; only then may the client see the answer;
@@ -31,6 +32,7 @@ from accredit.errors import AccreditError, AttestationError, StoreUnavailable
 from accredit.limits import (
     CHECKPOINT_SECONDS,
     CLOSE_RECORDS_SECONDS,
+    LOG_LOOK_SECONDS,
     MAX_QUEUED_RECORD_BYTES,
     MAX_QUEUED_RECORDS,
     RECORD_RETRY_SECONDS,
@@ -42,7 +44,9 @@ from accredit.stores.audit_log.requests import (
     Begin,
     CloseCalls,
     End,
+    FileLog,
     LogExecutor,
+    Look,
     Request,
     Sign,
     Touch,
@@ -50,6 +54,7 @@ from accredit.stores.audit_log.requests import (
     encoded,
     in_short,
 )
+from accredit.stores.audit_log.tables import ChainEnded
 from accredit.stores.audit_log.transactions import Event
 from accredit.stores.audit_log.writer_locks import Life, hold
 
@@ -106,6 +111,7 @@ class SqliteRecords:
         self._writing: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._checkpointing: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._problem: str | None = None
         self._unready_until = 0.0
         self._closed = False
@@ -120,6 +126,8 @@ class SqliteRecords:
             except StoreUnavailable as error:
                 self._tell(str(error))
                 raise
+            if self._looking is None and not self._closed:
+                self._looking = asyncio.create_task(self._look_now_and_then())
 
     async def begin(self, decided: CallDecision) -> None:
         """Record a decision. The call must not be forwarded if this raises `StoreUnavailable`, or `AttestationError`
@@ -146,7 +154,8 @@ class SqliteRecords:
         """Return whether a decision could be recorded now. For `UNREADY_SECONDS` after a failed one, only a record that
         was written since makes this True."""
         try:
-            await self._run(Touch(await self._begun()))
+            await self._begun()
+            await self._as_writer(Touch)
         except StoreUnavailable:
             return False
         if time.monotonic() < self._unready_until:  # a touch may succeed on a disk on which no record fits
@@ -160,8 +169,11 @@ class SqliteRecords:
         self._wake.set()
         if self._timer is not None:
             self._timer.cancel()
-        if self._checkpointing is not None:
-            await self._checkpointing
+        for task in (self._looking, self._checkpointing):
+            if task is not None:
+                if task is self._looking:
+                    task.cancel()
+                await asyncio.wait([task])
         if self._writing is not None:
             await asyncio.wait([self._writing], timeout=CLOSE_RECORDS_SECONDS)
             if lost := len(self._queue) + len(self._kept):
@@ -170,28 +182,57 @@ class SqliteRecords:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._writing
         async with self._starting:  # a `start` under way must end as well
-            if self._life is not None and self.writer is not None:
+            if self.writer is not None:
                 with contextlib.suppress(StoreUnavailable):
                     await self._close_calls(self.writer, self.writer)
-                    self._life.end()
-                self._life.close()
-                self._life = None
+                    if self._life is not None:
+                        self._life.end()
+                self._leave()
             await self._executor.aclose()
 
     async def _start(self) -> None:
         # Made only now: each process forked from the one that made this object is a writer of its own.
         writer = secrets.token_hex(16)
-        life = await self._hold(writer)
-        if life is None:
-            raise StoreUnavailable(f"another process has locked writer {writer}")
+        life = None
+        if isinstance(self._executor.place, FileLog):
+            life = await self._hold(self._executor.place, writer)
+            if life is None:
+                raise StoreUnavailable(f"another process has locked writer {writer}")
         try:
-            for other in await self._run(Begin(writer)):
-                await self._close_if_dead(other, writer)
+            await self._run(Begin(writer))
+            await self._look(writer)
         except BaseException:
-            life.end()
-            life.close()
+            if life is not None:
+                life.end()
+                life.close()
             raise
         self._life, self.writer = life, writer
+
+    def _leave(self) -> None:
+        """Be no writer any more."""
+        self.writer = None
+        if self._life is not None:
+            self._life.close()
+            self._life = None
+
+    async def _look_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(LOG_LOOK_SECONDS)
+            with contextlib.suppress(StoreUnavailable):
+                await self._look(await self._begun())
+
+    async def _look(self, writer: str) -> None:
+        """Close the calls of writers that have died. Raises `StoreUnavailable`."""
+        for other in await self._run(Look(writer)):
+            await self._close_if_dead(other, writer)
+
+    async def _as_writer(self, request_of: Callable[[str], Request[T]]) -> T:
+        """Return a request's answer; where this writer was taken for dead, that of the next one. Raises
+        `StoreUnavailable`."""
+        try:
+            return await self._run(request_of(self.writer or await self._begun()))
+        except ChainEnded:
+            return await self._run(request_of(await self._begun()))
 
     async def _begun(self) -> str:
         if self.writer is None:
@@ -270,7 +311,7 @@ class SqliteRecords:
         succeeds."""
         while True:
             try:
-                texts = await self._run(Turn(self.writer or await self._begun(), self._turn, events))
+                texts = await self._as_writer(lambda writer: Turn(writer, self._turn, events))
             except StoreUnavailable:
                 self._unready_until = time.monotonic() + UNREADY_SECONDS
                 if self._durable:
@@ -314,22 +355,25 @@ class SqliteRecords:
             self._told = head
             self._on_checkpoint(head)
 
-    async def _hold(self, writer: str) -> Life | None:
+    async def _hold(self, place: FileLog, writer: str) -> Life | None:
         """Call `hold` in a thread. A lock that comes after the caller gave up is released. Raises
         `StoreUnavailable`."""
-        holding = asyncio.ensure_future(asyncio.to_thread(hold, self._executor.path, writer))
+        holding = asyncio.ensure_future(asyncio.to_thread(hold, place.path, writer))
         try:
             async with asyncio.timeout(STORE_WAIT_SECONDS):
                 return await asyncio.shield(holding)
         except BaseException as error:
             holding.add_done_callback(_give_up)
             if isinstance(error, TimeoutError):
-                raise StoreUnavailable(f"no lock beside {self._executor.path} in {STORE_WAIT_SECONDS} s") from None
+                raise StoreUnavailable(f"no lock beside {place.path} in {STORE_WAIT_SECONDS} s") from None
             raise
 
     async def _close_if_dead(self, other: str, writer: str) -> None:
         """Close the calls of another writer, if it is dead. Raises `StoreUnavailable`."""
-        life = await self._hold(other)
+        if not isinstance(self._executor.place, FileLog):  # it was found to be dead, and is locked
+            await self._close_calls(other, writer)
+            return
+        life = await self._hold(self._executor.place, other)
         if life is not None:
             with contextlib.closing(life):
                 await self._close_calls(other, writer)
@@ -342,11 +386,16 @@ class SqliteRecords:
             while not await self._run(CloseCalls(writer, dead, self._clock(), self._policy_digest)):
                 pass
             await self._sign(writer, dead)
-            ended = await self._run(End(dead))
+            ended = await self._run(End(writer, dead))
 
     async def _run(self, request: Request[T]) -> T:
         try:
             return await self._executor.run(request)
+        except ChainEnded as error:
+            if error.writer == self.writer:
+                self._leave()
+            self._on_problem(str(error))
+            raise
         except StoreUnavailable as error:
             self._tell(str(error))
             raise

@@ -1,10 +1,10 @@
-"""The requests of a log to whoever writes its file; each is one transaction (`transactions`). No I/O of its own.
+"""The requests of a log to whoever writes it; each is one transaction (`transactions`). No I/O of its own.
 
 The writer is a thread of this process or a process beside it (`LogExecutor`). Events are encoded when they are queued:
 a text that can't be written is found there, and waiting events have a known size.
 """
 
-import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -15,14 +15,11 @@ from msgspec.structs import replace
 from accredit.attest import CallDecision, Head, LogSigner, RecordedParams
 from accredit.attest.statements import clipped
 from accredit.errors import AttestationError
-from accredit.stores.audit_log.transactions import (
-    Chain,
-    Event,
-    add_and_list_writers,
-    end_writer,
-    signed_head,
-    touch_writer,
-)
+from accredit.limits import LOG_SILENT_SECONDS
+from accredit.stores.audit_log.tables import LogTables
+from accredit.stores.audit_log.transactions import Chain, Event
+from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores.sqlite.database import Synchronous
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -31,20 +28,56 @@ _encode_event = msgspec.msgpack.Encoder().encode
 _decode_event = msgspec.msgpack.Decoder(Event).decode
 
 
+class FileLog(Struct, frozen=True, tag=True):
+    """A log in an SQLite file."""
+
+    path: Path
+    synchronous: Synchronous = "FULL"
+
+    @property
+    def name(self) -> str:
+        """The file, for people and logs."""
+        return str(self.path)
+
+
+class DatabaseLog(Struct, frozen=True, tag=True):
+    """A log in a database. `gateway` is the writing gateway's id, and `host` its machine's name, for people. A writer
+    that is silent for `silent_seconds` may be dead."""
+
+    database: PostgresDatabase
+    gateway: str
+    host: str
+    silent_seconds: float = LOG_SILENT_SECONDS
+
+    @property
+    def name(self) -> str:
+        """The database, for people and logs."""
+        return self.database.name
+
+
+LogPlace = FileLog | DatabaseLog
+"""Where a log is."""
+
+
 class Request(Protocol[T_co]):
-    """One transaction. `ANSWER` is the type of its result."""
+    """One transaction of the writer `writer`. `ANSWER` is the type of its result."""
 
     ANSWER: ClassVar[Any]
 
-    def run(self, connection: sqlite3.Connection, signer: LogSigner) -> T_co:
-        """Run it within an open transaction. Raises `StoreUnavailable` and `AttestationError`."""
+    @property
+    def writer(self) -> str:
+        """The name of the writer that asks."""
+        ...
+
+    async def run(self, tables: LogTables, signer: LogSigner) -> T_co:
+        """Run it. Raises `StoreUnavailable` (`ChainEnded`, `ChainMoved`) and `AttestationError`."""
         ...
 
 
 class LogExecutor(Protocol):
-    """Runs requests on a log's file, one after the other."""
+    """Runs requests on a log, one after the other."""
 
-    path: Path
+    place: LogPlace
     turn_records: int
     """The maximum number of records written in one request."""
 
@@ -63,13 +96,23 @@ class _OfWriter(Struct, frozen=True, tag=True):
 
 
 class Begin(_OfWriter, frozen=True):
-    """Begin a writer's life, and list the others that have not ended properly."""
+    """Begin a writer's life."""
+
+    ANSWER: ClassVar[Any] = None
+
+    async def run(self, tables: LogTables, signer: LogSigner) -> None:
+        """Add the writer."""
+        await tables.add_writer(self.writer)
+
+
+class Look(_OfWriter, frozen=True):
+    """Say that this writer lives, and look for others that may have died."""
 
     ANSWER: ClassVar[Any] = list[str]
 
-    def run(self, connection: sqlite3.Connection, signer: LogSigner) -> list[str]:
-        """Return the other writers' names."""
-        return add_and_list_writers(connection, self.writer)
+    async def run(self, tables: LogTables, signer: LogSigner) -> Sequence[str]:
+        """Return their names."""
+        return await tables.find_others(self.writer)
 
 
 class Touch(_OfWriter, frozen=True):
@@ -77,9 +120,9 @@ class Touch(_OfWriter, frozen=True):
 
     ANSWER: ClassVar[Any] = None
 
-    def run(self, connection: sqlite3.Connection, signer: LogSigner) -> None:
+    async def run(self, tables: LogTables, signer: LogSigner) -> None:
         """Rewrite an existing value."""
-        touch_writer(connection, self.writer)
+        await tables.touch(self.writer)
 
 
 class Turn(_OfWriter, frozen=True):
@@ -90,10 +133,10 @@ class Turn(_OfWriter, frozen=True):
     number: int
     events: list[Raw]
 
-    def run(self, connection: sqlite3.Connection, signer: LogSigner) -> list[str | None]:
+    async def run(self, tables: LogTables, signer: LogSigner) -> list[str | None]:
         """Return, for each event, why it was not recorded, or None."""
         chain = Chain(self.writer, signer)
-        return chain.turn(connection, self.number, [_decode_event(event) for event in self.events])
+        return await chain.turn(tables, self.number, [_decode_event(event) for event in self.events])
 
 
 class CloseCalls(_OfWriter, frozen=True):
@@ -105,9 +148,9 @@ class CloseCalls(_OfWriter, frozen=True):
     now_ms: int
     policy_digest: str
 
-    def run(self, connection: sqlite3.Connection, signer: LogSigner) -> bool:
+    async def run(self, tables: LogTables, signer: LogSigner) -> bool:
         """Return whether none is left."""
-        return Chain(self.writer, signer).close_calls(connection, self.dead, self.now_ms, self.policy_digest)
+        return await Chain(self.writer, signer).close_calls(tables, self.dead, self.now_ms, self.policy_digest)
 
 
 class Sign(_OfWriter, frozen=True):
@@ -118,23 +161,25 @@ class Sign(_OfWriter, frozen=True):
     chain: str
     now_ms: int
 
-    def run(self, connection: sqlite3.Connection, signer: LogSigner) -> Head | None:
+    async def run(self, tables: LogTables, signer: LogSigner) -> Head | None:
         """Return the chain's head, or None if it has no record."""
-        Chain(self.writer, signer).checkpoint(connection, self.chain, self.now_ms)
-        return signed_head(connection, self.chain)
+        await Chain(self.writer, signer).checkpoint(tables, self.chain, self.now_ms)
+        return await tables.signed_head(self.chain)
 
 
 class End(_OfWriter, frozen=True):
-    """End a writer, this one or a dead one, unless it has open calls."""
+    """End a chain, this writer's or a dead one's, unless it has open calls."""
 
     ANSWER: ClassVar[Any] = bool
 
-    def run(self, connection: sqlite3.Connection, signer: LogSigner) -> bool:
+    chain: str
+
+    async def run(self, tables: LogTables, signer: LogSigner) -> bool:
         """Return whether it has ended."""
-        return end_writer(connection, self.writer)
+        return await tables.end(self.chain)
 
 
-AnyRequest = Begin | Touch | Turn | CloseCalls | Sign | End
+AnyRequest = Begin | Look | Touch | Turn | CloseCalls | Sign | End
 
 
 def encoded(event: Event) -> Raw:

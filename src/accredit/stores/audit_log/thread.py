@@ -1,35 +1,94 @@
-"""A thread of this process that writes a log, for another signer of records, which stays where it was opened."""
+"""Threads of this process that write a log, for another signer of records, which stays where it was opened."""
 
+import asyncio
+import contextlib
 import sqlite3
-from pathlib import Path
-from typing import TypeVar
+from collections.abc import Coroutine
+from threading import Thread
+from typing import Any, TypeVar
 
 from accredit.attest import LogSigner
-from accredit.stores.audit_log.requests import Request
+from accredit.errors import StoreUnavailable
+from accredit.limits import STORE_WAIT_SECONDS
+from accredit.stores.audit_log.file_tables import FileTables
+from accredit.stores.audit_log.requests import DatabaseLog, FileLog, LogPlace, Request
+from accredit.stores.audit_log.tables import at_once
 from accredit.stores.audit_log.transactions import records_a_turn
-from accredit.stores.sqlite.database import Synchronous
+from accredit.stores.postgres.log_writer import DatabaseWriter
 from accredit.stores.sqlite.worker import Worker
 
 T = TypeVar("T")
 
 
-class LogThread:
-    """A `LogExecutor`. Nothing is opened before the first request: processes may fork until then."""
+class FileThread:
+    """A `LogExecutor` of a file. Nothing is opened before the first request: processes may fork until then."""
 
-    def __init__(self, path: Path, signer: LogSigner, synchronous: Synchronous) -> None:
-        self.path = path
+    def __init__(self, place: FileLog, signer: LogSigner) -> None:
+        self.place: LogPlace = place
         self.turn_records = records_a_turn(signer)
         self._signer = signer
-        self._worker = Worker(path, synchronous, awaited=synchronous == "FULL")
+        self._worker = Worker(place.path, place.synchronous, awaited=place.synchronous == "FULL")
 
     async def run(self, request: Request[T]) -> T:
         """Return a request's answer. Raises `StoreUnavailable`, also after `STORE_WAIT_SECONDS`."""
 
         def job(connection: sqlite3.Connection) -> T:
-            return request.run(connection, self._signer)
+            return at_once(request.run(FileTables(connection), self._signer))
 
         return await self._worker.run(job)
 
     async def aclose(self) -> None:
         """End the thread after its requests, or abandon it if it hangs."""
         await self._worker.aclose()
+
+
+class DatabaseThread:
+    """The same of a database: a `DatabaseWriter` in an event loop of its own, since a signature may take long."""
+
+    def __init__(self, place: DatabaseLog, signer: LogSigner) -> None:
+        self.place: LogPlace = place
+        self.turn_records = records_a_turn(signer)
+        self._writer = DatabaseWriter(place, signer)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: Thread | None = None
+
+    async def run(self, request: Request[T]) -> T:
+        """Return a request's answer. Raises `StoreUnavailable`, also after `STORE_WAIT_SECONDS`."""
+        return await self._done(self._loop or self._start(), self._writer.run(request))
+
+    async def aclose(self) -> None:
+        """End the thread after its requests, or abandon it if it hangs."""
+        loop, thread = self._loop, self._thread
+        if loop is None or thread is None:
+            return
+        with contextlib.suppress(StoreUnavailable):
+            await self._done(loop, self._writer.aclose())
+        loop.call_soon_threadsafe(loop.stop)
+        await asyncio.to_thread(thread.join, STORE_WAIT_SECONDS)
+        if not thread.is_alive():
+            loop.close()
+
+    def _start(self) -> asyncio.AbstractEventLoop:
+        loop = asyncio.new_event_loop()
+        thread = Thread(target=loop.run_forever, name="accredit-log", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            loop.close()
+            raise StoreUnavailable(f"{self.place.name}: {error}") from None
+        self._loop, self._thread = loop, thread
+        return loop
+
+    async def _done(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+        doing = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+        try:
+            async with asyncio.timeout(STORE_WAIT_SECONDS):
+                return await asyncio.shield(doing)  # what is cancelled ends the connection of others
+        except TimeoutError:
+            doing.add_done_callback(_retrieve)
+            raise StoreUnavailable(f"{self.place.name} has not answered in {STORE_WAIT_SECONDS} s") from None
+
+
+def _retrieve(done: "asyncio.Future[Any]") -> None:
+    if not done.cancelled():
+        done.exception()

@@ -1,7 +1,8 @@
-"""Which writers of a log are alive: each locks a file of its own for as long as its process lives.
+"""Which writers of a log in a file are alive: each locks a file of its own for as long as its process lives.
 
 Blocking I/O: files in `FILE-writers/` beside the log's file. The kernel releases a lock when its process ends, however
-that happens, so neither clocks nor process ids are involved. Only the machine that has the log writes to it.
+that happens, so neither clocks nor process ids are involved. Only the machine that has the log writes to it. In a
+database a lock is a session's (`stores.postgres.log_tables`).
 """
 
 import contextlib

@@ -1,32 +1,37 @@
 """The process that writes a gateway's log. Its argument is DESCRIPTOR: one end of a socket to its gateway.
 
 It signs and writes on a core of its own, one request after the other (`channel`). It ends when its gateway closes the
-socket or dies. Signals are for its gateway, which starts it with all of them blocked. Blocking I/O: the socket, the
-log's file.
+socket or dies. Signals are for its gateway, which starts it with all of them blocked. I/O: the socket, the log's file
+or database.
 """
 
+import asyncio
 import contextlib
 import gc
-import os
 import socket
 import sqlite3
 import sys
 import time
 from io import BufferedReader
-from pathlib import Path
+from typing import Any
 
 from accredit.attest import LogSigner
 from accredit.base.deferred import load
 from accredit.errors import AccreditError
 from accredit.stores.audit_log.channel import (
     LENGTH,
-    Opening,
     decode_opening,
     decode_request,
     encode_answer,
+    encode_ended,
     encode_failure,
 )
+from accredit.stores.audit_log.file_tables import FileTables
+from accredit.stores.audit_log.requests import AnyRequest, DatabaseLog, FileLog
+from accredit.stores.audit_log.tables import ChainEnded, at_once
 from accredit.stores.sqlite.database import Database
+
+_LATE = "what was asked before took too long"
 
 
 def main(descriptor: int) -> None:
@@ -38,31 +43,65 @@ def main(descriptor: int) -> None:
         load("cryptography.hazmat.primitives.asymmetric.mldsa")  # the first record does not wait for it
         gc.freeze()  # the loaded modules stay: no need to scan them again
         with contextlib.suppress(ConnectionError):  # the gateway is gone: nobody is waiting
-            _serve(channel, frames, decode_opening(opening))
+            said = decode_opening(opening)
+            signer = LogSigner(said.key_id, said.ed25519, said.ml_dsa_65)
+            match said.place:
+                case FileLog():
+                    _serve_file(channel, frames, said.place, signer)
+                case DatabaseLog():
+                    asyncio.run(_serve_database(channel, said.place, signer))
 
 
-def _serve(channel: socket.socket, frames: BufferedReader, opening: Opening) -> None:
-    database = Database(Path(os.fsdecode(opening.path)), opening.synchronous)
-    signer = LogSigner(opening.key_id, opening.ed25519, opening.ml_dsa_65)
+def _serve_file(channel: socket.socket, frames: BufferedReader, place: FileLog, signer: LogSigner) -> None:
+    database = Database(place.path, place.synchronous)
+
+    def answer(request: AnyRequest, deadline: float) -> object:
+        def job(connection: sqlite3.Connection) -> object:
+            return at_once(request.run(FileTables(connection), signer))
+
+        return database.transact_waiting(job, writes=True, deadline=deadline)
+
     with contextlib.closing(database):
         channel.sendall(encode_answer(None))
         while (body := _next(frames)) is not None:
-            channel.sendall(_answer(body, database, signer))
+            request, deadline = decode_request(body)
+            if time.monotonic() >= deadline:
+                channel.sendall(encode_failure(_LATE))
+                continue
+            try:
+                done = encode_answer(answer(request, deadline))
+            except AccreditError as error:
+                done = _failure(error)
+            channel.sendall(done)
 
 
-def _answer(body: bytes, database: Database, signer: LogSigner) -> bytes:
-    request, deadline = decode_request(body)
-    if time.monotonic() >= deadline:
-        return encode_failure("what was asked before took too long")
+async def _serve_database(channel: socket.socket, place: DatabaseLog, signer: LogSigner) -> None:
+    from accredit.stores.postgres.log_writer import DatabaseWriter  # noqa: PLC0415 - a file needs none of it
 
-    def job(connection: sqlite3.Connection) -> object:
-        return request.run(connection, signer)
-
+    frames, answers = await asyncio.open_connection(sock=channel)
+    database = DatabaseWriter(place, signer)
     try:
-        answer = database.transact_waiting(job, writes=True, deadline=deadline)
-    except AccreditError as error:
-        return encode_failure(str(error))
-    return encode_answer(answer)
+        answers.write(encode_answer(None))
+        while (body := await _next_of(frames)) is not None:
+            request, deadline = decode_request(body)
+            if time.monotonic() >= deadline:
+                answers.write(encode_failure(_LATE))
+                continue
+            try:
+                done = encode_answer(await database.run(_any(request)))
+            except AccreditError as error:
+                done = _failure(error)
+            answers.write(done)
+    finally:
+        await database.aclose()
+
+
+def _any(request: AnyRequest) -> Any:
+    return request
+
+
+def _failure(error: AccreditError) -> bytes:
+    return encode_ended(error.writer) if isinstance(error, ChainEnded) else encode_failure(str(error))
 
 
 def _next(frames: BufferedReader) -> bytes | None:
@@ -73,6 +112,15 @@ def _next(frames: BufferedReader) -> bytes | None:
     (size,) = LENGTH.unpack(length)
     body = frames.read(size)
     return body if len(body) == size else None
+
+
+async def _next_of(frames: asyncio.StreamReader) -> bytes | None:
+    """Do the same with a stream that is waited for."""
+    try:
+        (size,) = LENGTH.unpack(await frames.readexactly(LENGTH.size))
+        return await frames.readexactly(size)
+    except asyncio.IncompleteReadError:
+        return None
 
 
 if __name__ == "__main__":

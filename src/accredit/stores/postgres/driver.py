@@ -23,7 +23,7 @@ from urllib.parse import urlencode
 
 from accredit.base.text import excerpt
 from accredit.errors import AccreditError, ConfigurationError, StoreUnavailable
-from accredit.limits import MAX_PASSWORD_BYTES, STORE_CONNECT_SECONDS, STORE_WAIT_SECONDS
+from accredit.limits import DEAD_PEER_SECONDS, MAX_PASSWORD_BYTES, STORE_CONNECT_SECONDS, STORE_WAIT_SECONDS
 from accredit.stores.postgres.address import SCHEME, Host, PostgresDatabase
 
 Row = Sequence[Any]
@@ -141,6 +141,7 @@ _PLANS = dict.fromkeys(
 
 def _settings() -> dict[str, str]:
     wait = f"{int(STORE_WAIT_SECONDS * 1000)}ms"
+    idle, interval, count = DEAD_PEER_SECONDS
     return {
         "application_name": "accredit",
         # Names are looked up where `store migrate` put them, whatever the role or the database says.
@@ -151,6 +152,10 @@ def _settings() -> dict[str, str]:
         # A server's process whose client is gone would wait for a row until it gets it.
         "lock_timeout": wait,
         "idle_in_transaction_session_timeout": wait,
+        # What it holds for a machine that is gone is given up: two hours, where the system decides.
+        "tcp_keepalives_idle": str(idle),
+        "tcp_keepalives_interval": str(interval),
+        "tcp_keepalives_count": str(count),
     }
 
 

@@ -1,6 +1,7 @@
 """What goes between a gateway and the process that writes its log arrives as it was."""
 
 from functools import partial
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -20,8 +21,22 @@ from accredit.stores.audit_log.channel import (
     encode_opening,
     encode_request,
 )
-from accredit.stores.audit_log.requests import AnyRequest, Begin, CloseCalls, End, Sign, Touch, Turn, encoded, in_short
+from accredit.stores.audit_log.requests import (
+    AnyRequest,
+    Begin,
+    CloseCalls,
+    DatabaseLog,
+    End,
+    FileLog,
+    Look,
+    Sign,
+    Touch,
+    Turn,
+    encoded,
+    in_short,
+)
 from accredit.stores.audit_log.transactions import Event
+from accredit.stores.postgres.address import Host, PostgresDatabase
 
 pytestmark = pytest.mark.holds("stores/audit_log/requests")
 
@@ -58,10 +73,11 @@ def test_a_turn_arrives_with_all_that_is_to_be_recorded(happened: list[Event], n
     "request_",
     [
         Begin(WRITER),
+        Look(WRITER),
         Touch(WRITER),
         CloseCalls(WRITER, "cd" * 16, 7, "ef" * 32),
         Sign(WRITER, "cd" * 16, 7),
-        End(WRITER),
+        End(WRITER, "cd" * 16),
     ],
 )
 def test_each_request_arrives_as_itself(request_: AnyRequest) -> None:
@@ -95,9 +111,13 @@ def test_an_outcome_goes_without_arguments_and_certificates__they_may_be_long() 
 
 def test_the_opening_arrives__and_does_not_show_the_key() -> None:
     signer = gateway()[0]
-    opening = Opening(b"/a/\xff.db", "FULL", signer.id, signer.ed25519, signer.ml_dsa_65)
-    assert decode_opening(body_of(encode_opening(opening))) == opening
-    assert repr(signer.ed25519)[2:-1] not in repr(opening)
+    database = PostgresDatabase(
+        (Host("h", 1), Host("::1", 2)), "db", "me", (("sslmode", "require"),), "required", password_file=Path("/p/\udcff")
+    )
+    for place in (FileLog(Path("/a/\udcff.db"), "NORMAL"), DatabaseLog(database, "gateway", "host")):
+        opening = Opening(place, signer.id, signer.ed25519, signer.ml_dsa_65)
+        assert decode_opening(body_of(encode_opening(opening))) == opening
+        assert repr(signer.ed25519)[2:-1] not in repr(opening)
     assert repr(signer.ed25519)[2:-1] not in repr(signer)
 
 

@@ -1,6 +1,7 @@
 """The process that writes a log: it goes on where it was, is never waited for too long, and gives nothing away."""
 
 import asyncio
+import fcntl
 import os
 import resource
 import signal
@@ -21,18 +22,18 @@ from tests.world.records import OK, decided, gateway
 from tests.world.running import run
 
 from accredit.attest import RecordSigner
-from accredit.errors import StoreUnavailable
+from accredit.errors import AttestationError, StoreUnavailable
 from accredit.stores.audit_log import process as log_process
 from accredit.stores.audit_log import writer_main as log_writer
 from accredit.stores.audit_log.channel import LENGTH, NOT_OK, Opening, encode_opening, encode_request
 from accredit.stores.audit_log.channel import OK as DONE
 from accredit.stores.audit_log.process import LogProcess
-from accredit.stores.audit_log.requests import Begin, End, Touch
+from accredit.stores.audit_log.requests import Begin, End, FileLog, Touch
 
 pytestmark = pytest.mark.holds("stores/audit_log/writer_main")
 
 SIGNER, KEY = gateway()
-OPENING = Opening(b"", "FULL", SIGNER.id, SIGNER.ed25519, SIGNER.ml_dsa_65)
+OPENING = Opening(FileLog(Path("/nowhere")), SIGNER.id, SIGNER.ed25519, SIGNER.ml_dsa_65)
 WRITER = "ab" * 16
 
 
@@ -95,13 +96,13 @@ def test_that_a_process_was_replaced_is_told(path: Path, monkeypatch: pytest.Mon
     told = list[int | None]()
 
     async def main() -> None:
-        process = LogProcess(path, SIGNER, on_replaced=told.append)
+        process = LogProcess(FileLog(path), SIGNER, on_replaced=told.append)
         await process.run(Begin(WRITER))
         os.kill(writing(), signal.SIGKILL)
         for _ in range(2):  # the first one may still be asked of the dead one
             with suppress(StoreUnavailable):
                 await process.run(Touch(WRITER))
-        await process.run(End(WRITER))
+        await process.run(End(WRITER, WRITER))
         os.kill(writing(), signal.SIGKILL)
         monkeypatch.setattr(sys, "executable", "/nowhere/python")
         for _ in range(3):
@@ -183,7 +184,7 @@ def test_a_request_that_nobody_waits_for_any_more_is_not_done(tmp_path: Path) ->
     thread = Thread(target=log_writer.main, args=(theirs.detach(),))
     thread.start()
     with ours:
-        ours.sendall(encode_opening(replace(OPENING, path=os.fsencode(path))))
+        ours.sendall(encode_opening(replace(OPENING, place=FileLog(path))))
         ours.sendall(encode_request(Begin(WRITER), time.monotonic() - 1))
         ours.sendall(encode_request(Touch(WRITER), time.monotonic() + 60))
         ours.sendall(b"\xff\0")  # a frame that is cut off is no request
@@ -244,7 +245,7 @@ def test_the_key_is_in_no_process_list__and_no_descriptor_is_the_processes_but_i
 def test_another_signer_is_not_handed_to_a_process__its_key_is_not_ours_to_tell(path: Path) -> None:
     other = RecordSigner("other", lambda message: SIGNER.record(message).signatures[0])
     with pytest.raises(ValueError, match="another signer"):
-        LogProcess(path, replace(SIGNER, records=other))
+        LogProcess(FileLog(path), replace(SIGNER, records=other))
 
 
 def test_no_process_is_a_refusal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,7 +261,7 @@ def test_no_process_is_a_refusal(path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_no_descriptor_for_a_process_is_a_refusal(path: Path) -> None:
     async def main() -> None:
-        process = LogProcess(path, SIGNER)
+        process = LogProcess(FileLog(path), SIGNER)
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         lowest = os.dup(0)
         os.close(lowest)
@@ -288,11 +289,11 @@ def test_a_program_that_is_not_ours_is_a_refusal(path: Path, monkeypatch: pytest
 
 def test_a_log_that_was_closed_starts_no_process(path: Path) -> None:
     async def main() -> None:
-        each = LogProcess(path, SIGNER)
+        each = LogProcess(FileLog(path), SIGNER)
         await each.aclose()
         with pytest.raises(StoreUnavailable, match="was closed"):
             await each.run(Touch(WRITER))
-        each = LogProcess(path, SIGNER)
+        each = LogProcess(FileLog(path), SIGNER)
         await each.run(Begin(WRITER))
         await each.aclose()
         with pytest.raises(StoreUnavailable, match="was closed"):
@@ -303,7 +304,7 @@ def test_a_log_that_was_closed_starts_no_process(path: Path) -> None:
 
 def test_too_many_requests_at_once_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        each = LogProcess(path, SIGNER)
+        each = LogProcess(FileLog(path), SIGNER)
         await each.run(Begin(WRITER))
         os.kill(writing(), signal.SIGSTOP)
         monkeypatch.setattr(log_process, "MAX_STORE_JOBS", 3)
@@ -313,29 +314,32 @@ def test_too_many_requests_at_once_are_refused(path: Path, monkeypatch: pytest.M
             await each.run(Touch(WRITER))
         os.kill(writing(), signal.SIGCONT)
         await asyncio.gather(*asked)
-        assert await each.run(End(WRITER))
+        assert await each.run(End(WRITER, WRITER))
         await each.aclose()
 
     run(main())
 
 
-def test_a_writer_that_was_taken_for_dead_records_nothing_more__its_calls_are_closed(path: Path) -> None:
-    """Its gateway was killed, and what it was at comes after a later writer has ended its chain."""
+def test_a_writer_that_was_taken_for_dead_goes_on_in_another_chain__and_gives_no_answer_of_what_was_closed(
+    path: Path,
+) -> None:
+    """Its gateway stood still, and what it was at comes after a later writer has ended its chain."""
 
     async def main() -> None:
         async with Log(path) as each:
-            call = await each.call(None)
+            call, first = await each.call(None), each.records.writer
             assert each.records._life is not None
-            each.records._life.close()
+            fcntl.flock(each.records._life._descriptor, fcntl.LOCK_UN)
             async with Log(path) as later:
                 await later.records.start()
-                with pytest.raises(StoreUnavailable, match="has ended it"):
-                    await each.call(None)
-                with pytest.raises(StoreUnavailable, match="has ended it"):
+                with pytest.raises(AttestationError, match="is not open"):
                     await each.port.finish(call, OK)
+                assert await each.port.ready()
+                assert each.records.writer != first
+                await each.call()
                 assert await later.port.ready()
-            each.records._life = None
 
     run(main())
-    assert [status for _, status in in_short(records_in(path))] == ["decision", "unknown"]
-    assert verified(path).valid
+    assert [status for _, status in in_short(records_in(path))] == ["decision", "unknown", "decision", "ok"]
+    report = verified(path)
+    assert (report.valid, len(report.writers)) == (True, 3)

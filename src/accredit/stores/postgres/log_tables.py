@@ -1,0 +1,225 @@
+"""The log's tables in a database, over one connection.
+
+1. All of a change is one statement, and so one transaction: no half of it is ever there, and no lock is held between
+   two statements.
+2. It writes only if the chain ends where it was read, and has not ended for good; the calls that it closes must be
+   open still, or it divides by zero, which takes all of it back.
+3. What was read, or written by this connection, is not read again before a turn: rule 2 finds what has changed.
+4. A writer is dead if nobody holds its lock and it is silent, by the database's clock. Who judges that was connected as
+   long, so that after a failure of the database the others have time to come back.
+"""
+
+from collections.abc import Sequence
+from time import monotonic
+
+from accredit.attest import Head
+from accredit.attest.statements import GENESIS
+from accredit.base.caching import RecentlyUsed
+from accredit.limits import LOG_BURIED_AT_ONCE, MAX_RECORDED_CHAINS
+from accredit.stores.audit_log.members import kept
+from accredit.stores.audit_log.requests import DatabaseLog
+from accredit.stores.audit_log.tables import ChainEnd, ChainEnded, ChainMoved, Change, NewEntry
+from accredit.stores.postgres.driver import Connection, DatabaseFailed
+
+NO_PARTITION, DIVISION_BY_ZERO = "23514", "22012"
+
+_ADD = """
+INSERT INTO log_writers (name, gateway, host, records, head, checkpointed, turn, over, beat)
+VALUES ($1, $2, $3, 0, $4, 0, 0, false, clock_timestamp()) ON CONFLICT DO NOTHING"""
+_END = "SELECT name, writer, records, head, checkpointed, turn, over FROM log_writers WHERE name = $1"
+_BEAT = "UPDATE log_writers SET beat = clock_timestamp() WHERE name = $1 AND NOT over RETURNING writer"
+_SILENT = """
+SELECT name FROM log_writers WHERE NOT over AND name <> $1 AND beat < clock_timestamp() - make_interval(secs => $2)
+ORDER BY beat LIMIT $3"""
+_LOCK = "SELECT pg_try_advisory_lock(hashtextextended('accredit log writer ' || $1, 0))"
+_UNLOCK = "SELECT pg_advisory_unlock(hashtextextended('accredit log writer ' || $1, 0))"
+_OPEN_AMONG = "SELECT call FROM log_open JOIN log_writers USING (writer) WHERE name = $1 AND call = ANY($2::text[])"
+_OPEN_CALLS = """
+SELECT o.call, e.payload FROM log_open o JOIN log_writers w USING (writer)
+LEFT JOIN log_entries e ON (e.writer, e.kind, e.number, e.day) = (o.decided_by, 0, o.number, o.day)
+WHERE w.name = $1 LIMIT $2"""
+_WRITE = """
+WITH moved AS (
+  UPDATE log_writers SET records = $2, head = $3, checkpointed = $4, turn = $5
+  WHERE writer = $1 AND NOT over AND (records, head, checkpointed, turn) = ($6, $7, $8, $9) RETURNING writer),
+at AS (SELECT writer, (now() AT TIME ZONE 'UTC')::date AS day FROM moved),
+closed AS (
+  DELETE FROM log_open o USING moved
+  WHERE o.call = ANY($10::text[]) AND o.writer = (SELECT w.writer FROM log_writers w WHERE w.name = $11) RETURNING 1),
+entries AS (
+  INSERT INTO log_entries (day, writer, kind, number, key, payload, ed25519, ml_dsa_65, members)
+  SELECT at.day, at.writer, new.* FROM at, unnest(
+    $12::smallint[], $13::bigint[], $14::int[], $15::bytea[], $16::bytea[], $17::bytea[], $18::bytea[]) AS new),
+opened AS (
+  INSERT INTO log_open (call, writer, decided_by, number, day)
+  SELECT new.call, at.writer, at.writer, new.number, at.day FROM at, unnest($19::text[], $20::bigint[])
+    AS new (call, number)),
+chains AS (
+  INSERT INTO log_delegations SELECT new.* FROM moved, unnest($21::text[], $22::bytea[]) AS new (sha256, certificates)
+  ORDER BY new.sha256 ON CONFLICT DO NOTHING),
+found AS (SELECT (SELECT count(*) FROM moved) AS moved, (SELECT count(*) FROM closed) AS closed)
+SELECT moved, 1 / (CASE WHEN moved = 1 AND closed <> cardinality($10::text[]) THEN 0 ELSE 1 END) FROM found"""
+_TOUCH = "UPDATE log_writers SET turn = turn WHERE name = $1 AND NOT over RETURNING writer"
+_LOCK_ROW = "SELECT over FROM log_writers WHERE name = $1 FOR UPDATE"
+_END_IT = """
+UPDATE log_writers w SET over = true WHERE name = $1 AND NOT EXISTS (SELECT FROM log_open o WHERE o.writer = w.writer)
+RETURNING writer"""
+_HEAD = "SELECT records, head FROM log_writers WHERE name = $1 AND records = checkpointed AND records > 0"
+
+
+class DatabaseTables:
+    """`LogTables` in a database, as one connection of the writer `own` sees them."""
+
+    def __init__(self, connection: Connection, place: DatabaseLog) -> None:
+        self.connection = connection
+        self._place = place
+        self._since = monotonic()
+        self._ends: dict[str, ChainEnd] = {}
+        self._open: dict[str, set[str]] = {}
+        """Calls that were opened over this connection, by their writer."""
+        self._keys: dict[str, int] = {}
+        self._chains = RecentlyUsed[str, bool](MAX_RECORDED_CHAINS)
+        self._locked: set[str] = set()
+
+    def forget(self) -> None:
+        """Read everything again."""
+        self._ends.clear()
+        self._open.clear()
+
+    async def add_writer(self, name: str) -> None:
+        """Add a writer, unless it exists."""
+        await self.connection.fetch(_ADD, name, self._place.gateway, self._place.host, GENESIS)
+        await self.lock(name)
+
+    async def lock(self, name: str) -> bool:
+        """Hold the lock of a writer as long as this connection lasts; return False if another connection has it."""
+        if name not in self._locked:
+            ((locked,),) = await self.connection.fetch(_LOCK, name)
+            if not locked:
+                return False
+            self._locked.add(name)
+        return True
+
+    async def find_others(self, name: str) -> Sequence[str]:
+        """Return those that are dead (rule 4). Nobody else takes them for dead meanwhile: their locks are held."""
+        if not await self.connection.fetch(_BEAT, name):
+            await self._check_not_over(name)
+        await self.lock(name)
+        silence = self._place.silent_seconds
+        if monotonic() - self._since < silence:
+            return []
+        found = [row[0] for row in await self.connection.fetch(_SILENT, name, silence, LOG_BURIED_AT_ONCE)]
+        dead = [other for other in found if await self.lock(other)]
+        still = {row[0] for row in await self.connection.fetch(_SILENT, name, silence, LOG_BURIED_AT_ONCE)}
+        for other in dead:
+            if other not in still:  # it was back before it was locked
+                await self._unlock(other)
+        return [other for other in dead if other in still]
+
+    async def end_of(self, name: str) -> ChainEnd:
+        """Return the end of a chain."""
+        if name not in self._ends:
+            rows = await self.connection.fetch(_END, name)
+            if not rows:  # the database was restored from a copy
+                await self.add_writer(name)
+                rows = await self.connection.fetch(_END, name)
+            self._ends[name] = ChainEnd(*rows[0])
+        return self._ends[name]
+
+    async def open_among(self, name: str, calls: Sequence[str]) -> set[str]:
+        """Return those of these calls that are open, and this writer's."""
+        if self._open.get(name, set()).issuperset(calls):
+            return set(calls)
+        return {row[0] for row in await self.connection.fetch(_OPEN_AMONG, name, calls)}
+
+    async def open_calls(self, name: str, most: int) -> Sequence[tuple[str, object]]:
+        """Return some of a writer's open calls."""
+        return [(call, payload) for call, payload in await self.connection.fetch(_OPEN_CALLS, name, most)]
+
+    async def write(self, change: Change) -> None:
+        """Write all of a change, or nothing (rules 1 and 2)."""
+        chains = {sha256: text for sha256, text in change.certificates.items() if self._chains.get(sha256) is None}
+        try:
+            ((moved, _),) = await self.connection.fetch(
+                _WRITE, *await self._values(change), [*chains], [*chains.values()]
+            )
+        except DatabaseFailed as error:
+            if error.sqlstate == NO_PARTITION:
+                await self.make_days()
+            elif error.sqlstate != DIVISION_BY_ZERO:
+                raise
+            moved = 0
+        if not moved:
+            raise ChainMoved(f"{self._place.name}: the end of a chain is not where it was")
+        name = change.after.name
+        self._ends[name] = change.after
+        self._open.setdefault(name, set()).update(change.opened)
+        self._open.setdefault(change.closed_of, set()).difference_update(change.closed)
+        for sha256 in chains:
+            self._chains.put(sha256, True)
+
+    async def touch(self, name: str) -> None:
+        """Rewrite an existing value."""
+        if not await self.connection.fetch(_TOUCH, name):
+            await self._check_not_over(name)
+
+    async def end(self, name: str) -> bool:
+        """Nobody opens or claims a call for it meanwhile, as both lock its row."""
+        self._ends.pop(name, None)
+        async with self.connection.transaction():
+            await self.connection.fetch(_LOCK_ROW, name)
+            ended = bool(await self.connection.fetch(_END_IT, name))
+        if ended:
+            await self._unlock(name)
+        return ended
+
+    async def signed_head(self, name: str) -> Head | None:
+        """Return a writer's head if it is signed."""
+        rows = await self.connection.fetch(_HEAD, name)
+        return Head(name, *rows[0]) if rows else None
+
+    async def make_days(self) -> None:
+        """Have tables for the entries of the days to come."""
+        await self.connection.fetch("SELECT log_make_days()")
+
+    async def _values(self, change: Change) -> list[object]:
+        before, after = change.before, change.after
+        keys = [await self._key(each) for each in change.entries]
+        return [
+            *(after.writer, after.records, after.head, after.checkpointed, after.turn),
+            *(before.records, before.head, before.checkpointed, before.turn),
+            *(change.closed, change.closed_of),
+            *([each.kind for each in change.entries], [each.number for each in change.entries], keys),
+            *map(list, _signed(change.entries)),
+            *([*change.opened], [*change.opened.values()]),
+        ]
+
+    async def _key(self, entry: NewEntry) -> int:
+        key_id = entry.envelope.signatures[0].key_id
+        if key_id not in self._keys:
+            await self.connection.fetch("INSERT INTO log_keys (id) VALUES ($1) ON CONFLICT DO NOTHING", key_id)
+            ((key,),) = await self.connection.fetch("SELECT key FROM log_keys WHERE id = $1", key_id)
+            self._keys[key_id] = key
+        return self._keys[key_id]
+
+    async def _check_not_over(self, name: str) -> None:
+        self._ends.pop(name, None)
+        if (await self.end_of(name)).over:
+            raise ChainEnded(name)
+
+    async def _unlock(self, name: str) -> None:
+        if name in self._locked:
+            self._locked.discard(name)
+            await self.connection.fetch(_UNLOCK, name)
+
+
+def _signed(entries: Sequence[NewEntry]) -> tuple[list[object], ...]:
+    """Return the payloads of entries, their signatures of both kinds, and the members of the first."""
+    payloads, first, second, members = list[object](), list[object](), list[object](), list[object]()
+    for each in entries:
+        one, *rest = each.envelope.signatures
+        payloads.append(each.envelope.payload)
+        first.append(one.data)
+        second.append(rest[0].data if rest else None)
+        members.append(kept(one))
+    return payloads, first, second, members

@@ -1,0 +1,76 @@
+"""Running a log's requests on a database: one connection (`worker`), and one request after the other.
+
+1. A request that finds the chain elsewhere than it was read (`ChainMoved`) has written nothing. It is run once more, on
+   what is read anew.
+2. Whatever else goes wrong is a `StoreUnavailable`, after which the connection is closed: what was asked may have been
+   done. The same turn is never written twice, as turns have numbers.
+3. A new connection takes the lock of its writer before anything else: it lives.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any, TypeVar
+
+from accredit.attest import LogSigner
+from accredit.errors import AccreditError
+from accredit.limits import LOG_MAKE_DAYS_SECONDS
+from accredit.stores.audit_log.requests import DatabaseLog, LogPlace, Request
+from accredit.stores.audit_log.tables import ChainMoved
+from accredit.stores.audit_log.transactions import records_a_turn
+from accredit.stores.postgres.driver import Connection, DatabaseFailed
+from accredit.stores.postgres.log_tables import DatabaseTables
+from accredit.stores.postgres.worker import Batch, Worker
+
+T = TypeVar("T")
+
+
+class DatabaseWriter:
+    """A `LogExecutor` in the event loop of its caller, which a signature blocks."""
+
+    def __init__(self, place: DatabaseLog, signer: LogSigner) -> None:
+        self.place: LogPlace = place
+        self.turn_records = records_a_turn(signer)
+        self._place = place
+        self._signer = signer
+        self._worker = Worker(place.database, self._tend)
+        self._requests = Batch(self._run_each, False)
+        self._tables: DatabaseTables | None = None
+        self._writer: str | None = None
+        self._days_made = float("-inf")
+
+    async def run(self, request: Request[T]) -> T:
+        """Return a request's answer. Raises `StoreUnavailable`, also after `STORE_WAIT_SECONDS`."""
+        return await self._worker.run(self._requests, request)
+
+    async def aclose(self) -> None:
+        """Finish the requests, and close the connection."""
+        await self._worker.aclose()
+
+    async def _tend(self, connection: Connection, *, is_checked: bool) -> None:
+        if self._tables is None or self._tables.connection is not connection:
+            self._tables = DatabaseTables(connection, self._place)
+            if self._writer is not None:
+                await self._tables.lock(self._writer)
+        if is_checked and monotonic() - self._days_made >= LOG_MAKE_DAYS_SECONDS:
+            with contextlib.suppress(DatabaseFailed):  # there is time until it matters
+                await self._tables.make_days()
+                self._days_made = monotonic()
+
+    async def _run_each(self, connection: Connection, asked: Sequence[Request[Any]]) -> Sequence[Any]:
+        return [await self._run(each) for each in asked]
+
+    async def _run(self, request: Request[Any]) -> Any:
+        """Return an answer, or an error of ours in its place."""
+        assert self._tables is not None  # noqa: S101 - `_tend` has made them
+        self._writer = request.writer
+        try:
+            try:
+                return await request.run(self._tables, self._signer)
+            except ChainMoved:
+                self._tables.forget()
+                return await request.run(self._tables, self._signer)
+        except DatabaseFailed:
+            raise
+        except AccreditError as error:
+            return error
