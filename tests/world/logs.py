@@ -3,23 +3,40 @@ threads, processes."""
 
 import resource
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
 import pytest
+from tests.world import recorded
 from tests.world.children import children
+from tests.world.postgres import cluster, database_for
 from tests.world.recorded import thread
 from tests.world.records import NOW_MS, OK, POLICY, decided, gateway
 
-from accredit.attest import CallDecision, CallRecord, Head, LogSigner, Outcome
+from accredit.attest import (
+    CallDecision,
+    CallRecord,
+    Envelope,
+    Head,
+    LogReport,
+    LogSigner,
+    Outcome,
+    Signature,
+    Stored,
+    decode_statement,
+    verify_log,
+)
+from accredit.attest.signing import ML_DSA_65_SUFFIX
 from accredit.errors import StoreUnavailable
 from accredit.ports import Records
 from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.queue import SqliteRecords
 from accredit.stores.audit_log.reader import LogFile
-from accredit.stores.audit_log.requests import FileLog, LogExecutor, Request, Touch, Turn
+from accredit.stores.audit_log.requests import DatabaseLog, FileLog, LogExecutor, Request, Touch, Turn
+from accredit.stores.audit_log.thread import DatabaseThread
+from accredit.stores.postgres.address import PostgresDatabase
 
 T = TypeVar("T")
 Executors = Callable[[Path, LogSigner, bool], LogExecutor]
@@ -28,6 +45,25 @@ Executors = Callable[[Path, LogSigner, bool], LogExecutor]
 def by_thread(path: Path, signer: LogSigner, durable: bool) -> LogExecutor:
     """A thread writes the log."""
     return thread(path, signer, durable=durable)
+
+
+def place_in(database: PostgresDatabase) -> DatabaseLog:
+    """The log of a database, for a gateway whose neighbours are dead as soon as they are silent."""
+    return DatabaseLog(database, "mail-gateway", "here", silent_seconds=0.05)
+
+
+def by_database_thread(path: Path, signer: LogSigner, durable: bool) -> LogExecutor:
+    """A thread writes the log into the database that stands for the file's folder."""
+    with database_for(path.parent) as database:
+        return DatabaseThread(place_in(database), signer)
+
+
+def by_database_process(path: Path, signer: LogSigner, durable: bool) -> LogExecutor:
+    """A process does, where it can."""
+    if signer.records is not None:
+        return by_database_thread(path, signer, durable)
+    with database_for(path.parent) as database:
+        return LogProcess(place_in(database), signer)
 
 
 def by_process(path: Path, signer: LogSigner, durable: bool) -> LogExecutor:
@@ -121,9 +157,42 @@ class Log:
 
 
 def records_in(path: Path) -> list[CallRecord]:
-    """All records of calls, in their order."""
-    with LogFile(path) as log_file:
-        return [record for each in log_file.entries() if (record := each.record()) is not None]
+    """All records of calls, in their order, in the file or in the database that stands for its folder."""
+    if path.exists():
+        with LogFile(path) as log_file:
+            return [record for each in log_file.entries() if (record := each.record()) is not None]
+    with database_for(path.parent) as database:
+        statements = [decode_statement(each.envelope.payload) for each in entries_in(database)]
+    return [each.predicate for each in statements if isinstance(each.predicate, CallRecord)]
+
+
+def verified(path: Path) -> LogReport:
+    """The verdict on it, where the gateway's key is trusted."""
+    if path.exists():
+        return recorded.verified(path)
+    with database_for(path.parent) as database:
+        heads = cluster().run(
+            "SELECT name, records, head FROM log_writers WHERE records > 0", database=database.database
+        )
+        return verify_log(entries_in(database), [gateway()[1]], [Head(*row) for row in heads])
+
+
+def entries_in(database: PostgresDatabase) -> list[Stored]:
+    """All entries of a database's log, in the order of their commits within a chain."""
+    rows = cluster().run(
+        "SELECT name || '/' || number, id, payload, ed25519, ml_dsa_65 FROM log_entries JOIN log_writers USING (writer)"
+        " JOIN log_keys USING (key) ORDER BY entry",
+        database=database.database,
+    )
+    return [
+        Stored(
+            Envelope(
+                payload, (Signature(key, first), *([Signature(key + ML_DSA_65_SUFFIX, second)] if second else ()))
+            ),
+            place,
+        )
+        for place, key, payload, first, second in rows
+    ]
 
 
 def in_short(records: list[CallRecord]) -> list[tuple[str, str]]:
@@ -146,7 +215,18 @@ def full_disk(process: int | None = None, *, room: int = 0) -> Generator[None]:
                 resource.prlimit(each, resource.RLIMIT_FSIZE, limits)
 
 
-@pytest.fixture(params=[by_thread, by_process], ids=["thread", "process"])
-def each_executor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+FILES = pytest.mark.parametrize("each_executor", [by_thread, by_process], ids=["thread", "process"], indirect=True)
+"""For a test of what only a file has: a disk that is full, locks beside it."""
+
+
+@pytest.fixture(
+    params=[by_thread, by_process, by_database_thread, by_database_process],
+    ids=["thread", "process", "database-thread", "database-process"],
+)
+def each_executor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[None]:
     """Runs a test with each of those who may write a log."""
     monkeypatch.setattr(Log, "executors", staticmethod(request.param))
+    with ExitStack() as stack:
+        if request.param in (by_database_thread, by_database_process):
+            stack.enter_context(database_for(tmp_path))
+        yield

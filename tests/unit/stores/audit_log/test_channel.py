@@ -112,7 +112,12 @@ def test_an_outcome_goes_without_arguments_and_certificates__they_may_be_long() 
 def test_the_opening_arrives__and_does_not_show_the_key() -> None:
     signer = gateway()[0]
     database = PostgresDatabase(
-        (Host("h", 1), Host("::1", 2)), "db", "me", (("sslmode", "require"),), "required", password_file=Path("/p/\udcff")
+        (Host("h", 1), Host("::1", 2)),
+        "db",
+        "me",
+        (("sslmode", "require"),),
+        "required",
+        password_file=Path("/p/\udcff"),
     )
     for place in (FileLog(Path("/a/\udcff.db"), "NORMAL"), DatabaseLog(database, "gateway", "host")):
         opening = Opening(place, signer.id, signer.ed25519, signer.ml_dsa_65)
