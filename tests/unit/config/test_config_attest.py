@@ -66,7 +66,6 @@ def test_a_gateway_key_beside_the_file_needs_no_name(folder: Path) -> None:
         (attest(key="human.key") + STORE, "a human"),
         (attest(key="gateway.key.pub") + STORE, "public key"),
         (attest(), "memory:"),
-        (attest(more='[store]\nurl = "postgresql://u@h/d"\nreplicas = "none"\n'), "no log in PostgreSQL"),
     ],
 )
 def test_a_log_that_nobody_could_sign_or_keep_stops_the_start(folder: Path, text: str, word: str) -> None:
