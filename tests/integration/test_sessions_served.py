@@ -17,17 +17,22 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from tests.integration.conftest import SdkServer
+from tests.world.calls import Posted, initialize, post
 from tests.world.command import Serving, accredit
-from tests.world.raw_server import PATIENCE
+from tests.world.honest_server import HonestServer
+from tests.world.raw_client import RawAnswer, RawClient
+from tests.world.raw_server import PATIENCE, RawServer
 from tests.world.running import run
 from tests.world.warm import python
 
 from accredit.client import AccreditedClient
+from accredit.jsonrpc.methods import Era
 
 pytestmark = pytest.mark.holds("config/rounds")
 
 EVERYTHING = (str(Path(__file__).parents[1] / "conformance" / "everything_server.py"), "--stdio")
 OLD, NEW = b"o" * 32, b"n" * 32
+LIST = post(Era.LEGACY, "tools/list", {})
 TOKENS = """
 [tokens]
 mode = "required"
@@ -70,10 +75,22 @@ async def _pass(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
 
 
 def configure(folder: Path, upstream: str, *keys: bytes, more: str = "") -> None:
-    path = folder / "cluster.keys"
-    path.write_bytes(b"".join(base64.b64encode(key) + b"\n" for key in keys))
-    path.chmod(0o600)
-    (folder / "accredit.toml").write_text(f'[upstream]\n{upstream}\n[cluster]\nkeys_file = "cluster.keys"\n{more}')
+    if keys:
+        path = folder / "cluster.keys"
+        path.write_bytes(b"".join(base64.b64encode(key) + b"\n" for key in keys))
+        path.chmod(0o600)
+        more = f'[cluster]\nkeys_file = "cluster.keys"\n{more}'
+    (folder / "accredit.toml").write_text(f"[upstream]\n{upstream}\n{more}")
+
+
+def issued(folder: Path) -> str:
+    """A token of a new issuer."""
+    assert accredit("token", "keygen", "tokens.key", folder=folder).returncode == 0
+    done = accredit(
+        "token", "issue", "--key", "tokens.key", "--audience", "mail-gateway", "--agent", "a" * 32, folder=folder
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
 @asynccontextmanager
@@ -95,13 +112,7 @@ async def on_elicit(_: Any, params: types.ElicitRequestParams) -> types.ElicitRe
 def test_a_session_outlives_any_of_its_gateways_and_a_change_of_keys(
     tokens: bool, sdk_server: SdkServer, tmp_path: Path
 ) -> None:
-    token = ""
-    if tokens:
-        assert accredit("token", "keygen", "tokens.key", folder=tmp_path).returncode == 0
-        issued = accredit("token", "issue", "--key", "tokens.key", "--audience", "mail-gateway", "--agent", "a" * 32,
-                          folder=tmp_path)  # fmt: skip
-        assert issued.returncode == 0, issued.stderr
-        token = issued.stdout.strip()
+    token = issued(tmp_path) if tokens else ""
 
     def serving(*keys: bytes) -> Serving:
         configure(tmp_path, f'url = "{sdk_server.url}"', *keys, more=TOKENS if tokens else "")
@@ -149,5 +160,29 @@ def test_a_child_s_session_is_404_at_another_process_of_its_cluster__where_a_cli
                     first.wait()
                     balancer.ports[:] = [second.port]
                     assert (await ours.call_tool("test_simple_text")).content
+
+    run(main())
+
+
+async def ask(port: int, posted: Posted, *headers: tuple[str, str]) -> RawAnswer:
+    async with RawClient(port) as client:
+        await client.ask("POST", "/mcp", [*posted.without_header("Mcp-Session-Id").headers, *headers], posted.body)
+        return await client.answer()
+
+
+def test_workers_without_a_file_share_their_sessions__which_end_with_them(tmp_path: Path) -> None:
+    bearer = ("Authorization", f"Bearer {issued(tmp_path)}")
+
+    async def main() -> None:
+        async with RawServer(HonestServer()) as upstream:
+            configure(tmp_path, f'url = "{upstream.url}"', more=TOKENS)
+            with Serving("--workers", "2", folder=tmp_path) as gateway:
+                begun = await ask(gateway.port, initialize(), bearer)
+                named = ("Mcp-Session-Id", begun.header("mcp-session-id") or "")
+                assert named[1].startswith("a1.")
+                for _ in range(20):
+                    assert (await ask(gateway.port, LIST, bearer, named)).status == 200
+            with Serving("--workers", "2", folder=tmp_path) as restarted:
+                assert (await ask(restarted.port, LIST, bearer, named)).status == 404
 
     run(main())

@@ -95,7 +95,7 @@ class SealedSessions(Sessions):
 
     def revision(self, head: RequestHead) -> str | None:
         """Return what the id says."""
-        found = self._found(head)
+        found = self._found(head) if SESSION_HEADER in head.headers else None
         return found.state.revision or None if found is not None else None
 
     def look(self, exchange: Exchange) -> None:
