@@ -6,15 +6,18 @@ answer is the one that a single copy would have given (linearizability). Keys do
 searched by itself: the search is that of Wing and Gong, with a memo of what was tried.
 
 1. What was answered took effect once, after its begin and before its end.
-2. What was not answered (`UNKNOWN`) took effect at any time after its begin, also after all else, or never. So did what
-   was answered by a refusal that leaves it open whether something was written.
-3. Of operations that differ in nothing but their times, the one that ends first is tried first: each order that is good
+2. What was not answered (`UNKNOWN`) took effect at any time after its begin, also after all else, or never; and what it
+   wrote may be lost again with its machine, after others were refused for it. The same holds for a refusal that leaves
+   it open whether something was written. A refusal is no promise; a yes is.
+3. What changes nothing, or only leads to refusals, as what was not answered, is tried first and alone: no order that is
+   good has it later and would not be good with it now.
+4. Of operations that differ in nothing but their times, the one that ends first is tried first: each order that is good
    can be changed into one of these, as the two can be exchanged.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 UNKNOWN = None
 """The answer of an operation that was not answered."""
@@ -58,13 +61,15 @@ class Model(Protocol):
 class OneShot:
     """A challenge: the first who presents it spends it."""
 
-    initial = False
+    initial = "good"
 
     def after(self, state: Hashable, operation: Operation) -> Hashable | None:
-        """Return whether it is spent then."""
+        """Return whether it is good, in doubt or spent then."""
         if operation.answer is UNKNOWN:
-            return True
-        return True if (operation.answer == SPENT) == bool(state) else None
+            return "in doubt" if state == "good" else state
+        if operation.answer == SPENT:
+            return None if state == "good" else state
+        return None if state == "spent" else "spent"
 
 
 class Limited(NamedTuple):
@@ -77,21 +82,24 @@ class Limited(NamedTuple):
 
     @property
     def initial(self) -> Hashable:
-        """The times of no uses."""
-        return ()
+        """The times of no uses: of those that were counted, and of those that may have been."""
+        return (), ()
 
     def after(self, state: Hashable, operation: Operation) -> Hashable | None:
-        """Return the times of the uses that were counted."""
-        assert isinstance(state, tuple)
-        times: tuple[int, ...] = state
-        within = sum(at > operation.at - self.window_s for at in times)
-        added = tuple(sorted((*times, operation.at)))
+        """Return the times of the uses that were counted, and of those that may have been."""
+        counted, doubtful = cast(tuple[tuple[int, ...], tuple[int, ...]], state)
         if operation.answer is UNKNOWN:
-            return added if within < self.most else times
+            return counted, _with(doubtful, operation.at)
+        begin = operation.at - self.window_s
         if operation.answer == COUNTED:
-            return added if within < self.most else None
-        late = sum(at > operation.at - self.window_s - self.slack_s for at in times)
-        return times if late >= self.most else None
+            within = sum(at > begin for at in counted)
+            return (_with(counted, operation.at), doubtful) if within < self.most else None
+        late = sum(at > begin - self.slack_s for at in (*counted, *doubtful))
+        return state if late >= self.most else None
+
+
+def _with(times: tuple[int, ...], at: int) -> tuple[int, ...]:
+    return tuple(sorted((*times, at)))
 
 
 def is_sound(operations: Sequence[Operation], model: Model) -> bool:
@@ -104,28 +112,32 @@ def is_sound(operations: Sequence[Operation], model: Model) -> bool:
         left, state = states.pop()
         if not left & answered:
             return True
-        for place in _next(asked, left):
-            after = model.after(state, asked[place])
-            found = left & ~(1 << place), after
-            if after is not None and found not in tried:
+        for found in _next(asked, left, model, state):
+            if found not in tried:
                 tried.add(found)
                 states.append(found)
     return False
 
 
-def _next(asked: Sequence[Operation], left: int) -> Iterable[int]:
-    """Return the operations that may be the next to take effect, one of each kind: those that began before any other
-    of the rest has ended. `asked` is in the order of the ends."""
-    kinds: dict[tuple[str | None, int], int] = {}
+def _next(asked: Sequence[Operation], left: int, model: Model, state: Hashable) -> Sequence[tuple[int, Hashable]]:
+    """Return what is left, and the state, after each operation that may be the next to take effect, one of each kind:
+    those that began before any other of the rest has ended. `asked` is in the order of the ends."""
+    kinds: dict[tuple[str | None, int], tuple[int, Hashable]] = {}
     first = asked[_lowest(left)].last
     rest = left
     while rest:
         place = _lowest(rest)
         rest &= rest - 1
         each = asked[place]
-        if each.begun <= first:
-            kinds.setdefault((each.answer, each.at), place)
-    return kinds.values()
+        if each.begun > first or (each.answer, each.at) in kinds:
+            continue
+        after = model.after(state, each)
+        if after is not None:
+            found = left & ~(1 << place), after
+            if each.answer is UNKNOWN or after == state:
+                return [found]
+            kinds[each.answer, each.at] = found
+    return list(kinds.values())
 
 
 def _lowest(bits: int) -> int:

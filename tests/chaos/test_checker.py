@@ -66,7 +66,7 @@ def histories(*answers: str | None, at: int = 0) -> st.SearchStrategy[list[Opera
 
 @given(histories(FIRST, SPENT, UNKNOWN))
 @example([told(FIRST, 0, 1), told(FIRST, 2, 3)])
-@example([told(UNKNOWN, 0, 1), told(SPENT, 2, 3), told(FIRST, 4, 5)])
+@example([told(FIRST, 0, 1), told(UNKNOWN, 2, 3), told(SPENT, 2, 3), told(FIRST, 4, 5)])
 def test_of_a_challenge_it_says_what_trying_all_orders_says(operations: list[Operation]) -> None:
     assert is_sound(operations, OneShot()) == found_by_trying_all(operations, OneShot())
 
@@ -102,9 +102,17 @@ def test_a_challenge_that_was_good_twice__or_spent_by_nobody__is_seen(operations
         [told(UNKNOWN, 0, 1), told(SPENT, 8, 9)],
         [told(UNKNOWN, 0, 1), told(FIRST, 8, 9)],
         [told(UNKNOWN, 0, 1), told(FIRST, 8, 9), told(SPENT, 9.5, 10)],
+        [told(UNKNOWN, 0, 1), told(SPENT, 2, 3), told(FIRST, 8, 9)],
         [],
     ],
-    ids=["the loser was told first", "it took effect", "it did not", "it did in the end", "nothing"],
+    ids=[
+        "the loser was told first",
+        "it took effect",
+        "it did not",
+        "it did in the end",
+        "it was lost again",
+        "nothing",
+    ],
 )
 def test_what_can_have_been_is_no_fault(operations: list[Operation]) -> None:
     assert unsound(operations) == []
@@ -115,6 +123,8 @@ def test_one_use_too_many_is_seen__also_among_hundreds_at_once() -> None:
     unknown = [told(UNKNOWN, 0, 9) for _ in range(50)]
     assert unsound([*good, *unknown], lambda _: Limited(10, 60)) == []
     assert len(unsound([*good, *unknown, told(COUNTED, 0, 9)], lambda _: Limited(10, 60))) == 1
+    refused_for_what_was_lost = [told(UNKNOWN, 0, 1), told(REFUSED, 2, 3), told(COUNTED, 4, 5)]
+    assert unsound(refused_for_what_was_lost, lambda _: Limited(1, 60)) == []
     refused_for_nothing = [told(COUNTED, 0, 1), told(REFUSED, 2, 3)]
     assert len(unsound(refused_for_nothing, lambda _: Limited(2, 60))) == 1
 

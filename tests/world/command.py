@@ -47,11 +47,11 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def accepts(port: int) -> bool:
-    """Whether something listens on a port of 127.0.0.1."""
+def accepts(port: int, host: str = "127.0.0.1") -> bool:
+    """Whether something listens on a port."""
     with socket.socket() as client:
         client.settimeout(PATIENCE)
-        return client.connect_ex(("127.0.0.1", port)) == 0
+        return client.connect_ex((host, port)) == 0
 
 
 class Serving:

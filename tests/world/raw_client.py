@@ -36,8 +36,11 @@ class RawAnswer(Struct, frozen=True):
 class RawClient:
     """`async with RawClient(port) as client`: one connection. Every wait ends after `PATIENCE`."""
 
-    def __init__(self, port: int, *, buffer: int = 1 << 20, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, port: int, *, buffer: int = 1 << 20, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+    ) -> None:
         self._port = port
+        self._host = host
         self._tls = tls
         self._buffer = buffer
         self._left = 0
@@ -46,7 +49,7 @@ class RawClient:
 
     async def __aenter__(self) -> Self:
         self.reader, self.writer = await asyncio.open_connection(
-            "127.0.0.1", self._port, limit=self._buffer, ssl=self._tls
+            self._host, self._port, limit=self._buffer, ssl=self._tls
         )
         return self
 

@@ -35,7 +35,7 @@ port = {port}
 unix_socket_directories = ''
 wal_level = replica
 hot_standby = on
-wal_keep_size = 256MB
+wal_keep_size = 64MB
 wal_receiver_status_interval = 1s
 wal_receiver_timeout = 5s
 wal_sender_timeout = 5s
@@ -87,12 +87,13 @@ class Node:
         """Starts it, and waits until it answers."""
         self.end()
         (self.data / "postmaster.pid").unlink(missing_ok=True)
-        command = [*self.place.within, *unprivileged(), "sh", "-c", _GUARD, "guard"]
+        changed = ["env", *(f"{name}={value}" for name, value in self.environment.items())]
+        command = [*self.place.within, *unprivileged(), *changed, "sh", "-c", _GUARD, "guard"]
         with self.log.open("ab") as log:
             self._guard = subprocess.Popen(
                 [*command, str(self._bin / "postgres"), "-D", str(self.data)],
                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,
-                env={"PATH": os.environ["PATH"], **self.environment},
+                env={"PATH": os.environ["PATH"]},
             )  # fmt: skip
         guards.add(self._guard.pid)
         wait_for(lambda: self.answers(), f"{self.name} has not started: {self.log}")
@@ -182,8 +183,12 @@ class Node:
 class Replicated:
     """`with Replicated() as servers`: three servers, of which `primary` is the one that takes writes."""
 
-    def __init__(self, places: Mapping[str, Place] | None = None, *, synchronous: bool = True) -> None:
+    def __init__(
+        self, places: Mapping[str, Place] | None = None, *, synchronous: bool = True, disks: int | None = None
+    ) -> None:
+        """`disks` are the megabytes of each server's own disk, in a process that may mount."""
         self._bin = need_postgres()
+        self._disks = disks
         self._synchronous = synchronous
         self._ports = contextlib.ExitStack()
         where = places or {name: Place("127.0.0.1", self._ports.enter_context(reserved_port())) for name in NAMES}
@@ -193,6 +198,16 @@ class Replicated:
         self.primary = self.nodes["a"]
 
     def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Makes and starts them, and the database."""
         try:
             for node in self.nodes.values():
                 self._own(node.data.parent)
@@ -200,12 +215,6 @@ class Replicated:
         except BaseException:
             self.close()
             raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def standbys(self) -> list[Node]:
@@ -289,6 +298,8 @@ class Replicated:
             if node.running:
                 node.kill()
             node.end()
+        for node in self.nodes.values() if self._disks is not None else ():
+            subprocess.run(["umount", "--lazy", str(node.data.parent)], check=False, stderr=subprocess.DEVNULL)
         shutil.rmtree(self.folder, ignore_errors=True)
         self._ports.close()
 
@@ -321,6 +332,8 @@ class Replicated:
 
     def _own(self, folder: Path) -> None:
         folder.mkdir()
+        if self._disks is not None:
+            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={self._disks}m", "disk", str(folder)], check=True)
         if unprivileged():
             os.chown(folder, int(unprivileged()[-1].rpartition("=")[2]), -1)
 
