@@ -16,7 +16,7 @@ from tests.world.records import NOW_MS, OK, Chained, decided, gateway
 from tests.world.running import run
 
 from accredit.attest import CallDecision, LogReport, Stored, recorded_params, verify_log
-from accredit.errors import StoreUnavailable
+from accredit.errors import AttestationError, StoreUnavailable
 from accredit.stores.audit_log.pruning import prune
 from accredit.stores.audit_log.reader import LogFile
 
@@ -259,6 +259,7 @@ def test_a_call_that_is_open_is_not_pruned__it_could_not_be_closed(path: Path) -
     [
         "UPDATE log_entries SET digest = zeroblob(32) WHERE entry = 2",
         "DELETE FROM log_entries WHERE entry = 2",
+        "DELETE FROM log_entries WHERE digest IS NOT NULL",
         "DELETE FROM log_entries WHERE ml_dsa_65 IS NOT NULL",
         "UPDATE log_entries SET number = 3 WHERE entry = 2",
     ],
@@ -268,6 +269,36 @@ def test_what_is_left_of_pruned_records_is_held_against_the_note(path: Path, sta
     assert pruned(path, NOW_MS + 1) == 8
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(statement)
+    assert not verified(path).valid
+
+
+@pytest.mark.holds("stores/audit_log/pruning", 1)
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE log_entries SET digest = zeroblob(32) WHERE entry = 2",
+        "DELETE FROM log_entries WHERE entry = 2",
+        "UPDATE log_entries SET payload = CAST(payload || ' ' AS BLOB) WHERE number = 6 AND ml_dsa_65 IS NULL",
+        "DELETE FROM log_entries WHERE number = 6 AND ml_dsa_65 IS NULL",
+    ],
+)
+def test_what_was_changed_is_never_signed_for__by_pruning_it(path: Path, statement: str) -> None:
+    now = [NOW_MS]
+
+    async def main() -> None:
+        async with Log(path, clock=lambda: now[0]) as log:
+            for _ in range(2):
+                await log.call()
+            now[0] += 1_000
+            for _ in range(2):
+                await log.call()
+
+    run(main())
+    assert pruned(path, NOW_MS + 500) == 4
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement)
+    with pytest.raises(AttestationError):
+        pruned(path, NOW_MS + 5_000)
     assert not verified(path).valid
 
 

@@ -144,14 +144,17 @@ def verify_log(
     keys: Iterable[LogKey | RecordKey],
     kept: Iterable[Envelope | Head] = (),
     examiner: Examiner | None = None,
+    *,
+    has_digests: bool = False,
 ) -> LogReport:
     """Verify a log as it streams by: a store's entries, envelopes, or the lines of an export.
 
     `kept` are checkpoints that were put aside before, and heads; a bad one is a fault as well. `examiner` is in place
-    of `examine` with these keys. Raises nothing that depends on the log.
+    of `examine` with these keys. `has_digests` says that those of pruned records must be there, as they are in a store.
+    Raises nothing that depends on the log.
     """
     known = {key.id: key for key in keys}
-    log = _Log(known)
+    log = _Log(known, has_digests=has_digests)
     try:
         for each in kept:
             log.keep(each if isinstance(each, Head) else log.head_of(each))
@@ -165,9 +168,10 @@ def verify_log(
 
 
 class _Log:
-    def __init__(self, keys: Mapping[str, LogKey | RecordKey]) -> None:
+    def __init__(self, keys: Mapping[str, LogKey | RecordKey], *, has_digests: bool) -> None:
         self.place = _FIRST
         self._keys = keys
+        self._has_digests = has_digests
         self._chains: dict[str, Chain] = {}
         self._kept: dict[str, dict[int, str]] = {}
 
@@ -210,9 +214,14 @@ class _Log:
             case Checkpoint() as checkpoint:
                 chain.checkpoint(checkpoint, found.sha256)
             case Pruning() as note:
-                chain.note(note, found.sha256)
-                self._forget(writer, note.last)
+                self._note(chain, note, found.sha256)
         self._pass(writer, chain.sequence, chain.head)
+
+    def _note(self, chain: Chain, note: Pruning, sha256: str) -> None:
+        if self._has_digests and note.last > 1 and not chain.sequence:
+            raise AttestationError("the digests of what was pruned are missing")
+        chain.note(note, sha256)
+        self._forget(note.writer, note.last)
 
     def end(self) -> None:
         for writer, chain in self._chains.items():

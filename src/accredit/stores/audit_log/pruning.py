@@ -2,7 +2,8 @@
 
 For each writer, in the order of its chain:
 
-1. records from before the given time are removed, up to the first that is newer or whose call is still open;
+1. records from before the given time are removed, up to the first that is newer or whose call is still open. Each must
+   follow the one before it, and what was pruned before be what its note says: a new note is signed for all of it;
 2. each is replaced by its SHA-256, and the last one by a note signed for all of them;
 3. checkpoints that the note covers are removed as well, except for the log's newest entry: its number would be used
    again, and whoever follows the log would miss the entry that got it.
@@ -26,11 +27,12 @@ from accredit.attest import (
     Checkpoint,
     LogSigner,
     Pruning,
-    Statement,
     decode_statement,
     pruning_payload,
     timestamp,
 )
+from accredit.attest.statements import GENESIS
+from accredit.errors import AttestationError
 from accredit.limits import EMPTY_LOG_SECONDS, PRUNE_ENTRIES, STORE_RETRY_SECONDS
 from accredit.stores.audit_log.file_tables import key_number
 from accredit.stores.sqlite.database import Database
@@ -140,14 +142,22 @@ class _Pruner:
                 if record.times.recorded >= self._before or _is_open(connection, record):
                     self._ended |= {writer}
                     return
+                last, head = self._end(old, writer)
+                if (number, record.log.sequence, record.log.previous) != (last + 1, last + 1, head):
+                    raise _damaged(record.log.writer, number)
                 old.setdefault(writer, []).append(_Old(entry, number, hashlib.sha256(payload).hexdigest()))
             case Checkpoint():
-                pruned = self._pruned.get(writer)
-                last = old[writer][-1].number if writer in old else pruned.last if pruned else 0
-                if number <= last:
+                if number <= self._end(old, writer)[0]:
                     connection.execute(_TAKE_OUT, (entry,))
-            case Pruning():
-                self._pruned[writer] = _earlier(connection, writer, entry, statement, number)
+            case Pruning() as note:
+                self._pruned[writer] = _earlier(connection, writer, entry, note, statement.sha256)
+
+    def _end(self, old: dict[int, list[_Old]], writer: int) -> tuple[int, str]:
+        """Return the number and the digest of the last record that is pruned of a chain so far."""
+        if writer in old:
+            return old[writer][-1].number, old[writer][-1].sha256
+        pruned = self._pruned.get(writer)
+        return (pruned.last, pruned.head) if pruned else (0, GENESIS)
 
     def _replace(self, connection: sqlite3.Connection, writer: int, records: list[_Old]) -> None:
         pruned = self._pruned.get(writer)
@@ -182,14 +192,23 @@ class _Pruner:
         )
 
 
-def _earlier(connection: sqlite3.Connection, writer: int, entry: int, statement: Statement, last: int) -> _Pruned:
+def _earlier(connection: sqlite3.Connection, writer: int, entry: int, note: Pruning, head: str) -> _Pruned:
     digests = hashlib.sha256()
     rows: Any = connection.execute(
         "SELECT digest FROM log_entries WHERE writer = ? AND digest IS NOT NULL ORDER BY number", (writer,)
     )
     for (digest,) in rows:
         digests.update(digest)
-    return _Pruned(digests, last, statement.sha256, entry)
+    whole = digests.copy()
+    whole.update(bytes.fromhex(head))
+    if whole.hexdigest() != note.digests_sha256:
+        raise _damaged(note.writer, note.last)
+    return _Pruned(digests, note.last, head, entry)
+
+
+def _damaged(writer: str, number: int) -> AttestationError:
+    place = f"{writer}/{number}"
+    return AttestationError(f"{place} is damaged, or is not what follows there", place)
 
 
 def _is_open(connection: sqlite3.Connection, record: CallRecord) -> bool:

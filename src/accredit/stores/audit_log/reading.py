@@ -142,7 +142,8 @@ class LogReader(ABC):
             heads = self.heads()
         except AttestationError as error:
             return LogReport(0, (), Fault("the writers", str(error)))
-        return verify_log((each.entry for each in watch(self.entries())), keys, [*kept, *heads], examiner)
+        entries = (each.entry for each in watch(self.entries()))
+        return verify_log(entries, keys, [*kept, *heads], examiner, has_digests=True)
 
 
 def head_in(name: object, records: object, head: object) -> Head:

@@ -3,7 +3,7 @@
 For each writer, in the order of its chain:
 
 1. records from before the given time are removed, up to the first that is newer or whose call is still open. Each must
-   follow the one before it: what the note says of them is signed;
+   follow the one before it, and what was pruned before be what its note says: a new note is signed for all of it;
 2. the SHA-256 of all but the last go into `log_pruned`, and a note signed for all of them takes the last one's place;
 3. checkpoints that the note covers are removed as well.
 
@@ -190,7 +190,9 @@ class _Chain:
                     raise self._damaged(first)
                 digests.update(some)
                 fed = last
-        if fed != number - 1:
+        whole = digests.copy()
+        whole.update(bytes.fromhex(statement.sha256))
+        if fed != number - 1 or whole.hexdigest() != note.digests_sha256:
             raise self._damaged(number)
         return _Pruned(digests, number, statement.sha256)
 
