@@ -88,11 +88,11 @@ class Worker:
         self._waiting.append(_Waiting(kind, question, answer))
         if self._working is None:
             self._working = asyncio.create_task(self._work())
+        late = loop.call_later(STORE_WAIT_SECONDS, self._refuse, answer)
         try:
-            async with asyncio.timeout(STORE_WAIT_SECONDS):
-                return await answer
-        except TimeoutError:
-            raise StoreUnavailable(f"{self._database.name} has not answered in {STORE_WAIT_SECONDS} s") from None
+            return await answer
+        finally:
+            late.cancel()
 
     async def aclose(self) -> None:
         """Finish what is waiting, and close the connection."""
@@ -102,6 +102,12 @@ class Worker:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.aclose()
+
+    def _refuse(self, answer: "asyncio.Future[Any]") -> None:
+        _settle(answer, self._not_answered())
+
+    def _not_answered(self) -> StoreUnavailable:
+        return StoreUnavailable(f"{self._database.name} has not answered in {STORE_WAIT_SECONDS} s")
 
     async def _work(self) -> None:
         try:
@@ -136,7 +142,7 @@ class Worker:
                     connection = await self._checked()
                     answers = await kind.ask(connection, questions)
             except TimeoutError:
-                problem = StoreUnavailable(f"{self._database.name} has not answered in {STORE_WAIT_SECONDS} s")
+                problem = self._not_answered()
             except StoreUnavailable as error:
                 problem = error
             except Exception as error:
