@@ -233,9 +233,10 @@ MAX_PREPARED_HEADS = 256
 """Heads of clients' requests for which it is remembered what goes to the server: a client sends the same each time.
 Each has at most `MAX_REMEMBERED_HEAD_BYTES`, and is held twice."""
 
-MAX_ANSWER_HEADS = 64
+MAX_ANSWER_HEADS = 8
 """Heads of one server's answers that are remembered, so that the same need not be parsed again: the same comes for each
-call, but for its length and, each second, its date. Each has at most `MAX_REMEMBERED_HEAD_BYTES`."""
+call, but for its length and, each second, its date. One is looked for among them in some 0.1 us each. Each has at most
+`MAX_REMEMBERED_HEAD_BYTES`."""
 
 MAX_IDLE_CONNECTIONS = 64
 """Connections kept for the next request. More calls than this at once pay for new connections."""

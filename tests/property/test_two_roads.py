@@ -124,6 +124,40 @@ def post(body: bytes, *fields: bytes) -> bytes:
     return b"\r\n".join([*lines, b"Content-Length: %d" % len(body), b"", b""]) + body
 
 
+LENGTHS = [
+    *(
+        b"%d",
+        b"0%d",
+        b"+%d",
+        b"-%d",
+        b" %d",
+        b"%d ",
+        b"%d\t",
+        b"%d,%d",
+        b"%d, %d",
+        b"0x%d",
+        b"%d\n",
+        b"\r\n %d",
+        b"%d\0",
+    ),
+    *(b"%d\r\nContent-Length: %d", b"%d\r\nTransfer-Encoding: chunked", b"%d000000000", b"%d\xd9\xa5", b""),
+]
+LENGTHY = [called(), called(how="later"), called(how="large" * 20), message("ping", None), b""]
+
+
+@st.composite
+def lengths(draw: st.DrawFn) -> bytes:
+    """A good request but for how it tells its length, or which it tells."""
+    made = post(
+        draw(st.sampled_from([called(), called(how="later"), called(how="large" * 20), message("ping", None), b""]))
+    )
+    head, _, body = made.partition(b"\r\n\r\n")
+    size = max(len(body) + draw(st.sampled_from([0, 0, 0, -1, 1, 40])), 0)
+    form = draw(st.sampled_from(LENGTHS))
+    told = form.replace(b"%d", b"%d" % size)
+    return head.replace(b"Content-Length: %d" % len(body), b"Content-Length: " + told) + b"\r\n\r\n" + body
+
+
 GET = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:8484\r\n\r\n"
 
 
@@ -140,3 +174,14 @@ GET = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:8484\r\n\r\n"
 @given(parts=connections())
 def test_both_roads_tell_the_same(kind: str, parts: list[bytes]) -> None:
     assert seen(FAST, kind, parts) == seen(ASGI, kind, parts)
+
+
+@pytest.mark.holds("app/fast", 3)
+@settings(max_examples=60)
+@example(hostile=[post(called(how="large" * 20)), post(b""), post(called())])
+@given(hostile=st.lists(lengths(), min_size=1, max_size=3))
+def test_behind_a_known_head_every_length_is_read_as_by_the_parser__or_a_request_could_be_smuggled(
+    hostile: list[bytes],
+) -> None:
+    parts = [post(called()), *hostile, post(called())]
+    assert seen(FAST, "plain", parts) == seen(ASGI, "plain", parts)

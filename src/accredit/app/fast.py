@@ -7,8 +7,8 @@ one queue of requests, read by one parser. What is different of a plain POST (`_
 1. it begins when the bytes that it came in are read, not at the loop's next step, and needs no task of asyncio's
    (`gateway.eager`);
 2. a whole answer is one write;
-3. a connection remembers the last head that came in one piece with its body and nothing else. The same bytes again,
-   with a body of the same length and nothing behind it, are the same head: it is not parsed again;
+3. a connection remembers the last head that came in one piece with its body and nothing else. The same bytes again, but
+   for the digits of its Content-Length, with a body of just that length, are the same head: it is not parsed again;
 4. a client that goes away is noticed by the connection's end, not by a task that waits for it. The call still has the
    moment that it has on the other road.
 
@@ -26,7 +26,7 @@ from accredit.app.plain_post import PlainPost
 from accredit.gateway.app import Gateway
 from accredit.gateway.eager import EagerTask
 from accredit.gateway.front.asgi import Scope, head_of
-from accredit.gateway.headers import RequestHead
+from accredit.gateway.headers import HeadText, RequestHead
 from accredit.limits import MAX_REMEMBERED_HEAD_BYTES
 
 _END_OF_HEAD = b"\r\n\r\n"
@@ -35,17 +35,12 @@ _NOT_PLAIN = frozenset({b"expect", b"upgrade"})
 
 
 class _Head(NamedTuple):
-    """A request's head as it came, the length of the body that it announces, what was made of it, and who answers."""
+    """A request's head as it came, what was made of it (but for its Content-Length), and who answers."""
 
-    text: bytes
-    length: int
+    text: HeadText
     scope: Any
     head: RequestHead
     gateway: Gateway
-
-    def begins(self, data: bytes) -> bool:
-        """Return whether these bytes are this head, a body of its length, and nothing else."""
-        return len(data) == len(self.text) + self.length and data.startswith(self.text)
 
 
 class FastProtocol(EdgeProtocol):
@@ -87,10 +82,13 @@ class FastProtocol(EdgeProtocol):
         """A head that is known, with its body; else what the parser makes of it."""
         known = self._known
         self._reading, self._begun = True, 0
-        if known is not None and self._at_boundary and self.cycle.response_complete and known.begins(data):
-            self._repeat(known, data[len(known.text) :])
-        else:
+        if known is not None and not (self._at_boundary and self.cycle.response_complete):
+            known = None
+        body = known.text.rest(data) if known is not None else None
+        if known is None or body is None:
             self._read(data)
+        else:
+            self._repeat(known, body)
         self._reading = False
         starting, self._to_start = self._to_start, None
         if starting is not None:
@@ -143,10 +141,12 @@ class FastProtocol(EdgeProtocol):
         lengths = [value for name, value in cycle.scope["headers"] if name in _FRAMING]
         if not cycle.keep_alive or size > MAX_REMEMBERED_HEAD_BYTES or lengths != [b"%d" % len(cycle.body)]:
             return
-        if data.find(_END_OF_HEAD) == size - len(_END_OF_HEAD) and data.endswith(cycle.body):
-            scope = cast(Scope, cycle.scope)
-            if self._gateway is not None:
-                self._known = _Head(data[:size], len(cycle.body), cycle.scope, head_of(scope), self._gateway)
+        text = HeadText.measured(data[:size])
+        if text is None or data.find(_END_OF_HEAD) != size - len(_END_OF_HEAD) or text.rest(data) != bytes(cycle.body):
+            return
+        if self._gateway is not None:
+            head = head_of(cast(Scope, cycle.scope)).without(_FRAMING)
+            self._known = _Head(text, cycle.scope, head, self._gateway)
 
     def _repeat(self, known: _Head, body: bytes) -> None:
         """What the parser does about a plain POST that is whole, of one whose head is known."""

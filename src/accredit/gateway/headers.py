@@ -8,8 +8,10 @@ A POST is JSON in UTF-8 and nothing else (415), in this order:
 2. there is no `Content-Encoding`, but `identity`.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from accredit.base.caching import Once
@@ -32,6 +34,42 @@ EVENT_STREAM: RawHeaders = [
 
 _OF_UNJUDGED = frozenset({b"content-type", b"date", b"server", b"vary", b"x-accel-buffering"})
 _LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
+
+
+_CONTENT_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]*)(\r\n)?", re.IGNORECASE)
+
+
+class HeadText(NamedTuple):
+    """A head as it came, which a parser has read: what is before the digits of its one Content-Length, and behind them.
+
+    What differs from it in these digits alone is the same head of another body, if they are the length of that body, in
+    the one form that all readers take alike: no sign, no zero before it, nothing beside it. A head without the field is
+    all `before`.
+    """
+
+    before: bytes
+    after: bytes = b""
+
+    @classmethod
+    def measured(cls, head: bytes) -> "HeadText | None":
+        """Return the text of a head that has the field; None if it has it twice, or not in that form."""
+        found = list(_CONTENT_LENGTH.finditer(head))
+        if len(found) != 1 or not found[0][1] or not found[0][2]:
+            return None
+        return cls(head[: found[0].start(1)], head[found[0].end(1) :])
+
+    def rest(self, data: bytes) -> bytes | None:
+        """Return what follows this head in `data`; None if `data` does not begin with it, or what follows has not the
+        length that it tells."""
+        before, after = self
+        if not data.startswith(before):
+            return None
+        start = len(before)
+        if not after:
+            return data[start:]
+        end = data.find(b"\r", start)
+        rest = data[end + len(after) :]
+        return rest if data[start:end] == b"%d" % len(rest) and data.startswith(after, end) else None
 
 
 class RequestHead:

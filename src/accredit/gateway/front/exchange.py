@@ -107,9 +107,9 @@ class Exchange(ABC):
         if length > limit:
             raise _too_large(limit)
         chunk, more = await self._piece()
+        if not more and len(chunk) > limit:
+            raise _too_large(limit)
         if not more and len(chunk) <= SMALL_BODY_BYTES:
-            if len(chunk) > limit:
-                raise _too_large(limit)
             return chunk
         # What has come counts as well: a server of another make may hand over the whole at once.
         size = max(length if more else len(chunk), SMALL_BODY_BYTES)
@@ -117,8 +117,6 @@ class Exchange(ABC):
         if more:
             with self._body:
                 return await self._rest(chunk, limit)
-        if len(chunk) > limit:
-            raise _too_large(limit)
         return chunk
 
     async def _rest(self, chunk: bytes, limit: int) -> bytes:

@@ -29,6 +29,16 @@ class AnswerHead:
         self.passed_on: RawHeaders | None = None
         """What the relay passes on of `headers`, once it has found out."""
 
+    def with_length(self, length: int) -> "AnswerHead":
+        """Return this head with another Content-Length in place of its own. What else is known of it stays known."""
+        if length == self.length:
+            return self
+        head = AnswerHead.__new__(AnswerHead)
+        head.__dict__ = {name: value for name, value in vars(self).items() if name != "fields"}
+        head.length = length
+        head.headers = [(name, b"%d" % length if name == b"content-length" else value) for name, value in self.headers]
+        return head
+
     @Once
     def fields(self) -> dict[bytes, bytes]:
         """The values by name; repeated ones are joined by `DUPLICATED`."""

@@ -12,7 +12,8 @@ with `AnswerError`, in this order:
 Blank lines before a status line are ignored, as in llhttp.
 
 A server says the same for each call. So the head of an answer that comes whole, in one read, is remembered, byte for
-byte: when it comes again with the whole body, in as many bytes as it says or in one chunk, neither is parsed.
+byte, but for the digits of its Content-Length: when it comes again with the whole body, in as many bytes as it says or
+in one chunk, neither is parsed.
 """
 
 import re
@@ -20,9 +21,8 @@ from typing import NoReturn
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from accredit.base.caching import RecentlyUsed
 from accredit.errors import AnswerError, UpstreamUnavailable
-from accredit.gateway.headers import RawHeaders
+from accredit.gateway.headers import HeadText, RawHeaders
 from accredit.gateway.upstream.http.heads import AnswerHead
 from accredit.limits import (
     IDLE_SECONDS,
@@ -39,13 +39,31 @@ _END_OF_HEAD = b"\r\n\r\n"
 _CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,8}\r\n")
 _END_OF_CHUNKS = b"\r\n0\r\n\r\n"
 
-AnswerHeads = RecentlyUsed[bytes, AnswerHead]
-"""Heads by their bytes."""
+_WITHOUT_BODY = (204, 304)
 
 
-def answer_heads() -> AnswerHeads:
-    """Return an empty memory of the heads that one server sends."""
-    return AnswerHeads(MAX_ANSWER_HEADS)
+class AnswerHeads:
+    """The heads that one server has sent last."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[HeadText, AnswerHead]] = []
+
+    def __len__(self) -> int:
+        """Return how many are known."""
+        return len(self._known)
+
+    def find(self, data: bytes) -> tuple[AnswerHead, bytes] | None:
+        """Return the head of a whole answer, and its body; None if it is not known, or the answer not surely whole."""
+        for text, head in self._known:
+            rest = text.rest(data)
+            if rest is not None:
+                body = _one_chunk(rest) if head.chunked else rest
+                return None if body is None else (head if head.chunked else head.with_length(len(body)), body)
+        return None
+
+    def put(self, text: HeadText, head: AnswerHead) -> None:
+        """Remember a head, and forget the oldest."""
+        self._known = [(text, head), *self._known[: MAX_ANSWER_HEADS - 1]]
 
 
 class Response:
@@ -109,7 +127,7 @@ class ResponseParser:
 
     def __init__(self, heads: AnswerHeads | None = None) -> None:
         """`heads` are those that the server is known to send; the parser adds to them."""
-        self._heads = answer_heads() if heads is None else heads
+        self._heads = AnswerHeads() if heads is None else heads
         self._http = HttpResponseParser(self)
         self.expect(bodiless=False)
 
@@ -230,11 +248,10 @@ class ResponseParser:
 
     def _repeat(self, response: Response, data: bytes) -> bool:
         """Fill the response if `data` is a whole answer with a head that is known."""
-        end = data.find(_END_OF_HEAD) + len(_END_OF_HEAD)
-        head = self._heads.get(data[:end])
-        body = _whole_body(head, data, end) if head is not None else None
-        if head is None or body is None:
+        found = self._heads.find(data)
+        if found is None:
             return False
+        head, body = found
         response.begin(head)
         response.complete = True
         if body:
@@ -246,10 +263,13 @@ class ResponseParser:
         """Remember the head of an answer that was parsed from `data` alone, if its body is found there without."""
         end = data.find(_END_OF_HEAD) + len(_END_OF_HEAD)
         head = response.head
-        if head is not None and end <= MAX_REMEMBERED_HEAD_BYTES:
-            body = _whole_body(head, data, end)
-            if body is not None and body == b"".join(response.pieces):
-                self._heads.put(data[:end], head)
+        if head is None or head.status in _WITHOUT_BODY or end > MAX_REMEMBERED_HEAD_BYTES:
+            return
+        text = HeadText(data[:end]) if head.chunked else HeadText.measured(data[:end])
+        rest = text.rest(data) if text is not None else None
+        body = _one_chunk(rest) if head.chunked and rest is not None else rest
+        if text is not None and body is not None and body == b"".join(response.pieces):
+            self._heads.put(text, head)
 
     def _refuse(self, detail: str, *, bound: bool = False) -> NoReturn:
         """Stop llhttp here: an exception in a callback ends `feed` with an `HttpParserError`."""
@@ -257,11 +277,9 @@ class ResponseParser:
         raise self._fault
 
 
-def _whole_body(head: AnswerHead, data: bytes, start: int) -> bytes | None:
-    """Return what follows a head in `data` if it is the body, by its length or in one chunk, and nothing else."""
-    if head.length is not None:
-        return data[start:] if len(data) - start == head.length else None
-    size = _CHUNK_SIZE.match(data, start) if head.chunked else None
+def _one_chunk(data: bytes) -> bytes | None:
+    """Return what is in `data`, if that is one chunk, the end of a body, and nothing else."""
+    size = _CHUNK_SIZE.match(data)
     if size is None or not data.endswith(_END_OF_CHUNKS):
         return None
     body = data[size.end() : -len(_END_OF_CHUNKS)]

@@ -5,7 +5,7 @@ import asyncio
 from accredit.errors import UpstreamUnavailable
 from accredit.gateway.upstream.http.connection import Connection
 from accredit.gateway.upstream.http.dial import Origin, attach, open_socket
-from accredit.gateway.upstream.http.parsing import answer_heads
+from accredit.gateway.upstream.http.parsing import AnswerHeads
 from accredit.limits import CONNECT_SECONDS, IDLE_SECONDS, MAX_CONNECTIONS, MAX_IDLE_CONNECTIONS
 
 
@@ -14,7 +14,7 @@ class Pool:
 
     def __init__(self, origin: Origin) -> None:
         self._origin = origin
-        self.heads = answer_heads()
+        self.heads = AnswerHeads()
         self._idle: list[Connection] = []
         self._open: set[Connection] = set()
         self._dialing = 0

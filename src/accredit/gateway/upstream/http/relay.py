@@ -209,7 +209,8 @@ class HttpRelay:
 
     def _head_for(self, head: RequestHead) -> Prepared:
         """What goes to the server for a POST with this head."""
-        key = (head.query, head.headers.get(b"accept-encoding"), *head.raw_headers)
+        fields = [pair for pair in head.raw_headers if pair[0] != b"content-length"]
+        key = (head.query, head.headers.get(b"accept-encoding"), *fields)
         prepared = self._prepared.get(key)
         if prepared is None:
             headers = self._headers_for(head, body=True)

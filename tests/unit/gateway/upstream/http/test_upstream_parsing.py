@@ -1,13 +1,14 @@
 """What `ResponseParser` makes of bytes: each refusal with the harm that it prevents, and any split the same."""
 
 import itertools
+import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accredit.errors import AnswerError, UpstreamUnavailable
-from accredit.gateway.upstream.http.parsing import Response, ResponseParser, answer_heads
+from accredit.gateway.upstream.http.parsing import AnswerHeads, Response, ResponseParser
 from accredit.limits import (
     IDLE_SECONDS,
     MAX_HEAD_BYTES,
@@ -474,7 +475,7 @@ def told(response: Response) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("answer", AGAIN)
 def test_a_head_that_comes_again_is_not_parsed_again__and_says_the_same(answer: bytes) -> None:
-    heads = answer_heads()
+    heads = AnswerHeads()
     parser = ResponseParser(heads)
     response = parser.expect(bodiless=False)
     parser.feed(answer)
@@ -495,13 +496,13 @@ def test_a_head_that_comes_again_is_not_parsed_again__and_says_the_same(answer: 
 def test_a_head_is_remembered_only_where_it_alone_says_where_the_body_ends__and_that_another_may_follow(
     answer: bytes,
 ) -> None:
-    heads = answer_heads()
+    heads = AnswerHeads()
     ResponseParser(heads).feed(answer)
     assert len(heads) == 0
 
 
 def test_a_head_as_long_as_none_should_be_is_not_remembered() -> None:
-    heads = answer_heads()
+    heads = AnswerHeads()
     ResponseParser(heads).feed(OK + b"X: " + b"x" * MAX_REMEMBERED_HEAD_BYTES + b"\r\nContent-Length: 0\r\n\r\n")
     assert len(heads) == 0
 
@@ -544,6 +545,64 @@ def test_an_answer_to_head_has_no_body_also_where_its_head_is_known() -> None:
     response = parser.expect(bodiless=True)
     parser.feed(answer)
     assert (response.complete, response.idle_seconds) == (True, 0.0)
+
+
+LENGTHS = st.sampled_from(
+    [
+        *(
+            b"0",
+            b"1",
+            b"4",
+            b"5",
+            b"6",
+            b"05",
+            b"+5",
+            b"-5",
+            b" 5",
+            b"5 ",
+            b"5\t",
+            b"5,5",
+            b"5, 5",
+            b"0x5",
+            b"5_0",
+            b"",
+        ),
+        *(b"5\r\nContent-Length: 5", b"5\r\nContent-Length: 6", b"5\r\nTransfer-Encoding: chunked", b"5\n", b"\r\n 5"),
+        *(b"5;", b"5\0", b"9" * 10, b"9" * 30, b"18446744073709551621", "\u0665".encode()),
+    ]
+)
+MEASURED = [answer for answer in AGAIN if b"Content-Length" in answer]
+
+
+@given(st.sampled_from(MEASURED), LENGTHS, st.sampled_from([b"", b"a", b"hell", b"hello", b"hello!", b"hello" * 10]))
+def test_a_known_head_with_another_length_is_read_as_one_that_is_not_known(
+    answer: bytes, length: bytes, body: bytes
+) -> None:
+    parser = ResponseParser()
+    parser.feed(answer)
+    head, _, _ = answer.partition(b"\r\n\r\n")
+    other = re.sub(rb"(?<=Content-Length: )[0-9]+", lambda _: length, head) + b"\r\n\r\n" + body
+    assert read_by(parser, other) == read_by(ResponseParser(), other)
+
+
+@pytest.mark.parametrize("status", [b"204 X", b"304 X"])
+def test_a_head_without_a_body_tells_no_length(status: bytes) -> None:
+    head = b"HTTP/1.1 " + status + b"\r\nContent-Length: %d\r\n\r\n"
+    parser = ResponseParser()
+    parser.feed(head % 0)
+    assert read_by(parser, head % 5 + b"hello") == read_by(ResponseParser(), head % 5 + b"hello")
+
+
+def test_a_head_is_known_again_with_another_length__else_most_answers_would_be_parsed() -> None:
+    heads = AnswerHeads()
+    parser = ResponseParser(heads)
+    for size in (5, 0, 70_000):
+        response = parser.expect(bodiless=False)
+        parser.feed(OK + b"Content-Length: %d\r\n\r\n" % size + b"x" * size)
+        assert response.length == size
+        assert (b"content-length", b"%d" % size) in response.headers
+        assert response.take() == b"x" * size
+    assert len(heads) == 1
 
 
 def read_by(parser: ResponseParser, data: bytes) -> tuple[object, ...]:
