@@ -30,6 +30,7 @@ from accredit.attest import (
 from accredit.errors import AttestationError, StoreUnavailable
 from accredit.limits import CHECKPOINT_RECORDS
 from accredit.stores.audit_log import queue as log
+from accredit.stores.audit_log import writer_locks
 from accredit.stores.audit_log.reader import LogFile
 from accredit.stores.audit_log.writer_locks import hold
 
@@ -318,7 +319,7 @@ def test_that_a_writer_gets_no_lock_is_told(durable: bool, path: Path) -> None:
 def test_a_lock_that_comes_when_nobody_waits_for_it_is_given_up(
     how: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log, "STORE_WAIT_SECONDS", 0.05 if how == "late" else 10)
+    monkeypatch.setattr(writer_locks, "STORE_WAIT_SECONDS", 0.05 if how == "late" else 10)
     busy = Event()
 
     async def main() -> None:

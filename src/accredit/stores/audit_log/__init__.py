@@ -1,6 +1,8 @@
-"""The audit log in an SQLite file: the signed records of calls, one chain per writer. I/O: the file, a process.
+"""The audit log in a store: the signed records of calls, one chain per writer. I/O: a file, a database, a process.
 
-Written by `queue`, with `kept` for outcomes that wait and `writer_locks` for which writers are alive; its transactions
-are `requests`, `transactions` and `appender`, run in a process beside the gateway (`process`, `channel`, `writer_main`)
-or in a `thread`. Read by `reader`, `members` and `calls`, which joins a call's records; shortened by `pruning`.
+Written by `queue`, with `kept` for outcomes that wait and `writer_locks` for which writers are alive. Its transactions
+are `requests`; their rules, `transactions` and `appender`, know of `tables` what every store has: `file_tables` are
+those of an SQLite file, `stores.postgres.log_tables` those of a database. They are run in a process beside the gateway
+(`process`, `channel`, `writer_main`) or in a `thread`. Read by `reader`, `members` and `calls`, which joins a call's
+records; shortened by `pruning`.
 """

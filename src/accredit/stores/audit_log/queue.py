@@ -1,8 +1,8 @@
 """The audit log as one writer fills it: `ports.Records`. I/O: the tables, through a `LogExecutor`, and `writer_locks`.
 
-An object is one writer, whose chain begins with the first call, or with the calls that dead writers left open, which
-are closed as `unknown` (`burials`). One that is taken for dead, as its database or machine was away, begins another
-chain with its next record. In this order:
+An object is one writer, whose chain begins with the first call, or with the calls that dead writers left open: these
+are closed as `unknown`, then and every `LOG_LOOK_SECONDS`. One that is taken for dead, as its machine or its database
+was away, begins another chain with its next record. In this order:
 
 1. `begin` records a decision; only then may a call be forwarded;
 2. `finish` records its outcome; only then may the client see the answer;
@@ -36,7 +36,6 @@ from accredit.limits import (
     MAX_QUEUED_RECORD_BYTES,
     MAX_QUEUED_RECORDS,
     RECORD_RETRY_SECONDS,
-    STORE_WAIT_SECONDS,
     UNREADY_SECONDS,
 )
 from accredit.stores.audit_log.kept import KeptOutcomes
@@ -56,7 +55,7 @@ from accredit.stores.audit_log.requests import (
 )
 from accredit.stores.audit_log.tables import ChainEnded
 from accredit.stores.audit_log.transactions import Event
-from accredit.stores.audit_log.writer_locks import Life, hold
+from accredit.stores.audit_log.writer_locks import Life, hold_in_time
 
 T = TypeVar("T")
 
@@ -169,11 +168,11 @@ class SqliteRecords:
         self._wake.set()
         if self._timer is not None:
             self._timer.cancel()
-        for task in (self._looking, self._checkpointing):
-            if task is not None:
-                if task is self._looking:
-                    task.cancel()
-                await asyncio.wait([task])
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait([self._looking])
+        if self._checkpointing is not None:
+            await self._checkpointing
         if self._writing is not None:
             await asyncio.wait([self._writing], timeout=CLOSE_RECORDS_SECONDS)
             if lost := len(self._queue) + len(self._kept):
@@ -195,7 +194,7 @@ class SqliteRecords:
         writer = secrets.token_hex(16)
         life = None
         if isinstance(self._executor.place, FileLog):
-            life = await self._hold(self._executor.place, writer)
+            life = await hold_in_time(self._executor.place.path, writer)
             if life is None:
                 raise StoreUnavailable(f"another process has locked writer {writer}")
         try:
@@ -355,25 +354,12 @@ class SqliteRecords:
             self._told = head
             self._on_checkpoint(head)
 
-    async def _hold(self, place: FileLog, writer: str) -> Life | None:
-        """Call `hold` in a thread. A lock that comes after the caller gave up is released. Raises
-        `StoreUnavailable`."""
-        holding = asyncio.ensure_future(asyncio.to_thread(hold, place.path, writer))
-        try:
-            async with asyncio.timeout(STORE_WAIT_SECONDS):
-                return await asyncio.shield(holding)
-        except BaseException as error:
-            holding.add_done_callback(_give_up)
-            if isinstance(error, TimeoutError):
-                raise StoreUnavailable(f"no lock beside {place.path} in {STORE_WAIT_SECONDS} s") from None
-            raise
-
     async def _close_if_dead(self, other: str, writer: str) -> None:
         """Close the calls of another writer, if it is dead. Raises `StoreUnavailable`."""
         if not isinstance(self._executor.place, FileLog):  # it was found to be dead, and is locked
             await self._close_calls(other, writer)
             return
-        life = await self._hold(self._executor.place, other)
+        life = await hold_in_time(self._executor.place.path, other)
         if life is not None:
             with contextlib.closing(life):
                 await self._close_calls(other, writer)
@@ -404,9 +390,3 @@ class SqliteRecords:
         if self._problem != problem:
             self._problem = problem
             self._on_problem(problem)
-
-
-def _give_up(holding: "asyncio.Future[Life | None]") -> None:
-    if not holding.cancelled() and holding.exception() is None and (life := holding.result()) is not None:
-        life.end()
-        life.close()

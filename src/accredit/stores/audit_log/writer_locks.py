@@ -5,12 +5,14 @@ that happens, so neither clocks nor process ids are involved. Only the machine t
 database a lock is a session's (`stores.postgres.log_tables`).
 """
 
+import asyncio
 import contextlib
 import fcntl
 import os
 from pathlib import Path
 
 from accredit.errors import StoreUnavailable
+from accredit.limits import STORE_WAIT_SECONDS
 
 
 class Life:
@@ -48,3 +50,22 @@ def hold(log_file: Path, writer: str) -> Life | None:
     except OSError as error:
         raise StoreUnavailable(f"can't lock a file in {folder}: {error.strerror}") from None
     return Life(path, descriptor)
+
+
+async def hold_in_time(log_file: Path, writer: str) -> Life | None:
+    """Do the same in a thread. A lock that comes after the caller gave up is released. Raises `StoreUnavailable`."""
+    holding = asyncio.ensure_future(asyncio.to_thread(hold, log_file, writer))
+    try:
+        async with asyncio.timeout(STORE_WAIT_SECONDS):
+            return await asyncio.shield(holding)
+    except BaseException as error:
+        holding.add_done_callback(_give_up)
+        if isinstance(error, TimeoutError):
+            raise StoreUnavailable(f"no lock beside {log_file} in {STORE_WAIT_SECONDS} s") from None
+        raise
+
+
+def _give_up(holding: "asyncio.Future[Life | None]") -> None:
+    if not holding.cancelled() and holding.exception() is None and (life := holding.result()) is not None:
+        life.end()
+        life.close()

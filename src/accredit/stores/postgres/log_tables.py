@@ -166,6 +166,7 @@ class DatabaseTables:
     async def end(self, name: str) -> bool:
         """Nobody opens or claims a call for it meanwhile, as both lock its row."""
         self._ends.pop(name, None)
+        self._open.pop(name, None)
         async with self.connection.transaction():
             await self.connection.fetch(_LOCK_ROW, name)
             ended = bool(await self.connection.fetch(_END_IT, name))
