@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 from tests.world.children import children
-from tests.world.logs import Log, records_in
-from tests.world.recorded import verified
+from tests.world.logs import Log, by_database_process, records_in, verified
+from tests.world.postgres import cluster, database_for
+from tests.world.raw_server import until
 from tests.world.records import NOW_MS
 from tests.world.running import run
 from tests.world.warm import Warm
+
+from accredit.stores.audit_log import queue
 
 ROUNDS = [5, pytest.param(20, marks=pytest.mark.long)]
 """Processes that are killed one after the other."""
@@ -23,9 +26,9 @@ WORKERS = 4
 class Killed:
     """A writer that is killed after so many lines of its output; `forwarded` and `answered` are the calls' ids."""
 
-    def __init__(self, path: Path, now_ms: int) -> None:
+    def __init__(self, log: Path | str, now_ms: int) -> None:
         self.process = Warm(
-            [sys.executable, "-m", "tests.world.record_writer", str(path), str(now_ms)], stdout=subprocess.PIPE
+            [sys.executable, "-m", "tests.world.record_writer", str(log), str(now_ms)], stdout=subprocess.PIPE
         )
         self.lines: list[bytes] = []
 
@@ -53,10 +56,18 @@ class Killed:
         return {call_id for kind, call_id in lines if kind == what}
 
 
+def all_closed(path: Path) -> bool:
+    """Whether no call of a dead writer is open: in a file at once, in a database once somebody has looked."""
+    records = records_in(path)
+    allowed = {record.call.id for record in records if record.decision and record.decision.verdict == "allow"}
+    return allowed == {record.call.id for record in records if record.outcome}
+
+
 def check(path: Path, killed: list[Killed]) -> None:
     async def recover() -> None:
         async with Log(path, clock=lambda: NOW_MS) as later:
             await later.records.start()
+            await until(lambda: all_closed(path))
 
     run(recover())
     report = verified(path)
@@ -106,3 +117,29 @@ def test_four_workers_share_a_log__and_one_that_dies_does_not_close_the_calls_of
                 worker.kill()
     check(path, workers)
     assert len(verified(path).writers) >= WORKERS + 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_in_a_database_as_well__whoever_is_killed__the_gateway_its_log_process_or_its_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Log, "executors", staticmethod(by_database_process))
+    monkeypatch.setattr(queue, "LOG_LOOK_SECONDS", 0.1)
+    path, chance = tmp_path / "no.db", random.Random(7)
+    killed: list[Killed] = []
+    with database_for(tmp_path) as database:
+        url = f"postgresql://{database.user}@/{database.database}?host={database.hosts[0].name}"
+        lives = Killed(url, NOW_MS)
+        for number in range(5):
+            writer = Killed(url, NOW_MS - 60_000 * number)
+            killed.append(writer)
+            writer.read(chance.randrange(1, 300))
+            cluster().run(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                f" WHERE datname = '{database.database}' AND application_name = 'accredit' AND pid <> pg_backend_pid()"
+            )
+            writer.kill_after(chance.randrange(1, 300), log_process_first=number % 3 == 0)
+        lives.kill_after(100)
+        check(path, [*killed, lives])
+        assert len(verified(path).writers) >= len(killed) + 1

@@ -1,5 +1,6 @@
-"""A process that records calls as a gateway does, to be killed: `python -m tests.world.record_writer FILE CLOCK_MS`.
+"""A process that records calls as a gateway does, to be killed: `python -m tests.world.record_writer LOG CLOCK_MS`.
 
+LOG is a file, or the URL of a database, whose writers count as dead as soon as they are silent and not connected.
 For each call a line on stdout: `f ID` once it may be forwarded, `a ID` once the client may see the answer. It never
 ends by itself; a call that is refused is followed by another one. I/O: the file, stdout.
 """
@@ -10,12 +11,14 @@ import sys
 from pathlib import Path
 
 import uvloop
+from tests.world.logs import place_in
 from tests.world.records import OK, POLICY, decided, gateway
 
 from accredit.errors import StoreUnavailable
 from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.queue import SqliteRecords
-from accredit.stores.audit_log.requests import FileLog
+from accredit.stores.audit_log.requests import FileLog, LogPlace
+from accredit.stores.postgres.address import SCHEME, parse_address
 
 CLIENTS = 16
 
@@ -37,9 +40,15 @@ async def client(records: SqliteRecords) -> None:
             say("a", call.call.id)
 
 
-async def main(path: Path, now_ms: int) -> None:
+def place_of(log: str) -> LogPlace:
+    if log.startswith(SCHEME):
+        return place_in(parse_address(log))
+    return FileLog(Path(log))
+
+
+async def main(place: LogPlace, now_ms: int) -> None:
     records = SqliteRecords(
-        LogProcess(FileLog(path), gateway()[0]),
+        LogProcess(place, gateway()[0]),
         durable=True,
         policy_digest=POLICY,
         on_problem=lambda _: None,
@@ -49,4 +58,4 @@ async def main(path: Path, now_ms: int) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(main(Path(sys.argv[1]), int(sys.argv[2])))
+    uvloop.run(main(place_of(sys.argv[1]), int(sys.argv[2])))
