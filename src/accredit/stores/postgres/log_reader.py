@@ -97,8 +97,8 @@ class LogDatabase(LogReader):
 
     def renew(self) -> None:
         """Begin a transaction."""
-        self._snapshot.renew()
         try:
+            self._snapshot.renew()
             self._names = {writer: name for writer, name, *_ in self._snapshot.rows(_WRITERS)}
             self._keys = {row[0]: row[1] for row in self._snapshot.rows("SELECT key, id FROM log_keys")}
         except AttestationError as error:  # a table is gone
