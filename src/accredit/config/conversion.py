@@ -69,8 +69,8 @@ def _wrong(
     error: msgspec.ValidationError, value: object, kind: type[Section], place: Place, *, strict: bool
 ) -> WrongValue:
     """Return what msgspec says, in our words: its own may quote a value."""
-    found = _AT.fullmatch(str(error))
-    said, path = found.groups() if found else (str(error), "")
+    match = _AT.fullmatch(str(error))
+    text, path = match.groups() if match else (str(error), "")
     steps: list[int | str] = [
         name or (int(number) if number.isdigit() else _unnamed(value, kind, strict=strict))
         for name, number in _STEP.findall(path)
@@ -78,12 +78,12 @@ def _wrong(
     place += (*steps,)
     if isinstance(error.__cause__, WrongValue):
         return WrongValue((*place, *error.__cause__.place), error.__cause__.text)
-    if key := _KEY.fullmatch(said):
+    if key := _KEY.fullmatch(text):
         return WrongValue((*place, key[2]), NO_SUCH_KEY if key[1] == "contains unknown" else "should be given")
-    if expected := _EXPECTED.fullmatch(said):
+    if expected := _EXPECTED.fullmatch(text):
         words = [_WORDS.get(each, each) for each in expected[1].split(" | ") if each != "null"]
         return WrongValue(place, f"should be {' or '.join(words)}{expected[2]}")
-    if said.startswith("Invalid enum value"):
+    if text.startswith("Invalid enum value"):
         words = [f'"{word}"' for word in _literals(kinds(kind)[str(steps[0])])]
         return WrongValue(place, f"should be {' or '.join(words)}")
     return WrongValue(place, "should be within the bounds of its type")

@@ -45,12 +45,12 @@ def create_app(
     key_sets: KeySets | None = None,
     tasks: TaskStore | None = None,
 ) -> "Gateway":
-    """An ASGI application in front of one upstream.
+    """Return an ASGI application in front of one upstream.
 
-    `upstream` is a URL, a command (a list of strings), or complete settings. Where these require proofs, `store`
-    and `revocations` are who is asked about them; where they take tokens, `key_sets` has the issuers' keys; where they
-    say that calls are recorded, `records` is the log. `tasks` remembers whose tasks are: this process, where there is
-    none. The application closes all but the revocations at its end. Raises `ConfigurationError`.
+    `upstream` is a URL, a command (a list of strings), or complete settings. If these require proofs, `store` and
+    `revocations` answer the decisions' questions; if they take tokens, `key_sets` has the issuers' keys; if they say
+    that calls are recorded, `records` is the log. `tasks` remembers whose tasks are, by default in this process. At its
+    end the application closes all of these but the revocations. Raises `ConfigurationError`.
     """
     if isinstance(upstream, str):
         upstream = GatewaySettings(HttpUpstream(upstream))
@@ -113,7 +113,7 @@ class Gateway:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves one ASGI scope."""
+        """Serve one ASGI scope."""
         if scope["type"] == "http":
             set_current(None)  # the server's task may have served another one
             await self.serve(AsgiExchange(scope, receive, send, *self.surroundings))
@@ -138,15 +138,15 @@ class Gateway:
         return self._health.draining
 
     def drain(self) -> None:
-        """The end begins: `/readyz` says so, and everything is served as before."""
+        """Begin the end: `/readyz` says so, and everything is served as before."""
         self._health.draining = True
 
     def end_streams(self) -> None:
-        """The process is about to stop: ends standing streams, lets calls finish."""
+        """End standing streams, and let calls finish: the process is about to stop."""
         self._backend.drain()
 
     async def aclose(self) -> None:
-        """Gives everything back."""
+        """Release all resources."""
         await self._backend.aclose()
         if self._recorder is not None:
             await self._recorder.aclose()
@@ -170,8 +170,10 @@ class Gateway:
                 return
 
     async def serve(self, exchange: Exchange) -> None:
-        """Answers one request, whatever carries it. Where its answer can't be brought to an end, that is the carrier's
-        to show: it closes the connection."""
+        """Answer one request, whatever carries it.
+
+        If its answer can't be brought to an end, its carrier has to show that: by closing the connection.
+        """
         try:
             if self._resource is not None:
                 exchange.take_credentials()
@@ -195,7 +197,7 @@ class Gateway:
         self._counters.refused(error)
         if not exchange.started:  # else nothing more can be said: the server closes the connection
             answer = refusal(error, self._resource.metadata_url if self._resource is not None else "")
-            id = exchange.asked if isinstance(error, TokenError) else None
+            id = exchange.request_id if isinstance(error, TokenError) else None
             await exchange.reply(answer.status, answer.frame(id), [JSON, *answer.headers])
 
     async def _route(self, exchange: Exchange) -> None:

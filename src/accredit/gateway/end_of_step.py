@@ -10,14 +10,14 @@ from weakref import WeakKeyDictionary
 
 
 class EndOfStep:
-    """One per loop."""
+    """The work that one loop has put off."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._due: list[Callable[[], None]] = []
 
     def add(self, work: Callable[[], None]) -> None:
-        """Does `work` at the end of this step."""
+        """Do `work` at the end of this step."""
         if not self._due:
             self._loop.call_soon(self._run)
         self._due.append(work)
@@ -35,8 +35,8 @@ _known: WeakKeyDictionary[asyncio.AbstractEventLoop, EndOfStep] = WeakKeyDiction
 
 
 def end_of_step(loop: asyncio.AbstractEventLoop) -> EndOfStep:
-    """That of a loop."""
-    found = _known.get(loop)
-    if found is None:
-        found = _known[loop] = EndOfStep(loop)
-    return found
+    """Return the one of a loop."""
+    of_loop = _known.get(loop)
+    if of_loop is None:
+        of_loop = _known[loop] = EndOfStep(loop)
+    return of_loop

@@ -228,9 +228,9 @@ def accepted_types(values: tuple[bytes, ...]) -> bytes:
     ranges: list[bytes] = []
     for element in b",".join(values).split(b",", MAX_MEDIA_RANGES)[:MAX_MEDIA_RANGES]:
         range_, _, parameters = element.partition(b";")
-        said = parse_media_type(range_)
-        if said is None or len(element) > MAX_MEDIA_TYPE_BYTES:
+        media_type = parse_media_type(range_)
+        if media_type is None or len(element) > MAX_MEDIA_TYPE_BYTES:
             continue
         weights = [part.strip() for part in parameters.split(b";") if _WEIGHT.fullmatch(part.strip())]
-        ranges.append(said.name + b";" + weights[0].lower() if weights else said.name)
+        ranges.append(media_type.name + b";" + weights[0].lower() if weights else media_type.name)
     return b", ".join(ranges)

@@ -7,13 +7,13 @@ from accredit.limits import SHORT_MESSAGE_BYTES
 
 
 async def turn(size: int) -> None:
-    """Comes before each piece of work whose time grows with a message of `size` bytes."""
+    """Give others a turn before a piece of work whose time grows with a message of `size` bytes."""
     if size > SHORT_MESSAGE_BYTES:
         await asyncio.sleep(0)
 
 
 async def in_turns(steps: Steps[Found]) -> Found:
-    """Take the steps of long work; between two of them everybody else has a turn. Return what it comes to."""
+    """Take the steps of long work, and give others a turn between two of them. Return what the work returns."""
     while True:
         try:
             next(steps)

@@ -33,12 +33,12 @@ _VERSION = b'"2.0"'
 class _Call:
     """What one side asks of the other. Its `params` are opened at most once, when somebody first looks at them.
 
-    Nobody opens its text again. Whoever asks for a change gets an edited call, whose text is encoded when it is sent.
-    So what is judged is what goes on, and a call that nobody edits keeps its bytes.
+    Nobody opens its text again. Whoever wants a change gets an edited call, whose text is encoded when it is sent. So
+    what is judged is what goes on, and a call that nobody edits keeps its bytes.
     """
 
     def __init__(self, method: str, params: Raw | None, text: bytes, envelope: Mapping[str, Raw] | None) -> None:
-        """`envelope` are the members of the message in `text`, where they are known already."""
+        """`envelope` holds the members of the message in `text`, if they are known already."""
         self.method = method
         self.size = len(text)
         """The bytes that it came in: what is done with it takes time that grows with them."""
@@ -50,13 +50,13 @@ class _Call:
 
     @Once
     def text(self) -> bytes:
-        """The message: as it came, or, of an edited one, as it goes on."""
+        """The message: as it came or, for an edited call, as it goes on."""
         envelope = self._envelope if self._envelope is not None else members(self._came)
         return to_json({**envelope, **self._changes})
 
     @Once
     def params(self) -> Raw | None:
-        """The text of `params`; None where there are none."""
+        """The text of `params`, or None if there are none."""
         return Raw(to_json(self._changes["params"])) if "params" in self._changes else self._given
 
     @Once
@@ -66,7 +66,7 @@ class _Call:
 
     @Once
     def members(self) -> Mapping[str, Raw]:
-        """The members of `params`, but for `_meta`. Raises `FrameError`."""
+        """The members of `params`, without `_meta`. Raises `FrameError`."""
         found = cast("dict[str, Raw]", {**self._split})
         found.pop("_meta", None)
         return found
@@ -79,14 +79,14 @@ class _Call:
 
     @Once
     def meta(self) -> Mapping[str, Raw]:
-        """The members of `params._meta`; empty where there is none. Raises `FrameError` where it is no object."""
+        """The members of `params._meta`, empty if there is none. Raises `FrameError` if it is no object."""
         meta = self._split.get("_meta")
         if meta is None:
             return {}
         return opened_meta(meta) if isinstance(meta, Raw) else meta
 
     def in_meta(self, name: str) -> Raw | None:
-        """A member of `params._meta`; None also where that can't be read."""
+        """Return a member of `params._meta`; None if there is none, or it can't be read."""
         try:
             return self.meta.get(name) if "_meta" in self.names else None
         except FrameError:
@@ -94,7 +94,7 @@ class _Call:
 
     @Once
     def target(self) -> str | None:
-        """What it is about; None where its method has no target (`TARGET_MEMBER`), or this is no string.
+        """What the call is about; None if its method has no target (`TARGET_MEMBER`), or the target is no string.
 
         Raises `FrameError`.
         """
@@ -103,12 +103,12 @@ class _Call:
         return as_string(value) if isinstance(value, Raw) else None
 
     def with_params(self, changes: Mapping[str, Raw], *, without: Collection[str] = ()) -> Self:
-        """The call with other members of `params`, which are not `_meta`. Raises `FrameError`."""
+        """Return the call with other members of `params`, which are not `_meta`. Raises `FrameError`."""
         kept = {name: value for name, value in self._split.items() if name not in without}
         return self._edited({"params": {**kept, **changes}})
 
     def with_meta(self, changes: Mapping[str, Raw], *, without: Collection[str] = ()) -> Self:
-        """The call with other members of `params._meta`. Raises `FrameError`."""
+        """Return the call with other members of `params._meta`. Raises `FrameError`."""
         kept = {name: value for name, value in self.meta.items() if name not in without}
         edited = self._edited({"params": {**self._split, "_meta": {**kept, **changes}}})
         edited.__dict__["target"] = self.target  # which `_meta` does not hold
@@ -142,18 +142,18 @@ class Request(_Call):
 
     @Once
     def era(self) -> Era:
-        """The era that its own metadata says."""
+        """The era that its own metadata names."""
         return Era.LEGACY if self.in_meta(META_VERSION) is None else Era.MODERN
 
     def with_id(self, id: MessageId) -> Self:
-        """The request under another id."""
+        """Return the request under another id."""
         edited = self._edited({"id": id})
         edited.id = id
         return edited
 
 
 class Notification(_Call):
-    """A call that is owed none."""
+    """A call that is owed no answer."""
 
     def __init__(self, method: str, params: Raw | None, text: bytes, envelope: Mapping[str, Raw] | None = None) -> None:
         super().__init__(method, params, text, envelope)
@@ -168,7 +168,7 @@ class Success(Struct, frozen=True):
 
 
 class Failure(Struct, frozen=True):
-    """A response with an `error`. `id` is None where the sender could not tell what it answers."""
+    """A response with an `error`. `id` is None if the sender could not tell what it answers."""
 
     id: MessageId | None
     code: int
@@ -182,13 +182,13 @@ Response = Success | Failure
 
 
 def decode_frame(text: bytes) -> Frame:
-    """Reads one message. Raises `FrameError` for anything that is not exactly one."""
+    """Read one message. Raises `FrameError` for anything that is not exactly one."""
     check_text(text)
     return frame_of(unambiguous_members(text, MESSAGE), text)
 
 
 def decode_error(text: bytes) -> Failure:
-    """Reads the body of an HTTP error status: an error response. Raises `FrameError`.
+    """Read the body of an HTTP error status: an error response. Raises `FrameError`.
 
     There it may lack its id (2025-11-25, basic/transports, "Sending Messages to the Server").
     """
@@ -201,7 +201,7 @@ def decode_error(text: bytes) -> Failure:
 
 
 def frame_of(found: dict[str, Raw], text: bytes) -> Frame:
-    """The message whose members are `found` (rules 2 to 5)."""
+    """Return the message whose members are `found` (rules 2 to 5). Raises `FrameError`."""
     version = found.get("jsonrpc")
     if version is None or (bytes(version) != _VERSION and as_string(version) != "2.0"):
         raise FrameError('"jsonrpc" is not "2.0"')
@@ -211,7 +211,7 @@ def frame_of(found: dict[str, Raw], text: bytes) -> Frame:
 
 
 def message_id(raw: Raw) -> MessageId:
-    """A string or an integer: 1.0, 1.5, true and null are no ids. Raises `FrameError`."""
+    """Return an id, a string or an integer: 1.0, 1.5, true and null are none. Raises `FrameError`."""
     value = as_integer(raw)
     if value is not None:
         return value

@@ -65,14 +65,14 @@ def at_one_go(steps: Steps[Found]) -> Found:
 
 
 def members_in_steps(text: bytes, names: Names) -> Steps[dict[str, Raw]]:
-    """`check_text` and `unambiguous_members`, in steps. Raises `FrameError`."""
+    """Do what `check_text` and `unambiguous_members` do, in steps. Raises `FrameError`."""
     listed = yield from pairs_in_steps(text)
     check_names([name for name, _ in listed], names)
     return dict(listed)
 
 
 def pairs_in_steps(text: bytes) -> Steps[list[tuple[str, Raw]]]:
-    """`check_text` and `pairs`, in steps. Raises `FrameError`."""
+    """Do what `check_text` and `pairs` do, in steps. Raises `FrameError`."""
     if _FIRST.match(text):  # the first byte says that it is no object, whatever follows
         yield from check_in_steps(text)
         return pairs(text)
@@ -88,7 +88,7 @@ def pairs_in_steps(text: bytes) -> Steps[list[tuple[str, Raw]]]:
 
 
 def check_in_steps(text: bytes) -> Steps[None]:
-    """`check_text` in steps. Raises `JsonError`."""
+    """Do what `check_text` does, in steps. Raises `JsonError`."""
     if text.startswith(codecs.BOM_UTF8):
         raise JsonError("the body starts with a byte order mark")
     decoder = codecs.getincrementaldecoder("utf-8")()
@@ -130,7 +130,7 @@ def _check_numbers(text: bytes) -> Steps[None]:
 
 
 def _outside(text: bytes, keep: bytes = b"") -> Iterator[bytes]:
-    """What is outside strings, slice by slice; with `keep`, of that only these bytes. As `text` does it at one go."""
+    """Yield what is outside strings, slice by slice; with `keep`, only these bytes of it."""
     inside, carried = 0, b""
     for start in range(0, len(text), _SLICE):
         part = text[start : start + _SLICE]
@@ -146,7 +146,10 @@ def _outside(text: bytes, keep: bytes = b"") -> Iterator[bytes]:
 
 
 def _masked_slice(text: bytes, start: int) -> bytes:
-    """The slice that begins there, and cuts no escape; something else is in place of escaped backslashes and quotes."""
+    """Return the slice that begins at `start`, cut so that no escape is split.
+
+    Escaped backslashes and quotes are masked, so that every quote in it begins or ends a string.
+    """
     masked = text[start : start + _SLICE]
     last = start + _SLICE >= len(text)
     if b"\\" in masked:
@@ -163,7 +166,10 @@ def _masked_slice(text: bytes, start: int) -> bytes:
 
 
 def _last_comma(masked: bytes, inside: bool) -> int:
-    """Where the last comma outside strings is, in a slice that ends `inside` one or not; -1 where none is near."""
+    """Return where the last comma outside strings is, or -1 if none is near the end.
+
+    `inside` says whether the slice ends inside a string.
+    """
     end = len(masked)
     for _ in range(_SEGMENTS):
         quote = masked.rfind(b'"', 0, end)
@@ -178,7 +184,7 @@ def _last_comma(masked: bytes, inside: bool) -> int:
 
 
 def _opened(stack: bytes) -> bytes:
-    """What has to stand before a member or an element that has these brackets around it."""
+    """Return what to write before a member or an element that has these brackets around it."""
     return stack[:-1].replace(b"{", b'{"":') + stack[-1:]
 
 
@@ -191,7 +197,8 @@ def _closed(stack: bytes) -> bytes:
 
 
 class _Reading:
-    """An object, read slice by slice. `sure` says that the rules for its text hold. `problem` is what it failed of.
+    """An object that is read slice by slice. `sure` says that the rules for its text hold; `problem` is the rule it
+    broke.
 
     A piece goes from one cut to the next, and is checked. A part goes from one cut between two members of the object to
     the next: its members are `found` in an `envelope`, which is the part without what lies deeper.
@@ -226,7 +233,7 @@ class _Reading:
         return self._at < len(self._text) and self.problem is None
 
     def take_slice(self) -> None:
-        """Reads on, to the last comma of a slice or to its end."""
+        """Read on, to the last comma of a slice or to its end."""
         start, masked = self._at, _masked_slice(self._text, self._at)
         if self._inside and b'"' not in masked:
             self._at += len(masked)
@@ -251,7 +258,7 @@ class _Reading:
                 self._end_piece()
 
     def _take_string(self, start: int) -> None:
-        """What is within a string from its one end to the other."""
+        """Read a string that is longer than a slice, from one end to the other."""
         if not self._cuts_string:
             self._piece.append((start, self._at))
         elif self._is_valid(b'"%b"' % self._text[start : self._at]):
@@ -263,7 +270,7 @@ class _Reading:
             self._fail()  # it has no end
 
     def _follow(self, masked: bytes) -> bool:
-        """Notes which brackets are open after this, and how far up it went."""
+        """Note which brackets are open after this slice, and the fewest that were open within it."""
         parts = masked.translate(None, ALL_BUT[BRACKETS]).replace(b'""', b"").split(b'"')
         brackets = b"".join(parts[self._inside :: 2])
         if not brackets:
@@ -344,7 +351,7 @@ class _Reading:
         return True
 
     def _in_the_whole(self, envelope: bytes, listed: list[tuple[str, Raw]]) -> Iterator[tuple[str, Raw]]:
-        """Members of the envelope, with their values as they are in the text."""
+        """Yield the members of the envelope, with their values as they stand in the whole text."""
         at, text = 0, memoryview(self._text)
         for name, value in listed:
             before = _BEFORE_A_VALUE.match(envelope, at)
@@ -353,6 +360,6 @@ class _Reading:
             yield name, Raw(text[self._place(before.end()) : self._place(at - 1) + 1])
 
     def _place(self, at: int) -> int:
-        """Where a byte of the envelope is in the text."""
+        """Return the position in the whole text of a byte of the envelope."""
         began, start = self._places[bisect_right(self._places, (at, len(self._text))) - 1]
         return start + at - began

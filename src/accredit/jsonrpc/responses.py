@@ -58,24 +58,24 @@ _Judged = tuple[Response, Request | None, bytes]
 
 
 class Answers(Struct, frozen=True):
-    """The responses that one text held, each with what is forwarded of it. `array` says that they were a batch."""
+    """The responses in one text, each with what is forwarded of it. `array` says that they were a batch."""
 
     members: list[tuple[Response, bytes]]
     array: bool = False
 
     def text(self, instead: Mapping[MessageId, bytes]) -> bytes:
-        """What is forwarded, with other responses in place of those to some ids."""
+        """Return what is forwarded; `instead` holds the responses that take the place of those to some ids."""
         texts = [instead.get(response.id, text) if response.id is not None else text for response, text in self.members]
         return b"[" + b",".join(texts) + b"]" if self.array else texts[0]
 
 
 class Expected:
-    """What one exchange may still be answered with; it shrinks as answers come.
+    """What one exchange may still be answered with. It shrinks as answers come.
 
-    `requests` are those of the client's POST, none for a standing stream. `batch` says that they were sent as an
-    array. With `resumed` the stream goes on where another one ended, so that ids asked for elsewhere may be
-    answered in it. `edits` are for the responses to the requests of these ids, `otherwise` for those to others.
-    `answers` are the responses in the text that was judged last.
+    `requests` are those of the client's POST, none for a standing stream. `batch` says that they were sent as an array.
+    With `resumed` the stream goes on where another one ended, so it may answer ids that were asked for elsewhere.
+    `edits` change the responses to the requests of these ids, `otherwise` those to others. `answers` are the responses
+    in the text that was judged last.
     """
 
     __slots__ = ("answers", "batch", "edits", "era", "open", "otherwise", "resumed", "waiting")
@@ -107,17 +107,17 @@ class Expected:
         return self.waiting and not self.open
 
     def ask(self, request: Request) -> None:
-        """Adds a request to those that a standing stream may answer. Raises `FrameError` for an id in use."""
+        """Add a request to those that a standing stream may answer. Raises `FrameError` for an id in use."""
         if request.id in self.open:
             raise FrameError("a request with this id is still open")
         self.open[request.id] = request
 
     def body(self, text: bytes) -> bytes:
-        """Judges a JSON body, and gives the bytes to forward. Raises `AnswerError`."""
+        """Judge a JSON body; return the bytes to forward. Raises `AnswerError`."""
         return at_one_go(self.judging(text, alone=True))[0]
 
     def event(self, data: bytes) -> tuple[bytes, Frame | None]:
-        """Judges the data of one SSE event, or one line; gives the bytes to forward, and the frame in them.
+        """Judge the data of one SSE event, or one line; return the bytes to forward, and the frame in them.
 
         The frame is None for a batch. Raises `AnswerError`.
         """
@@ -244,7 +244,10 @@ def _opened(text: bytes, era: Era) -> Steps[tuple[Frame, list[tuple[str, Raw]] |
 
 
 def check_modern_result(request: Request, result: Raw, listed: list[tuple[str, Raw]] | None = None) -> None:
-    """Rule 5, for the `result` of a response to `request`, whose members may be listed. Raises `FrameError`."""
+    """Check rule 5 for the `result` of a response to `request`. Raises `FrameError`.
+
+    `listed` are its members, if somebody has listed them already.
+    """
     if not is_object(result):
         raise FrameError('"result" is not an object')
     # What decides about input must be said once; of other names in a result it is for the client to judge.

@@ -52,7 +52,7 @@ _TAKEN_LEVELS = 2
 
 
 def check_text(data: bytes) -> None:
-    """Rules 1 to 3, unless one pass sees that they hold. Raises `JsonError`."""
+    """Check rules 1 to 3, by one pass if that sees that they hold. Raises `JsonError`."""
     if not reads_well(data) or is_too_deep(data):
         check_each_rule(data)
 
@@ -63,7 +63,7 @@ def is_too_deep(data: bytes) -> bool:
 
 
 def check_each_rule(data: bytes) -> None:
-    """Rules 1 to 3, one after the other. Raises `JsonError`."""
+    """Check rules 1 to 3, one after the other. Raises `JsonError`."""
     if data.startswith(codecs.BOM_UTF8):
         raise JsonError("the body starts with a byte order mark")
     check_utf8(data)
@@ -80,12 +80,12 @@ def check_each_rule(data: bytes) -> None:
 
 
 def too_deep() -> JsonError:
-    """Rule 2 is broken."""
+    """Return the error for a text that breaks rule 2."""
     return JsonError(f"nested more than {MAX_DEPTH} deep", bound=True)
 
 
 def too_large() -> JsonError:
-    """Rule 3 is broken."""
+    """Return the error for a text that breaks rule 3."""
     return JsonError("a number is too large")
 
 
@@ -98,14 +98,14 @@ def _is_extreme(shape: bytes) -> bool:
 
 
 def may_be_infinite(data: bytes, start: int, length: int) -> bool:
-    """Whether a number that begins in this part may be too large for a double. Quick."""
+    """Return whether a number that begins in this part may be too large for a double. Quick."""
     return _is_extreme(_shape(data, start, length))
 
 
 def check_amount(data: bytes) -> None:
-    """Refuses a text with more than `MAX_VALUES` values, or `MAX_STRUCTURES` arrays, objects and members of objects.
+    """Refuse a text with more than `MAX_VALUES` values, or `MAX_STRUCTURES` arrays, objects and members of objects.
 
-    It comes first: all that is done with a text grows with these. Raises `FrameError`.
+    Call it first: the time of everything else grows with these. Raises `FrameError`.
     """
     if len(data) <= MAX_STRUCTURES or _within_amount(data):
         return
@@ -121,7 +121,7 @@ def _within_amount(data: bytes) -> bool:
 
 
 def check_utf8(data: bytes) -> None:
-    """Rule 1. Raises `JsonError`."""
+    """Check rule 1. Raises `JsonError`."""
     if data.isascii():
         return
     try:
@@ -136,7 +136,7 @@ def check_utf8(data: bytes) -> None:
 
 
 def _outside_strings(data: bytes, keep: bytes = b"") -> bytes:
-    """The text without its strings; with `keep`, of the rest only these bytes."""
+    """Return the text without its strings; with `keep`, only these bytes of the rest."""
     # Escaped backslashes and quotes go first, so that every quote left opens or closes a string. The letters of other
     # escapes may go only then: without its n, the backslash of `\n` would join the next one.
     if b"\\" in data:
@@ -158,7 +158,10 @@ def _outside_strings(data: bytes, keep: bytes = b"") -> bytes:
 
 
 def _has_few_brackets(data: bytes, most: int) -> bool:
-    """Whether there are at most `most` that open, also in strings; quick, and for a long text False from 17 on."""
+    """Return whether at most `most` brackets open, those in strings included. Quick.
+
+    For a long text it gives up at 17, and returns False.
+    """
     if len(data) <= _SHORT:
         return data.count(b"[") + data.count(b"{") <= most
     most = min(most, _FEW_BRACKETS)
@@ -173,7 +176,7 @@ def _has_few_brackets(data: bytes, most: int) -> bool:
 
 
 def depth_exceeds(data: bytes, limit: int) -> bool:
-    """Whether brackets outside strings are nested deeper than `limit`."""
+    """Return whether brackets outside strings are nested deeper than `limit`."""
     if _has_few_brackets(data, limit):
         return False
     steps = _outside_strings(data, BRACKETS).translate(STEPS)
@@ -194,7 +197,7 @@ def depth_exceeds(data: bytes, limit: int) -> bool:
 
 
 def numbers_are_finite(data: bytes) -> bool:
-    """Whether each number outside strings is finite as an IEEE 754 double (RFC 8259 section 6)."""
+    """Return whether each number outside strings is finite as an IEEE 754 double (RFC 8259 section 6)."""
     numbers, start, looked_at = _outside_strings(data).translate(NUMBERS), 0, ExtremeNumbers()
     while start < len(numbers):
         end = numbers.find(b" ", start + _SLICE)
@@ -206,13 +209,13 @@ def numbers_are_finite(data: bytes) -> bool:
 
 
 class ExtremeNumbers:
-    """The numbers of one text that could be too large. Not more than `MAX_EXTREME_NUMBERS` of them are looked at."""
+    """The numbers of one text that could be too large. At most `MAX_EXTREME_NUMBERS` of them are looked at."""
 
     def __init__(self) -> None:
         self._left = MAX_EXTREME_NUMBERS
 
     def are_finite(self, words: Iterable[bytes]) -> bool:
-        """Whether those among these words are finite as IEEE 754 doubles, and not too many."""
+        """Return whether those among these words are finite as IEEE 754 doubles, and not too many."""
         for word in words:
             if len(word) > MAX_NUMBER_BYTES:
                 return False
@@ -224,5 +227,8 @@ class ExtremeNumbers:
 
 
 def count_members(data: bytes) -> int:
-    """Members of all objects in a JSON text, at every depth: outside strings, each has its colon."""
+    """Return the number of members of all objects in a JSON text, at every depth.
+
+    Outside strings, each member has one colon.
+    """
     return _outside_strings(data, _COLONS).count(b":")

@@ -58,11 +58,11 @@ def several(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def facts_needed(found: Constraint) -> tuple[str, ...]:
+def facts_needed(condition: Constraint) -> tuple[str, ...]:
     """Return the facts that a gateway must know of a call to judge the constraint, by their names in a catalog."""
-    path = ("requested_path",) if isinstance(found, ResourcePath) and found.path_prefix else ()
-    height = ("alt_m",) if isinstance(found, GeoBox) and (found.min_alt_m or found.max_alt_m) else ()
-    return (*_FACTS.get(type(found), ()), *path, *height)
+    path = ("requested_path",) if isinstance(condition, ResourcePath) and condition.path_prefix else ()
+    height = ("alt_m",) if isinstance(condition, GeoBox) and (condition.min_alt_m or condition.max_alt_m) else ()
+    return (*_FACTS.get(type(condition), ()), *path, *height)
 
 
 def facts_table(facts: Sequence[str]) -> str:
@@ -86,24 +86,28 @@ def why_refused(
     place = refused_constraint(reason, chain)
     if place is None:
         return ""
-    found, detail = place
-    allowed = f"this delegation allows {constraint(found)}"
+    condition, detail = place
+    allowed = f"this delegation allows {constraint(condition)}"
     if reason.startswith("constraint_unknown"):
-        text = f"this delegation has a condition that this gateway can't judge ({found.type}); ask for one without it"
+        text = (
+            f"this delegation has a condition that this gateway can't judge ({condition.type}); ask for one without it"
+        )
     elif reason.startswith("constraint_unverifiable"):
-        # What the delegation allows is not told before the call is one that it could be held against.
-        text = f"this delegation has a condition ({found.type}), and {_unknown(found, detail, facts, call, entry)}"
-    elif isinstance(found, Extension) and found.name != CALL:
+        # What the delegation allows is not said before the call is one that it could be held against.
+        text = (
+            f"this delegation has a condition ({condition.type}), and {_unknown(condition, detail, facts, call, entry)}"
+        )
+    elif isinstance(condition, Extension) and condition.name != CALL:
         text = f"{allowed}: {detail}"
-    elif isinstance(found, Extension) or _BEYOND.match(detail):
-        text = f"{_asked(found, facts)}, and {allowed}; make a call within that, or ask for another delegation"
+    elif isinstance(condition, Extension) or _BEYOND.match(detail):
+        text = f"{_asked(condition, facts)}, and {allowed}; make a call within that, or ask for another delegation"
     else:
         text = f"no call can meet a condition of this delegation ({detail}); ask for another one"
     return excerpt(text, MAX_TOLD_REASON_CHARS)
 
 
-def _asked(found: Constraint, facts: VerifierContext) -> str:
-    match found:
+def _asked(condition: Constraint, facts: VerifierContext) -> str:
+    match condition:
         case MaxAmount():
             return f"the call is for {_number(facts.requested_amount or 0)} {facts.requested_currency}"
         case MaxRate():
@@ -120,9 +124,9 @@ def _asked(found: Constraint, facts: VerifierContext) -> str:
             return "this is another call"
 
 
-def _unknown(found: Constraint, detail: str, facts: VerifierContext, call: GuardedCall, entry: Entry | None) -> str:
+def _unknown(condition: Constraint, detail: str, facts: VerifierContext, call: GuardedCall, entry: Entry | None) -> str:
     sources: Mapping[str, str | float] = entry.facts.sources if entry is not None else {}
-    missing = [fact for fact in facts_needed(found) if getattr(facts, CONTEXT_NAMES[fact]) in (None, "")]
+    missing = [fact for fact in facts_needed(condition) if getattr(facts, CONTEXT_NAMES[fact]) in (None, "")]
     unsaid = [fact for fact in missing if fact not in sources]
     if unsaid:
         table = f"[tools.{_key(call.target)}]" if call.method == "tools/call" else "catalog"
@@ -131,39 +135,41 @@ def _unknown(found: Constraint, detail: str, facts: VerifierContext, call: Guard
             f" {facts_table(unsaid)} (each the JSON Pointer of an argument, or a constant)"
         )
     if missing:
-        told = " and ".join(f"{fact} ({sources[fact]})" for fact in missing)
-        return f"the call does not say its {told} in a form that can be judged: correct its arguments"
+        named = " and ".join(f"{fact} ({sources[fact]})" for fact in missing)
+        return f"the call does not say its {named} in a form that can be judged: correct its arguments"
     return f"that can't be judged here ({detail.removeprefix('constraint_unverifiable: ')}); ask for another delegation"
 
 
-def constraint(found: Constraint) -> str:
+def constraint(condition: Constraint) -> str:
     """Return what one constraint allows."""
-    match found:
+    match condition:
         case MaxAmount():
-            return f"at most {_number(found.max_amount)} {found.currency} in one call"
+            return f"at most {_number(condition.max_amount)} {condition.currency} in one call"
         case MaxRate():
-            return f"at most {several(found.count, 'call')} in {duration(found.window_s)}"
+            return f"at most {several(condition.count, 'call')} in {duration(condition.window_s)}"
         case MaxSpeed():
-            return f"at most {_number(found.max_mps)} metres per second"
+            return f"at most {_number(condition.max_mps)} metres per second"
         case TimeWindow():
-            return f"from {found.start} to {found.end} in {found.tz}"
+            return f"from {condition.start} to {condition.end} in {condition.tz}"
         case ResourcePath():
-            return f"only {found.resource_id}" + (f", {found.path_prefix} and below" if found.path_prefix else "")
+            return f"only {condition.resource_id}" + (
+                f", {condition.path_prefix} and below" if condition.path_prefix else ""
+            )
         case GeoCircle():
-            return f"within {_number(found.radius_m)} m of {_number(found.lat)}, {_number(found.lon)}"
+            return f"within {_number(condition.radius_m)} m of {_number(condition.lat)}, {_number(condition.lon)}"
         case GeoPolygon():
-            return f"inside a polygon of {len(found.points)} points"
+            return f"inside a polygon of {len(condition.points)} points"
         case GeoBox():
-            return _box(found)
-        case Extension() if found.name == CALL:
-            return _call(found)
+            return _box(condition)
+        case Extension() if condition.name == CALL:
+            return _call(condition)
         case _:
-            return f"{found.type}, as judged by a verifier that knows it: {canonical(found.members()).decode()}"
+            return f"{condition.type}, as judged by a verifier that knows it: {canonical(condition.members()).decode()}"
 
 
-def _call(found: Extension) -> str:
+def _call(condition: Extension) -> str:
     try:
-        return CallTerms.read(found).words()
+        return CallTerms.read(condition).words()
     except WireError as error:
         return f"nothing: {error.reason}"
 

@@ -157,14 +157,14 @@ def _items(result: dict[str, Raw], view: ListView, kind: Kind) -> Steps[list[Raw
         raise FrameError(f'"{kind.items}" is not an array') from None
     except (msgspec.MsgspecError, RecursionError):
         raise JsonError("not valid JSON") from None
-    found: list[Raw] = []
+    visible: list[Raw] = []
     for number, item in enumerate(items):
         if number % ITEMS_AT_ONCE == 0:
             yield
         shown = _item(item, view, kind)
         if shown is not None:
-            found.append(shown)
-    return found
+            visible.append(shown)
+    return visible
 
 
 def _item(text: Raw, view: ListView, kind: Kind) -> Raw | None:

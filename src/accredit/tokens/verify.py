@@ -187,18 +187,18 @@ class VerifiedTokens:
 
     def peek(self, sha256: bytes) -> VerifiedToken | None:
         """Return the claims of a token that was verified, with whatever keys."""
-        found = self._known.peek(sha256)
-        return found.token if found is not None else None
+        known = self._known.peek(sha256)
+        return known.token if known is not None else None
 
     def get(self, sha256: bytes, keys: bytes) -> VerifiedToken | None:
         """Return the claims of a token that was verified with the key set of this digest; forget it if that differs."""
-        found = self._known.get(sha256)
-        if found is None:
+        known = self._known.get(sha256)
+        if known is None:
             return None
-        if found.keys != keys:
+        if known.keys != keys:
             self._known.forget(sha256)
             return None
-        return found.token
+        return known.token
 
     def put(self, sha256: bytes, keys: bytes, token: VerifiedToken) -> None:
         """Remember a verified token."""

@@ -78,14 +78,14 @@ class Bearer:
 
         `ask` asks the upstream for its tools, where that is possible. Raises `TokenError` and `KeysUnavailable`.
         """
-        found = _carried(frame)
+        brought = _carried(frame)
         tool = frame.target if isinstance(frame, Request) and frame.method == _CALL else None
-        if found.argument is not None and tool is not None and ask is not None and isinstance(frame, Request):
+        if brought.argument is not None and tool is not None and ask is not None and isinstance(frame, Request):
             await self._tools.look_up(tool, frame, ask)
         token = header
         if token is None:
             own = tool is not None and self._tools.takes_token(tool)
-            text = found.deciding(self._settings.sources, argument_is_the_tools=own)
+            text = brought.deciding(self._settings.sources, argument_is_the_tools=own)
             token = await self._verified(text, session) if text is not None else await self.of_environment()
         else:
             check_session(token, session)  # by now it is known which the message came in

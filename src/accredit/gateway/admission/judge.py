@@ -89,12 +89,12 @@ class Case(Struct, frozen=True):
 
     def task_of(self, request: Request, flow: str) -> Task:
         """Return the task to remember, should the request be answered with one."""
-        found = made_by({}, b"", None, ())
+        remembered = made_by({}, b"", None, ())
         if self.call is not None and self.decision is not None and self.authority is not None:
             entry = self.decision.entry
             facts = entry.facts.of(self.call.arguments) if entry is not None else {}
-            found = made_by(facts, self.call.call_digest(), self.call.arguments, self.authority.chain)
-        return Task(self.owner, request.method, request.target or "", found, flow)
+            remembered = made_by(facts, self.call.call_digest(), self.call.arguments, self.authority.chain)
+        return Task(self.owner, request.method, request.target or "", remembered, flow)
 
 
 class Judge:

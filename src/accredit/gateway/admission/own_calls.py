@@ -18,7 +18,7 @@ from accredit.jsonrpc.sse import SseParser
 
 
 def own_call(raw: RawHeaders, era: Era, method: str, forwarding: Forwarding) -> RawHeaders:
-    """The client's headers (who it is counts), with the routing headers of another call."""
+    """Return the client's headers, which say who it is, with the routing headers of another call."""
     dropped = (METHOD_HEADER, NAME_HEADER)
     goes = forwarding.to_upstream(raw, body=True)
     kept = [(name, value) for name, value in goes if name not in dropped and not is_param_header(name)]
@@ -27,7 +27,7 @@ def own_call(raw: RawHeaders, era: Era, method: str, forwarding: Forwarding) -> 
 
 
 async def whole_response(answer: Answer, era: Era, request: Request, settings: GatewaySettings) -> bytes:
-    """The response to `request`, from JSON or from a stream. Raises `AnswerError` or `UpstreamError`."""
+    """Return the response to `request`, from JSON or from a stream. Raises `AnswerError` or `UpstreamError`."""
     timeout = settings.patience
     expected = Expected(era, [request])
     if answer.header(b"content-encoding") is not None:

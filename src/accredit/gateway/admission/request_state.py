@@ -53,9 +53,9 @@ _log = logging.getLogger("accredit.gateway.sealing")
 
 
 class Leg(Struct, frozen=True):
-    """One leg of a call, which may be its only one: `request` is what goes on, `edit` what becomes of its response.
+    """One leg of a call, which may be its only one. `request` is what goes on; `edit` changes its response.
 
-    `flow` names the call over all its legs ("" where there can be but one), and `round` counts them from 0.
+    `flow` names the call over all its legs, "" if there can be but one; `round` counts them from 0.
     """
 
     request: Request
@@ -65,7 +65,7 @@ class Leg(Struct, frozen=True):
 
 
 class RequestStateSealer:
-    """One per gateway. Those that share the ring of their settings open each other's states."""
+    """Seals and opens states, one per gateway. Those with the same keys open each other's states."""
 
     def __init__(self, settings: RoundsSettings) -> None:
         self._ring = settings.ring
@@ -73,7 +73,7 @@ class RequestStateSealer:
         self._flows = RandomIds()
 
     def leg(self, request: Request, principal: Sequence[str] = ()) -> Leg:
-        """A client's request as it goes on (rule 1), on behalf of `principal` (`principal_of`).
+        """Return a client's request as it goes on (rule 1), on behalf of `principal` (`principal_of`).
 
         Raises `RequestError` (-32602) for a state that does not open.
         """
@@ -92,7 +92,7 @@ class RequestStateSealer:
         return Leg(request, edit, flow, round)
 
     def place(self, request: Request, principal: Sequence[str]) -> Flow | None:
-        """Which leg of which call a request is that brings a state, or None where that does not open for it."""
+        """Return which leg of which call a request is that brings a state, or None if its state does not open."""
         try:
             state = self._open(request, principal)
         except SealError:
@@ -100,7 +100,7 @@ class RequestStateSealer:
         return Flow(state.flow, state.round)
 
     def _open(self, request: Request, principal: Sequence[str]) -> FlowState:
-        """Raises `SealError`."""
+        """Open the state of a request. Raises `SealError`."""
         text = as_string(request.members[_STATE])
         if text is None:
             raise SealError("no string")
@@ -119,7 +119,7 @@ class RequestStateSealer:
     def _sealed(
         self, response: Success, *, request: Request, principal: Sequence[str], flow: str, round: int
     ) -> Steps[bytes]:
-        """Rule 2, for the response to `request`. Raises `FrameError` for a state that can't be sealed."""
+        """Apply rule 2 to the response to `request`. Raises `FrameError` for a state that can't be sealed."""
         of_task = request.method in TASK_METHODS
         if not (of_task or may_hold(response.result, _INPUT_REQUIRED) or may_hold(response.result, _TASK)):
             return response.text
@@ -155,19 +155,21 @@ def _members(value: Raw) -> Steps[dict[str, Raw]]:
 
 
 def principal_of(authority: Authority | None, token: tuple[str, str] | None = None) -> tuple[str, ...]:
-    """Whom a state is given to: the `token`'s issuer and subject, else the proof's principal and agent, else nobody."""
+    """Return to whom a state is given: the `token`'s issuer and subject, else the proof's principal and agent, else
+    nobody.
+    """
     if authority is None:
         return ("token", *token) if token is not None else ()
     return principal_by_id(authority.principal_id, authority.agent_id, token)
 
 
 def principal_by_id(principal_id: str, agent_id: str, token: tuple[str, str] | None) -> tuple[str, ...]:
-    """The same, before there is an authority."""
+    """Return the same from the ids of a proof, before there is an authority."""
     return ("token", *token) if token is not None else ("proof", principal_id, agent_id)
 
 
 def brings_state(call: Request | Notification) -> bool:
-    """Whether a call that a server could take for a guarded one brings a state, of whatever type."""
+    """Return whether a call that a server could take for a guarded one brings a state, of whatever type."""
     return _STATE in call.names and looks_guarded(call.method)
 
 

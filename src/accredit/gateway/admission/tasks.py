@@ -73,7 +73,7 @@ class Unrecorded:
         return done
 
     def withhold(self, call: OpenCall) -> bytes:
-        """Never called: `finish` does not fail."""
+        """Return nothing: this is never called, as `finish` does not fail."""
         raise AssertionError(call.id)
 
     def start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
@@ -92,7 +92,7 @@ class Tasks:
     """One per gateway. Without a `store` nobody has to show who they are: then a task is everybody's."""
 
     def __init__(self, store: TaskStore | None, settings: GatewaySettings, counters: Counters) -> None:
-        """Raises `ConfigurationError` where calls are guarded and there is nowhere to remember tasks."""
+        """Raise `ConfigurationError` if calls are guarded and there is nowhere to remember tasks."""
         if settings.guards and store is None:
             raise ConfigurationError("calls are guarded, and nobody remembers their tasks", "give the gateway tasks")
         self._counters = counters
@@ -124,9 +124,9 @@ class Tasks:
             call = self.unrecorded.begin(request.id, client.session_id)
 
         def edit(response: Success) -> Steps[bytes]:
-            found = yield from announced(response.result, request.era, allowed=task is not None)
-            if found is not None and call is not None and task is not None:
-                call.on_settled = partial(self._keep, request.id, found, task, client)
+            announcement = yield from announced(response.result, request.era, allowed=task is not None)
+            if announcement is not None and call is not None and task is not None:
+                call.on_settled = partial(self._keep, request.id, announcement, task, client)
             return (yield from inner(response)) if inner is not None else response.text
 
         if call is not None:
@@ -135,13 +135,13 @@ class Tasks:
 
     async def of(self, call: GuardedCall, owner: bytes, client: Client) -> Task | None:
         """Return the task that a request is about. Raises `ProofRefused` unless all its tasks are the owner's."""
-        found: Task | None = None
+        task: Task | None = None
         place, now = self.place(client), unix_seconds()
         for id in call.tasks:
-            found = await self.store.find(task_key(place, id), now=now) if self.store is not None else None
-            if found is None or found.owner != owner:
+            task = await self.store.find(task_key(place, id), now=now) if self.store is not None else None
+            if task is None or task.owner != owner:
                 raise refusals.unknown_task(call)
-        return found
+        return task
 
     async def edit(self, request: Request, call: GuardedCall, owner: bytes, client: Client, inner: Edit | None) -> Edit:
         """Return the edit for the answer to a request about tasks. Raises `StoreUnavailable`."""
@@ -177,19 +177,19 @@ class Tasks:
         return hears
 
     async def _keep(
-        self, id: MessageId, found: Announced, task: Task, client: Client, outcome: Outcome
+        self, id: MessageId, announcement: Announced, task: Task, client: Client, outcome: Outcome
     ) -> tuple[Outcome, bytes | None]:
         """Apply rules 1 and 2. Return the call's outcome, and what its client gets in place of the answer, or None."""
         if outcome.status not in ("ok", "tool_error"):
             return outcome, None  # the answer was refused, or came too late
         now = unix_seconds()
         seconds = TASK_SECONDS
-        if found.ttl_ms is not None and found.ttl_ms >= 0:
-            seconds = min(-(-found.ttl_ms // 1000), MAX_TASK_TTL_SECONDS) + TASK_GRACE_SECONDS
+        if announcement.ttl_ms is not None and announcement.ttl_ms >= 0:
+            seconds = min(-(-announcement.ttl_ms // 1000), MAX_TASK_TTL_SECONDS) + TASK_GRACE_SECONDS
         if self.store is None:
             return Outcome(status="task", result=outcome.result), None
         try:
-            key = task_key(self.place(client), found.id)
+            key = task_key(self.place(client), announcement.id)
             known = await self.store.keep(key, task, keep_until=now + seconds, now=now)
             same = same_call(known, task)
         except StoreUnavailable:
@@ -200,7 +200,7 @@ class Tasks:
             problem = AnswerError("a task with the id of another")
             self._counters.refused(problem, method=task.method)
             return Outcome(status="upstream_invalid", detail=problem.detail), refusal(problem).frame(id)
-        self.named(client, (found.id,))
+        self.named(client, (announcement.id,))
         return Outcome(status="task", result=outcome.result), None
 
 

@@ -80,8 +80,8 @@ class ToolDirectory:
 
     def takes_token(self, name: str) -> bool:
         """Return whether `_token` is known to be the tool's own argument."""
-        found = self._tools.peek(name)
-        return found is not None and found.takes_token
+        tool = self._tools.peek(name)
+        return tool is not None and tool.takes_token
 
     async def look_up(self, name: str, call: Request, ask: Ask) -> None:
         """Apply rule 1: ask for the list if the tool is not known. The caller's token has not been found yet."""
@@ -105,8 +105,8 @@ class ToolDirectory:
             check_param_headers(call, self._headers_of(name), headers)
 
     def _headers_of(self, name: str) -> tuple[DeclaredHeader, ...]:
-        found = self._tools.peek(name)
-        return found.headers if found is not None else ()
+        tool = self._tools.peek(name)
+        return tool.headers if tool is not None else ()
 
     async def _ask_for_list(self, call: Request, ask: Ask) -> None:
         """Ask for the list page by page, up to `MAX_LIST_PAGES`, with the metadata that `call` carries."""

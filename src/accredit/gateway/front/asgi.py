@@ -18,7 +18,7 @@ ASGIApplication = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 def head_of(scope: Scope) -> RequestHead:
-    """The head of a request."""
+    """Return the head of a request."""
     root: str = scope.get("root_path", "")
     path: str = scope["path"]
     return RequestHead(
@@ -32,9 +32,9 @@ def head_of(scope: Scope) -> RequestHead:
 
 
 class AsgiExchange(Exchange):
-    """One of an ASGI server, in a task of its own.
+    """The exchange of an ASGI server, in a task of its own.
 
-    ASGI tells of a client that has gone only to who asks. So the watch begins after a moment: most calls are over by
+    ASGI tells only those who ask that a client has gone. So the watch begins after a moment: most calls are over by
     then, and need none.
     """
 
@@ -67,7 +67,7 @@ class AsgiExchange(Exchange):
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def write(self, chunk: bytes) -> None:
-        """Sends a piece, and waits while the client is slow to read, but not for ever. Raises `ClientGone`."""
+        """Send a piece. Wait while the client is slow to read, up to a bound. Raises `ClientGone`."""
         try:
             async with asyncio.timeout(CLIENT_STALL_SECONDS):
                 await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
@@ -75,18 +75,18 @@ class AsgiExchange(Exchange):
             raise ClientGone from None
 
     async def end(self) -> None:
-        """Ends an answer that was begun with `start`."""
+        """End an answer that was begun with `start`."""
         await self._send({"type": "http.response.body", "body": b""})
 
     def watch(self) -> None:
-        """From here on a client that goes away cancels the current task. Its body was read."""
+        """From here on, let a client that goes away cancel the current task. Its body must have been read."""
         loop = asyncio.get_running_loop()
         self._gone = False
         self._task = asyncio.current_task(loop)
         self._timer = loop.call_later(DISCONNECT_WATCH_SECONDS, self._watch, loop)
 
     def unwatch(self) -> bool:
-        """... and from here on not any more. Whether it did, and nobody else has cancelled the task as well."""
+        """Stop that. Return whether the client cancelled the task, and nobody else did."""
         if self._timer is not None:
             self._timer.cancel()
         if self._watcher is not None:

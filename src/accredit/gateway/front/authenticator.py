@@ -29,16 +29,16 @@ class HttpAuthenticator:
         self._sessions = sessions
 
     async def of_header(self, exchange: Exchange, *, sessions: bool = False) -> VerifiedToken | None:
-        """The token in the header. Raises `TokenError` and `KeysUnavailable`.
+        """Return the token in the header. Raises `TokenError` and `KeysUnavailable`.
 
-        `sessions` says that the session that the request names will be looked at (rule 3).
+        `sessions` says that the session which the request names will be looked at (rule 3).
         """
         token = await self._bearer.of_header(exchange.credentials, exchange.head.session if sessions else "")
         exchange.vouched = token is not None
         return token
 
     async def of_request(self, exchange: Exchange, *, sessions: bool = False) -> VerifiedToken | None:
-        """The token of a request without a body. Raises the same, and `RequestError`."""
+        """Return the token of a request without a body. Raises the same, and `RequestError`."""
         token = await self.of_header(exchange, sessions=sessions)
         self._bearer.require(token)
         self._enter(exchange, token, exchange.head)
@@ -47,10 +47,10 @@ class HttpAuthenticator:
     async def of_message(
         self, exchange: Exchange, message: Frame | Batch, inbound: InboundRequest, ask: Ask | None, session: str = ""
     ) -> None:
-        """Notes the tokens of a message. Raises the same. `session` is the one that it is in, as the client knows it.
+        """Note the tokens of a message. Raises the same. `session` is the one that it is in, by the id that the client
+        knows.
 
-        What `ask` asks is asked in the session that is named, before it is known whose that is: the answer is shown to
-        nobody.
+        `ask` asks in the session that is named before it is known whose that is: nobody is shown the answer.
         """
         named = exchange.head
         self._sessions.look(exchange)
@@ -66,7 +66,7 @@ class HttpAuthenticator:
         self._enter(exchange, tokens[0], named)
 
     def _enter(self, exchange: Exchange, token: VerifiedToken | None, named: RequestHead) -> None:
-        """Rule 3."""
+        """Apply rule 3."""
         self._sessions.enter(exchange, named, principal_of(token))
         if token is not None:
             exchange.vouch()

@@ -113,7 +113,7 @@ class Endpoint(Intake[Exchange]):
         text = await client.body(self._settings.max_request_bytes)  # 4
         inbound.revision = head.revision or self._revision(client)
         message = await self._read(text, inbound, batches=inbound.revision == BATCH_REVISION)
-        client.asked = message.id if isinstance(message, Request) else None
+        client.request_id = message.id if isinstance(message, Request) else None
         era = inbound.era = Era.MODERN if head.is_modern else era_of_body(message)  # 5
         if era is Era.MODERN and isinstance(message, Request | Notification):
             check_agreement(message, head.headers)

@@ -26,11 +26,11 @@ from accredit.policy.passing import Speaker
 class Exchange(ABC):
     """A request and its answer: a `Reply` (`upstream.reply`), and what the intake knows besides.
 
-    `address` is where it comes from; `credentials` are the Authorization fields, where they were taken off;
-    `session_shown` makes of a session's id what the client gets to see, if anything, and `learn_revision` is told the
-    revision of one that the answer begins (`session_binding`); `asked` is the id of the one request in the body, once
-    it was read. `vouched` says that it has proved something itself, `proved` that it or its session has: there is more
-    room for it then (`rooms`).
+    `address` is where it comes from. `credentials` are the Authorization fields, once they were taken off.
+    `session_shown` returns the id that the client sees for a session's id, if any; `learn_revision` is told the
+    revision of a session that the answer begins (`session_binding`). `request_id` is that of the one request in the
+    body, once it was read. `vouched` says that the caller has proved something itself, `proved` that it or its session
+    has: it gets more room then (`rooms`).
     """
 
     __slots__ = (
@@ -39,13 +39,13 @@ class Exchange(ABC):
         "_refused",
         "_session",
         "address",
-        "asked",
         "calls",
         "credentials",
         "head",
         "hears",
         "learn_revision",
         "peer",
+        "request_id",
         "resumable",
         "rooms",
         "session_shown",
@@ -60,7 +60,7 @@ class Exchange(ABC):
         self.address = address
         self.peer = peer_of(address)
         self.rooms = rooms
-        self.asked: MessageId | None = None
+        self.request_id: MessageId | None = None
         self.credentials: RawHeaders = []
         self.session_shown: Callable[[bytes], bytes | None] | None = None
         self.learn_revision: Callable[[bytes, str], None] | None = None
@@ -80,28 +80,31 @@ class Exchange(ABC):
         return self.vouched or (self._session is not None and self.rooms.has_proved(self._session))
 
     def vouch(self) -> None:
-        """Its caller has proved something, in its session."""
+        """Note that the caller has proved something, in its session."""
         self.vouched = True
         if self._session is not None:
             self.rooms.proved(self._session)
 
     def over(self) -> None:
-        """The answer is given: its body is needed no more."""
+        """Release the body: the answer is given."""
         if self._body is not None:
             self._body.leave()
 
     def negotiated(self, session: bytes, revision: str) -> None:
-        """The answer begins this session, as the server calls it, in this revision. Raises `AnswerError`."""
+        """Note that the answer begins this session, as the server calls it, in this revision. Raises `AnswerError`."""
         if self.learn_revision is not None:
             self.learn_revision(session, revision)
 
     def take_credentials(self) -> None:
-        """Takes the Authorization fields off: nothing forwards them from here on."""
+        """Take the Authorization fields off: from here on nothing forwards them."""
         self.credentials, self.head = self.head.credentials, self.head.without_credentials
 
     async def body(self, limit: int) -> bytes:
-        """The whole body. Raises `RequestError`: 413 as soon as it is known to pass `limit` bytes, 408 when it comes
-        too slowly, 503 where others have taken all room for large and slow ones."""
+        """Return the whole body.
+
+        Raises `RequestError`: 413 as soon as it is known to pass `limit` bytes, 408 if it comes too slowly, 503 if
+        others have taken all room for large and slow ones.
+        """
         declared = self.head.headers.get(b"content-length", b"")
         length = int(declared) if declared.isdigit() else limit
         if length > limit:
@@ -137,12 +140,12 @@ class Exchange(ABC):
         return whole.getvalue()
 
     def answer_also(self, refused: tuple[bytes, ...]) -> None:
-        """Adds responses that go along with the answer, which is one to a batch then."""
+        """Add responses that go along with the answer, which is the answer to a batch then."""
         self._refused = refused
         self.head = self.head.with_field(b"accept-encoding", b"identity")  # what is to be joined must be readable
 
     async def reply(self, status: int, body: bytes = b"", headers: RawHeaders | None = None) -> None:
-        """Sends a whole answer. `headers` without `Content-Length`."""
+        """Send a whole answer. `headers` must not hold `Content-Length`."""
         headers = headers or []
         if self._refused:
             status, body, headers = merged(self._refused, status, body, headers)
@@ -151,14 +154,14 @@ class Exchange(ABC):
         await self._send_whole(status, self._shown([*headers, *length]), body)
 
     async def start(self, status: int, headers: RawHeaders) -> None:
-        """Sends the head of a stream of events, which follow in pieces."""
+        """Send the head of a stream of events, which follow in pieces."""
         self.started = True
         await self._send_head(status, self._shown(headers))
         if self._refused:
             await self.write(b"".join(encode_event(response) for response in self._refused))
 
     def _shown(self, headers: RawHeaders) -> RawHeaders:
-        """An answer's headers as the client gets to see them."""
+        """Return an answer's headers as the client gets them."""
         shown = self.session_shown
         if shown is not None:
             named = [(name, shown(value) if name == SESSION_HEADER else value) for name, value in headers]
@@ -167,31 +170,31 @@ class Exchange(ABC):
 
     @abstractmethod
     async def _piece(self) -> tuple[bytes, bool]:
-        """The next piece of the body, and whether more may come. Raises `ClientGone`."""
+        """Return the next piece of the body, and whether more may come. Raises `ClientGone`."""
 
     @abstractmethod
     async def _send_whole(self, status: int, headers: RawHeaders, body: bytes) -> None:
-        """Sends a whole answer; its headers are complete."""
+        """Send a whole answer; its headers are complete."""
 
     @abstractmethod
     async def _send_head(self, status: int, headers: RawHeaders) -> None:
-        """Sends the head of an answer that follows in pieces; its headers are complete."""
+        """Send the head of an answer that follows in pieces; its headers are complete."""
 
     @abstractmethod
     async def write(self, chunk: bytes) -> None:
-        """Sends a piece, and waits while the client is slow to read, but not for ever. Raises `ClientGone`."""
+        """Send a piece. Wait while the client is slow to read, up to a bound. Raises `ClientGone`."""
 
     @abstractmethod
     async def end(self) -> None:
-        """Ends an answer that was begun with `start`."""
+        """End an answer that was begun with `start`."""
 
     @abstractmethod
     def watch(self) -> None:
-        """From here on a client that goes away interrupts the work. Its body was read."""
+        """From here on, let a client that goes away interrupt the work. Its body must have been read."""
 
     @abstractmethod
     def unwatch(self) -> bool:
-        """... and from here on not any more. Whether it did, and nothing else has interrupted the work as well."""
+        """Stop that. Return whether the client interrupted the work, and nothing else did."""
 
 
 def _too_large(limit: int) -> RequestError:

@@ -113,7 +113,7 @@ class SealedSessions(Sessions):
         if id is not None:
             found = self._found(named)
             if found is None or not hmac.compare_digest(found.state.subject, subject):
-                raise not_found(exchange.asked)
+                raise not_found(exchange.request_id)
             exchange.head, own = found.head, found.state.id
         naming = _Naming(self, id, own, subject)
         exchange.session_shown, exchange.learn_revision = naming.shown, naming.learn

@@ -115,9 +115,10 @@ class EarlyRefusals:
         if not isinstance(kept, Request):
             return
         left_out, self._left_out = self._left_out, 0
-        note = f"{left_out} refused requests before this one left no record" if left_out else None
+        reason = f"{left_out} refused requests before this one left no record" if left_out else None
         try:
-            await self._recorder.begin(kept, None, client, error, token=token, note=note, stranger=token is None)
+            omit = token is None
+            await self._recorder.begin(kept, None, client, error, token=token, reason=reason, omit_arguments=omit)
         except (ProofRefused, RequestError):
             self._left_out += left_out
             self._leave_out()

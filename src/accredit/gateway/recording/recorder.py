@@ -71,22 +71,24 @@ _WORDS = {HEADER_MISMATCH: "header_mismatch", INVALID_PARAMS: "invalid_params"}
 
 
 class Client(Struct, frozen=True):
-    """Where a call came from: the MCP session's id, or "", and the protocol's revision, where it is known."""
+    """Where a call came from: the MCP session's id, or "", and the protocol's revision, if it is known."""
 
     session_id: str = ""
     revision: str | None = None
 
 
 class Part(Struct, frozen=True):
-    """Which multi-round-trip request a call is part of, and which round it is, from 1; what is asked about a task is
-    part of the call that made it, and no round."""
+    """Which multi-round-trip request a call is part of, and in which round, from 1.
+
+    A request about a task is part of the call that made the task, in no round.
+    """
 
     flow: str
     round: int | None = None
 
 
 class Recorder:
-    """Writes what the gate decides, and what came of it, into the log. One per gateway."""
+    """Writes what the gate decides into the log, and what came of it. One per gateway."""
 
     def __init__(
         self, records: Records, settings: RecordSettings, counters: Counters, *, hides_sessions: bool = False
@@ -109,19 +111,21 @@ class Recorder:
         *,
         token: VerifiedToken | None = None,
         part: Part | None = None,
-        note: str | None = None,
-        stranger: bool = False,
+        reason: str | None = None,
+        omit_arguments: bool = False,
     ) -> OpenCall | None:
-        """Step 8, for a request without what carried its token. `decision` is None where no proof was judged; a call
-        that is not `refused` is open from now on. `note` is the reason of a refusal that has none. The arguments of a
-        `stranger` are not recorded.
+        """Record a decision (step 8), on a request from which its token was taken off.
+
+        `decision` is None if no proof was judged. A call that is not `refused` is open from now on. `reason` is that of
+        a refusal which has none itself. `omit_arguments` keeps a stranger's arguments out of the log, whatever it
+        records of others.
 
         Raises `ProofRefused`, or `RequestError` for params that no record can hold.
         """
         received_ms = unix_ms()
         target, trace = request.target or "", trace_of(request)
         try:
-            params = await _params(request, decision, full=self._settings.full and not stranger)
+            params = await _params(request, decision, full=self._settings.full and not omit_arguments)
         except (AttestationError, FrameError):
             detail = "Invalid params: params hold what has no canonical form"
             raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200) from None
@@ -130,7 +134,7 @@ class Recorder:
             gateway=self._settings.gateway_id,
             call=self._call(request.method, target, client, part, trace),
             params=params,
-            decision=self._verdict(refused, note),
+            decision=self._verdict(refused, reason),
             received_ms=received_ms,
             policy_digest=self._settings.policy_digest,
             authority=_authority(decision, chain.sha256) if decision is not None and chain is not None else None,
@@ -153,7 +157,7 @@ class Recorder:
         return call
 
     def finish(self, call: OpenCall, outcome: Outcome) -> asyncio.Future[None]:
-        """Records an outcome, whether or not somebody waits for it. Raises `StoreUnavailable` or `AttestationError`."""
+        """Record an outcome, whether or not somebody waits for it. Raises `StoreUnavailable` or `AttestationError`."""
         named = call.session_id, call.id
         if self._in_sessions.get(named) is call:  # not another one, which the client gave the same id
             del self._in_sessions[named]
@@ -161,43 +165,43 @@ class Recorder:
         return self._records.finish(call.decided, outcome)
 
     def withhold(self, call: OpenCall) -> bytes:
-        """The response to the client of a call whose outcome could not be recorded."""
+        """Return the response to the client of a call whose outcome could not be recorded."""
         refused = withheld(call)
         self._counters.refused(refused, method=str(refused.data.get("method")))
         return refusal(refused).frame(call.id)
 
     def taken_back(self, session_id: str, id: MessageId | None) -> None:
-        """The client of a session has cancelled a request: if no answer comes, that is why."""
+        """Note that the client of a session has cancelled a request: if no answer comes, that is why."""
         call = self._in_sessions.get((session_id, id)) if id is not None else None
         if call is not None:
             call.taken_back = True
 
     def in_session(self, session_id: str) -> ResumedCalls:
-        """The calls of a session that are open, for a stream that is resumed in it."""
+        """Return the open calls of a session, for a stream that is resumed in it."""
         return ResumedCalls(call for (session, _), call in self._in_sessions.items() if session == session_id)
 
     def start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        """Does something in a task that `drain` waits for."""
+        """Run a coroutine in a task that `drain` waits for."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     def problem(self) -> str | None:
-        """What keeps records from being written, or None."""
+        """Return what keeps records from being written, or None."""
         return self._records.problem()
 
     async def ready(self) -> bool:
-        """Whether a decision could be recorded now. The first time, the log is opened."""
+        """Return whether a decision could be recorded now. The first time, this opens the log."""
         return await self._records.ready()
 
     async def drain(self) -> None:
-        """Waits for the outcomes that are being recorded."""
+        """Wait for the outcomes that are being recorded."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     async def aclose(self) -> None:
-        """The same, and gives the log back."""
+        """Wait for the same, and close the log."""
         await self.drain()
         await self._records.aclose()
 
@@ -223,35 +227,41 @@ class Recorder:
         )
 
     def _session(self, id: str) -> str:
-        """How a record names a session. A sealed id opens it for whoever has it: its digest takes its place."""
+        """Return the id by which a record names a session.
+
+        A sealed id opens the session for whoever has it, so its digest takes its place.
+        """
         if id and self._hides_sessions:
             return f"sha256:{sha256_hex(id.encode('latin-1'))[:_SESSION_DIGITS]}"
         return id[:MAX_RECORDED_TEXT]
 
-    def _verdict(self, refused: AccreditError | None, note: str | None) -> RecordedDecision:
+    def _verdict(self, refused: AccreditError | None, reason: str | None) -> RecordedDecision:
         if refused is None:
             return _ALLOWED
         if not isinstance(refused, ProofRefused):
-            return RecordedDecision(verdict="deny", error=_word(refused), reason=note)
-        reason = refused.data.get("reason")
-        text = reason if isinstance(reason, str) else None
+            return RecordedDecision(verdict="deny", error=_word(refused), reason=reason)
+        given = refused.data.get("reason")
+        text = given if isinstance(given, str) else None
         if text is not None and not self._settings.full and refused.data.get("identity_status") in CONSTRAINT_REFUSALS:
-            found = _CONSTRAINT.match(text)
-            text = found[0] if found else None
+            constraint = _CONSTRAINT.match(text)
+            text = constraint[0] if constraint else None
         verdict = "challenge" if refused.code == CHALLENGE_REQUIRED else "deny"
         return RecordedDecision(verdict=verdict, error=refused.error, reason=text)
 
 
 def recorder_of(settings: GatewaySettings, counters: Counters, records: Records | None) -> Recorder | None:
-    """Who records calls, if they are recorded. Raises `ConfigurationError` where there is no log for that."""
+    """Return who records calls, or None if they are not recorded.
+
+    Raises `ConfigurationError` if there is no log for that.
+    """
     if settings.records is None:
         return None
     if records is None:
         raise ConfigurationError("calls are to be recorded, and there is no log", "give create_app records")
-    told = settings.records
-    if not told.policy_digest:
-        told = replace(told, policy_digest=settings_digest(settings))
-    return Recorder(records, told, counters, hides_sessions=settings.seals_sessions)
+    recording = settings.records
+    if not recording.policy_digest:
+        recording = replace(recording, policy_digest=settings_digest(settings))
+    return Recorder(records, recording, counters, hides_sessions=settings.seals_sessions)
 
 
 async def _params(request: Request, decision: Decision | None, *, full: bool) -> RecordedParams:
@@ -283,7 +293,7 @@ def _token(token: VerifiedToken) -> RecordedToken:
 
 
 def _word(refused: AccreditError) -> str:
-    """The word for what refused a call that no proof was judged for, or whose proof was good."""
+    """Return the word for what refused a call for which no proof was judged, or whose proof was good."""
     match refused:
         case TokenError():
             return refused.error

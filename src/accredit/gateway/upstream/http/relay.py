@@ -94,7 +94,7 @@ class HttpRelay:
         self._chores: set[asyncio.Task[None]] = set()
 
     async def post(self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
-        """Forwards a message and judges its answer."""
+        """Forward a message, and judge its answer."""
         batch = isinstance(message, Batch)
         if batch:
             requests = [frame for frame in message.frames if isinstance(frame, Request)]
@@ -134,7 +134,7 @@ class HttpRelay:
                 answer.close()
 
     async def get(self, reply: Reply, otherwise: Edit | None) -> None:
-        """Forwards the opening of a standing stream, or its resumption."""
+        """Forward the opening of a standing stream, or its resumption."""
         with WhileConnected(reply):
             answer = await self._send(reply)
             try:
@@ -151,7 +151,7 @@ class HttpRelay:
                 answer.close()
 
     async def delete(self, reply: Reply) -> None:
-        """Forwards the end of a session."""
+        """Forward the end of a session."""
         answer = await self._send(reply)
         try:
             if answer.status >= 400:
@@ -165,7 +165,7 @@ class HttpRelay:
             answer.close()
 
     async def ask(self, reply: Reply, era: Era, request: Request) -> bytes | None:
-        """Sends a request of the gateway's own, as this caller; gives the response's text, judged, or None."""
+        """Send a request of the gateway's own, as this caller. Return the response's text, judged, or None."""
         headers = own_call(reply.head.raw_headers, era, request.method, self.forwarding)
         try:
             answer = await self.client.send("POST", headers, request.text)
@@ -178,15 +178,15 @@ class HttpRelay:
             return None
 
     async def ready(self) -> bool:
-        """Whether the upstream accepts connections."""
+        """Return whether the upstream accepts connections."""
         return await self.client.reachable()
 
     def drain(self) -> None:
-        """Ends standing streams; calls go on."""
+        """End standing streams; calls go on."""
         self.standing.drain()
 
     async def aclose(self) -> None:
-        """Closes what is idle and ends what is left to do."""
+        """Close idle connections, and end what is left to do."""
         self._cut_off.end_all()
         for chore in self._chores:
             chore.cancel()
@@ -194,13 +194,13 @@ class HttpRelay:
         await self.client.close()
 
     def _keep(self, reply: Reply, end: ClientGone | None) -> None:
-        """Keeps calls open whose stream the client may resume: they have had no answer yet."""
+        """Keep those calls open that have had no answer yet and whose stream the client may resume."""
         session = reply.head.session
         if session and reply.resumable and reply.calls:
             self._cut_off.keep(session, reply.calls, outcome_of_end(end))
 
     async def _send(self, reply: Reply) -> Answer:
-        """Sends a request without a body."""
+        """Send a request without a body."""
         head = reply.head
         headers = self._headers_for(head, body=False)
         if self.identity is not None:
@@ -208,7 +208,7 @@ class HttpRelay:
         return await self.client.send(head.method, headers, target=self.client.target(self._query(head)))
 
     def _head_for(self, head: RequestHead) -> Prepared:
-        """What goes to the server for a POST with this head."""
+        """Return what goes to the server for a POST with this head."""
         fields = [pair for pair in head.raw_headers if pair[0] != b"content-length"]
         key = (head.query, head.headers.get(b"accept-encoding"), *fields)
         prepared = self._prepared.get(key)
@@ -227,11 +227,14 @@ class HttpRelay:
         return b"" if self.forwarding.listed_only else head.query
 
     def said_of(self, reply: Reply) -> RawHeaders:
-        """The header that tells the server on whose authority this comes, where it is told. Raises `RequestError`."""
+        """Return the header that tells the server on whose authority this comes, if it is told.
+
+        Raises `RequestError`.
+        """
         return self.identity.fields(reply.speaker) if self.identity is not None else []
 
     async def _judged(self, text: bytes, expected: Expected) -> bytes:
-        """A body as it is forwarded. Raises `AnswerError`."""
+        """Return a body as it is forwarded. Raises `AnswerError`."""
         if not expected.waiting:
             if text:
                 raise AnswerError("a body in answer to no request")
@@ -241,7 +244,7 @@ class HttpRelay:
         return (await in_turns(expected.judging(text, alone=True)))[0]
 
     async def _whole(self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]) -> None:
-        """Rules 2 to 4 for an answer with one body."""
+        """Apply rules 2 to 4 to an answer with one body."""
         problem = self._head_problem(answer, expected)
         if problem is not None and self._settings.enforce:
             raise problem
@@ -269,14 +272,14 @@ class HttpRelay:
         await reply.reply(answer.status, text, headers)
 
     def _passed_on(self, answer: Answer) -> RawHeaders:
-        """Those of an answer's headers that go to the client."""
+        """Return those of an answer's headers that go to the client."""
         head = answer.head
         if head.passed_on is None:
             head.passed_on = self.forwarding.to_client(head.headers)
         return head.passed_on
 
     async def error(self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]) -> None:
-        """Passes an answer of status 400 and above on (rule 1)."""
+        """Pass on an answer of status 400 and above (rule 1)."""
         text, headers = b"", self.forwarding.unread_to_client(answer.headers)
         outcome = Outcome(status="error", detail=f"HTTP status {answer.status}")
         try:
@@ -301,9 +304,10 @@ class HttpRelay:
         await reply.reply(answer.status, text, headers)
 
     def stream_headers(self, answer: Answer) -> RawHeaders:
-        """The head of an event stream. Events are forwarded decoded: a compressed stream can't be cut where one ends.
+        """Return the head of an event stream.
 
-        Raises `AnswerError` for a charset that is not UTF-8; in observe mode it passes, noted.
+        Events are forwarded decoded, since a compressed stream can't be cut where an event ends. Raises `AnswerError`
+        for a charset that is not UTF-8; in observe mode it passes, noted.
         """
         problem = charset_problem(answer)
         if problem is None:
@@ -312,7 +316,7 @@ class HttpRelay:
         return [pair for pair in self.forwarding.unread_to_client(answer.headers) if pair[0] != b"content-encoding"]
 
     async def _stream(self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]) -> None:
-        """Rule 4 for a stream, and the standing streams."""
+        """Apply rule 4 to a stream, also to a standing one."""
         stands = not requests or any(request.method == LISTEN for request in requests)
         relay = EventRelay(
             reply,
@@ -330,13 +334,13 @@ class HttpRelay:
             self._take_back(reply, expected)
 
     def _observe(self, error: AnswerError) -> None:
-        """Observe mode lets a bad answer pass, noted; enforce mode does not, nor does either past a bound."""
+        """Note a bad answer and let it pass (observe mode), or raise (enforce mode, and any bound that is passed)."""
         if self._settings.enforce or error.bound:
             raise error
         self._counters.refused(error, observed=True)
 
     def _learn(self, reply: Reply, answer: Answer, requests: Sequence[Request], frame: Frame) -> None:
-        """Tells the revision of the session that an `initialize` answer begins. Raises `AnswerError`."""
+        """Note the revision of the session that an `initialize` answer begins. Raises `AnswerError`."""
         if not isinstance(frame, Success) or len(frame.result) > LONG_ANSWER_BYTES:
             return  # nobody writes so much about a session
         for request in requests:
@@ -348,7 +352,7 @@ class HttpRelay:
                     reply.negotiated(session, revision)
 
     def _head_problem(self, answer: Answer, expected: Expected) -> AnswerError | None:
-        """Rules 2 and 3, as far as the head of an answer says."""
+        """Return what breaks rules 2 and 3 in the head of an answer, or None."""
         if expected.waiting and answer.status == 200 and answer.head.is_json:
             return None
         if answer.status in REDIRECTS:
@@ -366,7 +370,7 @@ class HttpRelay:
         return charset_problem(answer)
 
     def _disown(self, reply: Reply, answer: Answer, requests: Sequence[Request]) -> None:
-        """Ends the session that a refused `initialize` answer announced; the client never learns of it."""
+        """End the session that a refused `initialize` answer announced; the client never learns of it."""
         session = answer.header(SESSION_HEADER)
         if session is None or not any(request.method == "initialize" for request in requests):
             return
@@ -378,7 +382,7 @@ class HttpRelay:
         self._start(self._end_session([*headers, (SESSION_HEADER, session)]))
 
     def _take_back(self, reply: Reply, expected: Expected) -> None:
-        """Tells a server that took too long that nobody waits any more; a modern one sees it from the connection."""
+        """Tell a server that took too long that nobody waits any more. A modern one sees that from the connection."""
         if expected.era is not Era.LEGACY or SESSION_HEADER not in reply.head.headers:
             return
         headers = self.forwarding.to_upstream(reply.head.raw_headers, body=True)

@@ -137,9 +137,9 @@ class EventRelay:
     async def fail(self, error: AccreditError) -> None:
         """Tell the client, for each open request, why no response comes."""
         self._counters.refused(error)
-        told = refusal(error)
+        refused = refusal(error)
         instead = await self._reply.calls.end(outcome_of_end(error))
-        frames = [encode_event(instead.get(id) or told.frame(id)) for id in self._expected.open]
+        frames = [encode_event(instead.get(id) or refused.frame(id)) for id in self._expected.open]
         if frames:
             await self._reply.write(b"".join(frames))
 
