@@ -16,10 +16,11 @@ from tests.world.warm import command
 
 
 class Following:
-    """`async with Following(path) as calls`: `accredit log list -f --json -n 2`, from its start on."""
+    """`async with Following(store) as calls`: `accredit log list -f --json -n 2`, from its start on."""
 
-    def __init__(self, store: Path) -> None:
-        self._command = [*command(), "log", "list", "-f", "--json", "-n", "2", "--store", f"sqlite:///{store}"]
+    def __init__(self, store: Path | str) -> None:
+        url = store if isinstance(store, str) else f"sqlite:///{store}"
+        self._command = [*command(), "log", "list", "-f", "--json", "-n", "2", "--store", url]
 
     async def __aenter__(self) -> "Following":
         self._process = await asyncio.create_subprocess_exec(
