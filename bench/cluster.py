@@ -44,7 +44,7 @@ from bench.report import machine
 STORES = MEMORY, SQLITE, POSTGRES, STANDBY = "memory", "SQLite", "PostgreSQL", "PostgreSQL, standby"
 MODES = PROOFS, RECORD, DURABLE = "proofs", "record", "durable"
 FAILOVER = "failover"
-RECORDING = (SQLITE,)
+RECORDING = (SQLITE, POSTGRES, STANDBY)
 """Stores that hold a log."""
 RESULT = ROOT / "bench" / "results" / "cluster.json"
 MAX_DURABLE = 2.0
