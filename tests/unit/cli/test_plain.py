@@ -1,8 +1,9 @@
 """A plain command line means the same without typer; whatever typer would refuse, ask back or convert is not plain."""
 
+import inspect
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from typer.main import get_command
 
 from accredit.cli import app, plain
+from accredit.cli.actions import serve as actions
 from accredit.cli.dashes import command_of
 from accredit.limits import MAX_WORKERS
 
@@ -74,13 +76,28 @@ def test_every_option_is_known__one_that_is_not_would_load_typer_for_nothing(nam
         assert check([name, option, VALUES.get(option, "x")])
 
 
+@pytest.mark.parametrize(("name", "start"), [("serve", actions.start_server), ("wrap", actions.start_wrap)])
+def test_what_a_plain_command_line_leaves_out_is_what_typer_would_have_said(
+    name: str, start: Callable[..., int]
+) -> None:
+    """A plain command line passes on only what it says: the rest are the action's own defaults."""
+    parameters = inspect.signature(start).parameters
+    defaults = {each.name: each.default for each in parameters.values() if each.name != "command"}
+    context = COMMANDS.commands[name].make_context(name, [])
+    assert defaults == {key: value for key, value in context.params.items() if key != "ctx"}
+
+
 WORDS = st.sampled_from(
     [*plain.OPTIONS["serve"], "--insecure", "--", "http://h/", "x", "1", "0", "70000", "", "-", "-x", "--help", "info"]
 )
+NEARLY = st.from_regex(r"\A[-+ 0]{0,2}[0-9_]{0,10}(\.[0-9]{0,3})?([eE][0-9])?\Z") | st.from_regex(
+    r"\A-{0,2}[a-z]{0,6}(://|=)[a-z:/@-]{0,6}\Z"
+)
+"""What is almost a number, a URL or an option."""
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.sampled_from([*plain.OPTIONS]), st.lists(WORDS | st.text(max_size=4), max_size=5))
+@settings(max_examples=400, deadline=None)
+@given(st.sampled_from([*plain.OPTIONS]), st.lists(WORDS | NEARLY | st.text(max_size=4), max_size=5))
 def test_any_words_are_plain_only_if_typer_takes_them_so(name: str, words: list[str]) -> None:
     check([name, *words])
 
