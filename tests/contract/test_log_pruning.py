@@ -84,6 +84,7 @@ def in_tables(database: PostgresDatabase, text: bytes) -> bool:
     return subprocess.run(["grep", "-rqF", text, str(folder)], check=False).returncode == 0
 
 
+@pytest.mark.holds("stores/postgres/log_pruning", 3)
 def test_a_database_is_pruned_as_a_file_is(path: Path, database: PostgresDatabase) -> None:
     told: list[int] = []
     assert pruned(database, told=told.append) == (12, True)

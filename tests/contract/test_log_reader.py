@@ -88,6 +88,7 @@ def by_chain(entries: list[Entry]) -> dict[str, list[Entry]]:
     return found
 
 
+@pytest.mark.holds("stores/postgres/log_reader", 1)
 def test_each_store_has_the_same_entries_in_each_chain__and_the_same_verdict(written: Written, log: LogReader) -> None:
     with open_log(store_of(written)) as file:
         assert by_chain([each.entry for each in log.entries()]) == by_chain([each.entry for each in file.entries()])
@@ -193,6 +194,7 @@ def test_records_of_several_days_are_one_log(written: Written) -> None:
         assert [record.call.id for each in log.open_calls() if (record := each.record())] == [written.open.call.id]
 
 
+@pytest.mark.holds("stores/postgres/log_reader", 2)
 def test_entries_that_are_too_large_to_come_with_others_come_by_themselves__or_are_damage(written: Written) -> None:
     with in_store("postgres", written.path) as store:
         assert isinstance(store, PostgresDatabase)

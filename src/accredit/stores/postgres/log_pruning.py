@@ -8,7 +8,7 @@ For each writer, in the order of its chain:
 3. checkpoints that the note covers are removed as well.
 
 This is done in steps, each one complete transaction. Then the tables of the days that records were removed from are
-made anew, or taken out (`log_clear_day`), as a deleted row stays in its table's file. That has to wait for who reads
+made anew, or taken out (`schema`), as a deleted row stays in its table's file. That has to wait for who reads
 the log, and is given up after a while, and reported. It needs a user of `accredit_admin`. Not guaranteed: what the
 database's write-ahead log, its standbys, file systems, disks and backups keep.
 """

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 _BEGIN = (
     "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-    # Before anything is seen: a table that is made anew (`log_clear_day`) shows nothing to who sees an older state.
+    # Before anything is seen: a table that is made anew (`log_pruning`) shows nothing to who sees an older state.
     "LOCK TABLE log_entries IN ACCESS SHARE MODE",
     f"SET LOCAL idle_in_transaction_session_timeout = '{LOG_READER_IDLE_SECONDS}s'",
     # A log is read in the order of an index, and single entries by it: a sort or a hash of it would not fit.
