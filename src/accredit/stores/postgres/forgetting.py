@@ -5,6 +5,7 @@
 2. What would have ended `DATABASE_LATE_SECONDS` ago is never added: nothing is added that a deletion going on at the
    same time may be missing.
 3. For each table the latest end of what was deleted is kept with it, in the same statement.
+4. A process that finds as many expired rows as it deletes at a time looks again soon: it deletes more than it can add.
 """
 
 from typing import Literal

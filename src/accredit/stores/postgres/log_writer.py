@@ -47,7 +47,7 @@ class DatabaseWriter:
         """Finish the requests, and close the connection."""
         await self._worker.aclose()
 
-    async def _tend(self, connection: Connection, *, is_checked: bool) -> None:
+    async def _tend(self, connection: Connection, *, is_checked: bool) -> bool:
         if self._tables is None or self._tables.connection is not connection:
             self._tables = DatabaseTables(connection, self._place)
             if self._writer is not None:
@@ -56,6 +56,7 @@ class DatabaseWriter:
             with contextlib.suppress(DatabaseFailed):  # there is time until it matters
                 await self._tables.make_days()
                 self._days_made = monotonic()
+        return False
 
     async def _run_each(self, connection: Connection, asked: Sequence[Request[Any]]) -> Sequence[Any]:
         return [await self._run(each) for each in asked]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from accredit.errors import AccreditError, StoreUnavailable
-from accredit.limits import MAX_USE_MARKS
+from accredit.limits import MAX_USE_MARKS, STORE_SWEEP_ROWS
 from accredit.ports import RateLimit, Spending
 from accredit.ratify.challenges import IssuedChallenge
 from accredit.stores.minted import RANDOM_BYTES, minted, read
@@ -98,16 +98,19 @@ class PostgresStore:
         """Finish what is waiting, and close the connection."""
         await self.worker.aclose()
 
-    async def _tend(self, connection: Connection, *, is_checked: bool) -> None:
+    async def _tend(self, connection: Connection, *, is_checked: bool) -> bool:
         """Delete what has expired; after a check of the connection, read the key and count rows."""
+        most = 0
         for statement, room in self._sweeps:
             ((deleted,),) = await connection.fetch(statement)
+            most = max(most, deleted)
             if room is not None:
                 room.add(-deleted)
         if is_checked:
             ((self._key,),) = await connection.fetch(_KEY)
             await self._spent.count(connection)
             await self._marks.count(connection)
+        return most == STORE_SWEEP_ROWS
 
     def _presented(self, asked: _Asked) -> Presented:
         ours = read(self._key, asked.challenge, asked.request_hash)

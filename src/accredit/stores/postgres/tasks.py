@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from accredit.errors import AccreditError, ClockSetBack, StoreUnavailable
-from accredit.limits import MAX_TASKS, MAX_TASKS_PER_OWNER
+from accredit.limits import MAX_TASKS, MAX_TASKS_PER_OWNER, STORE_SWEEP_ROWS
 from accredit.ports import Task
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import Connection, Row
@@ -64,11 +64,12 @@ class PostgresTasks:
         """Finish what is waiting, and close the connection."""
         await self.worker.aclose()
 
-    async def _tend(self, connection: Connection, *, is_checked: bool) -> None:
+    async def _tend(self, connection: Connection, *, is_checked: bool) -> bool:
         ((deleted,),) = await connection.fetch(self._sweep)
         self._room.add(-deleted)
         if is_checked:
             await self._room.count(connection)
+        return deleted == STORE_SWEEP_ROWS
 
     async def _keep_each(self, connection: Connection, asked: Sequence[_Kept]) -> Sequence[Task | AccreditError]:
         return [await self._keep_one(connection, each) for each in asked]

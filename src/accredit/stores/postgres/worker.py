@@ -22,6 +22,7 @@ from accredit.limits import (
     STORE_BATCH_JOBS,
     STORE_CHECK_SECONDS,
     STORE_PAUSE_SECONDS,
+    STORE_TEND_AGAIN_SECONDS,
     STORE_TEND_SECONDS,
     STORE_WAIT_SECONDS,
 )
@@ -46,8 +47,8 @@ class Batch(NamedTuple, Generic[Q, A]):
 class Tend(Protocol):
     """Looks after a store's tables."""
 
-    async def __call__(self, connection: Connection, *, is_checked: bool) -> None:
-        """Do what is due; `is_checked` after a check of the connection."""
+    async def __call__(self, connection: Connection, *, is_checked: bool) -> bool:
+        """Do what is due, and return whether more is; `is_checked` after a check of the connection."""
         ...
 
 
@@ -58,7 +59,8 @@ class _Waiting(NamedTuple):
 
 
 class Worker:
-    """Asks the database. `tend` is run on each new connection, and once a second while anything is asked."""
+    """Asks the database. `tend` is run on each new connection, and once a second while anything is asked (sooner
+    while it has more to do)."""
 
     def __init__(self, database: PostgresDatabase, tend: Tend | None = None) -> None:
         self._database = database
@@ -171,8 +173,10 @@ class Worker:
             await check(self._database, self._connection)
             self._checked_at = self._now()
         if self._tend is not None and (is_due or self._now() - self._tended_at >= STORE_TEND_SECONDS):
-            await self._tend(self._connection, is_checked=is_due)
-            self._tended_at = self._now()
+            sooner = STORE_TEND_SECONDS - STORE_TEND_AGAIN_SECONDS
+            if not await self._tend(self._connection, is_checked=is_due):
+                sooner = 0.0
+            self._tended_at = self._now() - sooner
         return self._connection
 
     def _failed(self, problem: StoreUnavailable) -> None:

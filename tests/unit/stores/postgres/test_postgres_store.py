@@ -13,7 +13,7 @@ from tests.world.running import run
 from tests.world.stores import NOW, challenge, request
 
 from accredit.errors import ClockSetBack, StoreUnavailable
-from accredit.limits import DATABASE_KEEP_SECONDS, DATABASE_LATE_SECONDS
+from accredit.limits import DATABASE_KEEP_SECONDS, DATABASE_LATE_SECONDS, STORE_SWEEP_ROWS
 from accredit.ports import ProofStore, RateLimit, Spending
 from accredit.stores.postgres import forgetting, worker
 from accredit.stores.postgres.address import PostgresDatabase
@@ -203,6 +203,25 @@ def test_what_has_ended_is_kept_for_clocks_that_differ__and_what_may_be_forgotte
         worker_._tended_at = float("-inf")
         assert await store.ready()
 
+    run(main())
+
+
+@pytest.mark.holds("stores/postgres/forgetting", 4)
+def test_a_table_does_not_grow_though_more_ends_in_a_second_than_is_deleted_at_a_time(
+    database: PostgresDatabase, server: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "STORE_TEND_SECONDS", 600.0)
+    monkeypatch.setattr(worker, "STORE_TEND_AGAIN_SECONDS", 0.0)
+    fill = "INSERT INTO spent SELECT sha256(n::text::bytea), '', 9 FROM generate_series(1, {}) AS n"
+
+    async def main() -> None:
+        store = PostgresStore(database)
+        for _ in range(3):
+            assert await store.ready()
+        assert server.run("SELECT count(*) FROM spent", database=database.database) == [(0,)]
+        await store.aclose()
+
+    server.run(fill.format(2 * STORE_SWEEP_ROWS + 1), database=database.database)
     run(main())
 
 
