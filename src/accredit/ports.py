@@ -176,6 +176,15 @@ class Records(Protocol):
         """
         ...
 
+    async def claim(self, resume: bytes) -> CallDecision | None:
+        """Take over an open call, by the `resume` of its decision, which another process has recorded; its answer came
+        here, and `finish` records its outcome. Return None if no such call is open.
+
+        Whoever had it can't record an outcome of it any more (`AttestationError`). Raises `StoreUnavailable`, and
+        `AttestationError` where calls can't be told from each other.
+        """
+        ...
+
     def problem(self) -> str | None:
         """Return what keeps records from being written (for `/readyz` and people), or None."""
         ...

@@ -262,6 +262,72 @@ def test_calls_of_a_writer_that_is_alive_are_left_alone(path: Path) -> None:
     assert len(verified(path).writers) == 2
 
 
+def test_a_call_whose_answer_comes_to_another_writer_is_claimed__and_its_outcome_is_in_that_chain(path: Path) -> None:
+    resume, call = b"r" * 32, replace(decided(), resume=b"r" * 32)
+
+    async def main() -> None:
+        async with Log(path) as first, Log(path) as second:
+            await first.port.begin(call)
+            await second.call()
+            assert await second.port.claim(b"x" * 32) is None
+            claimed = await second.port.claim(resume)
+            assert claimed is not None
+            await second.port.finish(claimed, OK)
+            assert await second.port.claim(resume) is None
+            with pytest.raises(AttestationError, match="is not open"):
+                await first.port.finish(call, OK)
+            await first.call()
+
+    run(main())
+    found = [each for each in records_in(path) if each.call.id == call.call.id]
+    assert in_short(found) == [(call.call.id, "decision"), (call.call.id, "ok")]
+    decision, outcome = found
+    assert decision.log.writer != outcome.log.writer
+    for name in ("gateway", "call", "policy"):
+        assert getattr(decision, name) == getattr(outcome, name)
+    assert decision.times.received == outcome.times.received
+    assert verified(path).valid
+
+
+def test_a_call_that_two_writers_end_at_once_has_one_outcome(path: Path) -> None:
+    calls = [replace(decided(), resume=bytes([number]) * 32) for number in range(8)]
+
+    async def claim(log: Log, call: CallDecision) -> None:
+        claimed = await log.port.claim(call.resume or b"")
+        if claimed is not None:
+            await log.port.finish(claimed, OK)
+
+    async def main() -> list[object]:
+        async with Log(path) as first, Log(path) as second:
+            for call in calls:
+                await first.port.begin(call)
+            both = [(first.port.finish(call, OK), claim(second, call)) for call in calls]
+            return await asyncio.gather(*(each for pair in both for each in pair), return_exceptions=True)
+
+    answers = run(main())
+    assert all(answer is None or isinstance(answer, AttestationError) for answer in answers)
+    statuses = in_short(records_in(path))
+    assert sorted(id for id, status in statuses if status == "ok") == sorted(call.call.id for call in calls)
+    assert len(statuses) == 2 * len(calls)
+    assert verified(path).valid
+
+
+def test_two_calls_that_one_answer_could_be_for_are_claimed_by_nobody(path: Path) -> None:
+    one, two = (replace(decided(), resume=b"r" * 32) for _ in range(2))
+
+    async def main() -> None:
+        async with Log(path) as first, Log(path) as second:
+            await first.port.begin(one)
+            await first.port.begin(two)
+            with pytest.raises(AttestationError, match="2 open calls"):
+                await second.port.claim(b"r" * 32)
+            await first.port.finish(one, OK)
+            assert await second.port.claim(b"r" * 32) is not None
+
+    run(main())
+    assert in_short(records_in(path))[-1] == (two.call.id, "unknown")  # by the second, as it ended
+
+
 def test_a_log_that_is_closed_closes_its_own_calls(path: Path) -> None:
     async def main() -> None:
         async with Log(path) as each:

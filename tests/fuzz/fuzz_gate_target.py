@@ -67,6 +67,10 @@ class Records:
         done.set_result(None)
         return done
 
+    async def claim(self, resume: bytes) -> CallDecision | None:
+        """Nobody else has begun a call."""
+        return None
+
     def problem(self) -> str | None:
         return None
 

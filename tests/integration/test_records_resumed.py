@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.world.calls import (
@@ -17,9 +18,11 @@ from tests.world.calls import (
 )
 from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.raw_server import Connection, RawServer, until
-from tests.world.recorded import FailingRecords, outcomes, records_at, verified
+from tests.world.recorded import FailingRecords, outcomes, records_at, records_of, verified
 from tests.world.running import RunningGateway, run
 
+from accredit.attest import CallDecision
+from accredit.errors import StoreUnavailable
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.recording import resumable_calls as cut_off
 from accredit.gateway.settings import RecordSettings
@@ -54,26 +57,35 @@ class Upstream:
 
 
 class World:
-    """The upstream, and the gateway before it."""
+    """The upstream, and the gateways before it, one for each log. `here` is the one that is asked."""
 
-    def __init__(self, log: Records) -> None:
+    def __init__(self, *logs: Records) -> None:
         self.upstream = Upstream()
+        self.here = 0
         self._server = RawServer(self.upstream)
-        self._log = log
+        self._logs = logs
+        self._gateways: list[RunningGateway] = []
 
     async def __aenter__(self) -> "World":
         await self._server.__aenter__()
         settings = GatewaySettings(HttpUpstream(self._server.url), records=RecordSettings("gate"))
-        self._gateway = RunningGateway(create_app(settings, records=self._log))
-        await self._gateway.__aenter__()
+        for log in self._logs:
+            self._gateways.append(RunningGateway(create_app(settings, records=log)))
+            await self._gateways[-1].__aenter__()
         return self
 
     async def __aexit__(self, *raised: object) -> None:
-        await self._gateway.__aexit__(None, None, None)
+        for gateway in self._gateways:
+            await gateway.__aexit__(None, None, None)
         await self._server.__aexit__(None, None, None)
 
+    @property
+    def refused(self) -> list[dict[str, int]]:
+        """What each gateway has refused."""
+        return [gateway.app.refused for gateway in self._gateways]
+
     def client(self) -> RawClient:
-        return RawClient(self._gateway.port)
+        return RawClient(self._gateways[self.here].port)
 
     async def call(self, tool: str, id: int = 7) -> RawAnswer:
         """Calls a tool; gives what came until the stream ended."""
@@ -303,5 +315,65 @@ def test_an_answer_that_can_not_be_recorded_is_withheld_on_a_resumed_stream_too(
                 assert isinstance(told, dict)
                 assert (told["id"], told["error"]["code"]) == (7, -31006)
         assert [outcome.status for outcome in log.outcomes] == ["ok"]
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/recording/resumable_calls", 2)
+def test_a_stream_that_is_resumed_at_another_gateway_has_its_outcome_recorded_there(tmp_path: Path) -> None:
+    log = tmp_path / "log.db"
+
+    async def main() -> None:
+        async with World(records_at(log), records_at(log)) as world:
+            await world.call("a")
+            await world.call("b", 8)
+            world.here = 1
+            async with world.client() as client:
+                await world.resume(client)
+                await world.answered(client, response())
+                assert outcomes(log) == [("a", "ok"), ("b", None)]  # before the client has it
+                await world.answered(client, response(99))  # which nobody has recorded
+            async with world.client() as client:
+                await world.resume(client, "another")
+                await world.answered(client, response(8))
+                assert outcomes(log) == [("a", "ok"), ("b", None)]
+        assert outcomes(log) == [("a", "ok"), ("b", "unknown")]
+        assert world.refused == [{}, {}]  # whose call was claimed has nothing to refuse
+        decision, outcome = [record.log.writer for record in records_of(log) if record.call.target == "a"]
+        assert decision != outcome
+        assert verified(log).valid
+
+    run(main())
+
+
+def test_a_call_that_goes_on_in_a_stream_that_was_resumed_before_is_settled_there__also_where_it_is_known(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "log.db"
+
+    async def main() -> None:
+        async with World(records_at(log)) as world, world.client() as client:
+            await world.resume(client)
+            await world.call("a")
+            await world.answered(client, response())
+            assert outcomes(log) == [("a", "ok")]
+            assert {record.log.writer for record in records_of(log)} == {records_of(log)[0].log.writer}
+
+    run(main())
+
+
+def test_an_answer_at_another_gateway_whose_log_does_not_answer_is_withheld(tmp_path: Path) -> None:
+    class Silent(FailingRecords):
+        async def claim(self, resume: bytes) -> CallDecision | None:
+            raise StoreUnavailable("no answer")
+
+    async def main() -> None:
+        async with World(records_at(tmp_path / "log.db"), Silent()) as world:
+            await world.call("a")
+            world.here = 1
+            async with world.client() as client:
+                await world.resume(client)
+                told: Any = await world.answered(client, response())
+                assert (told["id"], told["error"]["code"]) == (7, -31006)
 
     run(main())

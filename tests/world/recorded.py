@@ -92,6 +92,10 @@ class FailingRecords:
     async def write(self) -> None:
         raise StoreUnavailable("/var/lib/secret-place.db is full")
 
+    async def claim(self, resume: bytes) -> CallDecision | None:
+        """Nobody else has begun a call."""
+        return None
+
     def problem(self) -> str | None:
         return "the disk is full"
 

@@ -22,6 +22,7 @@ from accredit.attest.dsse import (
 from accredit.attest.records import (
     CallDecision,
     checkpoint_payload,
+    decided_again,
     decision_payload,
     outcome_payload,
     pruning_payload,
@@ -94,6 +95,7 @@ __all__ = [
     "WriterReport",
     "canonical",
     "checkpoint_payload",
+    "decided_again",
     "decision_payload",
     "decode_call_bundle",
     "decode_envelope",

@@ -22,9 +22,12 @@ from accredit.attest.statements import (
     Statement,
     Times,
     clipped,
+    decode_statement,
     encode_statement,
+    milliseconds,
     timestamp,
 )
+from accredit.errors import AttestationError
 
 
 class CallDecision(Struct, frozen=True, kw_only=True):
@@ -32,7 +35,8 @@ class CallDecision(Struct, frozen=True, kw_only=True):
 
     `policy_digest` identifies the configuration: the SHA-256 of its effective values (`config.digest`). `enforced` says
     that the decision took effect. `certificates` is the proof's chain, a JSON array, leaf first, whose SHA-256 is
-    `authority.chain_sha256`.
+    `authority.chain_sha256`. `resume`, 32 bytes, is what another process finds the call by, if its answer comes there;
+    it is not recorded.
     """
 
     gateway: str
@@ -45,6 +49,26 @@ class CallDecision(Struct, frozen=True, kw_only=True):
     authority: RecordedAuthority | None = None
     token: RecordedToken | None = None
     certificates: bytes | None = None
+    resume: bytes | None = None
+
+
+def decided_again(payload: bytes, policy_digest: str) -> CallDecision:
+    """Return a decision by its record, as far as the record of its outcome needs it. Raises `AttestationError`.
+
+    `policy_digest` is for a record of version 1, which does not name one.
+    """
+    statement = decode_statement(payload)
+    record = statement.predicate
+    if not isinstance(record, CallRecord) or record.decision is None:
+        raise AttestationError("not the record of a decision")
+    return CallDecision(
+        gateway=record.gateway,
+        call=replace(record.call, params=NO_PARAMS),
+        params=RecordedParams(statement.sha256),
+        decision=record.decision,
+        received_ms=milliseconds(record.times.received),
+        policy_digest=record.policy.digest if record.policy is not None else policy_digest,
+    )
 
 
 def decision_payload(decided: CallDecision, place: Place, now_ms: int) -> bytes:

@@ -229,6 +229,11 @@ def timestamp(at_ms: int) -> str:
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def milliseconds(text: str) -> int:
+    """Return the unix milliseconds of a time in a record."""
+    return round((datetime.fromisoformat(text) - _EPOCH) / timedelta(milliseconds=1))
+
+
 def clipped(text: str) -> str:
     """Return what a record keeps of a text for people. It can always be written."""
     return text[:MAX_RECORDED_TEXT].encode("utf-8", "replace").decode("utf-8")

@@ -120,6 +120,10 @@ class Kept:
     def finish(self, decided: CallDecision, outcome: Outcome) -> "asyncio.Future[None]":
         raise NotImplementedError
 
+    async def claim(self, resume: bytes) -> CallDecision | None:
+        """Nobody else has begun a call."""
+        return None
+
     def problem(self) -> str | None:
         return None
 

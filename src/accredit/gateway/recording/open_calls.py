@@ -5,6 +5,7 @@ comes first. Settling goes on when the task that asked for it is cancelled. `rec
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Protocol
@@ -24,6 +25,7 @@ from accredit.errors import (
     UpstreamError,
     UpstreamTimeout,
 )
+from accredit.gateway.replies import refusal
 from accredit.gateway.turns import in_turns
 from accredit.jsonrpc.frames import Response, Success
 from accredit.jsonrpc.long_text import pairs_in_steps
@@ -31,6 +33,8 @@ from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.responses import Answers, Edit
 from accredit.limits import LONG_ANSWER_BYTES
 from accredit.policy import refusals
+
+Claim = Callable[[MessageId], Awaitable["OpenCall | None"]]
 
 NOT_FORWARDED = Outcome(status="cancelled", detail="before it was forwarded")
 
@@ -95,6 +99,11 @@ class OpenCall:
         refused = withheld(self)
         return RequestError(refused.code, refused.message, id=self.id, status=200, data=refused.data)
 
+    def abandon(self, outcome: Outcome) -> None:
+        """Record the outcome, if it is still this process's to record: nobody waits for it here, and the call may have
+        been answered on a stream that was resumed elsewhere."""
+        self._recorder.start(_quietly(self._settle(outcome)))
+
     async def _result(self, settling: asyncio.Future[None]) -> bytes | None:
         try:
             await asyncio.shield(settling)
@@ -121,6 +130,11 @@ async def _then(settling: Awaitable[bytes | None], then: Callable[[bytes | None]
     instead = await settling
     if then is not None:
         then(instead)
+
+
+async def _quietly(settling: Awaitable[None]) -> None:
+    with contextlib.suppress(StoreUnavailable, AttestationError):
+        await settling
 
 
 class OpenCalls:
@@ -172,13 +186,17 @@ class OpenCalls:
 
     async def withhold(self, answers: Answers) -> bytes | None:
         """Settle the calls that were answered. Return None if the answers may be forwarded, else what goes instead."""
+        instead = await self._answered(answers)
+        return answers.text(instead) if instead else None
+
+    async def _answered(self, answers: Answers) -> dict[MessageId, bytes]:
+        """Settle the calls that were answered; return, by id, what goes in place of an answer."""
         outcomes = {
             response.id: await outcome_of(response)
             for response, _ in answers.members
             if response.id is not None and response.id in self._calls
         }
-        instead = await self._settle(outcomes)
-        return answers.text(instead) if instead else None
+        return await self._settle(outcomes)
 
     async def end(self, outcome: Outcome) -> Mapping[MessageId, bytes]:
         """Settle all calls with this outcome. Return, by id, what clients get in place of an answer."""
@@ -214,9 +232,33 @@ class OpenCalls:
 
 
 class ResumedCalls(OpenCalls):
-    """Calls of a session of which a resumed stream may answer some. The end of the stream does not end them."""
+    """Calls of a session of which a resumed stream may answer some. The end of the stream does not end them.
 
-    __slots__ = ()
+    `claim`, where calls are recorded, takes over one that another process has begun (`Recorder.claim`).
+    """
+
+    __slots__ = ("_claim",)
+
+    def __init__(self, calls: Iterable[OpenCall] = (), claim: Claim | None = None) -> None:
+        super().__init__(calls)
+        self._claim = claim
+
+    def __bool__(self) -> bool:
+        return self._claim is not None or super().__bool__()
+
+    async def _answered(self, answers: Answers) -> dict[MessageId, bytes]:
+        """Claim the calls that are answered and not known here, and do the same. An answer is withheld if the log does
+        not tell which call it is for."""
+        unclaimed: dict[MessageId, bytes] = {}
+        for response, _ in answers.members:
+            if self._claim is None or response.id is None or response.id in self._calls:
+                continue
+            try:
+                self.add(await self._claim(response.id))
+            except (StoreUnavailable, AttestationError):
+                refused = refusals.record_unavailable("", "", forwarded=True)
+                unclaimed[response.id] = refusal(refused).frame(response.id)
+        return unclaimed | await super()._answered(answers)
 
     async def end(self, outcome: Outcome) -> Mapping[MessageId, bytes]:
         """Settle none."""

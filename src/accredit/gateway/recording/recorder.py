@@ -15,6 +15,8 @@ import asyncio
 import re
 from collections.abc import Coroutine
 from dataclasses import replace
+from functools import partial
+from hashlib import sha256
 from typing import Any
 
 from msgspec import Struct
@@ -140,6 +142,7 @@ class Recorder:
             authority=_authority(decision, chain.sha256) if decision is not None and chain is not None else None,
             token=_token(token) if token is not None else None,
             certificates=chain.text if chain is not None else None,
+            resume=_resume(client.session_id, request.id) if client.session_id else None,
         )
         call = OpenCall(self, decided, request.id, client.session_id)
         try:
@@ -177,8 +180,17 @@ class Recorder:
             call.taken_back = True
 
     def in_session(self, session_id: str) -> ResumedCalls:
-        """Return the open calls of a session, for a stream that is resumed in it."""
-        return ResumedCalls(call for (session, _), call in self._in_sessions.items() if session == session_id)
+        """Return the open calls of a session, for a stream that is resumed in it. One that is answered there, and that
+        another process has begun, is claimed from it."""
+        calls = [call for (session, _), call in self._in_sessions.items() if session == session_id]
+        return ResumedCalls(calls, partial(self._claim, session_id))
+
+    async def _claim(self, session_id: str, id: MessageId) -> OpenCall | None:
+        call = self._in_sessions.get((session_id, id))
+        if call is None:
+            decided = await self._records.claim(_resume(session_id, id))
+            call = OpenCall(self, decided, id) if decided is not None else None
+        return call
 
     def start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         """Run a coroutine in a task that `drain` waits for."""
@@ -290,6 +302,13 @@ def _authority(decision: Decision, chain_sha256: str) -> RecordedAuthority | Non
 
 def _token(token: VerifiedToken) -> RecordedToken:
     return RecordedToken(issuer=token.issuer, subject=token.subject, sha256=token.sha256, jti=token.jti, kid=token.kid)
+
+
+def _resume(session_id: str, id: MessageId) -> bytes:
+    """The 32 bytes by which a call of a session is found: at every gateway where the session has this id."""
+    session = session_id.encode("utf-8", "surrogatepass")
+    request = f"{type(id).__name__} {id}".encode("utf-8", "surrogatepass")
+    return sha256(b"accredit resumed call 1" + len(session).to_bytes(8, "big") + session + request).digest()
 
 
 def _word(refused: AccreditError) -> str:

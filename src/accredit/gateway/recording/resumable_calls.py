@@ -8,7 +8,8 @@ basic/transports, "Resumability and Redelivery"). Only the upstream knows which 
 3. a call that is not answered is settled with the outcome that its own stream left: when nothing was resumed in its
    session for `RESUME_SECONDS`, when the session or the gateway ends, or at once if too many are waiting.
 
-Known only in this process: with several workers, the client may come back to another one.
+Kept only in this process. Where calls are recorded, a client that comes back to another one gets its answer there, and
+that process claims the call (`ResumedCalls`); what is left here is then settled already.
 """
 
 import asyncio
@@ -71,7 +72,7 @@ class ResumableCalls:
             session.timer.cancel()
         self._kept -= len(session.left)
         for call, outcome in session.left:
-            call.settle_later(outcome)
+            call.abandon(outcome)
 
     def end_all(self) -> None:
         """Settle all remaining calls."""

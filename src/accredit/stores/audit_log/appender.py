@@ -42,6 +42,7 @@ class Tail:
         turn: int | None = None,
         *,
         opened: Mapping[str, int] | None = None,
+        resumes: Mapping[str, bytes] | None = None,
         closed: Sequence[str] = (),
         closed_of: str = "",
         certificates: Mapping[str, bytes] | None = None,
@@ -54,5 +55,12 @@ class Tail:
             turn=self._before.turn if turn is None else turn,
         )
         return Change(
-            self._before, after, self._entries, opened or {}, closed, closed_of or self._name, certificates or {}
+            self._before,
+            after,
+            self._entries,
+            opened or {},
+            resumes or {},
+            closed,
+            closed_of or self._name,
+            certificates or {},
         )

@@ -13,13 +13,13 @@ from accredit.attest import Head
 from accredit.attest.statements import GENESIS
 from accredit.limits import ROWS_A_STATEMENT
 from accredit.stores.audit_log.members import kept
-from accredit.stores.audit_log.tables import RECORD, ChainEnd, Change, NewEntry
+from accredit.stores.audit_log.tables import RECORD, ChainEnd, Change, Claimed, NewEntry
 
 _END = "SELECT name, writer, records, head, checkpointed, turn, over FROM log_writers WHERE name = ?"
 _LAST_ENTRY = "SELECT coalesce(max(entry), 0) FROM log_entries"
 _INSERT = "INSERT INTO log_entries (entry, writer, number, key, payload, ed25519, ml_dsa_65, members)"
 _MOVE_ON = "UPDATE log_writers SET records = ?, head = ?, checkpointed = ?, turn = ? WHERE writer = ?"
-_OPEN = "INSERT INTO log_open (call, writer, entry)"
+_OPEN = "INSERT INTO log_open (call, writer, entry, resume)"
 _THESE = (
     "FROM log_open WHERE call IN (SELECT value FROM json_each(?))"
     " AND writer = (SELECT writer FROM log_writers WHERE name = ?)"
@@ -67,6 +67,19 @@ class FileTables:
             (name, most),
         ).fetchall()
 
+    async def claim(self, name: str, resume: bytes) -> Claimed:
+        """Make an open call this writer's."""
+        found = self._connection.execute(
+            "SELECT call, payload FROM log_open LEFT JOIN log_entries USING (entry) WHERE resume = ?", (resume,)
+        ).fetchall()
+        if len(found) != 1:
+            return Claimed(len(found))
+        ((call, payload),) = found
+        self._connection.execute(
+            "UPDATE log_open SET writer = (SELECT writer FROM log_writers WHERE name = ?) WHERE call = ?", (name, call)
+        )
+        return Claimed(1, payload if isinstance(payload, bytes) else None)
+
     async def write(self, change: Change) -> None:
         """Nobody else has written since it was read, as one transaction holds the file's lock."""
         after = change.after
@@ -77,7 +90,9 @@ class FileTables:
         if change.before != after:
             moved = (after.records, after.head, after.checkpointed, after.turn, after.writer)
             self._connection.execute(_MOVE_ON, moved)
-        opened = [(call, after.writer, places[number]) for call, number in change.opened.items()]
+        opened = [
+            (call, after.writer, places[number], change.resumes.get(call)) for call, number in change.opened.items()
+        ]
         _insert(self._connection, _OPEN, opened)
         if change.closed:
             self._connection.execute(f"DELETE {_THESE}", (_json(change.closed), change.closed_of))

@@ -26,7 +26,7 @@ from typing import NamedTuple, TypeVar
 
 from msgspec import Raw
 
-from accredit.attest import CallDecision, Head, Outcome
+from accredit.attest import CallDecision, Head, Outcome, decided_again
 from accredit.base.clock import unix_ms
 from accredit.errors import AccreditError, AttestationError, StoreUnavailable
 from accredit.limits import (
@@ -41,6 +41,7 @@ from accredit.limits import (
 from accredit.stores.audit_log.kept import KeptOutcomes
 from accredit.stores.audit_log.requests import (
     Begin,
+    Claim,
     CloseCalls,
     End,
     FileLog,
@@ -144,6 +145,19 @@ class SqliteRecords:
         `AttestationError` for a text that no record can hold.
         """
         return self._add(Event(in_short(decided), self._clock(), outcome))
+
+    async def claim(self, resume: bytes) -> CallDecision | None:
+        """Take over an open call, or return None: no such call is open. Its outcome is this writer's to record.
+
+        Raises `StoreUnavailable`, and `AttestationError` for a call that can't be told from another one, or whose
+        decision can't be read.
+        """
+        claimed = await self._as_writer(lambda writer: Claim(writer, resume))
+        if not claimed.found:
+            return None
+        if claimed.payload is None:
+            raise AttestationError(f"{claimed.found} open calls are found, and none could be claimed")
+        return decided_again(claimed.payload, self._policy_digest)
 
     def problem(self) -> str | None:
         """Return what keeps records from being written, or None."""

@@ -16,7 +16,7 @@ from accredit.attest import CallDecision, Head, LogSigner, RecordedParams
 from accredit.attest.statements import clipped
 from accredit.errors import AttestationError
 from accredit.limits import LOG_SILENT_SECONDS
-from accredit.stores.audit_log.tables import LogTables
+from accredit.stores.audit_log.tables import Claimed, LogTables
 from accredit.stores.audit_log.transactions import Chain, Event
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.sqlite.database import Synchronous
@@ -139,6 +139,18 @@ class Turn(_OfWriter, frozen=True):
         return await chain.turn(tables, self.number, [_decode_event(event) for event in self.events])
 
 
+class Claim(_OfWriter, frozen=True):
+    """Take over the open call that is found by `resume`: its answer comes here."""
+
+    ANSWER: ClassVar[Any] = Claimed
+
+    resume: bytes
+
+    async def run(self, tables: LogTables, signer: LogSigner) -> Claimed:
+        """Return what was found."""
+        return await Chain(self.writer, signer).claim(tables, self.resume)
+
+
 class CloseCalls(_OfWriter, frozen=True):
     """Close the calls that `dead` left open, or this writer at its end, as `unknown`."""
 
@@ -179,7 +191,7 @@ class End(_OfWriter, frozen=True):
         return await tables.end(self.chain)
 
 
-AnyRequest = Begin | Look | Touch | Turn | CloseCalls | Sign | End
+AnyRequest = Begin | Look | Touch | Turn | Claim | CloseCalls | Sign | End
 
 
 def encoded(event: Event) -> Raw:
@@ -196,7 +208,7 @@ def encoded(event: Event) -> Raw:
 
 def in_short(decided: CallDecision) -> CallDecision:
     """Return the part of a decision that the outcome's record needs: arguments may be long."""
-    return replace(decided, params=RecordedParams(decided.params.sha256), certificates=None)
+    return replace(decided, params=RecordedParams(decided.params.sha256), certificates=None, resume=None)
 
 
 def _clipped(event: Event) -> Event:

@@ -28,3 +28,8 @@ LOG_MEMBERS: tuple[str, ...] = (
     # There are never many open calls, and each had to maintain this index.
     "DROP INDEX log_open_writers",
 )
+
+LOG_RESUMES: tuple[str, ...] = (
+    # What another process finds a call by, if its answer comes there: the SHA-256 of session and request.
+    "ALTER TABLE log_open ADD COLUMN resume BLOB",
+)

@@ -55,7 +55,8 @@ class NewEntry(NamedTuple):
 class Change(NamedTuple):
     """What is written together: a chain that was at `before` goes on to `after`.
 
-    `opened` are calls by the numbers of the records of their decisions. `closed` are open calls of the writer
+    `opened` are calls by the numbers of the records of their decisions, `resumes` what some of them can be claimed by.
+    `closed` are open calls of the writer
     `closed_of`, by its name. `certificates` are chains of certificates, by their SHA-256.
     """
 
@@ -63,9 +64,17 @@ class Change(NamedTuple):
     after: ChainEnd
     entries: Sequence[NewEntry]
     opened: Mapping[str, int] = {}
+    resumes: Mapping[str, bytes] = {}
     closed: Sequence[str] = ()
     closed_of: str = ""
     certificates: Mapping[str, bytes] = {}
+
+
+class Claimed(NamedTuple):
+    """How many open calls were found; and of one that was claimed the payload of its decision (None if it is gone)."""
+
+    found: int
+    payload: bytes | None = None
 
 
 class LogTables(Protocol):
@@ -90,6 +99,11 @@ class LogTables(Protocol):
 
     async def open_calls(self, name: str, most: int) -> Sequence[tuple[str, object]]:
         """Return some of a writer's open calls, each with the payload of its decision (None if it is gone)."""
+        ...
+
+    async def claim(self, name: str, resume: bytes) -> Claimed:
+        """Make the open call that is found by `resume` this writer's to close, whosever it was, if it is the only
+        one."""
         ...
 
     async def write(self, change: Change) -> None:

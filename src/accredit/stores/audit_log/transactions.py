@@ -19,7 +19,7 @@ from accredit.attest import (
 from accredit.errors import AttestationError
 from accredit.limits import RECORDS_A_TURN, RECORDS_A_TURN_ELSEWHERE
 from accredit.stores.audit_log.appender import Tail
-from accredit.stores.audit_log.tables import ChainEnd, ChainEnded, Change, LogTables
+from accredit.stores.audit_log.tables import ChainEnd, ChainEnded, Change, Claimed, LogTables
 
 CUT_OFF = "the process that forwarded this call ended before its outcome was recorded"
 """The detail of an `unknown` outcome."""
@@ -78,6 +78,11 @@ class Chain(NamedTuple):
             await tables.write(tail.change(closed=[call for call, _ in left], closed_of=name))
         return len(left) < most
 
+    async def claim(self, tables: LogTables, resume: bytes) -> Claimed:
+        """Take over the open call that is found by `resume`."""
+        await self._end(tables)
+        return await tables.claim(self.name, resume)
+
     async def checkpoint(self, tables: LogTables, name: str, now_ms: int) -> None:
         """Append a checkpoint of a writer's chain, its own or another's, unless its head has one."""
         end = await self._end(tables) if name == self.name else await tables.end_of(name)
@@ -101,6 +106,7 @@ class _Turn:
         self._tail = tail
         self._is_open = is_open
         self._opened: dict[str, int] = {}
+        self._resumes: dict[str, bytes] = {}
         self._closed: list[str] = []
 
     def append(self, event: Event) -> str | None:
@@ -112,6 +118,8 @@ class _Turn:
                 number = self._tail.append(lambda place: decision_payload(decided, place, now_ms), now_ms)
                 if decided.decision.verdict == "allow":
                     self._opened[call] = number
+                    if decided.resume is not None:
+                        self._resumes[call] = decided.resume
                 return None
             if call not in self._opened and call not in self._is_open:
                 return NOT_OPEN
@@ -130,7 +138,10 @@ class _Turn:
             for decided, _, outcome in events
             if outcome is None and decided.authority is not None and decided.certificates is not None
         }
-        return self._tail.change(number, opened=self._opened, closed=self._closed, certificates=certificates)
+        resumes = {call: self._resumes[call] for call in self._opened if call in self._resumes}
+        return self._tail.change(
+            number, opened=self._opened, resumes=resumes, closed=self._closed, certificates=certificates
+        )
 
 
 def _close_call(tail: Tail, payload: object, now_ms: int, policy_digest: str) -> None:

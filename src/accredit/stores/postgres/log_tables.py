@@ -18,7 +18,7 @@ from accredit.base.caching import RecentlyUsed
 from accredit.limits import LOG_BURIED_AT_ONCE, MAX_RECORDED_CHAINS
 from accredit.stores.audit_log.members import kept
 from accredit.stores.audit_log.requests import DatabaseLog
-from accredit.stores.audit_log.tables import ChainEnd, ChainEnded, ChainMoved, Change, NewEntry
+from accredit.stores.audit_log.tables import ChainEnd, ChainEnded, ChainMoved, Change, Claimed, NewEntry
 from accredit.stores.postgres.driver import Connection, DatabaseFailed
 
 NO_PARTITION, DIVISION_BY_ZERO = "23514", "22012"
@@ -38,6 +38,15 @@ _OPEN_CALLS = """
 SELECT o.call, e.payload FROM log_open o JOIN log_writers w USING (writer)
 LEFT JOIN log_entries e ON (e.writer, e.kind, e.number, e.day) = (o.decided_by, 0, o.number, o.day)
 WHERE w.name = $1 LIMIT $2"""
+_CLAIM = """
+WITH mine AS (SELECT writer FROM log_writers WHERE name = $1 AND NOT over FOR UPDATE),
+claimed AS (
+  UPDATE log_open o SET writer = mine.writer FROM mine
+  WHERE o.resume = $2 AND (SELECT count(*) FROM log_open WHERE resume = $2) = 1
+  RETURNING o.decided_by, o.number, o.day)
+SELECT (SELECT count(*) FROM log_open WHERE resume = $2), (
+  SELECT e.payload FROM claimed c
+  JOIN log_entries e ON (e.writer, e.kind, e.number, e.day) = (c.decided_by, 0, c.number, c.day))"""
 _WRITE = """
 WITH moved AS (
   UPDATE log_writers SET records = $2, head = $3, checkpointed = $4, turn = $5
@@ -51,11 +60,11 @@ entries AS (
   SELECT at.day, at.writer, new.* FROM at, unnest(
     $12::smallint[], $13::bigint[], $14::int[], $15::bytea[], $16::bytea[], $17::bytea[], $18::bytea[]) AS new),
 opened AS (
-  INSERT INTO log_open (call, writer, decided_by, number, day)
-  SELECT new.call, at.writer, at.writer, new.number, at.day FROM at, unnest($19::text[], $20::bigint[])
-    AS new (call, number)),
+  INSERT INTO log_open (call, writer, decided_by, number, day, resume)
+  SELECT new.call, at.writer, at.writer, new.number, at.day, new.resume
+  FROM at, unnest($19::text[], $20::bigint[], $21::bytea[]) AS new (call, number, resume)),
 chains AS (
-  INSERT INTO log_delegations SELECT new.* FROM moved, unnest($21::text[], $22::bytea[]) AS new (sha256, certificates)
+  INSERT INTO log_delegations SELECT new.* FROM moved, unnest($22::text[], $23::bytea[]) AS new (sha256, certificates)
   ORDER BY new.sha256 ON CONFLICT DO NOTHING),
 found AS (SELECT (SELECT count(*) FROM moved) AS moved, (SELECT count(*) FROM closed) AS closed)
 SELECT moved, 1 / (CASE WHEN moved = 1 AND closed <> cardinality($10::text[]) THEN 0 ELSE 1 END) FROM found"""
@@ -136,6 +145,11 @@ class DatabaseTables:
         """Return some of a writer's open calls."""
         return [(call, payload) for call, payload in await self.connection.fetch(_OPEN_CALLS, name, most)]
 
+    async def claim(self, name: str, resume: bytes) -> Claimed:
+        """Make an open call this writer's, in one statement."""
+        (row,) = await self.connection.fetch(_CLAIM, name, resume)
+        return Claimed(*row)
+
     async def write(self, change: Change) -> None:
         """Write all of a change, or nothing (rules 1 and 2)."""
         chains = {sha256: text for sha256, text in change.certificates.items() if self._chains.get(sha256) is None}
@@ -192,7 +206,7 @@ class DatabaseTables:
             *(change.closed, change.closed_of),
             *([each.kind for each in change.entries], [each.number for each in change.entries], keys),
             *map(list, _signed(change.entries)),
-            *([*change.opened], [*change.opened.values()]),
+            *([*change.opened], [*change.opened.values()], [change.resumes.get(call) for call in change.opened]),
         ]
 
     async def _key(self, entry: NewEntry) -> int:

@@ -240,9 +240,9 @@ def test_the_calls_of_a_session_whose_id_is_long_are_forgotten_when_they_are_set
         for session in ("s" * 60_000, "t"):
             call = await recorder.begin(request(), None, Client(session))
             assert call is not None
-            assert recorder.in_session(session)
+            assert recorder.in_session(session).get(call.id) is call
             await call.settle(Outcome(status="ok"))
-            assert not recorder.in_session(session)
+            assert recorder.in_session(session).get(call.id) is None
 
     run(main())
 
