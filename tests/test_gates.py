@@ -55,12 +55,43 @@ def test_check_runs_every_checker() -> None:
     assert not re.search(r"^\t-|\|\| ?true|--exit-zero", recipe, re.MULTILINE)
 
 
+ARCHITECTURE = (ROOT / "docs/explanation/architecture.md").read_text("utf-8")
+SUMMED_UP = {"ratify/constraints", "ratify/extras", "cli/commands", "cli/actions", "cli/asking"}
+"""Folders of which the architecture page says what is in them, and names no file."""
+
+
+def drawn() -> list[str]:
+    """The files in the architecture page's tree, each in the folder under which it stands."""
+    found: list[str] = []
+    folders: list[tuple[int, str]] = []
+    for line in ARCHITECTURE.split("```")[1].splitlines()[2:]:
+        depth = len(line) - len(line.lstrip())
+        names = re.match(r"((?:[\w/]+(?:\.py|/),? ?)+)(?: {2,}|$)", line.lstrip())
+        if names is None:
+            continue
+        while folders and folders[-1][0] >= depth:
+            folders.pop()
+        above = folders[-1][1] if folders else ""
+        for name in names[1].replace(",", " ").split():
+            if name.endswith("/"):
+                folders.append((depth, above + name))
+            else:
+                found.append(above + name)
+    return found
+
+
 def test_every_file_that_the_architecture_page_names_is_there() -> None:
-    page = (ROOT / "docs/explanation/architecture.md").read_text("utf-8")
     files = {str(path.relative_to(ROOT / "src/accredit")) for path in (ROOT / "src/accredit").rglob("*.py")}
-    named = set(re.findall(r"[\w/]+\.py", page))
+    named = set(re.findall(r"[\w/]+\.py", ARCHITECTURE))
     assert len(named) > 50
     assert [name for name in named if not any(f"/{each}".endswith(f"/{name}") for each in files)] == []
+
+
+def test_the_architecture_pages_tree_is_the_tree() -> None:
+    source = ROOT / "src/accredit"
+    files = {path.relative_to(source) for path in source.rglob("*.py") if path.name != "__init__.py"}
+    expected = sorted(path.as_posix() for path in files if path.parent.as_posix() not in SUMMED_UP)
+    assert sorted(drawn()) == expected
 
 
 def anchors(page: Path) -> set[str]:

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from io import BytesIO
 
 from accredit.base.addresses import peer_of
-from accredit.errors import MessageId, RequestError
-from accredit.gateway.front.batch_answers import merged
+from accredit.errors import AnswerError, MessageId, RequestError
 from accredit.gateway.front.cors import answered
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders, RequestHead
 from accredit.gateway.recording.open_calls import OpenCalls
@@ -148,7 +147,7 @@ class Exchange(ABC):
         """Send a whole answer. `headers` must not hold `Content-Length`."""
         headers = headers or []
         if self._refused:
-            status, body, headers = merged(self._refused, status, body, headers)
+            status, body, headers = _with_refusals(self._refused, status, body, headers)
         length = [] if status == 204 else [(b"content-length", b"%d" % len(body))]
         self.started = True
         await self._send_whole(status, self._shown([*headers, *length]), body)
@@ -199,3 +198,21 @@ class Exchange(ABC):
 
 def _too_large(limit: int) -> RequestError:
     return RequestError(INVALID_REQUEST, f"Invalid Request: the body is larger than {limit} bytes", status=413)
+
+
+def _with_refusals(
+    refused: tuple[bytes, ...], status: int, body: bytes, headers: RawHeaders
+) -> tuple[int, bytes, RawHeaders]:
+    """Return the answer to a batch with the `refused` responses in its array. Raises `AnswerError` if it is encoded.
+
+    An error status stays as it is: then the whole batch has failed.
+    """
+    if status >= 400:
+        return status, body, headers
+    if any(name == b"content-encoding" for name, _ in headers):
+        raise AnswerError("a Content-Encoding that was not asked for")
+    body = body.strip(b" \t\r\n")
+    if not body:
+        headers = [*headers, (b"content-type", b"application/json")]
+    theirs = [body[1:-1]] if body.startswith(b"[") else [body] if body else []
+    return 200, b"[" + b",".join([*theirs, *refused]) + b"]", headers

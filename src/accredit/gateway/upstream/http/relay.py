@@ -31,7 +31,6 @@ from accredit.errors import (
     UpstreamTimeout,
 )
 from accredit.gateway.admission.identity import Identity
-from accredit.gateway.admission.own_calls import own_call, whole_response
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.forwarding import Forwarding
@@ -45,7 +44,7 @@ from accredit.gateway.trace import traced
 from accredit.gateway.turns import in_turns
 from accredit.gateway.upstream.http.client import Answer, Prepared, UpstreamClient
 from accredit.gateway.upstream.http.encoding import accepted_codings
-from accredit.gateway.upstream.http.long_lived_streams import LongLivedStreams
+from accredit.gateway.upstream.http.own_calls import own_call, whole_response
 from accredit.gateway.upstream.http.redirects import REDIRECTS, words_for
 from accredit.gateway.upstream.http.representation import (
     as_it_came,
@@ -53,7 +52,7 @@ from accredit.gateway.upstream.http.representation import (
     decoded,
     error_type,
 )
-from accredit.gateway.upstream.http.sse_relay import EventRelay
+from accredit.gateway.upstream.http.sse_relay import EventRelay, LongLivedStreams
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.gateway.upstream.stdio.pending_calls import LATE, cancellation
 from accredit.jsonrpc.frames import Frame, Request, Success

@@ -22,7 +22,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterable
 
-from accredit.errors import AccreditError, AnswerError, UpstreamError, UpstreamTimeout
+from accredit.errors import AccreditError, AnswerError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders, of_unjudged
 from accredit.gateway.recording.open_calls import outcome_of_end
@@ -277,3 +277,32 @@ def _pieces(chunk: bytes) -> Iterable[bytes]:
     if len(chunk) <= EVENTS_PIECE_BYTES:
         return (chunk,)
     return (chunk[start : start + EVENTS_PIECE_BYTES] for start in range(0, len(chunk), EVENTS_PIECE_BYTES))
+
+
+class LongLivedStreams:
+    """The long-lived streams of one process, which end only when it is about to stop."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._draining = False
+
+    async def run(self, relay: EventRelay) -> None:
+        """Run a relay in the current task until it is over, or `drain` ends it."""
+        task = asyncio.current_task()
+        if task is None or self._draining:
+            raise UpstreamUnavailable("the gateway is stopping")
+        self._tasks.add(task)
+        try:
+            await relay.run()
+        except asyncio.CancelledError:
+            if not self._draining or task.uncancel() > 0:
+                raise
+            await relay.stop(UpstreamUnavailable("the gateway is stopping"))
+        finally:
+            self._tasks.discard(task)
+
+    def drain(self) -> None:
+        """End all of them, and any that come later."""
+        self._draining = True
+        for task in self._tasks:
+            task.cancel()

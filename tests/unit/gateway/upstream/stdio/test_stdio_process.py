@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from accredit.gateway.upstream.stdio.stderr import StderrLog
+from accredit.gateway.upstream.stdio.process import StderrLog
 from accredit.limits import STDERR_LINE_CHARS, STDERR_LINES_PER_SECOND
 
 LOGGER = "accredit.gateway.stdio"
