@@ -10,8 +10,8 @@ from pathlib import Path
 
 from bench import footprint, report, speed
 from bench.errors import BenchError
-from bench.processes import NGINX, PLAIN_PATH, ROOT, gateway, nginx, upstream
-from bench.speed import DIRECT, FULL, GATEWAY, PLAIN, QUICK, Plan, Series, Way
+from bench.processes import NGINX, ROOT, gateway, nginx, upstream
+from bench.speed import DIRECT, FULL, GATEWAY, QUICK, Plan, Series, Way
 from bench.speed import NGINX as NGINX_WAY
 
 FULL_GROWTH_CALLS, QUICK_GROWTH_CALLS = 100_000, 5_000
@@ -55,8 +55,7 @@ def series(plan: Plan, folder: Path) -> list[Series]:
             proxy = stack.enter_context(nginx(server.url, folder))
             ways.append(Way(NGINX_WAY, proxy.url, proxy.pid))
         ours = stack.enter_context(gateway(server.url, folder))
-        plain = ours.url.removesuffix("/mcp") + PLAIN_PATH
-        ways += [Way(GATEWAY, ours.url, ours.pid), Way(PLAIN, plain, ours.pid)]
+        ways.append(Way(GATEWAY, ours.url, ours.pid))
         return list(speed.measure(plan, ways, folder, say))
 
 

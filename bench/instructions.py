@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("names", metavar="NAME", nargs="*", help=f"of {', '.join(CALLS)}")
     parser.add_argument("--keep", metavar="FOLDER", type=Path, help="leave what callgrind wrote there, for kcachegrind")
     options = parser.parse_args(arguments)
-    names = options.names or ["200b-json", "200b-modern", "200b-sse", "32k-json"]
+    names = options.names or ["200b-json", "200b-varied", "200b-modern", "200b-sse", "32k-json"]
     try:
         with tempfile.TemporaryDirectory(prefix="accredit-bench-") as folder:
             for name in names:
@@ -74,16 +74,18 @@ def _control(pid: int, what: str) -> None:
 
 async def _post_all(url: str, call: Call, times: int) -> None:
     where = urlsplit(url)
-    head = [f"POST {where.path} HTTP/1.1", f"Host: {where.netloc}", f"Content-Length: {len(call.request)}"]
-    head += [f"{name}: {value}" for name, value in call.headers.items()]
-    request = "\r\n".join([*head, "", ""]).encode() + call.request
-    await asyncio.gather(*(_post(where.hostname or "", where.port or 80, request, times) for _ in range(CONNECTIONS)))
+    requests: list[bytes] = []
+    for each in call.all:
+        head = [f"POST {where.path} HTTP/1.1", f"Host: {where.netloc}", f"Content-Length: {len(each.request)}"]
+        head += [f"{name}: {value}" for name, value in each.headers.items()]
+        requests.append("\r\n".join([*head, "", ""]).encode() + each.request)
+    await asyncio.gather(*(_post(where.hostname or "", where.port or 80, requests, times) for _ in range(CONNECTIONS)))
 
 
-async def _post(host: str, port: int, request: bytes, times: int) -> None:
+async def _post(host: str, port: int, requests: list[bytes], times: int) -> None:
     reader, writer = await asyncio.open_connection(host, port)
-    for _ in range(times):
-        writer.write(request)
+    for number in range(times):
+        writer.write(requests[number % len(requests)])
         head = await reader.readuntil(b"\r\n\r\n")
         if not head.startswith(b"HTTP/1.1 200"):
             raise BenchError(f"a wrong answer: {head[:300]!r}")

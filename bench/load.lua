@@ -1,14 +1,23 @@
--- Posts one body over and over; prints the counts as one line that load.py reads.
--- Arguments: the file that holds the body, then headers as "Name: value".
+-- Posts some bodies in turn, over and over; prints the counts as one line that load.py reads.
+-- Arguments: how many bodies, the files that hold them, then headers as "Name: value".
+local requests, last = {}, 0
+
 function init(args)
-  local file = assert(io.open(args[1], "rb"))
-  wrk.method = "POST"
-  wrk.body = file:read("*a")
-  file:close()
-  for i = 2, #args do
+  local bodies = tonumber(args[1])
+  for i = bodies + 2, #args do
     local name, value = args[i]:match("^([^:]+): (.*)$")
     wrk.headers[name] = value
   end
+  for i = 1, bodies do
+    local file = assert(io.open(args[i + 1], "rb"))
+    requests[i] = wrk.format("POST", nil, nil, file:read("*a"))
+    file:close()
+  end
+end
+
+function request()
+  last = last % #requests + 1
+  return requests[last]
 end
 
 function done(summary, latency, requests)

@@ -30,14 +30,17 @@ class Load:
 
 
 def run(url: str, call: Call, connections: int, seconds: float, folder: Path) -> Load:
-    """Posts `call` on `connections` connections for (whole) `seconds`; a failed call ends the run."""
+    """Posts `call`, and its others in turn, on `connections` connections for (whole) `seconds`; a failed call ends the
+    run."""
     if WRK is None:
         raise BenchError("wrk is not installed (Debian: apt-get install wrk)")
-    body = folder / f"{call.name}.json"
-    body.write_bytes(call.request)
+    bodies = [folder / f"{call.name}-{number}.json" for number in range(len(call.all))]
+    for body, each in zip(bodies, call.all, strict=True):
+        body.write_bytes(each.request)
     headers = [f"{name}: {value}" for name, value in call.headers.items()]
     command = [WRK, "--threads", "1", "--connections", str(connections), "--duration", f"{seconds:g}s",
-               "--timeout", "30s", "--script", str(_SCRIPT), url, "--", str(body), *headers]  # fmt: skip
+               "--timeout", "30s", "--script", str(_SCRIPT), url,
+               "--", str(len(bodies)), *map(str, bodies), *headers]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = _COUNTS.search(done.stdout)
     if found is None:

@@ -6,10 +6,13 @@ The load script, the upstream and the checks share these values, so the upstream
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 JSON_TYPE = "application/json"
 SSE_TYPE = "text/event-stream"
+
+VARIED = 16
+"""Lengths of a call whose length varies."""
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -35,6 +38,13 @@ class Call:
     answer: bytes
     """The JSON-RPC response: the body itself, or with `sse` the data of the only event."""
     sse: bool
+    others: tuple["Call", ...] = ()
+    """Calls that take turns with it, of other lengths."""
+
+    @property
+    def all(self) -> tuple["Call", ...]:
+        """It, and those that take turns with it."""
+        return self, *self.others
 
     @property
     def content_type(self) -> str:
@@ -54,8 +64,8 @@ def compact(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def request(tool: str, meta: dict[str, object] | None = None) -> bytes:
-    params: dict[str, object] = {"name": tool, "arguments": {"query": "unpaid invoices", "limit": 20}}
+def request(tool: str, meta: dict[str, object] | None = None, query: str = "unpaid invoices") -> bytes:
+    params: dict[str, object] = {"name": tool, "arguments": {"query": query, "limit": 20}}
     if meta is not None:
         params["_meta"] = meta
     return compact({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params})
@@ -120,8 +130,27 @@ def _calls() -> Iterator[Call]:
         for kind in ("json", "sse"):
             name = f"{size}-{kind}"
             yield Call(name, request(name), LEGACY_HEADERS, answer, kind == "sse")
-    asked, headers = _modern("200b-modern")
-    yield Call("200b-modern", asked, headers, answers["200b"][:-2] + b',"resultType":"complete"}}', sse=False)
+    yield _varied()
+    for size in ("200b", "32k", "32k-structured"):
+        name = f"{size}-modern"
+        asked, headers = _modern(name)
+        yield Call(name, asked, headers, answers[size][:-2] + b',"resultType":"complete"}}', sse=False)
+
+
+def _varied() -> Call:
+    """A small call whose body and answer have another length each time, as real ones do."""
+    name = "200b-varied"
+    first, *others = (
+        Call(
+            name,
+            request(name, query="unpaid invoices" + " of last year" * n),
+            LEGACY_HEADERS,
+            text_answer(200 + 9 * n),
+            sse=False,
+        )
+        for n in range(VARIED)
+    )
+    return replace(first, others=tuple(others))
 
 
 CALLS: dict[str, Call] = {call.name: call for call in _calls()}

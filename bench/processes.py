@@ -18,7 +18,6 @@ from bench.errors import BenchError
 
 ROOT = Path(__file__).resolve().parent.parent
 NGINX = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
-PLAIN_PATH = "/plain"
 
 _START_SECONDS = 20.0
 _STOP_SECONDS = 10.0
@@ -44,9 +43,8 @@ def upstream(module: str, folder: Path) -> Generator[Server, None, None]:
 
 @contextlib.contextmanager
 def gateway(upstream_url: str, folder: Path) -> Generator[Server, None, None]:
-    """`accredit serve` with its defaults, and with `PLAIN_PATH` as a path that is forwarded unparsed."""
+    """`accredit serve` with its defaults."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ACCREDIT_")}
-    environment["ACCREDIT_GATEWAY__PASSTHROUGH"] = f'["{PLAIN_PATH}"]'
     command = [str(Path(sys.executable).with_name("accredit")), "serve", upstream_url, "--port", "0"]
     log = folder / "gateway.log"
     with _running(command, folder, environment, log) as process:

@@ -13,7 +13,7 @@ from bench.load import Load, check, run
 from bench.payloads import CALLS
 from bench.procfs import cpu_seconds
 
-DIRECT, NGINX, GATEWAY, PLAIN = "direct", "nginx", "gateway", "unparsed"
+DIRECT, NGINX, GATEWAY = "direct", "nginx", "gateway"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,10 @@ class Plan:
 
 
 FULL = Plan(tuple((call, connections) for call in CALLS for connections in (1, 16)), rounds=5)
-QUICK = Plan((("200b-json", 16), ("200b-sse", 16), ("32k-json", 16)), rounds=3)
+QUICK = Plan(
+    tuple((call, 16) for call in ("200b-json", "200b-varied", "200b-modern", "200b-sse", "32k-json", "32k-modern")),
+    rounds=3,
+)
 
 
 def measure(plan: Plan, ways: list[Way], folder: Path, say: Callable[[str], None]) -> Iterable[Series]:
@@ -78,7 +81,8 @@ def measure(plan: Plan, ways: list[Way], folder: Path, say: Callable[[str], None
         series = Series(name, connections, {way.name: [] for way in ways})
         say(f"{series.name}: {plan.rounds} rounds of {', '.join(way.name for way in ways)}")
         for way in ways:
-            check(way.url, CALLS[name])
+            for call in CALLS[name].all:
+                check(way.url, call)
         for number in range(plan.rounds):
             for way in _rotated(ways, number):
                 before = cpu_seconds(way.pid)

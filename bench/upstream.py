@@ -24,7 +24,7 @@ def wire(call: Call) -> bytes:
     return b"%s%s%x\r\n%s\r\n0\r\n\r\n" % (head, framing, len(call.body), call.body)
 
 
-ANSWERS = {call.request: wire(call) for call in CALLS.values()}
+ANSWERS = {call.request: wire(call) for named in CALLS.values() for call in named.all}
 
 
 class Server(asyncio.Protocol):
