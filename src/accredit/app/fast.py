@@ -38,9 +38,10 @@ class _Head(NamedTuple):
     """A request's head as it came, what was made of it (but for its Content-Length), and who answers."""
 
     text: HeadText
-    scope: Any
     head: RequestHead
     gateway: Gateway
+    cycle: dict[str, Any]
+    """What uvicorn's cycle for it is made of."""
 
 
 class FastProtocol(EdgeProtocol):
@@ -146,13 +147,22 @@ class FastProtocol(EdgeProtocol):
             return
         if self._gateway is not None:
             head = head_of(cast(Scope, cycle.scope)).without(_FRAMING)
-            self._known = _Head(text, cycle.scope, head, self._gateway)
+            self._known = _Head(text, head, self._gateway, self._whole_cycle(cast(Scope, cycle.scope)))
 
     def _repeat(self, known: _Head, body: bytes) -> None:
         """What the parser does about a plain POST that is whole, of one whose head is known."""
         self._begin_whole()
-        self.cycle = cycle = RequestResponseCycle(
-            scope=known.scope,
+        self.cycle = cycle = RequestResponseCycle.__new__(RequestResponseCycle)
+        cycle.__dict__ |= known.cycle
+        cycle.default_headers = self.server_state.default_headers
+        cycle.keep_alive = not known.gateway.draining
+        self._start(PlainPost(self, cycle, known.gateway, known.head, body))
+
+    def _whole_cycle(self, scope: Scope) -> dict[str, Any]:
+        """What a cycle is made of whose request has come whole. To make it anew for each would cost more than all else
+        here. Its event is shared: nobody waits for more of a request that is whole."""
+        cycle = RequestResponseCycle(
+            scope=cast(Any, scope),
             transport=self.transport,
             flow=self.flow,
             logger=self.logger,
@@ -161,11 +171,11 @@ class FastProtocol(EdgeProtocol):
             default_headers=self.server_state.default_headers,
             message_event=asyncio.Event(),
             expect_100_continue=False,
-            keep_alive=not known.gateway.draining,
+            keep_alive=True,
             on_response=self.on_response_complete,
         )
         cycle.more_body = False
-        self._start(PlainPost(self, cycle, known.gateway, known.head, body))
+        return vars(cycle)
 
     def _is_plain(self, scope: Scope) -> bool:
         if scope["raw_path"] != self._target or scope["method"] != "POST" or scope["query_string"]:

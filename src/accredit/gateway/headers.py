@@ -100,6 +100,8 @@ class RequestHead:
         self.found: object = None
         """What `session_binding` has found out about the session that it names."""
         self._is_good_post = False
+        self.sent_as: object = None
+        """What the relay sends for it, once it has found out."""
 
     @Once
     def session(self) -> str:

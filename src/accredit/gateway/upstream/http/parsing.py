@@ -136,17 +136,18 @@ class ResponseParser:
         self._response = Response()
         self._bodiless = bodiless
         self._begun = False
-        self._headers: RawHeaders = []
-        self._fault: AnswerError | None = None
-        self._fields = self._head_bytes = self._interim = self._without_body = 0
         return self._response
 
     def feed(self, data: bytes) -> None:
         """Parse more bytes. Bytes after the end of the answer make the connection unusable, not the answer."""
         response = self._response
         at_start, self._begun = not self._begun, True
-        if at_start and not self._bodiless and self._repeat(response, data):
-            return
+        if at_start:
+            if not self._bodiless and self._repeat(response, data):
+                return
+            self._headers: RawHeaders = []
+            self._fault: AnswerError | None = None
+            self._fields = self._head_bytes = self._interim = self._without_body = 0
         self._without_body += len(data)
         try:
             self._http.feed_data(data)

@@ -208,6 +208,8 @@ class HttpRelay:
 
     def _head_for(self, head: RequestHead) -> Prepared:
         """Return what goes to the server for a POST with this head."""
+        if isinstance(head.sent_as, Prepared):
+            return head.sent_as
         fields = [pair for pair in head.raw_headers if pair[0] != b"content-length"]
         key = (head.query, head.headers.get(b"accept-encoding"), *fields)
         prepared = self._prepared.get(key)
@@ -216,6 +218,7 @@ class HttpRelay:
             prepared = self.client.prepare(head.method, headers, target=self.client.target(self._query(head)))
             if len(prepared.head) <= MAX_REMEMBERED_HEAD_BYTES:
                 self._prepared.put(key, prepared)
+        head.sent_as = prepared
         return prepared
 
     def _headers_for(self, head: RequestHead, *, body: bool) -> RawHeaders:
