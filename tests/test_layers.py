@@ -15,7 +15,9 @@ PACKAGE = Path(accredit.__file__).parent
 CONTRACTS = tomllib.loads((PACKAGE.parents[1] / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"][
     "contracts"
 ]
-CORES = [name for name in ("jsonrpc", "ratify", "tokens", "attest", "rounds", "consent") if (PACKAGE / name).is_dir()]
+CORES = [
+    name for name in ("jsonrpc", "ratify", "tokens", "attest", "rounds", "consent", "pins") if (PACKAGE / name).is_dir()
+]
 PURE_LIBRARIES = {
     # simdjson loads pathlib, for a way to read files that nothing here uses; not every machine has it
     "jsonrpc": "msgspec, simdjson" if importlib.util.find_spec("simdjson") else "msgspec",
@@ -30,8 +32,9 @@ PURE_LIBRARIES = {
     "rounds": "msgspec, mcp_types.methods, pydantic.json_schema, cryptography.exceptions, "
     "cryptography.hazmat.primitives.ciphers.aead",
 }
+PURE_LIBRARIES["pins"] = f"json, unicodedata, {PURE_LIBRARIES['jsonrpc']}"
 PURE_LIBRARIES["consent"] = f"rfc8785, {PURE_LIBRARIES['ratify']}"
-ABOVE = {"consent": {"ratify"}}
+ABOVE = {"consent": {"ratify"}, "pins": {"jsonrpc"}}
 """Cores that are above others, and above which."""
 BELOW = {
     *("accredit.base", "accredit.base.caching", "accredit.base.deferred", "accredit.base.text"),

@@ -16,7 +16,7 @@ Property tests compare it with `rfc8785`.
 import math
 import re
 from collections.abc import Callable
-from typing import cast
+from typing import Literal, cast
 
 import msgspec
 
@@ -47,12 +47,16 @@ _LONG, _WITH_EXPONENT, _WHOLE = b"0" * 16, b"0e", (b".0,", b".0]", b".0}")
 _INTEGERS = bytes(ord("0") if byte in b"0123456789" else byte if byte == ord(".") else ord(",") for byte in range(256))
 
 
-def canonical(tree: object, *, wide_integers: bool = False) -> bytes:
+WideIntegers = Literal["refused", "as doubles", "as written"]
+"""What becomes of integers beyond 2^53-1, for which RFC 8785 has no form: `ValueError`, the doubles that most readers
+take them for, or their own digits."""
+
+
+def canonical(tree: object, *, wide_integers: WideIntegers = "refused") -> bytes:
     """Return the RFC 8785 form of a decoded JSON value: dicts, lists, strings, finite numbers, booleans, None.
 
-    With `wide_integers`, integers beyond 2^53-1 are written as the doubles that most readers take them for. Raises
-    `ValueError` for a value without a form (such integers otherwise, a lone surrogate), and for more than
-    `MAX_REWRITTEN_NUMBERS` numbers to rewrite one by one.
+    Raises `ValueError` for a value without a form (a lone surrogate), and for more than `MAX_REWRITTEN_NUMBERS` numbers
+    to rewrite one by one.
     """
     try:
         form = _encode_sorted(tree)
@@ -93,7 +97,7 @@ def _any_wide(integers: list[bytes]) -> bool:
     return bool(integers) and (max(map(len, integers)) > len(_LARGEST) or max(integers) > _LARGEST)
 
 
-def _with_numbers(form: bytes, wide_integers: bool) -> bytes:
+def _with_numbers(form: bytes, wide_integers: WideIntegers) -> bytes:
     """Return the text with its numbers as RFC 8785 writes them."""
     shape = form.translate(_DIGITS)
     if not (_LONG in shape or _WITH_EXPONENT in shape or any(end in form for end in _WHOLE) or form.endswith(b".0")):
@@ -110,11 +114,11 @@ def _with_numbers(form: bytes, wide_integers: bool) -> bytes:
     return form.replace(_QUOTE, b'\\"').replace(_BACKSLASH, b"\\\\") if escaped else form
 
 
-def _integers(numbers: bytes, wide: bool) -> bytes:
-    integers = _long_integers(numbers) if _may_be_wide(numbers) else []
+def _integers(numbers: bytes, wide: WideIntegers) -> bytes:
+    integers = _long_integers(numbers) if wide != "as written" and _may_be_wide(numbers) else []
     if not _any_wide(integers):
         return numbers
-    if not wide:
+    if wide == "refused":
         raise ValueError("an integer beyond 2^53-1")
     if sum(map(len, integers)) > _DIGITS_A_NUMBER * MAX_REWRITTEN_NUMBERS:
         raise ValueError("more digits of large integers than are read")

@@ -351,6 +351,10 @@ class SealError(RoundsError):
         self.reason = reason
 
 
+class LockError(AccreditError):
+    """A lock of definitions (`accredit.lock`) that can't be read. The text says why."""
+
+
 class NoBackChannel(AccreditError):
     """An input handler tried to send to the server. It can only answer, by what it returns."""
 

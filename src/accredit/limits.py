@@ -429,6 +429,49 @@ MAX_LIST_PAGES = 50
 TOOL_LIST_FRESH_SECONDS = 10.0
 """The interval between requests for the tool list: calls to unknown tools must not cause as many requests."""
 
+# --- pinned definitions -----------------------------------------------------------------------------
+
+MAX_DEFINITIONS = 4_096
+"""Tools of one server that are read from its lists, or from the lock: as many as are remembered otherwise. A client
+that is offered more than a few hundred picks badly among them."""
+
+MAX_DEFINITION_BYTES = 1_048_576
+"""Bytes of one tool's definition. Real ones have some thousand; to digest this much takes 40 ms, in which nobody
+else is served."""
+
+MAX_LISTED_BYTES = 16_777_216
+"""Bytes of all pages of one list of tools that the gateway asks for itself. A hundred tools make some 200,000."""
+
+MAX_LOCK_BYTES = 67_108_864
+"""Bytes of `accredit.lock`: several servers whose lists are as long as they may be."""
+
+MAX_MARKS_IN_A_ROW = 2
+"""Combining marks that are shown in a row. Vietnamese stacks two; piles of them cover what stands beside them."""
+
+MAX_LOOK_ALIKE_CHARS = 256
+"""Characters of a tool's name that are compared with other names, so that a megabyte of a name costs no second. The
+specification asks for names of at most 128."""
+
+MAX_PINS_FRESH_SECONDS = 3600
+"""The longest for which a look may count: what a server says anew goes unseen for so long."""
+
+MAX_PINNED_CALLERS = 4_096
+"""Callers for whom the gateway remembers its last look at the tools; for others it looks again."""
+
+MAX_STRAY_DEFINITIONS = 256
+"""Tools of one look that are not pinned, whose digests are remembered. A hostile server lists thousands."""
+
+MAX_LOOKS = 32
+"""Lists of tools that the gateway asks for itself at the same time; further calls wait, within `LOOK_SECONDS`."""
+
+LOOK_SECONDS = 10.0
+"""The time for such a list, with all its pages. Without one there is no call, so this is how long a slow server holds a
+call up; the servers that were measured list a hundred tools in under a second."""
+
+MAX_REMEMBERED_DIGESTS = 8_192
+"""Definitions whose digests are remembered by the SHA-256 of their text, at some 200 bytes each: servers list the same
+text again and again, and the canonical form takes eight times as long as that hash."""
+
 # --- the Ratify protocol ----------------------------------------------------------------------------
 
 MAX_SAFE_INTEGER = 2**53 - 1

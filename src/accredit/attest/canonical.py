@@ -105,6 +105,6 @@ def _parse(text: bytes | Raw) -> object:
 
 def _canonical(tree: object) -> bytes:
     try:
-        return canonical_form(tree, wide_integers=True)
+        return canonical_form(tree, wide_integers="as doubles")
     except ValueError:
         raise AttestationError("not a JSON text with a canonical form") from None

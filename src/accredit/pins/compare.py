@@ -1,0 +1,86 @@
+"""What a server lists, held against what is pinned: findings for people and programs. No I/O.
+
+1. A tool whose definition is not the pinned one is `definition_changed`, one that is not pinned `new_definition`, and a
+   pinned one that is not listed `missing_definition`: every difference of the two sets is a finding.
+2. A new or changed tool that says, beside its name, what another one was approved for is named with it: a rename, or a
+   pair that has been swapped, or a copy.
+3. Other instructions are `instructions_changed`: reported, and nothing is refused for it.
+4. A new or changed tool's name that looks like another's, or mixes scripts, is marked.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from accredit.pins.definitions import Definition, Definitions, same_but_for_name
+from accredit.pins.lookalikes import LookAlikes, mixes_scripts
+from accredit.pins.shown import coded, diff, shown
+
+Problem = Literal["definition_changed", "new_definition", "missing_definition", "instructions_changed"]
+
+
+class Change(Struct, frozen=True):
+    """One difference. `tool` is "" for the instructions; `expected` is the pinned digest and `found` the present one,
+    None where there is none. `text` is one line for people, `notes` are more of these, `diff` shows the change."""
+
+    problem: Problem
+    tool: str
+    expected: str | None
+    found: str | None
+    text: str
+    notes: tuple[str, ...] = ()
+    diff: tuple[str, ...] = ()
+
+
+def changes(pinned: Definitions, found: Definitions) -> list[Change]:
+    """Return how a server differs from what is pinned of it: tools by name, the instructions last."""
+    twins = same_but_for_name(pinned.tools.values())
+    names = LookAlikes(pinned.tools.keys() | found.tools.keys())
+    listed: list[Change] = []
+    for name in sorted(pinned.tools.keys() | found.tools.keys()):
+        was, now = pinned.tools.get(name), found.tools.get(name)
+        if now is None and was is not None:
+            text = f"{shown(name)}: pinned, and the server does not list it any more"
+            listed.append(Change("missing_definition", name, was.sha256, None, text))
+        elif now is not None and (was is None or now.sha256 != was.sha256):
+            listed.append(_changed(was, now, twins, names))
+    return [*listed, *_instructions(pinned, found)]
+
+
+def _changed(was: Definition | None, now: Definition, twins: dict[str, list[str]], names: LookAlikes) -> Change:
+    name = shown(now.name)
+    if now.sha256 is None:
+        what = "listed so that readers may take it for two different definitions"
+    else:
+        what = "not pinned" if was is None else "its definition is not the pinned one"
+    notes = [*_twins(now, twins), *_likeness(now.name, names)]
+    lines = diff(was.text if was is not None else None, now.text)
+    problem: Problem = "new_definition" if was is None else "definition_changed"
+    expected = was.sha256 if was is not None else None
+    return Change(problem, now.name, expected, now.sha256, f"{name}: {what}", tuple(notes), tuple(lines))
+
+
+def _twins(now: Definition, twins: dict[str, list[str]]) -> Iterator[str]:
+    for digest in same_but_for_name([now]):
+        for other in twins.get(digest, ()):
+            if other != now.name:
+                yield f"{shown(now.name)} says what {shown(other)} was approved for: renamed, swapped or copied"
+
+
+def _likeness(name: str, names: LookAlikes) -> Iterator[str]:
+    for other in names.of(name):
+        yield f"{shown(name)} looks like {shown(other)}, and is another tool"
+    if mixes_scripts(name):
+        yield f"{shown(name)} mixes scripts: it is {coded(name)}"
+
+
+def _instructions(pinned: Definitions, found: Definitions) -> Iterator[Change]:
+    expected, now = pinned.instructions_sha256, found.instructions_sha256
+    if pinned.instructions == found.instructions:
+        return
+    sides = (("-", pinned.instructions), ("+", found.instructions))
+    lines = tuple(f"{sign} {shown(json.dumps(said, ensure_ascii=False))}" for sign, said in sides if said is not None)
+    text = "the server's instructions are not the pinned ones"
+    yield Change("instructions_changed", "", expected, now, text, diff=lines)

@@ -1,0 +1,177 @@
+"""Definitions of tools, and their digests: what a lock pins, and what a server lists. No I/O.
+
+1. The digest of a definition is the SHA-256 of the RFC 8785 form of all its members as they came, but `_meta`. Integers
+   beyond 2^53, which that form does not have, count with their own digits.
+2. A definition of which readers may see two has none: one with a member that is there twice, at any depth. Nor has one
+   without a form (a lone surrogate), or one of more than `MAX_DEFINITION_BYTES`. It is never the pinned one.
+3. A name that is listed twice with different digests has none either, whichever of the two a client would take.
+4. A list is read to its end or not at all: within bounds on its tools and its bytes.
+
+Not covered: what `_meta` says, and what a tool does. A server that says today what it said yesterday may do something
+else.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from msgspec import Raw, Struct
+
+from accredit.base.caching import RecentlyUsed
+from accredit.canonical import canonical
+from accredit.errors import FrameError, JsonError
+from accredit.jsonrpc.long_text import Steps
+from accredit.jsonrpc.objects import (
+    Names,
+    as_string,
+    check_no_duplicates,
+    members,
+    unambiguous_members,
+)
+from accredit.limits import MAX_DEFINITION_BYTES, MAX_DEFINITIONS, MAX_LISTED_BYTES, MAX_REMEMBERED_DIGESTS
+
+_LIST = Names("tools", "nextCursor")
+_TOOL = Names("name", "_meta")
+_decode_list = msgspec.json.Decoder(list[Raw]).decode
+_no_digest = ""
+_remembered = RecentlyUsed[bytes, str](MAX_REMEMBERED_DIGESTS)
+
+
+class Definition(Struct, frozen=True):
+    """A tool as it was listed. `text` is JSON, `sha256` the digest in lower-case hex, or None by rules 2 and 3."""
+
+    name: str
+    sha256: str | None
+    text: bytes
+
+
+class Definitions(Struct, frozen=True):
+    """What one server says of itself: its tools by name, and its instructions, None if it gives none."""
+
+    tools: Mapping[str, Definition]
+    instructions: str | None = None
+
+    @property
+    def set_sha256(self) -> str:
+        """The digest of the whole set: of the sorted array of the tools' digests."""
+        return _sha256(sorted(tool.sha256 or "" for tool in self.tools.values()))
+
+    @property
+    def instructions_sha256(self) -> str | None:
+        """The digest of the instructions, or None if there are none."""
+        return digest_of_text(self.instructions) if self.instructions is not None else None
+
+
+class Pins(Struct, frozen=True, kw_only=True):
+    """What one gateway holds its server to: the digests that are pinned, of tools by name, and of the instructions.
+
+    Where they are not `enforced`, differences are only reported. A look at the server's list counts for
+    `fresh_seconds`.
+    """
+
+    tools: Mapping[str, str]
+    instructions: str | None = None
+    enforced: bool = True
+    fresh_seconds: int = 60
+
+
+class ListReader:
+    """Reads one list of tools, page by page."""
+
+    def __init__(self) -> None:
+        self.tools: dict[str, Definition] = {}
+        self._bytes = 0
+
+    def add(self, result: bytes | Raw) -> Steps[None]:
+        """Read the result of one `tools/list`, in steps.
+
+        Raises `FrameError` for what is no such result, and past the bounds of rule 4.
+        """
+        self._bytes += len(result)
+        if self._bytes > MAX_LISTED_BYTES:
+            raise FrameError(f"a list of tools of more than {MAX_LISTED_BYTES} bytes", bound=True)
+        found = unambiguous_members(result, _LIST)
+        if "tools" not in found:
+            raise FrameError("a list without tools")
+        for item in _items(found["tools"]):
+            yield
+            self._add(read_definition(item))
+
+    def _add(self, tool: Definition) -> None:
+        other = self.tools.get(tool.name)
+        if other is not None and other.sha256 != tool.sha256:
+            tool = Definition(tool.name, None, tool.text)
+        self.tools[tool.name] = tool
+        if len(self.tools) > MAX_DEFINITIONS:
+            raise FrameError(f"a list of more than {MAX_DEFINITIONS} tools", bound=True)
+
+
+def read_definition(item: bytes | Raw) -> Definition:
+    """Return one tool of a list. Raises `FrameError` for what is none."""
+    text = bytes(item)
+    name = as_string(unambiguous_members(text, _TOOL).get("name"))
+    if name is None:
+        raise FrameError("tools with an item without a name")
+    return Definition(name, digest_of(text), text)
+
+
+def digest_of(text: bytes) -> str | None:
+    """Return the digest of a definition, a JSON object that `jsonrpc` has accepted (rule 1), or None (rule 2)."""
+    if len(text) > MAX_DEFINITION_BYTES:
+        return None
+    key = hashlib.sha256(text).digest()
+    known = _remembered.get(key)
+    if known is None:
+        known = _digest(text)
+        _remembered.put(key, known)
+    return known or None
+
+
+def digest_of_text(text: str) -> str | None:
+    """Return the digest of a server's instructions, or None if they have no form."""
+    try:
+        return _sha256(text)
+    except ValueError:
+        return None
+
+
+def without_meta(text: bytes) -> dict[str, Raw]:
+    """Return the members of a definition that its digest covers."""
+    found = members(text)
+    found.pop("_meta", None)
+    return found
+
+
+def same_but_for_name(tools: Iterable[Definition]) -> dict[str, list[str]]:
+    """Return the names of tools by the digest of all that their definitions say beside the name."""
+    found: dict[str, list[str]] = {}
+    for tool in tools:
+        rest = without_meta(tool.text)
+        rest.pop("name", None)
+        digest = digest_of(msgspec.json.encode(rest))
+        if digest is not None and tool.sha256 is not None:
+            found.setdefault(digest, []).append(tool.name)
+    return found
+
+
+def _digest(text: bytes) -> str:
+    try:
+        check_no_duplicates(text)
+        tree = msgspec.json.decode(text, type=dict[str, object])
+        tree.pop("_meta", None)
+        return _sha256(tree)
+    except (FrameError, ValueError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _no_digest
+
+
+def _sha256(value: object) -> str:
+    return hashlib.sha256(canonical(value, wide_integers="as written")).hexdigest()
+
+
+def _items(text: Raw) -> list[Raw]:
+    try:
+        return _decode_list(text)
+    except msgspec.ValidationError:
+        raise FrameError('"tools" is not an array') from None
+    except (msgspec.MsgspecError, RecursionError):
+        raise JsonError("not valid JSON") from None

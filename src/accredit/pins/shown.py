@@ -1,0 +1,99 @@
+"""Definitions as a person is shown them: what a model would read, and what changed. No I/O.
+
+1. Every character that does not show is written as its code point, `⟨U+202E⟩`: controls, bidirectional controls, tags,
+   variation selectors, fillers and blanks of all kinds but the space, and marks piled on a letter. The two brackets
+   themselves are written so too, so that nothing shown can be forged.
+2. A diff goes by JSON Pointers: a line for each value that is gone, new or different. Its time is linear.
+
+Not covered: letters of scripts that are written from right to left reorder a line by themselves, as they should.
+"""
+
+import json
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
+
+from accredit.limits import MAX_MARKS_IN_A_ROW
+
+_BRACKETS = "⟨⟩"
+_BLANK_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+"""Characters that count as letters, marks or symbols and show nothing (Unicode: Default_Ignorable, and the empty
+pattern of Braille)."""
+_SELECTORS = (range(0x180B, 0x1810), range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0))
+
+
+def hides(char: str) -> bool:
+    """Return whether a character does not show what a model reads."""
+    if " " <= char <= "~":
+        return False
+    if not char.isprintable() or char in _BLANK_LETTERS:
+        return True
+    return any(ord(char) in selectors for selectors in _SELECTORS)
+
+
+def shown(text: str) -> str:
+    """Return a text by rule 1."""
+    if text.isascii() and text.isprintable():
+        return text
+    parts: list[str] = []
+    marks = 0
+    for char in text:
+        marks = marks + 1 if unicodedata.category(char) in ("Mn", "Me") else 0
+        code = hides(char) or char in _BRACKETS or marks > MAX_MARKS_IN_A_ROW
+        parts.append(f"⟨U+{ord(char):04X}⟩" if code else char)
+    return "".join(parts)
+
+
+def coded(name: str) -> str:
+    """Return a name with each character that is not ASCII as its code point."""
+    return "".join(char if " " <= char <= "~" else f"⟨U+{ord(char):04X}⟩" for char in name)
+
+
+def diff(old: bytes | None, new: bytes | None) -> list[str]:
+    """Return the lines of rule 2 for two definitions, either of which may be missing. `_meta` is left out."""
+    before, after = _leaves(old), _leaves(new)
+    lines: list[str] = []
+    for pointer in sorted(before.keys() | after.keys()):
+        was, now = before.get(pointer), after.get(pointer)
+        if was == now:
+            continue
+        lines += [f"- {pointer}: {was}"] if was is not None else []
+        lines += [f"+ {pointer}: {now}"] if now is not None else []
+    return lines
+
+
+def _leaves(text: bytes | None) -> Mapping[str, str]:
+    """Return the values of a definition, as they are shown, by their pointers; of an empty object or array itself."""
+    if text is None:
+        return {}
+    tree = json.loads(text.decode(), object_pairs_hook=_kept_apart)
+    tree.pop("_meta", None)
+    return dict(_walk(tree, ""))
+
+
+def _kept_apart(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    """Return an object's members; of those with one name all, told apart by what is put after it."""
+    found: dict[str, object] = {}
+    for name, value in pairs:
+        again = 1
+        while name in found:
+            again += 1
+            name = f"{name.partition(' ⟨')[0]} ⟨{again}⟩"
+        found[name] = value
+    return found
+
+
+def _walk(value: object, pointer: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict) and value:
+        for name, each in cast("dict[str, object]", value).items():
+            yield from _walk(each, f"{pointer}/{_step(name)}")
+    elif isinstance(value, list) and value:
+        for index, each in enumerate(cast("list[object]", value)):
+            yield from _walk(each, f"{pointer}/{index}")
+    else:
+        yield pointer, shown(json.dumps(value, ensure_ascii=False))
+
+
+def _step(name: str) -> str:
+    escaped = name.replace("~", "~0").replace("/", "~1")
+    return shown(json.dumps(escaped, ensure_ascii=False)[1:-1])

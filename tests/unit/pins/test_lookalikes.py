@@ -1,0 +1,55 @@
+"""Names that a person would take for another tool's."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.world.tool_lists import HOSTILE_TEXTS
+
+from accredit.pins.lookalikes import LookAlikes, mixes_scripts
+
+NAMES = st.sampled_from(HOSTILE_TEXTS) | st.text(st.characters(), max_size=20)
+
+
+@pytest.mark.holds("pins/lookalikes", 1, 2, 3, 4)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "send_emaiI", "send_emai1", "send_emai|", "SEND_EMAIL", "send-email", "send.email", "send__email",
+        "send email", "send\u2011email", "s\u0435nd_email", "send_em\u0430il", "\uff53end_email", "send_email\u200b",
+        "send\U000e0041_email", "s\u00e9nd_email", "send_ema\u0456l", "\U0001d42cend_email", "send_ernail",
+    ],
+)  # fmt: skip
+def test_names_that_look_like_others_are_found(name: str) -> None:
+    assert LookAlikes(["send_email", "pay"]).of(name) == ["send_email"]
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [("0rder", "Order"), ("\u03a1\u0391\u03a5", "pay"), ("\u0420\u0410\u0423", "PAY"), ("savve", "sawe")],
+)
+def test_so_are_these(name: str, other: str) -> None:
+    assert LookAlikes([other]).of(name) == [other]
+
+
+def test_other_names_are_others() -> None:
+    names = ["send_email", "send_mail", "sendemail2", "list_inbox", "list_inboxes", "pay", "play", "メール", "メイル"]
+    for name in names:
+        assert LookAlikes(names).of(name) == []
+
+
+def test_a_name_with_letters_of_several_scripts_stands_out() -> None:
+    assert mixes_scripts("r\u0435ad")
+    assert mixes_scripts("p\u03b1y")
+    for name in ("read_2", "отправить_2", "メールsend", "naïve", ""):
+        assert not mixes_scripts(name)
+
+
+@given(NAMES, st.lists(NAMES, max_size=5))
+def test_whatever_a_name_is_it_never_looks_like_itself_and_likeness_goes_both_ways(
+    name: str, others: list[str]
+) -> None:
+    for other in (found := LookAlikes(others).of(name)):
+        assert other != name
+        assert name in LookAlikes([name]).of(other)
+    assert found == sorted(found)
+    mixes_scripts(name)

@@ -1,0 +1,87 @@
+"""What a person is shown of a definition is what a model reads."""
+
+import json
+import re
+import unicodedata
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.world.tool_lists import HOSTILE_TEXTS
+
+from accredit.limits import MAX_MARKS_IN_A_ROW
+from accredit.pins.shown import coded, diff, hides, shown
+
+HIDDEN = (
+    "\x00\x1b\x7f\x9b\u00a0\u00ad\u034f\u061c\u115f\u1160\u17b4\u180b\u180e\u200b\u200e\u2028\u202e\u2066\u2800"
+    "\u3000\u3164\ufe0f\ufeff\uffa0\ufff9\U000e0041\U000e0100\U0001d173\ue000\ud800\uffff"
+)
+TEXTS = st.text(st.characters(), max_size=40) | st.sampled_from(HOSTILE_TEXTS) | st.text(HIDDEN + "aé⟨⟩U+0", max_size=9)
+
+
+@pytest.mark.holds("pins/shown", 1)
+@pytest.mark.parametrize("char", HIDDEN, ids=lambda char: f"U+{ord(char):04X}")
+def test_each_kind_of_character_that_does_not_show_is_told_by_its_code(char: str) -> None:
+    assert hides(char)
+    assert shown(f"a{char}b") == f"a⟨U+{ord(char):04X}⟩b"
+
+
+@pytest.mark.holds("pins/shown", 1)
+@given(TEXTS)
+def test_nothing_that_does_not_show_is_left_in_what_is_shown(text: str) -> None:
+    told = shown(text)
+    assert told.isprintable()
+    assert not any(hides(char) for char in told)
+    assert re.fullmatch(r"(?:[^⟨⟩]|⟨U\+[0-9A-F]{4,6}⟩)*", told)
+    assert re.sub(r"⟨U\+([0-9A-F]+)⟩", lambda match: chr(int(match[1], 16)), told) == text
+
+
+def test_letters_of_the_world_are_shown_as_they_are() -> None:
+    for text in ("naïve café", "Việt Nam", "メールを送る", "отправить", "שלח", "😀"):
+        assert shown(text) == text
+
+
+@given(st.integers(0, 50))
+def test_marks_that_are_piled_up_are_told__they_could_cover_a_line(marks: int) -> None:
+    told = shown("a" + "\u0336" * marks + "b")
+    assert sum(unicodedata.combining(char) > 0 for char in told) == min(marks, MAX_MARKS_IN_A_ROW)
+
+
+@pytest.mark.holds("pins/shown", 2)
+def test_a_diff_has_a_line_for_each_value_that_is_gone_new_or_different() -> None:
+    old = {
+        "name": "a",
+        "inputSchema": {"properties": {"x/y": {"type": "string"}}, "required": ["x/y"]},
+        "_meta": {"v": 1},
+    }
+    new: dict[str, Any] = {"name": "a", "inputSchema": {"properties": {}, "required": ["x/y", "z"]}, "_meta": {"v": 2}}
+    assert diff(json.dumps(old).encode(), json.dumps(new).encode()) == [
+        "+ /inputSchema/properties: {}",
+        '- /inputSchema/properties/x~1y/type: "string"',
+        '+ /inputSchema/required/1: "z"',
+    ]
+    assert diff(json.dumps(old).encode(), json.dumps({**old, "_meta": 7}).encode()) == []
+    assert diff(None, b'{"name":"a\\u202e"}') == ['+ /name: "a⟨U+202E⟩"']
+
+
+def test_members_of_one_name_are_all_shown__readers_take_different_ones() -> None:
+    lines = diff(None, b'{"name":"a","description":"good","description":"bad"}')
+    assert [line for line in lines if "description" in line] == [
+        '+ /description: "good"',
+        '+ /description ⟨U+27E8⟩2⟨U+27E9⟩: "bad"',
+    ]
+
+
+@given(st.dictionaries(TEXTS, TEXTS), st.dictionaries(TEXTS, TEXTS))
+def test_a_diff_is_empty_only_where_nothing_differs(old: dict[str, str], new: dict[str, str]) -> None:
+    lines = diff(json.dumps(old).encode(), json.dumps(new).encode())
+    same = {name: value for name, value in old.items() if name != "_meta"} == {
+        name: value for name, value in new.items() if name != "_meta"
+    }
+    assert (lines == []) is same
+    assert all(line.isprintable() for line in lines)
+
+
+def test_a_name_is_spelled_out() -> None:
+    assert coded("r\u0435ad") == "r⟨U+0435⟩ad"
