@@ -16,6 +16,7 @@ RECORD_UNAVAILABLE = -31006
 TOO_MANY_CHALLENGES = -31007
 INVALID_TOKEN = -31010
 MISSING_TOKEN = -31011
+DEFINITION_CHANGED = -31012
 GATEWAY_CHANGED = -31020
 """A code that never leaves the client, like the next one: nothing was signed for this gateway."""
 SESSION_LOST = -31021
@@ -78,6 +79,11 @@ _ROWS = (
     Refused("unknown_resource", _UNKNOWN),
     Refused("unknown_prompt", _UNKNOWN),
     Refused("unknown_task", _UNKNOWN),
+    Refused(
+        "definition_changed", DEFINITION_CHANGED,
+        advice="Whoever runs the gateway sees what is different with `accredit check`, and approves it with"
+        " `accredit pin`.",
+    ),
     Refused(
         "missing_token", MISSING_TOKEN, 401, "token_refused",
         advice="Name the environment variable that holds one with --token-env.",

@@ -11,6 +11,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 from tests.unit.ratify.world import HOLDERS, HUMAN, NOW, certificate
 
+from accredit.pins import Pins
 from accredit.policy import (
     Catalog,
     Decision,
@@ -212,10 +213,10 @@ GOOD: dict[type[object], object] = {
 
 
 def script(
-    call: GuardedCall, policy: Policy, answers: Answer | None = None, now: int = NOW
+    call: GuardedCall, policy: Policy, answers: Answer | None = None, now: int = NOW, pins: Pins | None = None
 ) -> tuple[Decision, list[Need]]:
     """A decision driven by hand: what it comes to, and what it asked. An answer that is an exception is raised."""
-    steps = decide(call, policy, now)
+    steps = decide(call, policy, now, pins=pins)
     needs: list[Need] = []
     try:
         need = next(steps)

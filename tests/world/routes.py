@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from tests.world.authorization import GATEWAY, Trust
 from tests.world.calls import ERAS, Posted, compact, initialize, post
+from tests.world.changing_server import ChangingServer
 from tests.world.honest_server import HonestServer
 from tests.world.outcome_server import OutcomeServer
 from tests.world.raw_client import RawAnswer, RawClient
@@ -30,8 +31,8 @@ class Route:
     """`async with Route(name, trust, folder) as route`. `session` is what a legacy client is known by,
     and `token` what it opens it with.
 
-    With `serves_tasks` the server is a `TasksServer`. With `records` any other is an `OutcomeServer`, its notes are in
-    `notes`, and the log that it looks into in `log`.
+    With `serves_tasks` the server is a `TasksServer`, with `listed` a `ChangingServer` that reads this file. With
+    `records` any other is an `OutcomeServer`, its notes are in `notes`, and the log that it looks into in `log`.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Route:
         token: str | None = None,
         tasks: TaskStore | None = None,
         serves_tasks: bool = False,
+        listed: Path | None = None,
         **settings: Any,
     ) -> None:
         kind, _, era = name.partition("-")
@@ -66,17 +68,21 @@ class Route:
         self._log = folder / "received.jsonl"
         self._tasks = tasks
         self._module = "tasks_server" if serves_tasks else "honest_server"
+        self._server: TasksServer | HonestServer | ChangingServer
         self._server = (TasksServer if serves_tasks else HonestServer)(sse=kind == "sse")
-        self._raw = RawServer(
-            self._server if records is None or serves_tasks else OutcomeServer(self.log, self.notes, sse=kind == "sse")
-        )
+        self._files = [str(self._log)]
+        if listed is not None:
+            self._module, self._server = "changing_server", ChangingServer(listed, sse=kind == "sse")
+            self._files.append(str(listed))
+        outcomes = records is not None and self._module == "honest_server"
+        self._raw = RawServer(OutcomeServer(self.log, self.notes, sse=kind == "sse") if outcomes else self._server)
         self._ids = 0
         self.session = ""
 
     async def __aenter__(self) -> Self:
         upstream: HttpUpstream | StdioUpstream
         if self._kind == "stdio":
-            module, files = self._module, [str(self._log)]
+            module, files = self._module, self._files
             if self._records is not None and module == "honest_server":
                 module, files = "outcome_server", [str(self.log), str(self.notes)]
             command = (python(), "-m", f"tests.world.{module}", *files)

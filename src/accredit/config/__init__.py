@@ -1,10 +1,11 @@
 """The configuration: `accredit.toml`, the environment and the command line, parsed once into frozen values.
 
 `load` finds and validates; `build_settings` checks the result against this machine, and `build_upstream`,
-`build_catalog`, `build_proofs`, `build_records`, `build_rounds`, `build_tokens` and `build_key_sources` do so for parts
-of it; `store_of` parses the store's URL; `tls_context` loads the certificate; `try_record_signer` has the signer of
-records sign once; `shown` prints the configuration, and `policy_digest` is what records name it by. Every failure is an
-`accredit.errors.ConfigurationError`: one line for what is wrong, one for what to do.
+`build_catalog`, `build_pins`, `build_proofs`, `build_records`, `build_rounds`, `build_tokens` and `build_key_sources`
+do so for parts of it; `read_lock_file` reads what is pinned, and `store_of` parses the store's URL; `tls_context` loads
+the certificate; `try_record_signer` has the signer of records sign once; `shown` prints the configuration, and
+`policy_digest` is what records name it by. Every failure is an `accredit.errors.ConfigurationError`: one line for what
+is wrong, one for what to do.
 """
 
 from accredit.config.attest import build_log_signer, build_records, gateway_id, own_key_file, try_record_signer
@@ -13,6 +14,7 @@ from accredit.config.conversion import converted, json_schema
 from accredit.config.digest import policy_digest
 from accredit.config.listen import check_exposure, tls_context
 from accredit.config.load import Loaded, Origin, Values, folder_of, load, load_command_line
+from accredit.config.pins import build_pins, lock_file, read_lock_file, read_pinned
 from accredit.config.proofs import build_catalog, build_proofs, read_public_key
 from accredit.config.rounds import build_rounds
 from accredit.config.schema import Config
@@ -29,6 +31,7 @@ __all__ = [
     "build_catalog",
     "build_key_sources",
     "build_log_signer",
+    "build_pins",
     "build_proofs",
     "build_records",
     "build_rounds",
@@ -42,8 +45,11 @@ __all__ = [
     "json_schema",
     "load",
     "load_command_line",
+    "lock_file",
     "own_key_file",
     "policy_digest",
+    "read_lock_file",
+    "read_pinned",
     "read_public_key",
     "shown",
     "store_of",

@@ -1,8 +1,8 @@
 """From a configuration that is valid by itself to the settings of the data plane. Reads the PATH for programs.
 
 In this order: exactly one of `url` and `command`, with nothing that belongs to the other one; then the headers' values
-are taken from the environment, or the program is looked for; then what `identity`, `proofs`, `tokens`, `rounds` and
-`attest` build. Every failure is a `ConfigurationError`.
+are taken from the environment, or the program is looked for; then what `identity`, `proofs`, `tokens`, `rounds`,
+`attest` and `pins` build. Every failure is a `ConfigurationError`.
 """
 
 import os
@@ -13,6 +13,7 @@ from accredit.base.text import one_line
 from accredit.config.attest import build_records
 from accredit.config.identity import build_identity
 from accredit.config.load import Loaded
+from accredit.config.pins import build_pins
 from accredit.config.proofs import build_proofs
 from accredit.config.rounds import build_rounds
 from accredit.config.schema import Upstream
@@ -56,6 +57,7 @@ def build_settings(
         records=build_records(loaded),
         tokens=build_tokens(loaded, workers=workers),
         rounds=build_rounds(loaded),
+        pins=build_pins(loaded),
         workers=workers,
     )
 

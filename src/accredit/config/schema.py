@@ -38,6 +38,7 @@ from accredit.limits import (
     GRACE_SECONDS,
     MAX_BOOTSTRAP_TTL_SECONDS,
     MAX_ENDING_SECONDS,
+    MAX_PINS_FRESH_SECONDS,
     MAX_STATE_SECONDS,
 )
 
@@ -300,6 +301,21 @@ class Cluster(Section, frozen=True):
     ] = None
 
 
+class Pins(Section, frozen=True):
+    """`[pins]`: whether tools are held to the definitions in `accredit.lock`."""
+
+    mode: Annotated[
+        Literal["enforce", "warn", "off"] | None,
+        '"enforce", "warn" to log what differs and let it pass, or "off"; else "enforce" where there is an'
+        " accredit.lock",
+    ] = None
+    fresh_seconds: Annotated[
+        int,
+        Meta(ge=1, le=MAX_PINS_FRESH_SECONDS),
+        "the number of seconds for which a look at the server's tools counts for a caller's next calls",
+    ] = 60
+
+
 class Password(Section, frozen=True):
     """`[store.password]`: where the database's password is."""
 
@@ -340,6 +356,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     attest: Attest = Attest()
     rounds: Rounds = Rounds()
     cluster: Cluster = Cluster()
+    pins: Pins = Pins()
     store: Store = Store()
 
 

@@ -88,6 +88,14 @@ def this_call_only(constraints: Sequence[Constraint]) -> bool:
     )
 
 
+def names_definition(constraints: Sequence[Constraint]) -> bool:
+    """Return whether one of them allows calls only while a tool's definition is a certain one. Raises nothing."""
+    return any(
+        isinstance(each, Extension) and each.name == CALL and each.params is not UNSET and "definition" in each.params
+        for each in constraints
+    )
+
+
 def named_arguments(constraints: Iterable[Constraint], arguments: object) -> dict[str, str]:
     """Return the digests of the arguments that these constraints name, by pointer, so that constraints can still be
     evaluated once the arguments themselves are gone. Raises nothing: a constraint that can't be read names none."""

@@ -5,7 +5,9 @@ back at the end of its lifespan.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+from msgspec import Raw
 
 from accredit.errors import AccreditError, ClientGone, TokenError, UpstreamUnavailable
 from accredit.gateway.admission.bearer import bearer_for
@@ -32,6 +34,7 @@ from accredit.gateway.trace import set_current
 from accredit.gateway.upstream.backend import Backend
 from accredit.gateway.upstream.http.relay import HttpRelay
 from accredit.gateway.upstream.stdio.backend import StdioBackend
+from accredit.jsonrpc.long_text import Steps
 from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.stores import MemoryTasks
 
@@ -44,13 +47,15 @@ def create_app(
     records: Records | None = None,
     key_sets: KeySets | None = None,
     tasks: TaskStore | None = None,
+    on_tools: Callable[[Raw], Steps[None]] | None = None,
 ) -> "Gateway":
     """Return an ASGI application in front of one upstream.
 
     `upstream` is a URL, a command (a list of strings), or complete settings. If these require proofs, `store` and
     `revocations` answer the decisions' questions; if they take tokens, `key_sets` has the issuers' keys; if they say
-    that calls are recorded, `records` is the log. `tasks` remembers whose tasks are, by default in this process. At its
-    end the application closes all of these but the revocations. Raises `ConfigurationError`.
+    that calls are recorded, `records` is the log. `tasks` remembers whose tasks are, by default in this process.
+    `on_tools` is shown the result of each `tools/list` as the upstream sent it, in steps; if it raises `FrameError`,
+    the answer is invalid. At its end the application closes all but the revocations. Raises `ConfigurationError`.
     """
     if isinstance(upstream, str):
         upstream = GatewaySettings(HttpUpstream(upstream))
@@ -58,7 +63,7 @@ def create_app(
         upstream = GatewaySettings(StdioUpstream(tuple(upstream)))
     if upstream.guards and tasks is None:
         tasks = MemoryTasks()
-    return Gateway(upstream, store, revocations, key_sets, records, tasks)
+    return Gateway(upstream, store, revocations, key_sets, records, tasks, on_tools)
 
 
 class Gateway:
@@ -72,6 +77,7 @@ class Gateway:
         key_sets: KeySets | None = None,
         records: Records | None = None,
         tasks: TaskStore | None = None,
+        on_tools: Callable[[Raw], Steps[None]] | None = None,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -81,7 +87,7 @@ class Gateway:
         """What an exchange needs to know of its gateway."""
         self._recorder = recorder_of(settings, self._counters, records)
         self._key_sets = key_sets
-        directory = ToolDirectory()
+        directory = ToolDirectory(on_tools)
         bearer = bearer_for(settings, key_sets, directory)
         tokens = settings.tokens
         self._resource = Resource(tokens, settings.path) if tokens is not None else None
@@ -109,7 +115,7 @@ class Gateway:
             self._backend = StdioBackend(settings, settings.upstream, self._counters, directory)
         self._endpoint = Endpoint(settings, gate, self._backend, sessions, authenticator)
         self._health = Health(
-            self._backend, self._counters, authenticator, self._recorder, store, revocations, key_sets
+            self._backend, self._counters, authenticator, self._recorder, store, revocations, key_sets, gate.pinned
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -27,6 +27,8 @@ class Counters:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
+        self.tool_list_changes = 0
+        """How often the upstream has said that its list of tools has changed, on whatever stream."""
 
     def refused(
         self, error: AccreditError, *, method: str | None = None, observed: bool = False, logged: bool = True
@@ -44,6 +46,11 @@ class Counters:
         # A challenge is how each call of a sensitive tool begins: nobody was denied anything.
         level = logging.INFO if kind.startswith(_CHALLENGED) else logging.WARNING
         log_event(_log, level, kind, detail=detail, **facts)
+
+    def notified(self, method: str) -> None:
+        """Count a notification of the upstream's, if it says that the tools have changed."""
+        if method == "notifications/tools/list_changed":
+            self.tool_list_changes += 1
 
     def dropped(self, method: str) -> None:
         """Count and log a client's notification that is not forwarded, as nothing names its method."""

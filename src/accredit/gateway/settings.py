@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from accredit.errors import ConfigurationError
 from accredit.gateway.forwarding import can_be_added
 from accredit.limits import CHILD_SILENCE_SECONDS, UPSTREAM_SILENCE_SECONDS
+from accredit.pins import Pins
 from accredit.policy import Policy
 from accredit.rounds.sealing import KEY_BYTES, KeyRing
 from accredit.tokens import Issuer, Source
@@ -154,6 +155,8 @@ class GatewaySettings:
     records: RecordSettings | None = None
     tokens: TokenSettings | None = None
     rounds: RoundsSettings = field(default_factory=RoundsSettings)
+    pins: Pins | None = None
+    """The section `[pins]`, with what the lock pins of the server."""
     workers: int = 1
     """The number of processes that serve together. With more than one, whatever lives in one process's memory is
     refused."""

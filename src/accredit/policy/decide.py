@@ -11,15 +11,17 @@
    context, ids, keys, times and signatures hold (`ratify.verify`, whose steps run inside this one). A proof over a
    challenge that is spent, or not issued here where it must be, is refused before its signatures are checked.
 5. No certificate of the chain is revoked (each is asked about, in the course of 4).
-6. Only now is the challenge spent: a forged proof can't burn a real challenge.
-7. The constraints of every certificate hold for the facts of the call; the scope that all certificates grant covers the
+6. Where definitions are pinned, the tool's present one, as the server lists it for this caller, is the pinned one. A
+   stranger makes nobody ask the server, and no challenge or use is gone with a call that is refused for this.
+7. Only now is the challenge spent: a forged proof can't burn a real challenge.
+8. The constraints of every certificate hold for the facts of the call; the scope that all certificates grant covers the
    target; limited uses are taken, atomically (`uses`). Constraints are not evaluated for a list.
-   A request about a task is judged only when its sender is certain: between 5 and 6 the task is looked up, and unless
+   A request about a task is judged only when its sender is certain: between 5 and 7 the task is looked up, and unless
    it is this owner's the request is refused, in the same way for every cause. To change a task needs the tool's scope,
    a binding to that scope and, if the tool is sensitive, a challenge issued here; the constraints are evaluated for the
    call that created the task, and no use is taken. To see a task needs nothing more.
-8. The caller records the decision before anything is forwarded or refused (`gateway.recording`).
-9. Allow.
+9. The caller records the decision before anything is forwarded or refused (`gateway.recording`).
+10. Allow.
 
 No answer means refused: whatever is raised in place of an answer ends in a refusal. Not checked here: whether the
 person meant it, what the upstream does with the call, and whether a proof that is not bound to its call was sent by its
@@ -32,6 +34,7 @@ from collections.abc import Generator
 from msgspec.structs import replace
 
 from accredit.base.caching import Once
+from accredit.consent import names_definition
 from accredit.errors import ChallengesFull, ClockSetBack, ProofRefused, StoreUnavailable, WireError
 from accredit.limits import (
     CHALLENGE_WINDOW_SECONDS,
@@ -39,6 +42,7 @@ from accredit.limits import (
     CLOCK_LEAD_SECONDS,
     MAX_PROOF_BUNDLE_BYTES,
 )
+from accredit.pins import Pins
 from accredit.policy import refusals
 from accredit.policy.catalog import Entry
 from accredit.policy.constraint_words import why_refused
@@ -46,6 +50,7 @@ from accredit.policy.decision import CONSTRAINT_REFUSALS, Authority, Decision, F
 from accredit.policy.facts import CONTEXT_NAMES
 from accredit.policy.guarded_call import TASK_CHANGES, GuardedCall
 from accredit.policy.needs import (
+    FindDefinition,
     FindTask,
     IsRevoked,
     IssueChallenge,
@@ -81,11 +86,12 @@ def decide(
     *,
     place: str = "",
     flow_of: FlowOf | None = None,
+    pins: Pins | None = None,
 ) -> _Steps:
     """Decide one call. Raises nothing that depends on the call.
 
     `now` is in unix seconds, `token` the caller's. `place` is where the ids of tasks have their meaning. Without
-    `flow_of` each leg counts as a call of its own.
+    `flow_of` each leg counts as a call of its own, without `pins` no definition is pinned.
     """
     entry: Entry | None = None
     case: _Case | None = None
@@ -96,9 +102,9 @@ def decide(
                 raise refusals.unknown_target(call)  # 3
         elif call.proof is None and not call.guarded:
             return Decision(call, None)
-        case = _Case(call, entry, policy, now, token, place, flow_of)
+        case = _Case(call, entry, policy, now, token, place, flow_of, pins)
         authority = yield from case.authority()
-        return Decision(call, case.entry, authority, proved=authority, task=case.task)  # 9
+        return Decision(call, case.entry, authority, proved=authority, task=case.task)  # 10
     except ProofRefused as refusal:
         proved, entry, task = (case.proved, case.entry, case.task) if case is not None else (None, entry, None)
         return Decision(call, entry, None, refusal, proved=proved, task=task)
@@ -112,7 +118,7 @@ def decide(
 
 
 class _Case:
-    """One call and its proof before the decision: steps 4 to 7."""
+    """One call and its proof before the decision: steps 4 to 8."""
 
     def __init__(
         self,
@@ -123,6 +129,7 @@ class _Case:
         token: VerifiedToken | None,
         place: str,
         flow_of: FlowOf | None,
+        pins: Pins | None,
     ) -> None:
         self.proved: Authority | None = None
         self.entry = entry
@@ -139,13 +146,14 @@ class _Case:
         self._seen: Spending | None = None
         self._fault: Exception | None = None
         self._uses = Uses(flow_of)
+        self._pins = pins
 
     @Once
     def _request_hash(self) -> bytes:
         return self._call.request_hash(self._scope)
 
     def authority(self) -> Generator[Need, object, Authority]:
-        """Run steps 4 to 7. Raises `ProofRefused`."""
+        """Run steps 4 to 8. Raises `ProofRefused`."""
         bundle = yield from self._read()
         root = bundle.delegations[-1].issuer_pub_key if bundle.delegations else None
         name = self._policy.roots.get(root) if root is not None else None
@@ -255,8 +263,13 @@ class _Case:
                 target=call.target,
                 arguments=call.arguments,
                 params_digest=call.call_digest,
+                definition=self._pinned(call.method, call.target),
             )
-        return facts_of_call_that_made(task, gateway)
+        return replace(facts_of_call_that_made(task, gateway), definition=self._pinned(task.method, task.target))
+
+    def _pinned(self, method: str, target: str) -> str | None:
+        pins = self._pins if method == "tools/call" else None
+        return pins.tools.get(target) if pins is not None else None
 
     def _used(self, cert_id: str, window_s: int) -> int:
         # The use was taken when the task was created.
@@ -273,11 +286,12 @@ class _Case:
                 return (yield from self._spending(LookAtChallenge(challenge, self._request_hash, self._issued)))
             case proof_needs.ConsumeChallenge(challenge, _):
                 yield from self._own_tasks(bundle)
+                yield from self._definition(bundle)  # 6
                 # Computed from the proof alone, so that it is the same at each presentation: the store tells by it
                 # whether it may have forgotten the challenge.
                 keep_until = bundle.challenge_at + CHALLENGE_WINDOW_SECONDS + 1
                 spend = SpendChallenge(challenge, self._request_hash, self._issued, keep_until)
-                refused = yield from self._spending(spend)  # 6
+                refused = yield from self._spending(spend)  # 7
                 if refused is None and not self._call.about_tasks:
                     yield from self._uses.count(bundle)
                 return refused
@@ -314,8 +328,25 @@ class _Case:
         if entry.sensitive and not self._issued:
             yield from self._challenge()
 
+    def _definition(self, bundle: ProofBundle) -> Generator[Need, object, None]:
+        """Compare the tool's definition with the pinned one (step 6). Raises `ProofRefused`.
+
+        Where pins are not enforced, a delegation that names a definition is still good for that one alone.
+        """
+        pins, call = self._pins, self._call
+        if pins is None or call.method != "tools/call":
+            return
+        expected = pins.tools.get(call.target)
+        found = yield FindDefinition(call.target)
+        if found is not None and not isinstance(found, str):
+            raise TypeError("nobody said what the server lists")
+        if expected is not None and found == expected:
+            return
+        if pins.enforced or any(names_definition(cert.constraints) for cert in bundle.delegations):
+            raise refusals.definition_changed(call, self.entry, expected, found)
+
     def _covered(self, bundle: ProofBundle, result: VerifyResult) -> Generator[Need, object, None]:
-        """Check scope and constraints, and take the uses (the rest of step 7). Raises `ProofRefused`."""
+        """Check scope and constraints, and take the uses (the rest of step 8). Raises `ProofRefused`."""
         entry, granted = self.entry, result.granted_scope
         if entry is None or (self._call.about_tasks and not self._changes_task):
             return

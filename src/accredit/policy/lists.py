@@ -3,13 +3,14 @@
 1. Where proofs are required, an item that no proof could allow is left out.
 2. An item that the list's own proof does not cover is left out, and so is a tool that the token may not use; the result
    is then `private`.
-3. Each remaining item says which scope it needs and how to make a proof; the catalog overrides the upstream's word.
+3. Where definitions are enforced, a tool whose definition is not the pinned one is left out.
+4. Each remaining item says which scope it needs and how to make a proof; the catalog overrides the upstream's word.
 
 A template is judged by its text before the first `{`; what it expands to is judged when it is read. Seeing an item does
 not mean being allowed to use it, nor the reverse: `decide` does not look here.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import msgspec
 from msgspec import Raw, Struct
@@ -19,7 +20,8 @@ from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import Success
 from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.objects import Names, as_string, is_object, members, pairs, unambiguous_members
-from accredit.limits import ITEMS_AT_ONCE, MAX_SPLIT_BYTES
+from accredit.limits import ITEMS_AT_ONCE, MAX_SPLIT_BYTES, SHORT_MESSAGE_BYTES
+from accredit.pins import Pins, digest_of
 from accredit.policy.catalog import Catalog, Entry
 from accredit.tokens import VerifiedToken, may_use
 
@@ -72,7 +74,8 @@ class ListView(Struct, frozen=True, kw_only=True):
     """How one client sees lists. With `granted` None nothing is left out for want of a grant; without `token` nothing
     is left out for want of a token that may use it.
 
-    `verifier_id` and `binding` are empty where proofs are not judged here.
+    `verifier_id` and `binding` are empty where proofs are not judged here. `on_other` is called for each tool that is
+    not as it is pinned.
     """
 
     catalog: Catalog
@@ -80,6 +83,8 @@ class ListView(Struct, frozen=True, kw_only=True):
     binding: str = ""
     granted: Collection[str] | None = None
     token: VerifiedToken | None = None
+    pins: Pins | None = None
+    on_other: Callable[[], object] = lambda: None
 
     def private(self, kind: Kind) -> bool:
         """Return whether other clients may see other items."""
@@ -89,7 +94,9 @@ class ListView(Struct, frozen=True, kw_only=True):
 
     def edits(self, kind: Kind) -> bool:
         """Return whether a list may differ from what the upstream sent."""
-        return self.private(kind) or bool(self.verifier_id) or self.catalog.says_something
+        if self.private(kind) or self.verifier_id or self.catalog.says_something:
+            return True
+        return self.pins is not None and kind.method == "tools/call"
 
     def entry(self, kind: Kind, named: str) -> Entry | None:
         """Return an item's entry in the catalog, or None if no proof could allow it."""
@@ -102,6 +109,13 @@ class ListView(Struct, frozen=True, kw_only=True):
         if entry is None:
             return not self.verifier_id
         return self.granted is None or entry.allows(self.granted)
+
+    def as_pinned(self, kind: Kind, named: str, item: Raw) -> bool:
+        """Return whether a tool's definition lets it be listed (rule 3)."""
+        if self.pins is None or kind.method != "tools/call" or digest_of(bytes(item)) == self.pins.tools.get(named, ""):
+            return True
+        self.on_other()
+        return not self.pins.enforced
 
     def annotations(self, entry: Entry | None) -> dict[str, object]:
         """Return the members that the gateway sets in an item's `_meta`."""
@@ -159,7 +173,7 @@ def _items(result: dict[str, Raw], view: ListView, kind: Kind) -> Steps[list[Raw
         raise JsonError("not valid JSON") from None
     visible: list[Raw] = []
     for number, item in enumerate(items):
-        if number % ITEMS_AT_ONCE == 0:
+        if number % ITEMS_AT_ONCE == 0 or len(item) > SHORT_MESSAGE_BYTES:
             yield
         shown = _item(item, view, kind)
         if shown is not None:
@@ -175,7 +189,7 @@ def _item(text: Raw, view: ListView, kind: Kind) -> Raw | None:
     if named is None:
         raise FrameError(f"{kind.items} with an item without a {kind.key}")
     entry = view.entry(kind, named)
-    if not view.shown(kind, named, entry):
+    if not view.shown(kind, named, entry) or not view.as_pinned(kind, named, text):
         return None
     annotations = view.annotations(entry)
     if not annotations:

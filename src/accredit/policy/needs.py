@@ -3,10 +3,13 @@
 Any need may be answered with an exception: the call is then refused.
 """
 
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import NamedTuple, TypeVar
 
 from accredit.ports import ProofStore, RateLimit, Revocations, TaskStore
+
+Look = Callable[[str], Awaitable[str | None]]
+"""Return the digest of the definition that the server lists under a tool's name, for the caller at hand, or None."""
 
 _Decision = TypeVar("_Decision")
 
@@ -60,7 +63,15 @@ class FindTask(NamedTuple):
     key: bytes
 
 
-Need = IsRevoked | LookAtChallenge | SpendChallenge | IssueChallenge | CountUses | TakeUse | FindTask
+class FindDefinition(NamedTuple):
+    """Which definition does the server list under this tool's name, for this caller? The answer is its digest in hex,
+    or None if none is to be had."""
+
+    tool: str
+
+
+_OfPorts = IsRevoked | LookAtChallenge | SpendChallenge | IssueChallenge | CountUses | TakeUse | FindTask
+Need = FindDefinition | _OfPorts
 
 
 async def drive(
@@ -69,8 +80,10 @@ async def drive(
     revocations: Revocations,
     now: int,
     tasks: TaskStore | None = None,
+    look: Look | None = None,
 ) -> _Decision:
-    """Run a decision to its end. `now` must be the decision's own, in unix seconds. Without `tasks` no task is known.
+    """Run a decision to its end. `now` must be the decision's own, in unix seconds. Without `tasks` no task is known,
+    without `look` no definition.
 
     Whatever a port raises is thrown into the step that asked, which refuses the call.
     """
@@ -78,7 +91,10 @@ async def drive(
         need = next(steps)
         while True:
             try:
-                answer = await _answer(need, store, revocations, tasks, now)
+                if isinstance(need, FindDefinition):
+                    answer = await look(need.tool) if look is not None else None
+                else:
+                    answer = await _answer(need, store, revocations, tasks, now)
             except Exception as error:
                 need = steps.throw(error)
             else:
@@ -87,7 +103,9 @@ async def drive(
         return stop.value
 
 
-async def _answer(need: Need, store: ProofStore, revocations: Revocations, tasks: TaskStore | None, now: int) -> object:
+async def _answer(
+    need: _OfPorts, store: ProofStore, revocations: Revocations, tasks: TaskStore | None, now: int
+) -> object:
     match need:
         case IsRevoked(cert_id):
             return await revocations.is_revoked(cert_id)

@@ -16,6 +16,7 @@ from accredit.ratify.challenges import IssuedChallenge
 from accredit.ratify.results import IdentityStatus, VerifyResult
 from accredit.refusals import (
     CHALLENGE_REQUIRED,
+    DEFINITION_CHANGED,
     DENIED,
     MISSING,
     RECORD_UNAVAILABLE,
@@ -108,6 +109,18 @@ def replayed(call: GuardedCall, entry: Entry | None) -> ProofRefused:
     """-31005: the challenge was already spent."""
     text = "this proof was used before; each call needs a fresh one"
     return _refused(REPLAYED, "ratify_replayed", text, call, entry, identity_status="invalid")
+
+
+def definition_changed(call: GuardedCall, entry: Entry | None, expected: str | None, found: str | None) -> ProofRefused:
+    """-31012: what the server says of the tool is not what is pinned. `found` is None if the server was asked, and no
+    such definition is to be had; `expected` is None for a tool that is not pinned."""
+    if expected is None:
+        text = f"nobody has approved the definition of {_name(call)}"
+    elif found is None:
+        text = f"the server does not list {_name(call)} as it was approved: its present definition is not to be had"
+    else:
+        text = f"the definition of {_name(call)} is not the one that was approved"
+    return _refused(DEFINITION_CHANGED, "definition_changed", text, call, entry, expected=expected, found=found)
 
 
 def record_unavailable(method: str, target: str, *, forwarded: bool) -> ProofRefused:

@@ -9,6 +9,7 @@ from tests.world.decisions import (
     GOOD,
     GRANT,
     ISSUED,
+    Answer,
     but,
     call,
     draw,
@@ -23,8 +24,17 @@ from tests.world.decisions import (
 )
 
 from accredit.errors import ChallengesFull, StoreUnavailable
+from accredit.pins import Pins
 from accredit.policy import LISTS, Decision
-from accredit.policy.needs import CountUses, IsRevoked, IssueChallenge, LookAtChallenge, SpendChallenge, TakeUse
+from accredit.policy.needs import (
+    CountUses,
+    FindDefinition,
+    IsRevoked,
+    IssueChallenge,
+    LookAtChallenge,
+    SpendChallenge,
+    TakeUse,
+)
 from accredit.ports import RateLimit, Spending
 from accredit.ratify import HybridSignature, ProofBundle
 from accredit.ratify.constraints import MaxRate
@@ -45,7 +55,7 @@ def forged(bundle: ProofBundle) -> ProofBundle:
     return replace(bundle, challenge_sig=bad)
 
 
-@pytest.mark.holds("policy/decide", 9)
+@pytest.mark.holds("policy/decide", 10)
 def test_a_good_call_asks_about_the_challenge_then_each_certificate_then_spends_then_takes_a_use() -> None:
     rate = MaxRate(count=3, window_s=60)
     chain = passed_down(3)
@@ -62,7 +72,7 @@ def test_a_call_without_limits_ends_with_the_spending() -> None:
     assert kinds(needs) == [LookAtChallenge, IsRevoked, SpendChallenge]
 
 
-@pytest.mark.holds("policy/decide", 5, 6)
+@pytest.mark.holds("policy/decide", 5, 7)
 @pytest.mark.parametrize("depth", [1, 2, 8])
 def test_every_certificate_is_asked_about_before_the_challenge_is_spent(depth: int) -> None:
     _, needs = script(proven(call(), passed_down(depth)), policy())
@@ -98,7 +108,7 @@ def test_a_root_key_of_which_one_half_is_anothers_is_no_root() -> None:
     assert error(script(with_proof(call(), bundle), policy())[0]) == "ratify_untrusted_root"
 
 
-@pytest.mark.holds("policy/decide", 4, 6)
+@pytest.mark.holds("policy/decide", 4, 7)
 @pytest.mark.parametrize("target", ["list_inbox", "wipe"])
 def test_a_forged_proof_never_spends_a_challenge(target: str) -> None:
     decision, needs = script(with_proof(call(target), forged(prove())), policy())
@@ -159,7 +169,48 @@ def test_a_revoked_certificate_anywhere_ends_it_before_the_spending() -> None:
         assert SpendChallenge not in kinds(needs)
 
 
-@pytest.mark.holds("policy/decide", 7)
+PINS = Pins(tools={"list_inbox": "a" * 64})
+
+
+@pytest.mark.holds("policy/decide", 6)
+@pytest.mark.parametrize("found", ["b" * 64, None])
+def test_a_definition_that_is_not_the_pinned_one_ends_it_before_the_spending(found: str | None) -> None:
+    chain = granted(constraints=(MaxRate(count=3, window_s=60),))
+    answers: Answer = lambda need: found if isinstance(need, FindDefinition) else GOOD[type(need)]  # noqa: E731
+    decision, needs = script(proven(call(), chain), policy(), answers, pins=PINS)
+    assert (error(decision), kinds(needs)) == ("definition_changed", [LookAtChallenge, IsRevoked, FindDefinition])
+    assert decision.refusal is not None
+    assert (decision.refusal.data["expected"], decision.refusal.data["found"]) == ("a" * 64, found)
+    assert decision.proved is None
+    good: Answer = lambda need: "a" * 64 if isinstance(need, FindDefinition) else GOOD[type(need)]  # noqa: E731
+    assert error(script(proven(call(), chain), policy(), good, pins=PINS)[0]) == ""
+
+
+@pytest.mark.holds("policy/decide", 6)
+def test_a_tool_that_is_not_pinned_is_refused_whatever_the_server_lists() -> None:
+    for found in ("a" * 64, None):
+        answers: Answer = lambda need, found=found: found if isinstance(need, FindDefinition) else GOOD[type(need)]  # noqa: E731
+        decision, needs = script(proven(call("wipe")), policy(), answers, pins=PINS)
+        assert (error(decision), kinds(needs)[-1]) == ("definition_changed", FindDefinition)
+
+
+@pytest.mark.holds("policy/decide", 6)
+@pytest.mark.parametrize("answer", [True, 7, b"a" * 64, StoreUnavailable("away"), KeyError("bug")])
+def test_what_is_no_answer_to_what_is_listed_refuses(answer: object) -> None:
+    answers: Answer = lambda need: answer if isinstance(need, FindDefinition) else GOOD[type(need)]  # noqa: E731
+    for pins in (PINS, replace(PINS, enforced=False)):
+        decision, needs = script(proven(call()), policy(), answers, pins=pins)
+        assert error(decision) == "ratify_invalid"
+        assert SpendChallenge not in kinds(needs)
+
+
+def test_only_calls_of_tools_are_held_to_definitions() -> None:
+    for other in (call("mail://1", method="resources/read"), LIST):
+        _, needs = script(proven(other), policy(), pins=PINS)
+        assert FindDefinition not in kinds(needs)
+
+
+@pytest.mark.holds("policy/decide", 8)
 def test_a_use_is_taken_only_where_the_scope_is_granted() -> None:
     chain = granted("email:read", constraints=(MaxRate(count=3, window_s=60),))
     _, allowed = script(proven(call("list_inbox"), chain), policy())
@@ -168,7 +219,7 @@ def test_a_use_is_taken_only_where_the_scope_is_granted() -> None:
     assert (error(decision), TakeUse in kinds(denied)) == ("ratify_scope_denied", False)
 
 
-@pytest.mark.holds("policy/decide", 7)
+@pytest.mark.holds("policy/decide", 8)
 def test_a_use_is_taken_only_where_the_constraints_hold() -> None:
     chain = granted(constraints=(MaxRate(count=3, window_s=60),))
     decision, needs = script(proven(call(), chain), policy(), but(CountUses=3))
@@ -193,7 +244,7 @@ def test_a_list_without_a_proof_asks_nothing(method: str) -> None:
     assert (decision.refusal, decision.authority, needs) == (None, None, [])
 
 
-@pytest.mark.holds("policy/decide", 7)
+@pytest.mark.holds("policy/decide", 8)
 def test_a_list_with_a_proof_spends_it_and_takes_no_use() -> None:
     chain = granted(constraints=(MaxRate(count=3, window_s=60),))
     decision, needs = script(proven(LIST, chain), policy())

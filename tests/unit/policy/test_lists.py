@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
+from msgspec.structs import replace
 from tests.world.decisions import CATALOG, VERIFIER
 
 from accredit.errors import FrameError
 from accredit.jsonrpc.frames import Success, decode_frame
 from accredit.jsonrpc.long_text import at_one_go
 from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS
+from accredit.pins import Pins, digest_of
 from accredit.policy import GUARDED, LISTS, Catalog, Entry
 from accredit.policy.lists import KINDS, Kind, ListView, kinds_in, listed
 from accredit.tokens import VerifiedToken
@@ -45,6 +47,23 @@ def tools(*names: str) -> str:
     return json.dumps({"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names]})
 
 
+@pytest.mark.holds("policy/lists", 3)
+@pytest.mark.parametrize("view", [JUDGED, OFF])
+def test_a_tool_that_is_not_as_it_is_pinned_is_left_out_and_told(view: ListView) -> None:
+    page = json.loads(tools("list_inbox", "send_email", "pay"))
+    good = {each["name"]: digest_of(json.dumps(each).encode()) or "" for each in page["tools"]}
+    del good["pay"]
+    page["tools"][1]["description"] = "changed"
+    page["tools"].append({**page["tools"][0], "title": "another of that name"})
+    told: list[None] = []
+    pinned = replace(view, pins=Pins(tools=good), on_other=lambda: told.append(None))
+    assert names(seen(json.dumps(page), pinned)) == ["list_inbox"]
+    assert len(told) == 3
+    warned = replace(pinned, pins=Pins(tools=good, enforced=False))
+    assert len(names(seen(json.dumps(page), warned))) == 4
+    assert len(told) == 6
+
+
 def names(result: dict[str, Any]) -> list[str]:
     return [tool["name"] for tool in result["tools"]]
 
@@ -53,7 +72,7 @@ def granted(*scope: str) -> ListView:
     return ListView(catalog=CATALOG, verifier_id=VERIFIER, binding="optional", granted=scope)
 
 
-@pytest.mark.holds("policy/lists", 3)
+@pytest.mark.holds("policy/lists", 4)
 def test_each_tool_says_which_scope_it_needs_and_how_a_proof_is_made() -> None:
     found = seen(tools("list_inbox", "deploy", "wipe"))
     assert [tool["_meta"] for tool in found["tools"]] == [
@@ -109,7 +128,7 @@ def test_the_upstream_can_not_make_a_private_list_public() -> None:
     assert seen(result) == {"tools": [], "cacheScope": "public", "ttlMs": 9}
 
 
-@pytest.mark.holds("policy/lists", 3)
+@pytest.mark.holds("policy/lists", 4)
 def test_the_catalog_wins_over_the_upstream() -> None:
     claims = {
         "ratify_scope": "mcp:tool",

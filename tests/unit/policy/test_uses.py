@@ -140,7 +140,7 @@ def leg(deployment: Deployment, chain: tuple[DelegationCert, ...], flow: Flow | 
     return finished(drive(decision, deployment.store, deployment.known, NOW))
 
 
-@pytest.mark.holds("policy/decide", 7)
+@pytest.mark.holds("policy/decide", 8)
 @pytest.mark.holds("policy/uses", 2)
 def test_each_leg_of_a_flow_passes_once__and_the_first_one_takes_the_use() -> None:
     deployment, chain = Deployment(), once()

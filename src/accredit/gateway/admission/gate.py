@@ -5,7 +5,8 @@ Every message of a client comes through `admit`, whatever its transport:
 1. where proofs or tokens are required, a method that neither its revision nor the configuration names is none: a
    request of it is refused, a notification dropped;
 2. what carries a token is taken off (`bearer`), so that proofs are bound to what goes on;
-3. each request is decided (`judge`); one that is refused does not go on, and has its answer from here;
+3. each request is decided (`judge`); one that is refused does not go on, and has its answer from here. Where
+   definitions are pinned, so is each call of a tool, whoever may call it (`pinned_tools`);
 4. a state that it brings back is opened (`request_state`), or it is refused;
 5. credentials are taken out and the word of who authorized the call is put in (`policy.passing`);
 6. on its way back, an answer that is a list is edited (`list_edits`), one that asks for input has its state sealed
@@ -38,6 +39,7 @@ from accredit.errors import (
 from accredit.gateway.admission.bearer import Bearer, Caller
 from accredit.gateway.admission.judge import Case, Judge
 from accredit.gateway.admission.list_edits import ListEdits
+from accredit.gateway.admission.pinned_tools import PinnedTools, Way
 from accredit.gateway.admission.request_state import Leg, RequestStateSealer, brings_state
 from accredit.gateway.admission.tasks import Hears, Tasks, of_resumed
 from accredit.gateway.admission.tool_directory import ToolDirectory
@@ -64,6 +66,8 @@ from accredit.ports import ProofStore, Revocations, TaskStore
 from accredit.tokens import VerifiedToken
 
 _log = logging.getLogger("accredit.gateway.gate")
+_HELLO = frozenset({"initialize", "server/discover"})
+"""Methods whose answers hold the server's instructions."""
 _REFUSALS = (ProofRefused, TokenError, KeysUnavailable, RequestError)
 
 
@@ -106,7 +110,8 @@ class Gate:
         tasks: TaskStore | None = None,
     ) -> None:
         self._guards = settings.guards
-        self._is_open = not settings.guards and bearer is None and recorder is None
+        self._pinned = PinnedTools(settings.pins, counters) if settings.pins is not None else None
+        self._is_open = not settings.guards and bearer is None and recorder is None and self._pinned is None
         self._tells = settings.tells_identity
         self._methods = frozenset(settings.methods)
         self._counters = counters
@@ -114,18 +119,20 @@ class Gate:
         self._recorder = recorder
         self._tasks = Tasks(tasks, settings, counters)
         self._sealer = RequestStateSealer(settings.rounds)
-        self._judge = Judge(settings, store, revocations, self._tasks, self._sealer, bearer)
-        self._lists = ListEdits(settings.proofs, tools)
+        self._judge = Judge(settings, store, revocations, self._tasks, self._sealer, bearer, self._pinned)
+        self._lists = ListEdits(settings.proofs, tools, settings.pins)
         self.early_refusals = EarlyRefusals(recorder, bearer, counters)
         """Records requests that are refused before they reach `admit`."""
 
-    async def admit(self, message: Frame | Batch, client: Client, callers: Sequence[Caller] | None = None) -> Admission:
+    async def admit(
+        self, message: Frame | Batch, client: Client, callers: Sequence[Caller] | None = None, way: Way | None = None
+    ) -> Admission:
         """Decide a message. Raises `RequestError` for one that can't be decided.
 
-        `callers` holds one caller for each message of a batch.
+        `callers` holds one caller for each message of a batch. Definitions are looked at by `way`.
         """
         if isinstance(message, Batch):
-            return await self._batch(message, client, callers)
+            return await self._batch(message, client, callers, way)
         if self._guards and isinstance(message, Request) and not self._named(message.method, client):
             return self._unnamed(message, client)
         if self._bearer is not None:
@@ -138,7 +145,7 @@ class Gate:
             if self._is_open:
                 admission = await self._unguarded(message)
             else:
-                admission = await self._request(message, client, callers[0] if callers else Caller())
+                admission = await self._request(message, client, callers[0] if callers else Caller(), way)
         except _REFUSALS as error:
             if isinstance(error, RequestError) and error.status != 200:
                 raise
@@ -146,6 +153,11 @@ class Gate:
         if _log.isEnabledFor(logging.DEBUG):
             log_event(_log, logging.DEBUG, "request_passed", method=message.method, **traced())
         return admission
+
+    @property
+    def pinned(self) -> PinnedTools | None:
+        """What holds the server to its definitions, where they are pinned."""
+        return self._pinned
 
     def hears(self, session_id: str, ids: Collection[str] = ()) -> Hears | None:
         """Return which notifications go to a stream whose requests name these tasks, in a session; None for all."""
@@ -192,7 +204,9 @@ class Gate:
             return None
         return for_upstream(notification, judged=self._judge.of_proofs)
 
-    async def _batch(self, batch: Batch, client: Client, callers: Sequence[Caller] | None) -> Admission:
+    async def _batch(
+        self, batch: Batch, client: Client, callers: Sequence[Caller] | None, way: Way | None
+    ) -> Admission:
         kept: list[Frame] = []
         replies: list[bytes] = []
         edits: dict[MessageId, Edit] = {}
@@ -202,7 +216,7 @@ class Gate:
         for frame, caller in zip(batch.frames, callers or [Caller()] * len(batch.frames), strict=True):
             try:
                 await turn(len(batch.text))
-                admission = await self.admit(frame, client, (caller,))
+                admission = await self.admit(frame, client, (caller,), way)
             except RequestError as error:
                 self._counters.refused(error)
                 replies.append(refusal(error).frame())
@@ -232,7 +246,7 @@ class Gate:
         goes_on = for_upstream(leg.request, judged=False, tell=False)
         return Admission(goes_on) if edit is None else Admission(goes_on, edits={request.id: edit})
 
-    async def _request(self, request: Request, client: Client, caller: Caller) -> Admission:
+    async def _request(self, request: Request, client: Client, caller: Caller, way: Way | None) -> Admission:
         """Decide a request (3 to 6). Raises `ProofRefused`, `RequestError`, and the caller's own error, if any."""
         case, leg = Case(caller.token), Leg(request)
         edit: Edit | None = None
@@ -240,12 +254,12 @@ class Gate:
         await turn(request.size)
         try:
             self._check_caller(request, caller)
-            case = await self._judge.case(request, client, caller.token)
+            case = await self._judge.case(request, client, caller.token, way)
             if case.refusal is not None:
                 raise case.refusal
             await turn(request.size)
             leg = self._sealer.leg(request, case.principal)
-            edit = await self._edit(request, client, case, leg)
+            edit = await self._edit(request, client, case, leg, way)
         except _REFUSALS as error:
             refused = error
         call = await self._recorded(request, client, case, leg, refused)
@@ -295,10 +309,14 @@ class Gate:
             self._counters.unrecorded(logged=True)
             return None
 
-    async def _edit(self, request: Request, client: Client, case: Case, leg: Leg) -> Edit | None:
+    async def _edit(self, request: Request, client: Client, case: Case, leg: Leg, way: Way | None) -> Edit | None:
         """Return the edit for the response. Raises `ProofRefused` where the store can't tell whose a task is."""
+        pinned = self._pinned
         if request.method in KINDS:
-            return self._lists.of(request.method, case.authority, case.token)
+            on_other = (pinned.on_other(request, way),) if pinned is not None else ()
+            return self._lists.of(request.method, case.authority, case.token, *on_other)
+        if pinned is not None and request.method in _HELLO:
+            return pinned.hello
         if case.call is None or not case.call.about_tasks or not self._guards:
             return leg.edit
         try:

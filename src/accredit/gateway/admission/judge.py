@@ -1,7 +1,8 @@
 """Judges a request before it goes on: by the proof that it carries, or by its token. Asks the ports; logs.
 
 Where proofs are judged, `policy.decide` decides. Where only tokens are, `bearer` has already checked all that a call
-needs, and only requests about tasks are decided here: a task belongs to the subject of the token that made it.
+needs, and only requests about tasks are decided here: a task belongs to the subject of the token that made it. Where
+definitions are pinned, the tool of a call is held to its own in every case (`pinned_tools`).
 """
 
 import logging
@@ -13,6 +14,7 @@ from accredit.base.log_events import log_event
 from accredit.base.text import excerpt
 from accredit.errors import ConfigurationError, FrameError, ProofRefused, RequestError, StoreUnavailable
 from accredit.gateway.admission.bearer import Bearer
+from accredit.gateway.admission.pinned_tools import PinnedTools, Way
 from accredit.gateway.admission.request_state import (
     RequestStateSealer,
     brings_state,
@@ -108,6 +110,7 @@ class Judge:
         tasks: Tasks,
         sealer: RequestStateSealer,
         bearer: Bearer | None,
+        pinned: PinnedTools | None = None,
     ) -> None:
         proofs = settings.proofs
         self._policy = proofs.policy if proofs is not None and proofs.required else None
@@ -118,18 +121,21 @@ class Judge:
         self._tasks = tasks
         self._sealer = sealer
         self._bearer = bearer
+        self._pinned = pinned
 
     @property
     def of_proofs(self) -> bool:
         """Whether proofs are judged here."""
         return self._policy is not None
 
-    async def case(self, request: Request, client: Client, token: VerifiedToken | None) -> Case:
-        """Judge a request. A proof that is refused is in the case, as its refusal.
+    async def case(self, request: Request, client: Client, token: VerifiedToken | None, way: Way | None = None) -> Case:
+        """Judge a request. A proof that is refused is in the case, as its refusal. Definitions are looked at by `way`.
 
         Raises `RequestError`; where no proofs are judged, `ProofRefused` and `TokenError` as well.
         """
         if self._policy is None or self._ports is None:
+            if self._pinned is not None and request.method == "tools/call":
+                await self._pinned.check(request, way)
             return await self._by_token(request, client, token) if self._guards else Case(token)
         call = guarded_call_of(request, client.session_id)
         if call is None:
@@ -137,8 +143,11 @@ class Judge:
         await turn(request.size)
         now, place = unix_seconds(), self._tasks.place(client)
         flow_of = self._flow_of(request, token) if brings_state(request) else None
-        steps = decide(call, self._policy, now, token, place=place, flow_of=flow_of)
-        decision = await drive(steps, *self._ports, now, self._tasks.store)
+        pinned = self._pinned
+        pins = pinned.pins if pinned is not None else None
+        steps = decide(call, self._policy, now, token, place=place, flow_of=flow_of, pins=pins)
+        look = pinned.look(request, way) if pinned is not None else None
+        decision = await drive(steps, *self._ports, now, self._tasks.store, look)
         if isinstance(decision.fault, FrameError):  # the call has no digest
             detail = f"Invalid params: {decision.fault.detail}"
             raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200)

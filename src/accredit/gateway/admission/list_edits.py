@@ -1,12 +1,13 @@
 """Edits lists on their way to a client as `policy.lists` says, and learns from lists of tools. No I/O."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.settings import ProofSettings
 from accredit.jsonrpc.frames import Success
 from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.responses import Edit
+from accredit.pins import Pins
 from accredit.policy import Authority, Catalog
 from accredit.policy.lists import KINDS, Kind, ListView, kinds_in, listed
 from accredit.tokens import VerifiedToken
@@ -14,16 +15,27 @@ from accredit.tokens import VerifiedToken
 _TOOLS = KINDS["tools/list"]
 
 
+def _nothing() -> None: ...
+
+
 class ListEdits:
     """One per gateway."""
 
-    def __init__(self, proofs: ProofSettings | None, tools: ToolDirectory) -> None:
+    def __init__(self, proofs: ProofSettings | None, tools: ToolDirectory, pins: Pins | None = None) -> None:
         self._proofs = proofs
+        self._pins = pins
         self._tools = tools
 
-    def of(self, method: str, authority: Authority | None, token: VerifiedToken | None) -> Edit | None:
-        """Return the edit for the answer to a request for a list, or None if it needs none."""
-        view, kind = self._view(authority, token), KINDS[method]
+    def of(
+        self,
+        method: str,
+        authority: Authority | None,
+        token: VerifiedToken | None,
+        on_other: Callable[[], object] = _nothing,
+    ) -> Edit | None:
+        """Return the edit for the answer to a request for a list, or None if it needs none. `on_other` is called for
+        each tool that is not as it is pinned."""
+        view, kind = self._view(authority, token, on_other), KINDS[method]
         if kind is not _TOOLS and not view.edits(kind):
             return None
         return lambda response: self._edited(response, view, (kind,))
@@ -33,7 +45,7 @@ class ListEdits:
 
         `token` is that of the stream's owner.
         """
-        view = self._view(None, token)
+        view = self._view(None, token, _nothing)
         return lambda response: self._edited(response, view, kinds_in(response))
 
     def _edited(self, response: Success, view: ListView, kinds: Sequence[Kind]) -> Steps[bytes]:
@@ -42,14 +54,18 @@ class ListEdits:
         edited = [kind for kind in kinds if view.edits(kind)]
         return (yield from listed(response, view, *edited)) if edited else response.text
 
-    def _view(self, authority: Authority | None, token: VerifiedToken | None) -> ListView:
+    def _view(
+        self, authority: Authority | None, token: VerifiedToken | None, on_other: Callable[[], object]
+    ) -> ListView:
         proofs = self._proofs
         if proofs is None:
-            return ListView(catalog=Catalog(), token=token)
+            return ListView(catalog=Catalog(), token=token, pins=self._pins, on_other=on_other)
         return ListView(
             catalog=proofs.policy.catalog,
             verifier_id=proofs.policy.verifier_id if proofs.required else "",
             binding=proofs.policy.binding if proofs.required else "",
             granted=authority.granted_scope if authority is not None and proofs.filter_tools else None,
             token=token,
+            pins=self._pins,
+            on_other=on_other,
         )

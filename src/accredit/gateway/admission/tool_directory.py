@@ -13,6 +13,8 @@ list shows what this caller may see:
 """
 
 import asyncio
+import contextlib
+import secrets
 from collections.abc import Awaitable, Callable
 
 from msgspec import Raw, Struct
@@ -64,15 +66,18 @@ class _Pace:
 
 
 class ToolDirectory:
-    """One per gateway."""
+    """One per gateway. `on_list` is shown each list that is learned from."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_list: Callable[[Raw], Steps[None]] | None = None) -> None:
+        self._on_list = on_list
         self._tools = RecentlyUsed[str, _Tool](MAX_KNOWN_TOOLS)
         self._for_admitted = _Pace()
         self._for_others = _Pace()
 
     def learn(self, result: Raw) -> Steps[None]:
         """Remember the tools in the result of a `tools/list`, in steps."""
+        if self._on_list is not None:
+            yield from self._on_list(result)
         for name, schema in listed_schemas(result).items():
             yield
             if len(name) <= MAX_KNOWN_TOOL_NAME_CHARS:
@@ -110,27 +115,34 @@ class ToolDirectory:
 
     async def _ask_for_list(self, call: Request, ask: Ask) -> None:
         """Ask for the list page by page, up to `MAX_LIST_PAGES`, with the metadata that `call` carries."""
-        cursor: Raw | None = None
-        for page in range(MAX_LIST_PAGES):
-            answer = await ask(_list_request(call, page, cursor))
-            try:
-                frame = decode_frame(answer) if answer is not None else None
-                if not isinstance(frame, Success):
-                    return
-                await in_turns(self.learn(frame.result))
-                cursor = members(frame.result).get("nextCursor")
-            except FrameError:
-                return
-            if as_string(cursor) is None:
-                return
+        with contextlib.suppress(FrameError):
+            await ask_for_list(call, ask, self.learn)
 
 
-def _list_request(call: Request, page: int, cursor: Raw | None) -> Request:
+async def ask_for_list(call: Request, ask: Ask, read: Callable[[Raw], Steps[None]]) -> bool:
+    """Ask for the list of tools, with the metadata that `call` carries; `read` gets each page's result. Return whether
+    that was the whole list, which has at most `MAX_LIST_PAGES`. Raises `FrameError`, and what `read` raises."""
+    cursor: Raw | None = None
+    for _ in range(MAX_LIST_PAGES):
+        # Another one each time: several looks may be open in one session, and a server need not know them by it.
+        answer = await ask(list_request(call, secrets.token_hex(8), cursor))
+        frame = decode_frame(answer) if answer is not None else None
+        if not isinstance(frame, Success):
+            return False
+        await in_turns(read(frame.result))
+        cursor = members(frame.result).get("nextCursor")
+        if as_string(cursor) is None:
+            return True
+    return False
+
+
+def list_request(call: Request, id: str, cursor: Raw | None) -> Request:
+    """Return the request for one page of the list, as the caller of `call` would send it."""
     carried = {name: value for name in _CARRIED if (value := call.in_meta(name)) is not None}
     params: dict[str, object] = {"_meta": carried}
     if cursor is not None:
         params["cursor"] = cursor
-    listing = {"jsonrpc": "2.0", "id": f"accredit-tools-list-{page}", "method": "tools/list", "params": params}
+    listing = {"jsonrpc": "2.0", "id": id, "method": "tools/list", "params": params}
     made = decode_request(to_json(listing))
     assert isinstance(made, Request)  # noqa: S101 - it was built as one
     return made

@@ -10,6 +10,8 @@ from typing import Any
 
 from accredit.errors import RequestError
 from accredit.gateway.admission.gate import Admission, Gate
+from accredit.gateway.admission.pinned_tools import Way
+from accredit.gateway.forwarding import Forwarding
 from accredit.gateway.front.authenticator import HttpAuthenticator
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.intake import Intake
@@ -48,6 +50,7 @@ class Endpoint(Intake[Exchange]):
         self._sessions = sessions
         self._authenticator = authenticator
         self._backend = backend
+        self._forwarding = Forwarding(listed_only=settings.guards, added=settings.forward_headers)
 
     def serve(self, exchange: Exchange) -> Coroutine[Any, Any, None]:
         """Return what answers one HTTP request. Both raise the `AccreditError` that becomes its answer."""
@@ -128,6 +131,10 @@ class Endpoint(Intake[Exchange]):
         else:
             self._sessions.enter(client, client.head, NOBODY)
         return message
+
+    def _way(self, client: Exchange, inbound: InboundRequest) -> Way:
+        headers = self._forwarding.to_upstream(client.head.raw_headers, body=False)
+        return Way(partial(self._backend.ask, client, inbound.era), headers)
 
     async def _go_on(self, client: Exchange, inbound: InboundRequest, admission: Admission) -> None:
         if admission.proved:

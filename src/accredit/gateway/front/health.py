@@ -7,7 +7,8 @@
 4. A caller with a valid token in the header, where tokens are on, is also told the reasons, and what was refused.
 
 The status is 503 if `upstream`, `store` or `records` don't answer, and while the gateway drains. `revocations` and
-`key_sets` don't change it: what was last known is still in force. Each answer has the time (`Date`), so that clocks can
+`key_sets` don't change it: what was last known is still in force. Nor does `instructions`, which is false where the
+server's, as last seen by this process, are not the pinned ones. Each answer has the time (`Date`), so that clocks can
 be compared.
 """
 
@@ -16,6 +17,7 @@ from email.utils import formatdate
 from typing import Any
 
 from accredit.errors import AccreditError, RequestError
+from accredit.gateway.admission.pinned_tools import PinnedTools
 from accredit.gateway.counters import Counters
 from accredit.gateway.front.authenticator import HttpAuthenticator
 from accredit.gateway.front.exchange import Exchange
@@ -40,6 +42,7 @@ class Health:
         store: ProofStore | None,
         revocations: Revocations | None,
         key_sets: KeySets | None,
+        pinned: PinnedTools | None = None,
     ) -> None:
         self.draining = False
         self._backend = backend
@@ -49,6 +52,7 @@ class Health:
         self._store = store
         self._revocations = revocations
         self._key_sets = key_sets
+        self._pinned = pinned
 
     async def serve(self, exchange: Exchange, path: str) -> None:
         """Answer a request from an allowed host for one of the two paths. Raises `RequestError`."""
@@ -87,6 +91,9 @@ class Health:
             problems["revocations"] = self._revocations.problem()
         if self._key_sets is not None:
             problems["key_sets"] = self._key_sets.problem()
+        if self._pinned is not None:
+            changed = self._pinned.instructions_changed
+            problems["instructions"] = "the server's instructions are not the pinned ones" if changed else None
         return problems
 
     async def _is_known(self, exchange: Exchange) -> bool:

@@ -25,6 +25,7 @@ from typing import Generic, TypeVar
 from accredit.gateway.admission.bearer import Caller
 from accredit.gateway.admission.gate import Admission, Gate
 from accredit.gateway.admission.identity import check_single
+from accredit.gateway.admission.pinned_tools import Way
 from accredit.gateway.recording.early_refusals import REFUSALS, InboundRequest, Unread
 from accredit.gateway.recording.recorder import Client
 from accredit.gateway.settings import GatewaySettings
@@ -59,7 +60,8 @@ class Intake(ABC, Generic[C]):
         callers = inbound.callers
         if callers is None and inbound.tokens:
             callers = [Caller(token) for token in inbound.tokens]
-        admission = await self._gate.admit(message, Client(inbound.session, inbound.revision), callers)  # 7
+        way = self._way(client, inbound) if self._settings.pins is not None else None
+        admission = await self._gate.admit(message, Client(inbound.session, inbound.revision), callers, way)  # 7
         try:
             await self._go_on(client, inbound, admission)
         except BaseException as error:
@@ -90,6 +92,10 @@ class Intake(ABC, Generic[C]):
 
         Raises one of `REFUSALS`.
         """
+
+    def _way(self, client: C, inbound: InboundRequest) -> Way | None:
+        """Return how the gateway asks the server on behalf of this caller, or None where there is no way."""
+        return None
 
     @abstractmethod
     async def _go_on(self, client: C, inbound: InboundRequest, admission: Admission) -> None:

@@ -28,6 +28,7 @@ from accredit.errors import (
 )
 from accredit.gateway.admission.bearer import Bearer, bearer_for
 from accredit.gateway.admission.gate import Admission, Gate
+from accredit.gateway.admission.pinned_tools import Way
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.front.host import Host
@@ -201,6 +202,9 @@ class Wrap(Intake[bytes]):
             frames = message.frames if isinstance(message, Batch) else (message,)
             inbound.callers = [await self._bearer.of_line(frame, self._backend.ask) for frame in frames]  # 6
         return message
+
+    def _way(self, client: bytes, inbound: InboundRequest) -> Way:
+        return Way(self._backend.ask, [])
 
     async def _go_on(self, client: bytes, inbound: InboundRequest, admission: Admission) -> None:
         if admission.replies:

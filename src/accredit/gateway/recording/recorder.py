@@ -2,7 +2,7 @@
 
 Asks the log (`ports.Records`). A call's life, in this order:
 
-1. `Recorder.begin` puts the decision into the log (step 8 of the decision); where that fails, nothing is forwarded;
+1. `Recorder.begin` puts the decision into the log (step 9 of the decision); where that fails, nothing is forwarded;
 2. an allowed call is open until it is settled: by its response, by what went wrong, or by the end of the exchange
    that it belongs to, whichever comes first. To settle it is done once, and goes on when whoever asked is cancelled;
 3. where the outcome can't be recorded, the client gets a refusal in place of the answer.
@@ -13,7 +13,7 @@ the arguments: so a constraint's reason, which quotes them, is cut. The target i
 
 import asyncio
 import re
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -60,6 +60,7 @@ from accredit.jsonrpc.encode import HEADER_MISMATCH, INVALID_PARAMS
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.long_text import at_one_go
 from accredit.limits import MAX_RECORDED_CHAINS, MAX_RECORDED_TARGET, MAX_RECORDED_TEXT, SHORT_MESSAGE_BYTES
+from accredit.pins import Pins
 from accredit.policy import CONSTRAINT_REFUSALS, Decision, refusals
 from accredit.ports import Records
 from accredit.ratify import DelegationCert, encode_delegation_cert
@@ -93,12 +94,19 @@ class Recorder:
     """Writes what the gate decides into the log, and what came of it. One per gateway."""
 
     def __init__(
-        self, records: Records, settings: RecordSettings, counters: Counters, *, hides_sessions: bool = False
+        self,
+        records: Records,
+        settings: RecordSettings,
+        counters: Counters,
+        *,
+        hides_sessions: bool = False,
+        pins: Pins | None = None,
     ) -> None:
         self._records = records
         self._hides_sessions = hides_sessions
         self._settings = settings
         self._counters = counters
+        self._pinned: Mapping[str, str] = pins.tools if pins is not None else {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._in_sessions: dict[tuple[str, MessageId], OpenCall] = {}
         self._chains = RecentlyUsed[bytes, RecordedChain](MAX_RECORDED_CHAINS)
@@ -116,7 +124,7 @@ class Recorder:
         reason: str | None = None,
         omit_arguments: bool = False,
     ) -> OpenCall | None:
-        """Record a decision (step 8), on a request from which its token was taken off.
+        """Record a decision (step 9), on a request from which its token was taken off.
 
         `decision` is None if no proof was judged. A call that is not `refused` is open from now on. `reason` is that of
         a refusal which has none itself. `omit_arguments` keeps a stranger's arguments out of the log, whatever it
@@ -235,6 +243,7 @@ class Recorder:
             revision=client.revision and client.revision[:MAX_RECORDED_TEXT],
             flow=part.flow if part is not None else None,
             round=part.round if part is not None else None,
+            definition=self._pinned.get(target) if method == "tools/call" else None,
             trace=trace,
         )
 
@@ -273,7 +282,7 @@ def recorder_of(settings: GatewaySettings, counters: Counters, records: Records 
     recording = settings.records
     if not recording.policy_digest:
         recording = replace(recording, policy_digest=settings_digest(settings))
-    return Recorder(records, recording, counters, hides_sessions=settings.seals_sessions)
+    return Recorder(records, recording, counters, hides_sessions=settings.seals_sessions, pins=settings.pins)
 
 
 async def _params(request: Request, decision: Decision | None, *, full: bool) -> RecordedParams:

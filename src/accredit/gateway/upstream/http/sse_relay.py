@@ -256,6 +256,8 @@ class EventRelay:
 
     def _forwarded(self, event: Event, text: bytes, frame: Frame | None) -> bytes:
         """Return a good event as it is forwarded, or b"" if it is about somebody else's task."""
+        if isinstance(frame, Notification):
+            self._counters.notified(frame.method)
         if isinstance(frame, Notification) and self._reply.hears is not None:
             if not self._reply.hears(frame):
                 self._counters.counts["notifications_dropped"] += 1

@@ -94,7 +94,7 @@ class StdioBackend:
         _check_revision(reply)
         initialize = message if isinstance(message, Request) and message.method == "initialize" else None
         if initialize is not None and SESSION_HEADER not in reply.head.headers:
-            await self._sessions.create(reply, initialize)
+            await self._sessions.create(reply, initialize, edits.get(initialize.id))
         else:
             with self._sessions.using(reply) as session:
                 await session.post(reply, message, edits)

@@ -239,6 +239,7 @@ class PendingCalls(Generic[C]):
             case Request():
                 return frame
             case Notification():
+                self._counters.notified(frame.method)
                 return Notified(frame, self._subject(frame))
             case _:
                 return Answered(self._taken(frame), text, frame, self._expected.answers)

@@ -70,10 +70,10 @@ class Session(Conversation[_SessionCall]):
         self._posts: dict[int, Stream] = {}
         self._made = 0
 
-    async def initialize(self, request: Request) -> Stream:
+    async def initialize(self, request: Request, edit: Edit | None = None) -> Stream:
         """Forward the first request, and return the stream with its answer. Raises `AccreditError`."""
         stream = Stream(due=1)
-        self._begin(_SessionCall(request, stream))
+        self._begin(_SessionCall(request, stream, edit))
         await self._child.send(request.text, self._patience)
         while not stream.ended:
             await stream.changed(self._patience)

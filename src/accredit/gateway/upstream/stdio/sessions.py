@@ -27,6 +27,7 @@ from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
 from accredit.gateway.upstream.stdio.session import Session
 from accredit.jsonrpc.encode import INVALID_REQUEST, UPSTREAM_ERROR
 from accredit.jsonrpc.frames import Request
+from accredit.jsonrpc.responses import Edit
 from accredit.limits import BUSY_RETRY_SECONDS, MAX_SESSIONS, RESERVED_SHARE, SESSION_IDLE_SECONDS, SESSION_LEFT_SECONDS
 
 _log = logging.getLogger("accredit.gateway.stdio")
@@ -75,7 +76,7 @@ class Sessions:
         self._children = 0
         self._endings: set[asyncio.Task[None]] = set()
 
-    async def create(self, reply: Reply, request: Request) -> None:
+    async def create(self, reply: Reply, request: Request, edit: Edit | None = None) -> None:
         """Start a child for an `initialize`, and answer the client: with a session, if the child's answer is valid.
         Raises `AccreditError`."""
         await self._make_room(reply, request)
@@ -83,7 +84,7 @@ class Sessions:
         kept = False
         try:
             with WhileConnected(reply):
-                stream = await session.initialize(request)
+                stream = await session.initialize(request, edit)
             kept = self._established(session, stream.whole())
         finally:
             if not kept:

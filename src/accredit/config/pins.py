@@ -1,0 +1,67 @@
+"""From `[pins]` and `accredit.lock` to what the gateway holds its server to. Reads the lock, once, at the start.
+
+1. The lock is beside the configuration. Where no file is the configuration, none is looked for: the current folder may
+   be one that somebody else has filled.
+2. Without a word in `pins.mode`, definitions are enforced where there is a lock. Where a mode asks for one, the lock
+   has to be there, and to name the server: what is not pinned would else pass unseen.
+3. It is good as a whole (`pins.lock`), or nothing starts.
+"""
+
+import os
+from pathlib import Path
+
+from accredit.base.text import one_line
+from accredit.config.load import Loaded
+from accredit.errors import ConfigurationError, LockError
+from accredit.keys import read_file
+from accredit.limits import MAX_LOCK_BYTES
+from accredit.pins import LOCK_FILE, UPSTREAM, Definitions, Pins, read_lock
+
+_PIN = "`accredit pin` shows what the server says, and writes it"
+
+
+def build_pins(loaded: Loaded) -> Pins | None:
+    """Return what is pinned of the server, or None where nothing is held to. Raises `ConfigurationError`."""
+    pins = loaded.config.pins
+    if pins.mode == "off":
+        return None
+    path = lock_file(loaded)
+    if path is None or not os.path.lexists(path):
+        if pins.mode is None:
+            return None
+        what = (
+            f"there is no {path}" if path is not None else f"{LOCK_FILE} is beside a configuration, and there is none"
+        )
+        raise ConfigurationError(one_line(f'pins.mode is "{pins.mode}", and {what}'), _PIN)
+    server = read_lock_file(path).get(UPSTREAM)
+    if server is None:
+        raise ConfigurationError(one_line(f"{path} pins nothing of the server of [upstream]"), _PIN)
+    return Pins(
+        tools={name: tool.sha256 for name, tool in server.tools.items() if tool.sha256 is not None},
+        instructions=server.instructions_sha256,
+        enforced=pins.mode != "warn",
+        fresh_seconds=pins.fresh_seconds,
+    )
+
+
+def read_pinned(loaded: Loaded) -> Definitions | None:
+    """Return all that the lock of a configuration holds of its server, whatever `pins.mode` says; None without a lock.
+    Raises `ConfigurationError`."""
+    path = lock_file(loaded)
+    return read_lock_file(path).get(UPSTREAM) if path is not None and os.path.lexists(path) else None
+
+
+def lock_file(loaded: Loaded) -> Path | None:
+    """Return where the lock of a configuration is, whether or not it is there; None without a file."""
+    return loaded.file.parent / LOCK_FILE if loaded.file is not None else None
+
+
+def read_lock_file(path: Path) -> dict[str, Definitions]:
+    """Return what a lock pins, by the servers' names. Raises `ConfigurationError`."""
+    try:
+        return read_lock(read_file(path, MAX_LOCK_BYTES).data)
+    except LockError as error:
+        raise ConfigurationError(
+            one_line(f"{path} can't be taken: {error}"),
+            "take the last good one from version control, or move it away: " + _PIN,
+        ) from None

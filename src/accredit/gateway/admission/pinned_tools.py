@@ -1,0 +1,188 @@
+"""Holds the server's tools to the definitions that are pinned. Asks the server, as the caller at hand; logs.
+
+1. Before a call the gateway lists the tools itself: what a client was shown may be older, or was shown to it alone. It
+   asks with the call's own credentials, session and capabilities, so that what this caller would see is what counts.
+2. A look counts for `fresh_seconds`, for every call whose look would be sent in the same words: the same headers but
+   for tracing, and the same `_meta`. Callers at the same look wait for one and the same.
+3. It counts no longer once the server has said that its tools have changed (`notifications/tools/list_changed`, on
+   whatever stream), or a list on its way to this caller has shown another definition.
+4. A list that can't be had to its end in `LOOK_SECONDS`, or can't be read alike by all, is no look: nothing is known
+   then. So it is where the way in has none to ask (HTTP+SSE of 2024-11-05).
+5. How many looks there are at once, and for how many callers one is remembered, is bounded; who is forgotten is looked
+   for anew.
+6. Other instructions than the pinned ones (of `initialize`, `server/discover`) are logged and told by `/readyz`.
+
+Not covered: a server that tells the gateway's list from a client's, and shows each what it wants to see: the client's
+list goes through the filter (`policy.lists`), so it is still shown nothing that is not pinned. Nor a change between the
+look and the call, within `fresh_seconds`, of which the server says nothing.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from accredit.base.caching import RecentlyUsed
+from accredit.base.log_events import log_event
+from accredit.base.text import excerpt
+from accredit.errors import FrameError, ProofRefused
+from accredit.gateway.admission.tool_directory import Ask, ask_for_list, list_request
+from accredit.gateway.counters import Counters
+from accredit.gateway.headers import RawHeaders
+from accredit.gateway.trace import traced
+from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER
+from accredit.jsonrpc.frames import Request, Success
+from accredit.jsonrpc.long_text import Steps
+from accredit.jsonrpc.objects import as_string, is_object, members
+from accredit.jsonrpc.param_headers import is_param_header
+from accredit.limits import LOOK_SECONDS, MAX_LOOKS, MAX_PINNED_CALLERS, MAX_STRAY_DEFINITIONS
+from accredit.pins import Definition, ListReader, Pins, digest_of_text
+from accredit.policy import GuardedCall, refusals
+from accredit.policy.needs import Look
+
+_log = logging.getLogger("accredit.gateway.pins")
+_OF_ONE_REQUEST = frozenset(
+    {METHOD_HEADER, NAME_HEADER, b"traceparent", b"tracestate", b"last-event-id", b"content-length", b"accept"}
+)
+_MOST_LOGGED = 20
+
+
+class Way(NamedTuple):
+    """How the gateway asks the server on behalf of the caller at hand, and the caller's headers that go there."""
+
+    ask: Ask
+    headers: RawHeaders
+
+
+class _View:
+    """What one caller was last seen to be shown. `differing` has the digests of tools that are not as they are pinned,
+    None for those that are not listed; it is None itself if nothing is known."""
+
+    def __init__(self) -> None:
+        self.differing: Mapping[str, str | None] | None = None
+        self.at = float("-inf")
+        self.changes = -1
+        self.failures = 0
+        self.lock = asyncio.Lock()
+
+
+class PinnedTools:
+    """One per gateway."""
+
+    def __init__(self, pins: Pins, counters: Counters) -> None:
+        self.pins = pins
+        self.instructions_changed = False
+        """Whether the server's instructions, as last seen, are not the pinned ones."""
+        self._counters = counters
+        self._views = RecentlyUsed[bytes, _View](MAX_PINNED_CALLERS)
+        self._looks = asyncio.Semaphore(MAX_LOOKS)
+
+    async def check(self, call: Request, way: Way | None) -> None:
+        """Refuse a call where nobody else decides on it. Raises `ProofRefused`."""
+        name = call.target or ""
+        found = await self.find(call, way, name)
+        if self.pins.enforced and (found is None or found != self.pins.tools.get(name)):
+            raise _refused(call, name, self.pins.tools.get(name), found)
+
+    async def find(self, call: Request, way: Way | None, name: str) -> str | None:
+        """Return the digest of the definition that this caller is shown under a tool's name, or None (rules 1 to 5)."""
+        if way is None:
+            return None
+        key = _key(call, way)
+        view = self._views.get(key)
+        if view is None:
+            self._views.put(key, view := _View())
+        if not self._is_fresh(view):
+            await self._look(view, call, way)
+        if view.differing is None:
+            return None
+        return view.differing[name] if name in view.differing else self.pins.tools.get(name)
+
+    def look(self, call: Request, way: Way | None) -> Look:
+        """Return `find` for one call, as a decision asks."""
+        return partial(self.find, call, way)
+
+    def on_other(self, request: Request, way: Way | None) -> Callable[[], None]:
+        """Return what to call if a list for this caller shows what is not pinned (rule 3)."""
+
+        def forget() -> None:
+            if way is not None:
+                self._views.forget(_key(request, way))
+
+        return forget
+
+    def hello(self, response: Success) -> Steps[bytes]:
+        """Compare the instructions in the answer to `initialize` or `server/discover` (rule 6); leave it as it is."""
+        yield
+        try:
+            said = as_string(members(response.result).get("instructions")) if is_object(response.result) else None
+        except FrameError:
+            return response.text
+        digest = digest_of_text(said) if said is not None else None
+        changed = (said is not None and digest is None) or digest != self.pins.instructions
+        if changed and not self.instructions_changed:
+            log_event(_log, logging.WARNING, "instructions_changed", expected=self.pins.instructions, found=digest)
+        self.instructions_changed = changed
+        return response.text
+
+    def _is_fresh(self, view: _View) -> bool:
+        age = asyncio.get_running_loop().time() - view.at
+        known = view.differing is not None and view.changes == self._counters.tool_list_changes
+        return known and age < self.pins.fresh_seconds
+
+    async def _look(self, view: _View, call: Request, way: Way) -> None:
+        failures = view.failures
+        async with view.lock:
+            if self._is_fresh(view) or view.failures != failures:
+                return  # somebody else has looked, or has tried to, while this call waited
+            changes = self._counters.tool_list_changes
+            view.differing = None
+            now = asyncio.get_running_loop().time()
+            tools = await self._tools(call, way)
+            if tools is None:
+                view.failures += 1
+                log_event(_log, logging.WARNING, "definitions_unknown", **traced())
+                return
+            view.differing, view.at, view.changes = self._differing(tools), now, changes
+
+    async def _tools(self, call: Request, way: Way) -> Mapping[str, Definition] | None:
+        reader = ListReader()
+        try:
+            async with asyncio.timeout(LOOK_SECONDS), self._looks:
+                whole = await ask_for_list(call, way.ask, reader.add)
+        except (FrameError, TimeoutError):
+            return None
+        return reader.tools if whole else None
+
+    def _differing(self, tools: Mapping[str, Definition]) -> Mapping[str, str | None]:
+        pinned = self.pins.tools
+        differing: dict[str, str | None] = dict.fromkeys(pinned.keys() - tools.keys())
+        differing |= {name: tool.sha256 for name, tool in tools.items() if tool.sha256 != pinned.get(name, tool.sha256)}
+        strays = [name for name in tools if name not in pinned][:MAX_STRAY_DEFINITIONS]
+        differing |= {name: tools[name].sha256 for name in strays}
+        for name in [name for name in differing if name in tools][:_MOST_LOGGED]:
+            log_event(
+                _log,
+                logging.WARNING,
+                "definition_changed",
+                tool=excerpt(name),
+                expected=pinned.get(name),
+                found=differing[name],
+                **traced(),
+            )
+        return differing
+
+
+def _key(call: Request, way: Way) -> bytes:
+    """Return what stands for all calls whose looks are the same (rule 2)."""
+    said = hashlib.sha256(list_request(call, "", None).text)
+    for name, value in way.headers:
+        if name not in _OF_ONE_REQUEST and not is_param_header(name):
+            said.update(b"%d:%b%d:%b" % (len(name), name, len(value), value))
+    return said.digest()
+
+
+def _refused(call: Request, name: str, expected: str | None, found: str | None) -> ProofRefused:
+    return refusals.definition_changed(GuardedCall(call.method, name, "", b"", None, None), None, expected, found)
