@@ -35,7 +35,7 @@ pytestmark = [
 ROOT = Path(__file__).parents[2]
 MAIL = (sys.executable, str(ROOT / "examples" / "mail_server.py"))
 LISTING = (sys.executable, listing_server.__file__)
-FILES = ("accredit.toml", "gateway.key", "gateway.key.pub")
+FILES = ("accredit.toml", "gateway.key", "gateway.key.pub", "accredit.lock")
 
 
 @contextmanager
@@ -318,7 +318,7 @@ def test_a_hostile_server_writes_nothing_but_comments_and_names(tmp_path: Path) 
         ([tools("a", nextCursor="1"), tools("a")], "twice"),
         ([tools(nextCursor="0")], "pages"),
         ([tools(*map(str, range(5_000)))], "more than 4096 tools"),
-        ([{"tools": [{}]}], "can't be understood"),
+        ([{"tools": [{}]}], "without a name"),
         ([{"tools": [{"name": "a", "description": "x" * 5_000_000, "inputSchema": {}}]}], "Invalid upstream"),
         ([[]], "did not list its tools"),
     ],

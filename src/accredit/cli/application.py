@@ -23,6 +23,7 @@ from accredit.cli.commands.init import init
 from accredit.cli.commands.inspect import inspect
 from accredit.cli.commands.keys import keys_app
 from accredit.cli.commands.log import log_app
+from accredit.cli.commands.pin import pin
 from accredit.cli.commands.revoke import revoke
 from accredit.cli.commands.serve import serve
 from accredit.cli.commands.store import store_app
@@ -46,6 +47,7 @@ app.command(cls=CommandAfterDashes)(wrap)
 app.command()(connect)
 app.command(cls=CommandAfterDashes)(init)
 app.command(cls=CommandAfterDashes)(check)
+app.command()(pin)
 app.command()(call)
 app.command()(grant)
 app.command()(inspect)

@@ -5,7 +5,8 @@ A tool passes if a call to it can be allowed, and if everybody who reads a list 
 1. with a catalog: it has an entry (or the default), and what it advertises, if anything, is that entry's scope;
 2. without: it advertises a scope that somebody could ask for and grant.
 
-An entry of the catalog that names no tool is a finding, too. Notes name the tools that only some clients see, and those
+Where there is a lock, every difference of a definition from the pinned one is a finding. An entry of the catalog that
+names no tool is a finding, too. Notes name the tools that only some clients see, and those
 whose arguments constraints could be about, if the catalog did not leave them out. Not checked: whether a scope suits
 what the tool does.
 """
@@ -18,28 +19,44 @@ from mcp.types import Tool
 from accredit.cli.actions.output import print_json, say
 from accredit.cli.actions.suggest_scopes import advertised_scope, fault_of
 from accredit.cli.asking.listing import Offer
+from accredit.pins import Change, Definitions, changes
 from accredit.policy import Catalog
 from accredit.policy.constraint_words import facts_table
 from accredit.policy.facts import CONTEXT_NAMES
 
 
 class Finding(NamedTuple):
-    """What is wrong with a tool. `scope` is the catalog's, `advertised` the server's; None where there is none."""
+    """What is wrong with a tool. `scope` is the catalog's, `advertised` the server's; None where there is none.
+    `expected` is the digest of the pinned definition, `found` that of the server's."""
 
-    problem: Literal["no_scope", "invalid_scope", "other_scope", "no_such_tool"]
+    problem: Literal[
+        "no_scope",
+        "invalid_scope",
+        "other_scope",
+        "no_such_tool",
+        "definition_changed",
+        "new_definition",
+        "missing_definition",
+    ]
     tool: str
     scope: str | None
     advertised: str | None
     text: str
+    expected: str | None = None
+    found: str | None = None
 
 
-def check_offer(offer: Offer, catalog: Catalog | None, *, as_json: bool) -> int:
-    """Print what is wrong with a server's tools; return the exit code."""
+def check_offer(offer: Offer, catalog: Catalog | None, pinned: Definitions | None = None, *, as_json: bool) -> int:
+    """Print what is wrong with a server's tools, by a catalog and by what is pinned; return the exit code."""
     findings = list(_with(catalog, offer.tools) if catalog is not None else _alone(offer.tools))
+    different = changes(pinned, offer.definitions) if pinned is not None and offer.definitions is not None else []
+    findings += _unpinned(different)
+    instructions = [change for change in different if change.problem == "instructions_changed"]
     if as_json:
         members = [finding._asdict() for finding in findings]
         some = sorted(offer.only_some)
-        print_json({"ok": not findings, "tools": len(offer.tools), "findings": members, "only_some": some})
+        told = {"instructions_changed": bool(instructions)} if pinned is not None else {}
+        print_json({"ok": not findings, "tools": len(offer.tools), "findings": members, "only_some": some} | told)
         return 1 if findings else 0
     for finding in findings:
         say(finding.text)
@@ -48,9 +65,20 @@ def check_offer(offer: Offer, catalog: Catalog | None, *, as_json: bool) -> int:
     if offer.only_some:
         some = ", ".join(sorted(offer.only_some))
         say(f"note: only some clients see these tools, by what they can do: {some}")
+    for change in instructions:
+        say(f"note: {change.text}")
+    if different:
+        say("note: accredit pin shows what is different from accredit.lock")
     for note in _unsaid_facts(catalog, offer.tools) if catalog is not None else ():
         say(note)
     return 1 if findings else 0
+
+
+def _unpinned(different: Iterable[Change]) -> Iterable[Finding]:
+    for each in different:
+        if each.problem != "instructions_changed":
+            text = "; ".join([each.text, *each.notes])
+            yield Finding(each.problem, each.tool, None, None, text, each.expected, each.found)
 
 
 def _unsaid_facts(catalog: Catalog, tools: Iterable[Tool]) -> Iterable[str]:

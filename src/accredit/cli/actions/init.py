@@ -4,7 +4,8 @@ In this order, so that a failure leaves nothing half done:
 
 1. none of the files is there yet, and nothing is in the way of the folder;
 2. the server lists what it offers, run where the configuration will run it;
-3. the key is written, then the configuration; a key without a configuration is taken away again.
+3. the key is written, then the lock of what its tools say, then the configuration; without a configuration the others
+   are taken away again.
 """
 
 import os
@@ -20,6 +21,7 @@ from accredit.base.clock import unix_seconds
 from accredit.base.text import one_line
 from accredit.cli.actions.config_text import configuration
 from accredit.cli.actions.output import print_json, say, tell
+from accredit.cli.actions.pin import definitions_of, lock_text
 from accredit.cli.actions.suggest_scopes import PROMPT, READING, RESOURCE, Suggestion, suggestions
 from accredit.cli.asking.knocking import shown
 from accredit.cli.asking.listing import Offer
@@ -29,6 +31,7 @@ from accredit.config.load import DEFAULT_FILE
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream, StdioUpstream
 from accredit.keys import make_key, public_path, write_file, write_key
+from accredit.pins import LOCK_FILE, UPSTREAM
 
 
 class Plan(NamedTuple):
@@ -44,7 +47,7 @@ def set_up(plan: Plan, *, as_json: bool) -> int:
     """Write the files into the folder, and print what to do next. Raises `ConfigurationError`."""
     folder = plan.folder
     file, key_file = folder / DEFAULT_FILE, folder / GATEWAY_KEY_FILE
-    files = (file, key_file, public_path(key_file))
+    files = (file, key_file, public_path(key_file), folder / LOCK_FILE)
     for each in files:
         if os.path.lexists(each):
             raise ConfigurationError(f"{each} exists already", "name another folder with --dir, or move it away")
@@ -52,11 +55,13 @@ def set_up(plan: Plan, *, as_json: bool) -> int:
     if not nearest.is_dir():
         raise _no_folder(folder, f"{nearest} is a file")
     offer, upstream = ask_upstream(plan.upstream, follow=True, seconds=plan.seconds)
+    lock = lock_text({UPSTREAM: definitions_of(offer)})
     _make(folder)
     suggested = suggestions(offer)
     text = configuration(_placed(upstream, folder), offer, suggested, plan.headers).encode()
     write_key(key_file, make_key("gateway", "gateway", unix_seconds()))
     try:
+        write_file(files[-1], lock)
         if upstream != plan.upstream and isinstance(upstream, HttpUpstream):
             tell(f"the server is at {shown(upstream.url)}: the configuration names that")
         # A URL with a query may hold a key.
@@ -128,6 +133,7 @@ def _report(
         return
     say(f"wrote {files[0]}: {_counted(offer, suggested)}. Read it before you go on.")
     say(f"wrote {files[1]}, which only you can read, and {files[2]}")
+    say(f"wrote {files[3]}: what these tools say of themselves; a gateway refuses calls of one that changes")
     say("")
     say("next:")
     for step in steps:

@@ -4,7 +4,7 @@ Tools are read to their end, or the list is refused: each needs a scope. Resourc
 that cover all of a kind, so that as many as a person would read are enough.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mcp import MCPError
@@ -22,12 +22,14 @@ from mcp.types import (
 from accredit.base.text import excerpt
 from accredit.errors import ConfigurationError
 from accredit.limits import MAX_KNOWN_TOOLS, MAX_LIST_PAGES
+from accredit.pins import Definition, Definitions
 
 
 class Offer(NamedTuple):
     """What a server offers, and the name that it gives itself ("" for none).
 
-    `only_some` names the tools that it lists only for some hosts, by their capabilities.
+    `only_some` names the tools that it lists only for some hosts, by their capabilities, `two_faced` those whose
+    definitions differ by them. `definitions` are the tools as they came, where that was seen, and the instructions.
     """
 
     server: str
@@ -36,22 +38,35 @@ class Offer(NamedTuple):
     templates: tuple[ResourceTemplate, ...] = ()
     prompts: tuple[Prompt, ...] = ()
     only_some: frozenset[str] = frozenset()
+    two_faced: frozenset[str] = frozenset()
+    definitions: Definitions | None = None
+
+
+class Connected(NamedTuple):
+    """A session with a server, and the name that this gives itself; `tools` fills with its tools as they came, where
+    that is seen."""
+
+    server: str
+    session: ClientSession
+    tools: Mapping[str, Definition] | None = None
 
 
 _Listing = Callable[..., Awaitable[Any]]
 
 
-async def offer_of(server: str, session: ClientSession) -> Offer:
+async def offer_of(connected: Connected) -> Offer:
     """Return everything that one session is offered. Raises `ConfigurationError` for tools that could not be told
     apart."""
+    session, seen = connected.session, connected.tools
     said = session.server_capabilities or ServerCapabilities()
-    return Offer(
-        server,
+    offer = Offer(
+        connected.server,
         tools=await _tools(session, said=said.tools is not None),
         resources=await _some(session.list_resources, "resources", said=said.resources is not None),
         templates=await _some(session.list_resource_templates, "resource_templates", said=said.resources is not None),
         prompts=await _some(session.list_prompts, "prompts", said=said.prompts is not None),
     )
+    return offer._replace(definitions=Definitions(dict(seen), session.instructions)) if seen is not None else offer
 
 
 def together(offers: Sequence[Offer]) -> Offer:
@@ -59,7 +74,13 @@ def together(offers: Sequence[Offer]) -> Offer:
     tools = {tool.name: tool for offer in reversed(offers) for tool in offer.tools}
     everywhere = frozenset(tools).intersection(*({tool.name for tool in offer.tools} for offer in offers))
     ordered = dict.fromkeys(tool.name for offer in offers for tool in offer.tools)
-    return offers[0]._replace(tools=tuple(tools[name] for name in ordered), only_some=frozenset(tools) - everywhere)
+    offer = offers[0]._replace(tools=tuple(tools[name] for name in ordered), only_some=frozenset(tools) - everywhere)
+    said = [each.definitions for each in offers if each.definitions is not None]
+    if not said:
+        return offer
+    first = {name: tool for each in reversed(said) for name, tool in each.tools.items()}
+    differ = {tool.name for each in said for tool in each.tools.values() if tool.sha256 != first[tool.name].sha256}
+    return offer._replace(definitions=Definitions(first, said[0].instructions), two_faced=frozenset(differ))
 
 
 async def _tools(session: ClientSession, *, said: bool) -> tuple[Tool, ...]:

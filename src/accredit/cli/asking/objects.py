@@ -7,21 +7,19 @@ from collections.abc import AsyncGenerator
 from typing import Any, cast
 
 from mcp import Client
-from mcp.client import ClientSession
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 from mcp.types import INVALID_REQUEST, ErrorData
 
 from accredit.base.text import excerpt
 from accredit.cli.asking.hosts import Capabilities, declaring, no_roots
+from accredit.cli.asking.listing import Connected
 from accredit.client.sdk import InMemoryTransport
 from accredit.errors import ConfigurationError
 
 
 @contextlib.asynccontextmanager
-async def in_memory(
-    server: object, place: str, capabilities: Capabilities
-) -> AsyncGenerator[tuple[str, ClientSession]]:
+async def in_memory(server: object, place: str, capabilities: Capabilities) -> AsyncGenerator[Connected]:
     """Open a session with a server object, as a host of these capabilities. Raises `ConfigurationError` for another
     object."""
     if isinstance(server, MCPServer | Server):
@@ -36,7 +34,7 @@ async def in_memory(
             f"{place} is a {type(server).__name__}, and no MCP server", "name an MCPServer or FastMCP object"
         )
     async with connection as client:
-        yield "", client.session
+        yield Connected("", client.session)
 
 
 async def _never(*_asked: object) -> ErrorData:

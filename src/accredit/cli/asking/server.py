@@ -20,7 +20,6 @@ from typing import Any, Self, cast
 
 import httpx2
 from mcp import Client, MCPError
-from mcp.client import ClientSession
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
@@ -30,12 +29,13 @@ from accredit.cli.actions.output import tell
 from accredit.cli.asking.hosts import EVERYTHING, NOTHING, Capabilities, declaring, no_roots
 from accredit.cli.asking.in_process import InProcess
 from accredit.cli.asking.knocking import Door, knock
-from accredit.cli.asking.listing import Offer, offer_of, together
+from accredit.cli.asking.listing import Connected, Offer, offer_of, together
 from accredit.cli.asking.objects import imported, in_memory
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
 from accredit.jsonrpc.encode import UPSTREAM_ERROR
 from accredit.limits import ASK_NOTICE_SECONDS, ASK_SECONDS, MAX_OVERHEARD_LINES, MAX_TOOL_LIST_BYTES
+from accredit.pins import ListReader
 
 _ENDPOINT, _STREAM = "http://127.0.0.1/mcp", "http://127.0.0.1/sse"
 """What the gateway in this process is called, for both of HTTP's transports. No socket is opened for it."""
@@ -45,7 +45,7 @@ _TRY_COMMAND = "run the command by hand and see what it says: it has to speak MC
 _TRY_OBJECT = "see what it logs, and whether a client of the same library can list its tools"
 
 
-_Connection = contextlib.AbstractAsyncContextManager[tuple[str, ClientSession]]
+_Connection = contextlib.AbstractAsyncContextManager[Connected]
 _Connect = Callable[[Capabilities], _Connection]
 
 
@@ -117,8 +117,8 @@ async def _offer_to_all(connect: _Connect) -> Offer:
     refused: list[Exception] = []
     for capabilities in (EVERYTHING, NOTHING):
         try:
-            async with connect(capabilities) as (server, session):
-                offers.append(await offer_of(server, session))
+            async with connect(capabilities) as connected:
+                offers.append(await offer_of(connected))
         except Exception as error:
             first = first_of(error)
             if not isinstance(first, MCPError) or first.code == UPSTREAM_ERROR:
@@ -152,14 +152,15 @@ def first_of(error: BaseException) -> BaseException:
 
 
 @contextlib.asynccontextmanager
-async def _through_gateway(door: Door, capabilities: Capabilities) -> AsyncGenerator[tuple[str, ClientSession]]:
+async def _through_gateway(door: Door, capabilities: Capabilities) -> AsyncGenerator[Connected]:
     settings = GatewaySettings(
         door.upstream,
         max_response_bytes=MAX_TOOL_LIST_BYTES,
         max_event_bytes=MAX_TOOL_LIST_BYTES,
         upstream_timeout_seconds=ASK_SECONDS,
     )
-    app = create_app(settings)
+    reader = ListReader()
+    app = create_app(settings, on_tools=reader.add)
 
     def client_of(**_sdks_own: object) -> httpx2.AsyncClient:
         return httpx2.AsyncClient(transport=InProcess(app), timeout=ASK_SECONDS)
@@ -171,7 +172,8 @@ async def _through_gateway(door: Door, capabilities: Capabilities) -> AsyncGener
             # HTTP+SSE is one revision, which knows nothing of `server/discover`.
             mode = "legacy" if door.sse else "auto"
             async with Client(declaring(inner, capabilities), list_roots_callback=no_roots, mode=mode) as client:
-                yield client.server_info.name if client.server_info is not None else "", client.session
+                name = client.server_info.name if client.server_info is not None else ""
+                yield Connected(name, client.session, reader.tools)
     finally:
         app.end_streams()
         await app.aclose()

@@ -34,8 +34,9 @@ def check(
     """Whether every tool of a server has a scope; exit code 1 lists those that have not.
 
     With a configuration its upstream is asked, and its tools have to be those of the catalog: each has an entry, no
-    other scope than the server says, and no entry is left over. A URL, a command or an object is asked for itself:
-    each tool has to say which scope it needs.
+    other scope than the server says, and no entry is left over. Where accredit.lock is beside it, each tool has to be
+    as it is pinned there. A URL, a command or an object is asked for itself: each tool has to say which scope it
+    needs.
 
     Examples:
 
@@ -51,7 +52,7 @@ def check(
     from accredit.cli.actions.check_fix import add_tables
     from accredit.cli.asking.server import ask_object, ask_upstream
     from accredit.cli.command_line import values_of
-    from accredit.config import build_catalog, build_upstream, load, load_command_line
+    from accredit.config import build_catalog, build_upstream, load, load_command_line, read_pinned
 
     command = command_of(ctx)
     if config is not None and (target is not None or command is not None):
@@ -72,4 +73,4 @@ def check(
     if fix:
         add_tables(loaded, offer)
         loaded = load(config, os.environ, {})
-    return check_offer(offer, build_catalog(loaded.config), as_json=as_json)
+    return check_offer(offer, build_catalog(loaded.config), read_pinned(loaded), as_json=as_json)

@@ -24,9 +24,9 @@ def init(
 ) -> int:
     """Asks an MCP server what it offers and writes a configuration in which each tool has a scope.
 
-    Writes accredit.toml, gateway.key and gateway.key.pub, and never replaces a file (identity.key is made later, by a
-    gateway with upstream.identity = "jwt"). Tools that say that they only
-    read share the scope mcp:tool; each other one has its own, and is sensitive unless it says that it destroys nothing.
+    Writes accredit.toml, gateway.key, gateway.key.pub and accredit.lock, and never replaces a file (identity.key is
+    made later, by a gateway with upstream.identity = "jwt"). Tools that say that they only read share the scope
+    mcp:tool; each other one has its own, and is sensitive unless it says that it destroys nothing.
 
     Examples:
 

@@ -1,0 +1,97 @@
+"""What `accredit pin` runs: shows how a server differs from `accredit.lock`, and takes that once somebody agrees.
+
+1. The server is asked as `accredit init` does. What it says of each tool is shown as a model would read it: what is
+   new, gone or different, with characters that don't show as their code points, and names that look like others marked.
+2. Nothing is written before somebody says yes, on a terminal or with `--yes`: exit code 1 without.
+3. Only this server's part of the lock changes. A file that is not good is not replaced: it may hold what others are
+   pinned to.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import typer
+from msgspec import to_builtins
+
+from accredit.cli.actions.output import BAD, GOOD, QUIET, print_json, say, tell
+from accredit.cli.asking.listing import Offer
+from accredit.config import read_lock_file
+from accredit.errors import ConfigurationError, LockError
+from accredit.keys import write_file
+from accredit.pins import LOCK_FILE, UPSTREAM, Change, Definitions, Lock, changes, write_lock
+from accredit.pins.shown import shown
+
+
+class Approval(NamedTuple):
+    """Where the lock is, for which server, and whether somebody has agreed already."""
+
+    path: Path
+    server: str = UPSTREAM
+    agreed: bool = False
+
+
+def pin_offer(approval: Approval, offer: Offer, *, as_json: bool) -> int:
+    """Show what is different, and write it if it is agreed to; return the exit code. Raises `ConfigurationError`."""
+    lock = read_lock_file(approval.path) if os.path.lexists(approval.path) else {}
+    if approval.server not in {UPSTREAM, *lock}:
+        raise ConfigurationError(
+            f"no server is called {approval.server!a}", f"leave the name out: the server of [upstream] is {UPSTREAM}"
+        )
+    found = definitions_of(offer)
+    text = lock_text({**lock, approval.server: found})
+    different = changes(lock.get(approval.server, Definitions({})), found)
+    if approval.server in lock and not different:
+        taken = True
+    else:
+        if not as_json:
+            show(different, offer)
+        taken = approval.agreed or (not as_json and _agreed())
+        if taken:
+            write_file(approval.path, text, replace=True)
+    if as_json:
+        listed = [to_builtins(change) for change in different]
+        print_json({"server": approval.server, "pinned": taken, "set": found.set_sha256, "changes": listed})
+    elif taken and not different and approval.server in lock:
+        say(f"nothing has changed: {len(found.tools)} tools are as they are pinned")
+    elif taken:
+        say(f"wrote {approval.path}: {len(found.tools)} tools pinned; a gateway takes it at its next start")
+    return 0 if taken else 1
+
+
+def definitions_of(offer: Offer) -> Definitions:
+    """Return what a server says of itself, as it came. Raises `ConfigurationError`."""
+    if offer.definitions is None:
+        raise ConfigurationError("nobody saw the definitions as they came", "ask the server by its URL or command")
+    return offer.definitions
+
+
+def lock_text(lock: Lock) -> bytes:
+    """Return the text of a lock. Raises `ConfigurationError` for a definition that can't be pinned."""
+    try:
+        return write_lock(lock)
+    except LockError as error:
+        raise ConfigurationError(
+            f"nothing can be pinned: {error}", "correct the server: clients may see another tool than the gateway"
+        ) from None
+
+
+def show(different: list[Change], offer: Offer) -> None:
+    """Print each difference with its diff."""
+    for change in different:
+        say(change.text, BAD if change.problem != "new_definition" else "")
+        for note in change.notes:
+            say(f"  ! {note}", BAD)
+        for line in change.diff:
+            say(f"  {line}", GOOD if line.startswith("+") else BAD)
+    if offer.two_faced:
+        names = ", ".join(map(shown, sorted(offer.two_faced)))
+        say(f"note: clients that can do less are told something else of {names}: their calls will be refused", QUIET)
+
+
+def _agreed() -> bool:
+    if not sys.stdin.isatty():
+        tell(f"{LOCK_FILE} was not written: --yes approves this")
+        return False
+    return typer.confirm("Has all of this been read, and is it approved?", err=True)

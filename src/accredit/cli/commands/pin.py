@@ -1,0 +1,49 @@
+"""`accredit pin`: approves what a server says of its tools."""
+
+# ruff: noqa: PLC0415 - what asks a server is loaded when it runs: `accredit --help` is quick without it
+
+import os
+from typing import Annotated
+
+import typer
+
+from accredit.cli.options import ConfigOption, JsonOption
+from accredit.cli.reaching import HeaderOption, TimeoutOption, TokenEnvOption, reached, read_reach
+
+
+def pin(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="The server; else that of [upstream], which is `upstream`.")
+    ] = None,
+    config: ConfigOption = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Approve without being asked.")] = False,
+    header: HeaderOption = None,
+    token_env: TokenEnvOption = None,
+    timeout: TimeoutOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Shows how a server's tools differ from those in accredit.lock, and writes them there once you approve.
+
+    What is shown is what a model would read: characters that don't show are written as their code points, and names
+    that look like others are marked. Without a yes, nothing is written, and the exit code is 1. A gateway reads the
+    lock at its start.
+
+    Examples:
+
+    accredit pin --config accredit.toml
+
+    accredit pin --config accredit.toml --yes
+    """
+    from accredit.cli.actions.pin import Approval, pin_offer
+    from accredit.cli.asking.server import ask_upstream
+    from accredit.config import build_upstream, load, lock_file
+    from accredit.errors import ConfigurationError
+    from accredit.pins import UPSTREAM
+
+    loaded = load(config, os.environ, {})
+    path = lock_file(loaded)
+    if path is None:
+        raise ConfigurationError("there is no configuration, beside which a lock would be", "name one with --config")
+    reach = read_reach(header, token_env, timeout)
+    offer, _ = ask_upstream(reached(build_upstream(loaded, os.environ), reach), seconds=reach.timeout)
+    return pin_offer(Approval(path, name or UPSTREAM, yes), offer, as_json=as_json)
