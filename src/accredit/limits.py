@@ -939,8 +939,8 @@ fails, people have a week to see why."""
 MAX_VERIFIERS = 16
 """Processes that verify a log together at most: one that reads keeps no more of them busy."""
 
-LOG_COPIED = 10_000
-"""Entries that are copied (in 0.1 s) while all gateways wait, when a day's table is made anew that is still written."""
+LOG_COPIED, LOG_COPIED_BYTES = 10_000, 33_554_432
+"""Entries, and bytes of them, that are copied (in 0.1 s) while all gateways wait: when today's table is made anew."""
 
 LOG_LOCK_SECONDS = 0.2
 """How long gateways wait, at most, for those who read a database's log, when one of its tables is to be taken out."""

@@ -98,7 +98,8 @@ def prune(
                 on_progress(records + chain.count)
             records += chain.count
             days |= chain.days
-        cleared = [_cleared(link, day) for day in sorted(days.union(link.run(_unclean)))]
+        deadline = time.monotonic() + EMPTY_LOG_SECONDS
+        cleared = [_cleared(link, day, deadline) for day in sorted(days.union(link.run(_unclean)))]
     finally:
         link.close()
     return PruneReport(records, all(cleared))
@@ -112,6 +113,7 @@ async def _begin(connection: Connection) -> list[_Writer]:
     if not is_ours:
         raise StoreUnavailable(f"{connection.name}: somebody else prunes this log now")
     await connection.fetch("SELECT log_make_days()")  # notes are of today
+    await connection.fetch("SET enable_seqscan = off")  # to read all of the log in every step would take for ever
     return [_Writer(*row) for row in await connection.fetch(_WRITERS)]
 
 
@@ -120,8 +122,8 @@ async def _unclean(connection: Connection) -> list[datetime.date]:
     return [day for (day,) in await connection.fetch(_UNCLEAN)]
 
 
-def _cleared(link: Blocking, day: datetime.date) -> bool:
-    """Return whether nothing that was removed from a day's table is left in it."""
+def _cleared(link: Blocking, day: datetime.date, deadline: float) -> bool:
+    """Return whether nothing that was removed from a day's table is left in it. After the deadline it is tried once."""
 
     async def clear(connection: Connection) -> bool | None:
         try:
@@ -134,7 +136,6 @@ def _cleared(link: Blocking, day: datetime.date) -> bool:
             return None  # somebody reads the log
         return is_cleared
 
-    deadline = time.monotonic() + EMPTY_LOG_SECONDS
     while True:
         is_cleared = link.run(clear)
         if is_cleared is not None or time.monotonic() > deadline:

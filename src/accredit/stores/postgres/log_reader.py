@@ -41,11 +41,11 @@ _IN_ORDER = {RECORD: 0, NOTE: 1, CHECKPOINT: 2}
 _BYTES = "coalesce(octet_length({0}payload), 0) + octet_length({0}ed25519) + coalesce(octet_length({0}ml_dsa_65), 0)"
 _SIZE = _BYTES + " + coalesce(octet_length({0}members), 0)"
 _COLUMNS = ("payload", "ed25519", "ml_dsa_65", "members")
-_READ = (
-    "SELECT e.entry, e.day, e.writer, e.kind, e.number, e.key, "
-    + ", ".join(f"CASE WHEN s.size <= {LOG_ROW_BYTES} THEN e.{column} END" for column in _COLUMNS)
-    + f" FROM log_entries e CROSS JOIN LATERAL (SELECT {_SIZE.format('e.')} AS size) s"
+_SELECT = "SELECT e.entry, e.day, e.writer, e.kind, e.number, e.key, " + ", ".join(
+    f"CASE WHEN s.size <= {LOG_ROW_BYTES} THEN e.{column} END" for column in _COLUMNS
 )
+_SIZED = f"CROSS JOIN LATERAL (SELECT {_SIZE.format('e.')} AS size) s"
+_READ = f"{_SELECT} FROM log_entries e {_SIZED}"
 _READ_ONE = (
     f"SELECT {', '.join(_COLUMNS)} FROM log_entries WHERE writer = $1 AND kind = $2 AND number = $3 AND day = $4"
     f" AND {_SIZE.format('')} <= {MAX_ATTESTATION_BYTES}"
@@ -72,9 +72,10 @@ WITH RECURSIVE found AS (
 SELECT writer FROM found WHERE writer IS NOT NULL"""
 _OF_A_DAY = f"{_READ} WHERE e.day = $1 AND e.writer = $2 AND e.kind = {RECORD} ORDER BY e.number DESC"
 _NEW = f"{_READ} WHERE e.writer = $1 AND e.kind = {RECORD} AND e.number > $2 ORDER BY e.number"
+# One look into the index for each, whatever the planner thinks of tables that it knows nothing about.
 _OPEN = (
-    f"{_READ} JOIN log_open o ON e.writer = o.decided_by AND e.number = o.number AND e.day = o.day"
-    f" WHERE e.kind = {RECORD}"
+    f"{_SELECT} FROM log_open o CROSS JOIN LATERAL (SELECT * FROM log_entries WHERE writer = o.decided_by"
+    f" AND kind = {RECORD} AND number = o.number AND day = o.day LIMIT 1) e {_SIZED}"
 )
 _HOLDING = f"{_READ} WHERE position($1::bytea IN e.payload) > 0"
 

@@ -8,7 +8,7 @@ can be taken out whole. A gateway's role has no right to one of these tables by 
 come by a function that takes nothing from it (`log_make_days`).
 """
 
-from accredit.limits import LOG_COPIED, LOG_DAYS_AHEAD
+from accredit.limits import LOG_COPIED, LOG_COPIED_BYTES, LOG_DAYS_AHEAD
 
 _MAKE_DAYS = f"""
 CREATE FUNCTION log_make_days() RETURNS void LANGUAGE plpgsql SECURITY DEFINER
@@ -50,8 +50,8 @@ BEGIN
   ELSE
     LOCK TABLE public.log_entries IN ACCESS EXCLUSIVE MODE;
   END IF;
-  EXECUTE format('SELECT EXISTS (SELECT FROM public.%1$I), EXISTS (SELECT FROM public.%1$I OFFSET {LOG_COPIED})', name)
-    INTO has_any, has_many;
+  EXECUTE format('SELECT count(*) > 0, count(*) > {LOG_COPIED} OR sum(octet_length(payload)) > {LOG_COPIED_BYTES}'
+    ' FROM (SELECT payload FROM public.%I LIMIT {LOG_COPIED} + 1) AS kept', name) INTO has_any, has_many;
   IF has_many AND NOT is_over THEN
     RETURN false;
   END IF;
