@@ -24,7 +24,7 @@ from bench.procfs import cpu_seconds
 
 GATEWAYS = "gw"
 """The role that gateways have."""
-COMMITS = 100
+COMMITS = 50
 """How many commits a commit's time is measured with."""
 _SETTINGS = """
 listen_addresses = '127.0.0.1'
@@ -133,7 +133,9 @@ def primary(folder: Path, *, standby: bool) -> Generator[Primary]:
     with contextlib.ExitStack() as stack:
         ports = [stack.enter_context(reserved_port()) for _ in range(1 + standby)]
         first = Primary(bin, _owned(folder / "primary"), ports[0])
-        _program(bin / "initdb", "-D", first.data, "-U", SUPERUSER, "-E", "UTF8", "--locale=C", "--auth=trust")
+        _program(
+            bin / "initdb", "-D", first.data, "-U", SUPERUSER, "-E", "UTF8", "--locale=C", "--auth=trust", "--no-sync"
+        )
         (first.data / "pg_hba.conf").write_text(_TRUST)
         with (first.data / "postgresql.conf").open("a") as settings:
             settings.write(_SETTINGS)
@@ -141,7 +143,7 @@ def primary(folder: Path, *, standby: bool) -> Generator[Primary]:
         if standby:
             data = _owned(folder / "standby")
             source = ("-h", "127.0.0.1", "-p", first.port, "-U", SUPERUSER)
-            _program(bin / "pg_basebackup", "-D", data, *source, "-X", "stream", "-c", "fast")
+            _program(bin / "pg_basebackup", "-D", data, *source, "-X", "stream", "-c", "fast", "--no-sync")
             (data / "standby.signal").touch()
             with (data / "postgresql.auto.conf").open("a") as settings:
                 settings.write(
