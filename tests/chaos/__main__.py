@@ -25,6 +25,7 @@ from tests.chaos.fleet import Fleet, has_balancer
 from tests.chaos.judge import Summary, judged
 from tests.chaos.nemeses import NEMESES, Machines, Nemesis, faketime
 from tests.chaos.network import go_inside, network
+from tests.chaos.records import RunRecords
 from tests.chaos.report import HEAD, line
 from tests.chaos.rounds import play_rounds
 from tests.chaos.upstream import Upstream
@@ -34,7 +35,7 @@ S = TypeVar("S", Replicated, Fleet)
 GATEWAYS = ("g1", "g2", "g3")
 AGENTS = 6
 DISK_MEGABYTES = 400
-ROUNDS = (1000, 400, 200)
+ROUNDS = (1000, 250, 100)
 PATIENCE = 60.0
 """Seconds in which a call has to be answered again at every gateway after the last repair."""
 
@@ -93,14 +94,12 @@ async def _run(asked: argparse.Namespace) -> list[str]:
         if has_balancer():
             places["balancer"] = net.place("switch", 8000)
         disks = DISK_MEGABYTES if net.can_cut else None
-        clocks = {name: Path(folder, f"clock-{name}") for name in GATEWAYS[:2]} if faketime() else {}
-        env = {name: _clock(file) for name, file in clocks.items()}
         async with (
             _started(Replicated(nodes, disks=disks)) as servers,
             Upstream(at.host, at.port) as upstream,
-            _started(Fleet(Path(folder), servers, places, upstream.url, env=env)) as fleet,
+            _started(Fleet(Path(folder), servers, places, upstream.url, records="durable")) as fleet,
         ):
-            return await _play(asked, Machines(net, servers, fleet, clocks, asked.seconds, []), upstream)
+            return await _play(asked, Machines(net, servers, fleet, asked.seconds, []), upstream)
 
 
 @contextlib.asynccontextmanager
@@ -115,6 +114,7 @@ async def _started(what: S) -> AsyncGenerator[S]:
 
 async def _play(asked: argparse.Namespace, machines: Machines, upstream: Upstream) -> list[str]:
     broken: list[str] = []
+    records = RunRecords(machines.servers, machines.fleet)
     print(HEAD, flush=True)
     for name, nemesis in NEMESES.items():
         if asked.only and name not in asked.only:
@@ -123,23 +123,32 @@ async def _play(asked: argparse.Namespace, machines: Machines, upstream: Upstrea
         if missing:
             print(f"| {name} | skipped: {missing} |", flush=True)
             continue
-        summary, lists, back = await _under(nemesis, machines, upstream, asked.seed)
+        summary, lists, back = await _under(nemesis, machines, upstream, records, asked.seed)
         print(line(name, asked.seed, summary, lists, back), *summary.broken[:20], sep="\n  ", flush=True)
         broken += [f"{name}: {each}" for each in summary.broken]
+    broken += await asyncio.to_thread(records.open_in_the_end)
+    broken += await asyncio.to_thread(records.verified)
     if not asked.only or "rounds" in asked.only:
+        await asyncio.to_thread(machines.fleet.stop_recording)
         broken += await play_rounds(machines.fleet, upstream, asked.rounds)
     for note in machines.notes:
         print(note)
     gateways = machines.fleet.gateways.values()
-    return broken + [f"{each.name} wrote a traceback" for each in gateways if "Traceback" in each.stderr]
+    return broken + [f"{each.name} wrote: {_traceback(each.stderr)}" for each in gateways if "Traceback" in each.stderr]
+
+
+def _traceback(text: str) -> str:
+    found = text.index("Traceback")
+    return text[max(0, found - 300) : found + 3000]
 
 
 async def _under(
-    nemesis: Nemesis, machines: Machines, upstream: Upstream, seed: int
+    nemesis: Nemesis, machines: Machines, upstream: Upstream, records: RunRecords, seed: int
 ) -> tuple[Summary, list[int], float]:
     """Plays one while agents call, repairs all, and waits until calls are answered everywhere."""
     load = Load(machines.fleet.doors, machines.fleet.trusts, seed)
     upstream.journal.clear()
+    await asyncio.to_thread(records.begin)
     calling = asyncio.create_task(load.run(AGENTS))
     clock = asyncio.get_running_loop().time
     failed: list[str] = []
@@ -163,8 +172,9 @@ async def _under(
     finally:
         load.stopping = True
         await calling
-    summary = judged(load.exchanges, upstream.journal, may_lose=bool(nemesis.takes))
+    summary = judged(load.exchanges, upstream.journal, may=nemesis.may)
     summary.broken.extend(failed)
+    summary.broken.extend(await asyncio.to_thread(records.broken, load.exchanges, upstream.journal))
     return summary, load.lists, back
 
 
@@ -173,24 +183,13 @@ def _missing(nemesis: Nemesis, machines: Machines) -> str:
     there = {
         "namespaces": machines.network.can_cut,
         "disks": machines.network.can_cut,
-        "clocks": bool(machines.clocks),
+        "clocks": faketime() is not None,
         "balancer": "balancer" in machines.fleet.doors,
         "records": machines.fleet.records != "off",
     }
     words = {"namespaces": "no network namespaces", "disks": "no disk may be mounted", "clocks": "no libfaketime",
              "balancer": "no haproxy", "records": "no records are written"}  # fmt: skip
     return words[nemesis.needs] if nemesis.needs and not there[nemesis.needs] else ""
-
-
-def _clock(file: Path) -> dict[str, str]:
-    """The environment of a program whose clock is as far off as a file says."""
-    file.write_text("+0\n")
-    return {
-        "LD_PRELOAD": str(faketime()),
-        "FAKETIME_TIMESTAMP_FILE": str(file),
-        "FAKETIME_CACHE_DURATION": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    }
 
 
 if __name__ == "__main__":

@@ -24,9 +24,12 @@ PATIENCE = 25.0
 """Seconds after which an exchange counts as one that never ends."""
 USES, WINDOW_SECONDS = 8, 3600
 ANSWERED, REPLAYED, LIMITED = "answered", "replayed", "limited"
-REFUSED, CLOSED, UNKNOWN, ENDLESS, CROSSED = "refused", "closed", "unknown", "endless", "crossed"
-"""What came of an exchange: an answer, three kinds of refusals, nobody who took the connection, a connection that was
-lost, silence, and an answer to something else."""
+REFUSED, CLOSED, UNKNOWN = "refused", "closed", "unknown"
+LOST, RESET, ENDLESS, CROSSED = "lost", "reset", "endless", "crossed"
+"""What came of an exchange: an answer, three kinds of refusals, nobody who took the connection, an error that leaves it
+open what became of the call, a connection that was lost, silence, and an answer to something else. `RESET` is a lost
+one to a gateway itself, which the system took before it was ended, and whose call did not reach the server."""
+_PLACE = "a copy's nonce"
 _READ, _SEND = "resources/read", "send_email"
 
 
@@ -70,6 +73,7 @@ class Load:
         self._random = random.Random(seed)
         self._numbers = iter(range(1 << 62))
         self._recent: list[Call] = []
+        self._encoded: tuple[Call, Posted] | None = None
 
     async def run(self, agents: int) -> None:
         """Calls until `stopping`."""
@@ -98,7 +102,7 @@ class Load:
         call = Call(target, "tools/call", params, {}, trust.agent.id)
         try:
             async with asyncio.timeout(PATIENCE):
-                said = json.loads((await self._asked(door, _posted(call, "none"))).body)
+                said = json.loads((await self._asked(door, self._posted(call, "none"))).body)
             challenge = challenge_in(said["error"])
         except (OSError, CutOff, TimeoutError, ValueError, KeyError):
             return None
@@ -112,13 +116,13 @@ class Load:
         try:
             async with asyncio.timeout(PATIENCE):
                 asked = self._asked_again if self.keeps else self._asked
-                outcome, cause = _told(call, nonce, await asked(door, _posted(call, nonce)))
+                outcome, cause = _told(call, nonce, await asked(door, self._posted(call, nonce)))
         except ConnectionRefusedError:
             outcome, cause = CLOSED, "connection refused"
         except TimeoutError:
             outcome, cause = ENDLESS, "no answer"
         except (OSError, CutOff):
-            outcome, cause = UNKNOWN, "connection lost"
+            outcome, cause = LOST, "connection lost"
         found = Exchange(call, door, nonce, begun, clock(), at, outcome, cause)
         self.exchanges.append(found)
         return found
@@ -128,18 +132,18 @@ class Load:
         limited, uses = trust.chain("mcp:resource"), 0
         while not self.stopping:
             kind = self._random.random()
-            if kind < 0.35:
+            if kind < 0.3:
                 await self._copies(self.reading(trust, chain), 1)
-            elif kind < 0.6:
+            elif kind < 0.5:
                 await self._copies(self.reading(trust, chain), self._random.randint(2, 4))
-            elif kind < 0.75:
+            elif kind < 0.65:
                 call = await self.sending(trust, chain, self._door())
                 if call is not None:
                     await self._copies(call, self._random.randint(1, 3))
-            elif kind < 0.85 and self._recent:
+            elif kind < 0.75 and self._recent:
                 await self._copies(self._random.choice(self._recent), 1)
             else:
-                if uses % (2 * USES) == 0:
+                if uses % (USES + 4) == 0:
                     limited = trust.chain("mcp:resource", constraints=(MaxRate(count=USES, window_s=WINDOW_SECONDS),))
                 uses += 1
                 await self._copies(self.reading(trust, limited, limited[0].cert_id), 1)
@@ -172,6 +176,13 @@ class Load:
         for client in [client for idle in self._idle.values() for client in idle]:
             await client.close()
 
+    def _posted(self, call: Call, nonce: str) -> Posted:
+        if self._encoded is None or self._encoded[0] is not call:
+            meta: dict[str, Any] = {NONCE: _PLACE, **({"ratify_proof": call.proof} if call.proof else {})}
+            self._encoded = call, post(Era.MODERN, call.method, {**call.params, "_meta": meta}, id=_PLACE)
+        whole = self._encoded[1]
+        return Posted(whole.headers, whole.body.replace(_PLACE.encode(), nonce.encode()))
+
     async def _asked(self, door: str, posted: Posted) -> RawAnswer:
         async with RawClient(self.doors[door].port, host=self.doors[door].host) as client:
             return await _exchange(client, posted)
@@ -200,13 +211,6 @@ async def _exchange(client: RawClient, posted: Posted) -> RawAnswer:
     return await client.answer()
 
 
-def _posted(call: Call, nonce: str) -> Posted:
-    meta: dict[str, Any] = {NONCE: nonce}
-    if call.proof:
-        meta["ratify_proof"] = call.proof
-    return post(Era.MODERN, call.method, {**call.params, "_meta": meta}, id=nonce)
-
-
 def _told(call: Call, nonce: str, answer: RawAnswer) -> tuple[str, str]:
     """What an answer says, and the cause that it gives."""
     try:
@@ -214,7 +218,7 @@ def _told(call: Call, nonce: str, answer: RawAnswer) -> tuple[str, str]:
     except ValueError:
         if answer.header("content-type") == "text/html" and answer.status == 503:
             return REFUSED, "no gateway is ready"
-        return UNKNOWN, f"HTTP {answer.status}"
+        return LOST, f"HTTP {answer.status}"
     if "result" in said:
         result = said["result"]
         text = json.loads((result.get("contents") or result["content"])[0]["text"])

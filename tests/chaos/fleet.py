@@ -8,7 +8,6 @@ from pathlib import Path
 
 from tests.world.authorization import Trust
 from tests.world.command import Serving, accepts, accredit
-from tests.world.patient_stores import IMPORTS
 from tests.world.replicated import DATABASE, GATEWAYS, Place, Replicated, wait_for
 from tests.world.warm import COMMAND
 
@@ -74,7 +73,8 @@ class Gateway:
         self.place = place
         self.folder = folder
         self._command = (*place.within, *command)
-        self._env = env
+        self.environment = env
+        """More of the environment that it is started with."""
         self._serving: Serving | None = None
         self.ended: list[str] = []
         """What those wrote to stderr that have ended."""
@@ -106,7 +106,7 @@ class Gateway:
         arguments = ["--config", "accredit.toml", "--port", str(self.place.port)]
         if self.place.within:
             arguments.append("--insecure")
-        serving = Serving(*arguments, folder=self.folder, env={**IMPORTS, **self._env}, command=self._command)
+        serving = Serving(*arguments, folder=self.folder, env=self.environment, command=self._command)
         self._serving = serving.__enter__()
 
     def kill(self) -> None:
@@ -180,6 +180,15 @@ class Fleet:
             )  # fmt: skip
             at = self._balancer_at
             wait_for(lambda: accepts(at.port, at.host), "haproxy has not started")
+
+    def stop_recording(self) -> None:
+        """Starts the gateways again without records, for what would record the same hundreds of thousands of times."""
+        self.records = "off"
+        for gateway in self.gateways.values():
+            gateway.stop()
+            file = gateway.folder / "accredit.toml"
+            file.write_text(file.read_text().replace('mode = "durable"', 'mode = "off"'))
+            gateway.start()
 
     def close(self) -> None:
         """Ends all."""

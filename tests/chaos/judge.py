@@ -10,7 +10,7 @@ Invariants 2 and 5, of records, are read from the log (`records`).
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -21,8 +21,10 @@ from tests.chaos.agents import (
     CROSSED,
     ENDLESS,
     LIMITED,
+    LOST,
     REFUSED,
     REPLAYED,
+    RESET,
     UNKNOWN,
     USES,
     WINDOW_SECONDS,
@@ -46,8 +48,9 @@ class Summary(NamedTuple):
     broken: list[str]
 
 
-def judged(exchanges: Sequence[Exchange], journal: Sequence[Forwarded], *, may_lose: bool) -> Summary:
-    """Return what came of all exchanges, of which those of one call are all there."""
+def judged(exchanges: Sequence[Exchange], journal: Sequence[Forwarded], *, may: Set[str] = frozenset()) -> Summary:
+    """Return what came of all exchanges, of which those of one call are all there. `may` be are also others that
+    have no answer."""
     ended = [each for each in exchanges if each.outcome != CLOSED]
     broken = [
         *_once(journal),
@@ -56,10 +59,10 @@ def judged(exchanges: Sequence[Exchange], journal: Sequence[Forwarded], *, may_l
         *checker.unsound(_uses(ended), lambda _: Limited(USES, WINDOW_SECONDS, _SLACK_SECONDS)),
         *_crossed(exchanges, journal),
         *_agreement(exchanges, journal),
-        *_endings(exchanges, may_lose=may_lose),
+        *_endings(exchanges, {each.nonce for each in journal}, may),
     ]
     outcomes = Counter(each.outcome for each in exchanges)
-    causes = Counter(each.cause for each in exchanges if each.outcome in (REFUSED, UNKNOWN, CLOSED, ENDLESS))
+    causes = Counter(each.cause for each in exchanges if each.outcome in (REFUSED, UNKNOWN, LOST, CLOSED, ENDLESS))
     return Summary(len(exchanges), outcomes, causes, _longest_gap(exchanges), broken)
 
 
@@ -115,9 +118,16 @@ def _agreement(exchanges: Iterable[Exchange], journal: Iterable[Forwarded]) -> l
     return answered + refused
 
 
-def _endings(exchanges: Iterable[Exchange], *, may_lose: bool) -> list[str]:
-    bad = (ENDLESS,) if may_lose else (ENDLESS, UNKNOWN)
-    return [f"{each.nonce} at {each.door} ended in {each.cause}" for each in exchanges if each.outcome in bad]
+def _endings(exchanges: Iterable[Exchange], forwarded: Set[str], may: Set[str]) -> list[str]:
+    bad = {ENDLESS, UNKNOWN, LOST, RESET} - may
+    return [
+        f"{each.nonce} at {each.door} ended in {each.cause}" for each in exchanges if _ending(each, forwarded) in bad
+    ]
+
+
+def _ending(each: Exchange, forwarded: Set[str]) -> str:
+    was_taken = each.nonce in forwarded or each.door == "balancer"
+    return RESET if each.outcome == LOST and not was_taken else each.outcome
 
 
 def _longest_gap(exchanges: Sequence[Exchange]) -> float:

@@ -8,11 +8,12 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from tests.chaos.fleet import Fleet
+from tests.chaos.agents import LOST, RESET, UNKNOWN
+from tests.chaos.fleet import Fleet, Gateway
 from tests.chaos.network import Loopback
 from tests.world.replicated import Node, Replicated
 
@@ -22,22 +23,22 @@ _OURS = "FROM pg_stat_activity WHERE application_name = 'accredit'"
 
 
 class Machines(NamedTuple):
-    """All that there is. `clocks` has the file with each gateway's distance from the true time, where that works."""
+    """All that there is."""
 
     network: Loopback
     servers: Replicated
     fleet: Fleet
-    clocks: dict[str, Path]
     seconds: float
     """How long something lasts."""
     notes: list[str]
 
 
 class Nemesis(NamedTuple):
-    """`takes` says what is taken from clients with it: with nothing, no exchange may be lost."""
+    """`may` be are, beside answers and refusals, errors that leave it open what became of a call, and lost
+    connections where it is a gateway that is taken from clients."""
 
     play: Callable[[Machines], Awaitable[None]]
-    takes: str = ""
+    may: Set[str] = frozenset({UNKNOWN})
     needs: str = ""
     """"namespaces", "disks", "clocks", "records" or "balancer"."""
 
@@ -208,13 +209,28 @@ async def half_open(machines: Machines) -> None:
 
 
 async def clocks_off(machines: Machines) -> None:
-    """Gateways' clocks are off by 10 seconds, one each way, then by 10 minutes, then right again."""
-    for off in (10, 600):
-        machines.clocks["g1"].write_text(f"+{off}\n")
-        machines.clocks["g2"].write_text(f"-{off}\n")
+    """Gateways' clocks are set off by 10 seconds, one each way, then by 10 minutes, then right again."""
+    files = {name: machines.fleet.folder / f"clock-{name}" for name in ("g1", "g2")}
+    for name in files:
+        files[name].write_text("+0\n")
+        await _restarted(machines.fleet.gateways[name], {"FAKETIME_TIMESTAMP_FILE": str(files[name]), **_faked()})
+    for off in (10, 600, 0):
+        files["g1"].write_text(f"+{off}\n")
+        files["g2"].write_text(f"-{off}\n")
         await asyncio.sleep(machines.seconds)
-    for file in machines.clocks.values():
-        file.write_text("+0\n")
+    for name in files:
+        await _restarted(machines.fleet.gateways[name], {})
+
+
+async def _restarted(gateway: Gateway, environment: dict[str, str]) -> None:
+    """Kills and starts one: with the library that fakes the time Python's way of waiting for a process fails."""
+    gateway.environment = environment
+    await _do(gateway.kill)
+    await _do(gateway.start)
+
+
+def _faked() -> dict[str, str]:
+    return {"LD_PRELOAD": str(faketime()), "FAKETIME_CACHE_DURATION": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
 
 
 async def clock_of_the_new_primary(machines: Machines) -> None:
@@ -234,13 +250,7 @@ async def clock_of_the_new_primary(machines: Machines) -> None:
 
 
 async def _off(node: Node, servers: Replicated, by: str) -> None:
-    library = faketime()
-    assert library is not None
-    node.environment = {
-        "LD_PRELOAD": str(library),
-        "FAKETIME": by,
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    }
+    node.environment = {"FAKETIME": by, **_faked()}
     await _do(node.kill)
     await _do(node.start)
 
@@ -254,11 +264,13 @@ def faketime() -> Path | None:
     return next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))), None)
 
 
+_NONE, _ANY = frozenset[str](), frozenset({UNKNOWN, LOST, RESET})
 NEMESES: dict[str, Nemesis] = {
-    "quiet": Nemesis(quiet),
-    "rolling-restart": Nemesis(rolling_restart, needs="balancer"),
-    "kill-gateway": Nemesis(kill_gateway, takes="a gateway"),
-    "stop-gateway": Nemesis(stop_gateway),
+    "quiet": Nemesis(quiet, _NONE),
+    "rolling-restart": Nemesis(rolling_restart, frozenset({RESET}), needs="balancer"),
+    "kill-gateway": Nemesis(kill_gateway, _ANY),
+    "clocks": Nemesis(clocks_off, _ANY, needs="clocks"),
+    "stop-gateway": Nemesis(stop_gateway, _NONE),
     "kill-log": Nemesis(kill_log, needs="records"),
     "kill-backend": Nemesis(kill_backend),
     "end-connections": Nemesis(end_connections),
@@ -272,8 +284,7 @@ NEMESES: dict[str, Nemesis] = {
     "cancel-waits": Nemesis(cancel_waits),
     "end-waits": Nemesis(end_waits),
     "full-disk": Nemesis(fill_disk, needs="disks"),
-    "slow-lines": Nemesis(slow_lines, takes="packets", needs="namespaces"),
+    "slow-lines": Nemesis(slow_lines, needs="namespaces"),
     "half-open": Nemesis(half_open, needs="namespaces"),
-    "clocks": Nemesis(clocks_off, needs="clocks"),
     "database-clock": Nemesis(clock_of_the_new_primary, needs="clocks"),
 }

@@ -1,17 +1,17 @@
 """The table of a run. No I/O.
 
-`unknown` are exchanges whose connection was lost, `no answer` the longest time in which no guarded call was answered,
-and `back` how long after the last repair every gateway answered again.
+`unknown` are errors that leave it open what became of a call, `lost` are connections that were, `no answer` is the
+longest time in which no guarded call was answered, and `back` how long after the last repair every gateway answered.
 """
 
 from collections import Counter
 
-from tests.chaos.agents import ANSWERED, LIMITED, REPLAYED, UNKNOWN
+from tests.chaos.agents import ANSWERED, LIMITED, LOST, REPLAYED, UNKNOWN
 from tests.chaos.judge import Summary
 
 _COLUMNS = (
-    *("nemesis", "seed", "calls", "answered", "replayed", "over the limit", "refused, by cause", "unknown"),
-    *("no answer", "back", "lists", "held"),
+    *("nemesis", "seed", "calls", "answered", "replayed", "over the limit", "refused or unknown, by cause", "unknown"),
+    *("lost", "no answer", "back", "lists", "held"),
 )
 HEAD = f"| {' | '.join(_COLUMNS)} |\n|{'---|' * len(_COLUMNS)}"
 
@@ -21,7 +21,7 @@ def line(name: str, seed: int, summary: Summary, lists: list[int], back: float) 
     count = summary.outcomes
     cells = (
         *(name, seed, summary.calls, count[ANSWERED], count[REPLAYED], count[LIMITED], _causes(summary.causes)),
-        *(count[UNKNOWN], f"{summary.longest_gap:.1f} s", f"{back:.1f} s", f"{lists[0]} of {sum(lists)}"),
+        *(count[UNKNOWN], count[LOST], f"{summary.longest_gap:.1f} s", f"{back:.1f} s", f"{lists[0]} of {sum(lists)}"),
         "no" if summary.broken else "yes",
     )
     return f"| {' | '.join(map(str, cells))} |"

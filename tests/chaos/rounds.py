@@ -36,7 +36,7 @@ async def _played(load: Load, upstream: Upstream, rounds: Sequence[int]) -> list
             calls, most = await _calls(load, kind, number)
             found = await _at_once(load, calls)
             came.update(each.outcome for each in found)
-            held = judged(load.exchanges, upstream.journal, may_lose=False).broken
+            held = judged(load.exchanges, upstream.journal).broken
             if len(upstream.journal) != most:
                 held.append(f"{len(upstream.journal)} of {COPIES} copies reached the server, not {most}")
             broken += [f"{kind}, round {number}: {each}" for each in held]

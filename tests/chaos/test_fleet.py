@@ -7,12 +7,14 @@ from collections.abc import AsyncGenerator, Generator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.chaos.agents import ANSWERED, REFUSED, Load
+from tests.chaos.agents import ANSWERED, REFUSED, UNKNOWN, Load
 from tests.chaos.fleet import Fleet
 from tests.chaos.judge import judged
+from tests.chaos.records import RunRecords
 from tests.chaos.rounds import play_rounds
 from tests.chaos.upstream import Upstream
 from tests.world.patient_stores import COMMAND as PATIENT
+from tests.world.patient_stores import IMPORTS
 from tests.world.ports import reserved_port
 from tests.world.raw_client import RawClient
 from tests.world.replicated import Place, Replicated
@@ -24,7 +26,8 @@ pytestmark = [pytest.mark.timeout(300), pytest.mark.holds("stores/postgres/sessi
 ROUNDS = [(20, 5, 5), pytest.param((1000, 1000, 1000), marks=[pytest.mark.long, pytest.mark.timeout(1800)])]
 PATIENCE = 120.0
 CALLS, AT_ONCE = 500, 50
-READY_SECONDS = 15
+READY_SECONDS = 45
+"""Three times what is promised: a busy machine takes its share."""
 MAX_GROWTH_KIB = 16_384
 
 
@@ -53,24 +56,29 @@ class Scene:
 
 
 @contextlib.asynccontextmanager
-async def scene(servers: Replicated, folder: Path, gateways: int, *, patient: bool = False) -> AsyncGenerator[Scene]:
+async def scene(
+    servers: Replicated, folder: Path, gateways: int, *, patient: bool = False, records: str = "off"
+) -> AsyncGenerator[Scene]:
     """Gateways behind which the server keeps its journal; `patient` ones wait for a database that stalls."""
     with contextlib.ExitStack() as stack:
         ports = [stack.enter_context(reserved_port()) for _ in range(gateways + 1)]
         places = {f"g{number}": Place("127.0.0.1", port) for number, port in enumerate(ports[1:])}
         async with Upstream("127.0.0.1", ports[0]) as upstream:
-            fleet = Fleet(folder, servers, places, upstream.url, command=PATIENT if patient else COMMAND)
+            command, env = (PATIENT, dict.fromkeys(places, IMPORTS)) if patient else (COMMAND, None)
+            fleet = Fleet(folder, servers, places, upstream.url, records=records, command=command, env=env)
             stack.callback(fleet.close)
             await asyncio.to_thread(fleet.start)
             yield Scene(fleet, upstream, Load(fleet.doors, fleet.trusts, 1))
             assert all("Traceback" not in gateway.stderr for gateway in fleet.gateways.values())
 
 
-def test_when_the_primary_is_lost_no_proof_is_good_twice__and_the_next_is_found_without_a_restart(
+def test_a_primary_that_is_lost_takes_no_spent_proof_and_no_record_along__and_the_next_is_found_without_a_restart(
     servers: Replicated, tmp_path: Path
 ) -> None:
     async def main() -> None:
-        async with scene(servers, tmp_path, 2) as world:
+        async with scene(servers, tmp_path, 2, records="durable") as world:
+            records = RunRecords(servers, world.fleet)
+            await asyncio.to_thread(records.begin)
             calling = asyncio.create_task(world.load.run(4))
             await asyncio.sleep(1)
             lost = servers.primary
@@ -80,9 +88,12 @@ def test_when_the_primary_is_lost_no_proof_is_good_twice__and_the_next_is_found_
             world.load.stopping = True
             await calling
             assert servers.primary is not lost
-            summary = judged(world.load.exchanges, world.upstream.journal, may_lose=False)
+            summary = judged(world.load.exchanges, world.upstream.journal, may={UNKNOWN})
             print(f"{summary.longest_gap:.1f} s without an answer; {summary.outcomes}; {summary.causes}")
             assert summary.broken == []
+            assert await asyncio.to_thread(records.broken, world.load.exchanges, world.upstream.journal) == []
+            assert await asyncio.to_thread(records.open_in_the_end) == []
+            assert await asyncio.to_thread(records.verified) == []
             assert summary.outcomes[ANSWERED] > 10
 
     servers.heal()

@@ -1,5 +1,7 @@
 """Each invariant that is broken is said, and nothing is said where all hold."""
 
+from collections.abc import Set
+
 import pytest
 from tests.chaos.agents import (
     ANSWERED,
@@ -7,8 +9,10 @@ from tests.chaos.agents import (
     CROSSED,
     ENDLESS,
     LIMITED,
+    LOST,
     REFUSED,
     REPLAYED,
+    RESET,
     UNKNOWN,
     USES,
     Call,
@@ -27,8 +31,10 @@ def forwarded(nonce: str, target: str = "t", agent: str = "agent") -> Forwarded:
     return Forwarded(0.5, target, nonce, agent)
 
 
-def broken(exchanges: list[Exchange], journal: list[Forwarded], *, may_lose: bool = True) -> list[str]:
-    return judged(exchanges, journal, may_lose=may_lose).broken
+def broken(
+    exchanges: list[Exchange], journal: list[Forwarded], may: Set[str] = frozenset({UNKNOWN, LOST, RESET})
+) -> list[str]:
+    return judged(exchanges, journal, may=may).broken
 
 
 def uses(count: int) -> tuple[list[Exchange], list[Forwarded]]:
@@ -49,10 +55,10 @@ def test_nothing_is_said_where_all_hold() -> None:
         exchange("late copy", REFUSED, begun=3),
         exchange("nobody", CLOSED, "u"),
         exchange("lost", UNKNOWN, "v"),
-        exchange("lost too", UNKNOWN, "w"),
+        exchange("lost too", LOST, "w"),
     ]
     assert broken(exchanges, [*journal, forwarded("one"), forwarded("lost", "v")]) == []
-    summary = judged(exchanges, journal, may_lose=True)
+    summary = judged(exchanges, journal, may={UNKNOWN, LOST, RESET})
     assert summary.calls == len(exchanges)
     assert summary.longest_gap == pytest.approx(3)
 
@@ -79,6 +85,14 @@ def test_what_is_broken_is_said(exchanges: list[Exchange], journal: list[Forward
 
 
 def test_an_exchange_is_lost_only_where_something_was_taken_from_clients() -> None:
-    lost = [exchange("a", UNKNOWN)]
-    assert broken(lost, [], may_lose=True) == []
-    assert broken(lost, [], may_lose=False) == ["a at g1 ended in cause"]
+    unknown, lost = exchange("a", UNKNOWN), exchange("b", LOST)
+    for each, journal, kind in (
+        (unknown, [forwarded("a")], UNKNOWN),
+        (lost, [forwarded("b")], LOST),
+        (lost._replace(door="balancer"), [], LOST),
+        (lost, [], RESET),
+    ):
+        assert broken([each], journal, may={kind}) == []
+        assert broken([each], journal, may={UNKNOWN, LOST, RESET} - {kind}) == [
+            f"{each.nonce} at {each.door} ended in cause"
+        ]

@@ -7,11 +7,13 @@ answer can tell whose it is.
 import asyncio
 import contextlib
 import json
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from tests.world.calls import compact, http
 
+from accredit.attest.canonical import result_digest
 from accredit.policy.passing import AUTHORIZATION
 
 NONCE = "chaos/nonce"
@@ -25,6 +27,8 @@ class Forwarded(NamedTuple):
     target: str
     nonce: str
     agent: str
+    result: Mapping[str, str] = {}
+    """The digest of what was answered, as it is recorded."""
 
 
 class Upstream:
@@ -72,7 +76,7 @@ class Upstream:
         arguments = params.get("arguments", {})
         target = params["uri"] if method == "resources/read" else arguments["subject"]
         agent = meta.get(AUTHORIZATION, {}).get("agent_id", "")
-        self.journal.append(Forwarded(asyncio.get_running_loop().time(), target, meta.get(NONCE, ""), agent))
+        at = asyncio.get_running_loop().time()
         text = json.dumps({"nonce": meta.get(NONCE), "target": target, "agent": agent})
         result: dict[str, Any] = {"resultType": "complete"}
         if method == "resources/read":
@@ -80,6 +84,8 @@ class Upstream:
             result |= _LISTED
         else:
             result["content"] = [{"type": "text", "text": text}]
+        digest = result_digest(compact(result))
+        self.journal.append(Forwarded(at, target, meta.get(NONCE, ""), agent, digest))
         return http(compact({"jsonrpc": "2.0", "id": message["id"], "result": result}))
 
 
