@@ -7,6 +7,8 @@ from typing import Any
 import jsonschema
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.world.records import DENY, NOW_MS, OK, SECRET, Chained, decided
 
@@ -19,9 +21,11 @@ from accredit.attest import (
     RecordedDecision,
     RecordedToken,
     Times,
+    decided_again,
     decision_payload,
     decode_statement,
     encode_statement,
+    outcome_payload,
     recorded_params,
     timestamp,
 )
@@ -176,3 +180,23 @@ def test_a_name_that_can_not_be_written_is_refused__the_call_with_it() -> None:
 )
 def test_times_are_rfc_3339_with_milliseconds(at_ms: int, text: str) -> None:
     assert timestamp(at_ms) == text
+
+
+@given(received_ms=st.integers(min_value=0, max_value=253_402_300_799_999))
+@settings(max_examples=60)
+def test_the_outcome_of_a_call_that_another_writer_has_begun_is_the_same_record(received_ms: int) -> None:
+    params = recorded_params(b'{"name": "x", "arguments": {"n": 12}}', token_argument=True, full=True)
+    call = decided(params=params, received_ms=received_ms, resume=b"r" * 32)
+    again = decided_again(decision_payload(call, PLACE, NOW_MS), "ee" * 32)
+    assert outcome_payload(again, OK, PLACE, NOW_MS) == outcome_payload(call, OK, PLACE, NOW_MS)
+
+
+@pytest.mark.parametrize("payload", [b"", b"{}", b"\xff", payloads()[1]])
+def test_what_is_no_decision_begins_no_call(payload: bytes) -> None:
+    with pytest.raises(AttestationError):
+        decided_again(payload, "ee" * 32)
+
+
+def test_what_a_call_is_claimed_by_is_in_no_record() -> None:
+    call = decided()
+    assert decision_payload(replace(call, resume=b"r" * 32), PLACE, NOW_MS) == decision_payload(call, PLACE, NOW_MS)
