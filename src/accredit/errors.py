@@ -343,8 +343,8 @@ class UnsupportedResultType(RoundsError):
 
 
 class SealError(RoundsError):
-    """A `requestState` that can't be sealed or does not open. The public text is the same for every cause (2026-07-28,
-    basic/patterns/mrtr); `reason` is for the log alone."""
+    """A `requestState` or a session's id that can't be sealed or does not open. The public text is a state's, the same
+    for every cause (2026-07-28, basic/patterns/mrtr); `reason` is for the log alone."""
 
     def __init__(self, reason: str) -> None:
         super().__init__("Invalid or expired requestState")
