@@ -25,12 +25,12 @@ SELECT place, (SELECT before FROM uses WHERE uses.cert = asked.cert AND uses.win
   AND mark > after ORDER BY mark LIMIT 1), {forgotten("uses")}
 FROM unnest($1::bytea[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS asked (cert, window_s, after, place)
 ORDER BY place"""  # noqa: S608 - of constants
-_ADD = """
-INSERT INTO uses SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
-ON CONFLICT (cert, window_s, mark) DO NOTHING"""
-_UPDATE = """
+_WRITE = """
+WITH added AS (
+  INSERT INTO uses SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
+  ON CONFLICT (cert, window_s, mark) DO NOTHING)
 UPDATE use_series SET total = now.total, latest = now.latest, keep_until = now.keep_until
-FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS now
+FROM unnest($6::bytea[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[]) AS now
   (cert, window_s, total, latest, keep_until)
 WHERE use_series.cert = now.cert AND use_series.window_s = now.window_s"""
 _COUNT = f"""
@@ -137,16 +137,14 @@ async def _write(connection: Connection, tallies: dict[_Key, _Tally], room: Room
     added = [
         (*key, at, before, at + key.window_s) for key, tally in tallies.items() for at, before in tally.marks.items()
     ]
-    if added:
-        await connection.fetch(_ADD, *_columns(added, 5))
-        room.add(len(added))
     changed = [
         (*key, tally.total, tally.latest, tally.latest + key.window_s)
         for key, tally in tallies.items()
         if tally.total > tally.began
     ]
-    if changed:
-        await connection.fetch(_UPDATE, *_columns(changed, 5))
+    if changed:  # as it is where a mark was added
+        await connection.fetch(_WRITE, *_columns(added, 5), *_columns(changed, 5))
+        room.add(len(added))
 
 
 def _key(series: Series) -> _Key:
