@@ -2,7 +2,7 @@
 
 import datetime
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from accredit.errors import AttestationError, StoreUnavailable
 from accredit.limits import MAX_ATTESTATION_BYTES
 from accredit.stores import LogStore, PostgresDatabase, open_log
 from accredit.stores.audit_log.calls import joined_newest_first
-from accredit.stores.audit_log.reading import LogAway, LogReader
+from accredit.stores.audit_log.reading import LogAway, LogReader, Numbered
 from accredit.stores.postgres.session import SchemaUnknown
 from accredit.stores.postgres.snapshot import Snapshot
 
@@ -135,6 +135,21 @@ def test_checkpoints_and_notes_come_in_the_order_of_their_chain(log: LogReader) 
             found[statement.predicate.writer].append(statement.predicate.count)
     assert found
     assert all(counts == sorted(counts) for counts in found.values())
+
+
+def test_the_latest_checkpoint_of_each_chain_is_found__and_the_first_that_counts_a_record(
+    written: Written, log: LogReader
+) -> None:
+    def places(found: Iterable[Numbered]) -> list[str]:
+        return [each.entry.place for each in found if isinstance(each.entry, Stored)]
+
+    latest = places(log.latest_checkpoints())
+    assert len(latest) == 1  # of one chain all was pruned, with its checkpoints, and of another one none was signed
+    writer, _, count = latest[0].partition("/")
+    for sequence in (1, int(count)):
+        assert places([found] if (found := log.covering(writer, sequence)) else []) == latest
+    assert log.covering(writer, int(count) + 1) is None
+    assert log.covering("00" * 16, 1) is None
 
 
 def test_chains_of_certificates_are_found_by_their_digest(written: Written, log: LogReader) -> None:

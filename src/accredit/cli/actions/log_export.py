@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from accredit.attest import CallBundle, Checkpoint, Envelope, Stored, encode_call_bundle, encode_envelope
+from accredit.attest import CallBundle, Envelope, Stored, encode_call_bundle, encode_envelope
 from accredit.base.text import two_lines
 from accredit.cli.actions.log_names import UNKNOWN_CALL, one_call
 from accredit.cli.actions.log_place import understood
@@ -31,7 +31,7 @@ def export_log(store: LogStore, out: Path | None) -> int:
 def export_checkpoints(store: LogStore, out: Path | None) -> int:
     """Write the latest checkpoint of each writer, one a line; return the exit code. Raises `ConfigurationError`."""
     empty = two_lines("the log holds no checkpoint", _OTHER_LOG)
-    return _write(store, out, lambda log: map(encode_envelope, _latest(log).values()), empty)
+    return _write(store, out, lambda log: map(encode_envelope, _latest(log)), empty)
 
 
 def export_call(store: LogStore, call_id: str, out: Path | None, *, bundle: bool) -> int:
@@ -49,13 +49,8 @@ def _envelopes(log: LogReader) -> Iterator[Envelope]:
     return (entry.entry.envelope for entry in log.entries() if isinstance(entry.entry, Stored))
 
 
-def _latest(log: LogReader) -> dict[str, Envelope]:
-    latest: dict[str, Envelope] = {}
-    for entry in log.summaries():
-        statement = entry.statement()
-        if statement and isinstance(statement.predicate, Checkpoint) and isinstance(entry.entry, Stored):
-            latest[statement.predicate.writer] = entry.entry.envelope
-    return latest
+def _latest(log: LogReader) -> Iterator[Envelope]:
+    return (each.entry.envelope for each in log.latest_checkpoints() if isinstance(each.entry, Stored))
 
 
 def _call(log: LogReader, call_id: str) -> list[bytes]:
@@ -77,12 +72,8 @@ def _bundle(log: LogReader, call_id: str) -> list[bytes]:
 
 
 def _covering(log: LogReader, writer: str, sequence: int) -> Envelope | None:
-    for entry in log.summaries():
-        statement = entry.statement()
-        checkpoint = statement.predicate if statement else None
-        if isinstance(checkpoint, Checkpoint) and checkpoint.writer == writer and checkpoint.count >= sequence:
-            return entry.entry.envelope if isinstance(entry.entry, Stored) else None
-    return None
+    found = log.covering(writer, sequence)
+    return found.entry.envelope if found and isinstance(found.entry, Stored) else None
 
 
 def _write(store: LogStore, out: Path | None, lines_of: Callable[[LogReader], Iterable[bytes]], nothing: str) -> int:

@@ -12,6 +12,7 @@ from typing import NamedTuple, Self
 
 from accredit.attest import (
     CallRecord,
+    Checkpoint,
     Entry,
     Envelope,
     Examiner,
@@ -121,6 +122,25 @@ class LogReader(ABC):
     @abstractmethod
     def summaries(self) -> Iterator[Numbered]:
         """Yield checkpoints and notes of pruning, those of each chain in order."""
+
+    def latest_checkpoints(self) -> Iterable[Numbered]:
+        """Return the latest checkpoint of each chain that has one."""
+        latest: dict[str, Numbered] = {}
+        for each in self.summaries():
+            said = each.statement()
+            if said and isinstance(said.predicate, Checkpoint):
+                latest[said.predicate.writer] = each
+        return latest.values()
+
+    def covering(self, writer: str, sequence: int) -> Numbered | None:
+        """Return the first checkpoint that counts a writer's record, or None."""
+        for each in self.summaries():
+            said = each.statement()
+            if said and isinstance(said.predicate, Checkpoint):
+                counted = said.predicate.count if said.predicate.writer == writer else 0
+                if counted >= sequence:
+                    return each
+        return None
 
     @abstractmethod
     def chains(self) -> Iterator[bytes]:

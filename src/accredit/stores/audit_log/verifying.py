@@ -31,7 +31,7 @@ class Verifiers:
     def __init__(self, keys: Iterable[LogKey | RecordKey], processes: int | None = None) -> None:
         """`processes` are as many as there are cores, unless it is said; with one core there are none beside this."""
         self._keys = {key.id: key for key in keys}
-        cores = min(len(os.sched_getaffinity(0)), MAX_VERIFIERS) if processes is None else processes
+        cores = min(_cores(), MAX_VERIFIERS) if processes is None else processes
         self._wanted = cores if cores > 1 else 0
         self._processes: list[BaseProcess] = []
         self._links: list[Connection] = []
@@ -74,6 +74,14 @@ class Verifiers:
             yield from _all_received(busy)
             raise
         yield from _all_received(busy)
+
+
+def _cores() -> int:
+    """Return how many cores this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not every system can say
+        return os.cpu_count() or 1
 
 
 def _batches(entries: Iterable[_Entry]) -> Iterator[list[_Entry]]:

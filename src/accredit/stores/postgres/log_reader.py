@@ -77,6 +77,14 @@ _OPEN = (
     f"{_SELECT} FROM log_open o CROSS JOIN LATERAL (SELECT * FROM log_entries WHERE writer = o.decided_by"
     f" AND kind = {RECORD} AND number = o.number AND day = o.day LIMIT 1) e {_SIZED}"
 )
+_LATEST = (
+    f"{_SELECT} FROM log_writers w CROSS JOIN LATERAL (SELECT * FROM log_entries WHERE writer = w.writer"
+    f" AND kind = {CHECKPOINT} ORDER BY number DESC LIMIT 1) e {_SIZED} ORDER BY w.writer"
+)
+_COVERING = (
+    f"{_READ} WHERE e.writer = (SELECT writer FROM log_writers WHERE name = $1) AND e.kind = {CHECKPOINT}"
+    " AND e.number >= $2 ORDER BY e.number LIMIT 1"
+)
 _HOLDING = f"{_READ} WHERE position($1::bytea IN e.payload) > 0"
 
 
@@ -131,6 +139,14 @@ class LogDatabase(LogReader):
     def summaries(self) -> Iterator[Numbered]:
         """Yield checkpoints and notes of pruning, chain by chain."""
         return _in_order(self._of_kind(CHECKPOINT), self._of_kind(NOTE))
+
+    def latest_checkpoints(self) -> Iterator[Numbered]:
+        """Yield the latest checkpoint of each chain that has one."""
+        return map(self._numbered, self._snapshot.rows(_LATEST))
+
+    def covering(self, writer: str, sequence: int) -> Numbered | None:
+        """Return the first checkpoint that counts a writer's record, or None."""
+        return next(map(self._numbered, self._snapshot.fetch(_COVERING, writer, sequence)), None)
 
     def newest_first(self) -> Iterator[Numbered]:
         """Yield all records in reverse order, day by day."""
