@@ -1,11 +1,13 @@
 """Definitions that change behind a real gateway: by which ways, for whom, and when; caught before the next call."""
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from tests.integration.test_authorization import refused, with_proof
 from tests.integration.test_transparent_legacy_sse import Session, Upstream, with_session
 from tests.world.authorization import GATEWAY, Signed, Trust
@@ -18,6 +20,7 @@ from tests.world.routes import ROUTES, Route, messages_of
 from tests.world.running import run
 
 from accredit.consent import CallTerms
+from accredit.gateway.settings import IdentitySettings
 from accredit.policy import Catalog, Entry
 from accredit.ratify import DelegationCert
 
@@ -320,6 +323,31 @@ def test_changed_instructions_are_told_by_readyz__and_block_nothing(name: str, t
                 assert "result" in await called(way, trust, INBOX)
 
     run(main())
+
+
+def test_a_server_that_is_told_who_calls_is_told_who_looks__and_strangers_are_nobody(
+    trust: Trust, listed: Listed
+) -> None:
+    identity = IdentitySettings(generate_private_key(SECP256R1()), GATEWAY)
+
+    async def main() -> None:
+        async with with_pins("http-modern", trust, listed, identity=identity) as way:
+            await way.ask("tools/call", INBOX)
+            assert way.headers_received("accredit-identity") == []
+            assert "result" in await called(way, trust, INBOX)
+            told = [_claims(each) for each in way.headers_received("accredit-identity")]
+            assert [each["sub"] for each in told] == [trust.agent.public_key.id] * 3
+            assert [bool(each.get("scope")) for each in told] == [False, False, True]  # two pages, and the call
+        async with with_pins("http-modern", trust, listed, identity=identity, required=False) as way:
+            assert "result" in await way.ask("tools/call", INBOX)
+            assert way.headers_received("accredit-identity") == []
+
+    run(main())
+
+
+def _claims(token: str) -> dict[str, Any]:
+    body = token.split(".")[1]
+    return json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
 
 
 @pytest.mark.holds("gateway/admission/pinned_tools", 4)

@@ -337,7 +337,7 @@ class _Case:
         if pins is None or call.method != "tools/call":
             return
         expected = pins.tools.get(call.target)
-        found = yield FindDefinition(call.target)
+        found = yield FindDefinition(call.target, bundle.delegations[-1].issuer_id, bundle.agent_id)
         if found is not None and not isinstance(found, str):
             raise TypeError("nobody said what the server lists")
         if expected is not None and found == expected:

@@ -8,9 +8,6 @@ from typing import NamedTuple, TypeVar
 
 from accredit.ports import ProofStore, RateLimit, Revocations, TaskStore
 
-Look = Callable[[str], Awaitable[str | None]]
-"""Return the digest of the definition that the server lists under a tool's name, for the caller at hand, or None."""
-
 _Decision = TypeVar("_Decision")
 
 
@@ -68,6 +65,12 @@ class FindDefinition(NamedTuple):
     or None if none is to be had."""
 
     tool: str
+    principal_id: str
+    agent_id: str
+
+
+Look = Callable[[FindDefinition], Awaitable[str | None]]
+"""Answers that need."""
 
 
 _OfPorts = IsRevoked | LookAtChallenge | SpendChallenge | IssueChallenge | CountUses | TakeUse | FindTask
@@ -92,7 +95,7 @@ async def drive(
         while True:
             try:
                 if isinstance(need, FindDefinition):
-                    answer = await look(need.tool) if look is not None else None
+                    answer = await look(need) if look is not None else None
                 else:
                     answer = await _answer(need, store, revocations, tasks, now)
             except Exception as error:

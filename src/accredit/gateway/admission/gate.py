@@ -313,8 +313,9 @@ class Gate:
         """Return the edit for the response. Raises `ProofRefused` where the store can't tell whose a task is."""
         pinned = self._pinned
         if request.method in KINDS:
-            on_other = (pinned.on_other(request, way),) if pinned is not None else ()
-            return self._lists.of(request.method, case.authority, case.token, *on_other)
+            authority, token = case.authority, case.token
+            on_other = (pinned.on_other(request, way, authority, token),) if pinned is not None else ()
+            return self._lists.of(request.method, authority, token, *on_other)
         if pinned is not None and request.method in _HELLO:
             return pinned.hello
         if case.call is None or not case.call.about_tasks or not self._guards:

@@ -135,7 +135,7 @@ class Judge:
         """
         if self._policy is None or self._ports is None:
             if self._pinned is not None and request.method == "tools/call":
-                await self._pinned.check(request, way)
+                await self._pinned.check(request, way, token)
             return await self._by_token(request, client, token) if self._guards else Case(token)
         call = guarded_call_of(request, client.session_id)
         if call is None:
@@ -146,7 +146,7 @@ class Judge:
         pinned = self._pinned
         pins = pinned.pins if pinned is not None else None
         steps = decide(call, self._policy, now, token, place=place, flow_of=flow_of, pins=pins)
-        look = pinned.look(request, way) if pinned is not None else None
+        look = pinned.look(request, way, token) if pinned is not None else None
         decision = await drive(steps, *self._ports, now, self._tasks.store, look)
         if isinstance(decision.fault, FrameError):  # the call has no digest
             detail = f"Invalid params: {decision.fault.detail}"

@@ -3,7 +3,8 @@
 1. Before a call the gateway lists the tools itself: what a client was shown may be older, or was shown to it alone. It
    asks with the call's own credentials, session and capabilities, so that what this caller would see is what counts.
 2. A look counts for `fresh_seconds`, for every call whose look would be sent in the same words: the same headers but
-   for tracing, and the same `_meta`. Callers at the same look wait for one and the same.
+   for tracing, the same `_meta` and, where the server is told in a header who calls, the same caller. Callers at the
+   same look wait for one and the same.
 3. It counts no longer once the server has said that its tools have changed (`notifications/tools/list_changed`, on
    whatever stream), or a list on its way to this caller has shown another definition.
 4. A list that can't be had to its end in `LOOK_SECONDS`, or can't be read alike by all, is no look: nothing is known
@@ -21,14 +22,13 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import NamedTuple
 
 from accredit.base.caching import RecentlyUsed
 from accredit.base.log_events import log_event
 from accredit.base.text import excerpt
 from accredit.errors import FrameError, ProofRefused
-from accredit.gateway.admission.tool_directory import Ask, ask_for_list, list_request
+from accredit.gateway.admission.tool_directory import CARRIED, Ask, ask_for_list
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.trace import traced
@@ -39,8 +39,10 @@ from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.param_headers import is_param_header
 from accredit.limits import LOOK_SECONDS, MAX_LOOKS, MAX_PINNED_CALLERS, MAX_STRAY_DEFINITIONS
 from accredit.pins import Definition, ListReader, Pins, digest_of_text
-from accredit.policy import GuardedCall, refusals
-from accredit.policy.needs import Look
+from accredit.policy import Authority, GuardedCall, refusals
+from accredit.policy.needs import FindDefinition, Look
+from accredit.policy.passing import Speaker
+from accredit.tokens import VerifiedToken
 
 _log = logging.getLogger("accredit.gateway.pins")
 _OF_ONE_REQUEST = frozenset(
@@ -50,10 +52,14 @@ _MOST_LOGGED = 20
 
 
 class Way(NamedTuple):
-    """How the gateway asks the server on behalf of the caller at hand, and the caller's headers that go there."""
+    """How the gateway asks the server on behalf of the caller at hand, and the caller's headers that go there.
+
+    Where the server is told in a header on whose authority a request comes, `speak` sets that for what is asked next.
+    """
 
     ask: Ask
     headers: RawHeaders
+    speak: Callable[[Speaker], None] | None = None
 
 
 class _View:
@@ -79,37 +85,53 @@ class PinnedTools:
         self._views = RecentlyUsed[bytes, _View](MAX_PINNED_CALLERS)
         self._looks = asyncio.Semaphore(MAX_LOOKS)
 
-    async def check(self, call: Request, way: Way | None) -> None:
+    async def check(self, call: Request, way: Way | None, token: VerifiedToken | None = None) -> None:
         """Refuse a call where nobody else decides on it. Raises `ProofRefused`."""
         name = call.target or ""
-        found = await self.find(call, way, name)
+        found = await self.find(call, way, name, _speaker(None, token))
         if self.pins.enforced and (found is None or found != self.pins.tools.get(name)):
             raise _refused(call, name, self.pins.tools.get(name), found)
 
-    async def find(self, call: Request, way: Way | None, name: str) -> str | None:
+    async def find(self, call: Request, way: Way | None, name: str, speaker: Speaker | None = None) -> str | None:
         """Return the digest of the definition that this caller is shown under a tool's name, or None (rules 1 to 5)."""
         if way is None:
             return None
-        key = _key(call, way)
+        key = _key(call, way, speaker)
         view = self._views.get(key)
         if view is None:
             self._views.put(key, view := _View())
         if not self._is_fresh(view):
+            if way.speak is not None and speaker is not None:
+                way.speak(speaker)
             await self._look(view, call, way)
         if view.differing is None:
             return None
         return view.differing[name] if name in view.differing else self.pins.tools.get(name)
 
-    def look(self, call: Request, way: Way | None) -> Look:
-        """Return `find` for one call, as a decision asks."""
-        return partial(self.find, call, way)
+    def look(self, call: Request, way: Way | None, token: VerifiedToken | None) -> Look:
+        """Return how a decision asks for one call. Nothing is granted yet to whom it names."""
 
-    def on_other(self, request: Request, way: Way | None) -> Callable[[], None]:
+        async def find(need: FindDefinition) -> str | None:
+            known = Authority(
+                principal_id=need.principal_id,
+                principal_name="",
+                agent_id=need.agent_id,
+                granted_scope=(),
+                cert_ids=(),
+                bound=False,
+            )
+            return await self.find(call, way, need.tool, _speaker(known, token))
+
+        return find
+
+    def on_other(
+        self, request: Request, way: Way | None, authority: Authority | None, token: VerifiedToken | None
+    ) -> Callable[[], None]:
         """Return what to call if a list for this caller shows what is not pinned (rule 3)."""
 
         def forget() -> None:
             if way is not None:
-                self._views.forget(_key(request, way))
+                self._views.forget(_key(request, way, _speaker(authority, token)))
 
         return forget
 
@@ -175,13 +197,21 @@ class PinnedTools:
         return differing
 
 
-def _key(call: Request, way: Way) -> bytes:
+def _speaker(authority: Authority | None, token: VerifiedToken | None) -> Speaker | None:
+    return Speaker(authority, token) if authority is not None or token is not None else None
+
+
+def _key(call: Request, way: Way, speaker: Speaker | None) -> bytes:
     """Return what stands for all calls whose looks are the same (rule 2)."""
-    said = hashlib.sha256(list_request(call, "", None).text)
+    parts = [bytes(call.in_meta(name) or b"") for name in CARRIED]
+    if way.speak is not None and speaker is not None:
+        principal = speaker.authority.principal_id if speaker.authority is not None else ""
+        issuer, subject = (speaker.token.issuer, speaker.token.subject) if speaker.token is not None else ("", "")
+        parts += [each.encode() for each in (speaker.subject, principal, issuer, subject)]
     for name, value in way.headers:
         if name not in _OF_ONE_REQUEST and not is_param_header(name):
-            said.update(b"%d:%b%d:%b" % (len(name), name, len(value), value))
-    return said.digest()
+            parts += [name, value]
+    return hashlib.sha256(b"".join(b"%d:%b" % (len(part), part) for part in parts)).digest()
 
 
 def _refused(call: Request, name: str, expected: str | None, found: str | None) -> ProofRefused:

@@ -42,7 +42,8 @@ from accredit.tokens import declares_token
 Ask = Callable[[Request], Awaitable[bytes | None]]
 """Send one of the gateway's own requests upstream on behalf of the caller; return the response's text, or None."""
 
-_CARRIED = (META_VERSION, META_CAPABILITIES, META_CLIENT_INFO)
+CARRIED = (META_VERSION, META_CAPABILITIES, META_CLIENT_INFO)
+"""What a list that the gateway asks for carries in its `_meta`, as the caller's own would."""
 
 
 class _Tool(Struct, frozen=True):
@@ -125,7 +126,7 @@ async def ask_for_list(call: Request, ask: Ask, read: Callable[[Raw], Steps[None
     cursor: Raw | None = None
     for _ in range(MAX_LIST_PAGES):
         # Another one each time: several looks may be open in one session, and a server need not know them by it.
-        answer = await ask(list_request(call, secrets.token_hex(8), cursor))
+        answer = await ask(_list_request(call, secrets.token_hex(8), cursor))
         frame = decode_frame(answer) if answer is not None else None
         if not isinstance(frame, Success):
             return False
@@ -136,9 +137,9 @@ async def ask_for_list(call: Request, ask: Ask, read: Callable[[Raw], Steps[None
     return False
 
 
-def list_request(call: Request, id: str, cursor: Raw | None) -> Request:
+def _list_request(call: Request, id: str, cursor: Raw | None) -> Request:
     """Return the request for one page of the list, as the caller of `call` would send it."""
-    carried = {name: value for name in _CARRIED if (value := call.in_meta(name)) is not None}
+    carried = {name: value for name in CARRIED if (value := call.in_meta(name)) is not None}
     params: dict[str, object] = {"_meta": carried}
     if cursor is not None:
         params["cursor"] = cursor

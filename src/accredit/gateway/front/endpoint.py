@@ -134,7 +134,8 @@ class Endpoint(Intake[Exchange]):
 
     def _way(self, client: Exchange, inbound: InboundRequest) -> Way:
         headers = self._forwarding.to_upstream(client.head.raw_headers, body=False)
-        return Way(partial(self._backend.ask, client, inbound.era), headers)
+        speak = partial(setattr, client, "speaker") if self._settings.identity is not None else None
+        return Way(partial(self._backend.ask, client, inbound.era), headers, speak)
 
     async def _go_on(self, client: Exchange, inbound: InboundRequest, admission: Admission) -> None:
         if admission.proved:

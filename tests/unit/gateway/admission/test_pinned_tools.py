@@ -163,12 +163,12 @@ def test_a_list_that_shows_something_else_ends_the_look_of_that_caller_alone() -
         mine, other = server.way((b"authorization", b"a")), server.way((b"authorization", b"b"))
         for way in (mine, other):
             await tools.find(call(), way, "pay")
-        tools.on_other(call(), mine)()
+        tools.on_other(call(), mine, None, None)()
         await tools.find(call(), other, "pay")
         assert server.asked == 2
         await tools.find(call(), mine, "pay")
         assert server.asked == 3
-        tools.on_other(call(), None)()
+        tools.on_other(call(), None, None, None)()
 
     run_virtually(main())
 

@@ -165,7 +165,7 @@ class HttpRelay:
 
     async def ask(self, reply: Reply, era: Era, request: Request) -> bytes | None:
         """Send a request of the gateway's own, as this caller. Return the response's text, judged, or None."""
-        headers = own_call(reply.head.raw_headers, era, request.method, self.forwarding)
+        headers = [*own_call(reply.head.raw_headers, era, request.method, self.forwarding), *self.said_of(reply)]
         try:
             answer = await self.client.send("POST", headers, request.text)
             try:
