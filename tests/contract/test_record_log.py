@@ -41,6 +41,10 @@ pytestmark = [
     pytest.mark.usefixtures("each_executor"),
     pytest.mark.holds("stores/audit_log/queue"),
     pytest.mark.holds("stores/audit_log/appender"),
+    pytest.mark.holds("stores/audit_log/tables"),
+    pytest.mark.holds("stores/audit_log/file_tables"),
+    pytest.mark.holds("stores/audit_log/thread"),
+    pytest.mark.holds("stores/audit_log/writer_locks"),
 ]
 
 
