@@ -11,7 +11,7 @@ from threading import Event
 
 import pytest
 from msgspec.structs import replace
-from tests.world.logs import FILES, Log, each_executor, full_disk, in_short, records_in, verified
+from tests.world.logs import FILES, Log, each_executor, full_disk, in_short, no_store, records_in, verified
 from tests.world.raw_server import until
 from tests.world.records import DENY, OK, SECRET, decided, gateway
 from tests.world.running import run
@@ -210,16 +210,15 @@ def test_one_record_that_cannot_be_written_does_not_keep_those_beside_it_from_be
     assert (report.valid, report.records) == (True, 4)  # both were open at the end
 
 
-@FILES
 def test_all_who_wait_are_told_when_the_store_fails__and_the_chain_goes_on_after(path: Path) -> None:
     async def main() -> None:
         async with Log(path) as each:
             await each.call()
-            with full_disk():
+            with no_store(path):
                 beginning = [each.port.begin(decided()) for _ in range(600)]
                 answers = await asyncio.gather(*beginning, return_exceptions=True)
             assert all(isinstance(answer, StoreUnavailable) for answer in answers)
-            await each.call()
+            await each.call_when_it_is_back()
 
     run(main())
     report = verified(path)
@@ -446,18 +445,17 @@ def test_one_writer_is_one_process__two_with_one_chain_would_break_it(path: Path
     again.close()
 
 
-@FILES
 @pytest.mark.holds("stores/audit_log/queue", 1)
-def test_a_full_disk_is_a_refusal__nothing_is_forwarded_without_its_record(path: Path) -> None:
+def test_a_store_that_is_full_or_away_is_a_refusal__nothing_is_forwarded_without_its_record(path: Path) -> None:
     async def main() -> None:
         async with Log(path) as each:
             await each.call()
-            with full_disk():
+            with no_store(path):
                 with pytest.raises(StoreUnavailable):
                     await each.port.begin(decided())
                 assert each.port.problem() is not None
                 assert not await each.port.ready()
-            await each.call()
+            await each.call_when_it_is_back()
             assert each.port.problem() is None
             assert len(each.problems) >= 1
 
@@ -488,14 +486,13 @@ def test_a_log_that_has_refused_a_record_is_not_ready_because_less_than_a_record
     run(main())
 
 
-@FILES
 @pytest.mark.holds("stores/audit_log/queue", 2)
 def test_an_outcome_that_can_not_be_recorded_is_told__the_client_must_not_get_the_result(path: Path) -> None:
     async def main() -> None:
         async with Log(path) as each:
             call = decided()
             await each.port.begin(call)
-            with full_disk(), pytest.raises(StoreUnavailable):
+            with no_store(path), pytest.raises(StoreUnavailable):
                 await each.port.finish(call, OK)
 
     run(main())
@@ -517,7 +514,6 @@ def test_a_store_that_is_no_store_is_a_refusal(tmp_path: Path) -> None:
     run(main())
 
 
-@FILES
 def test_what_waits_is_written_when_the_disk_has_room_again__nothing_is_dropped(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -528,7 +524,7 @@ def test_what_waits_is_written_when_the_disk_has_room_again__nothing_is_dropped(
         async with Log(path, durable=False) as each:
             await each.call()
             await until(lambda: not each.records._queue)
-            with full_disk():
+            with no_store(path):
                 for _ in range(3):
                     await each.call()
                 await until(lambda: each.port.problem() is not None)
@@ -619,7 +615,6 @@ def test_long_arguments_that_wait_are_bounded_too__a_slow_disk_must_not_fill_the
     assert verified(path).valid
 
 
-@FILES
 def test_what_is_lost_at_the_end_is_told__never_silently_dropped(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "RECORD_RETRY_SECONDS", 0.01)
     monkeypatch.setattr(log, "CLOSE_RECORDS_SECONDS", 0.05)
@@ -628,7 +623,7 @@ def test_what_is_lost_at_the_end_is_told__never_silently_dropped(path: Path, mon
         each = Log(path, durable=False)
         await each.call()
         await until(lambda: not each.records._queue)
-        with full_disk():
+        with no_store(path):
             await each.call()
             await each.records.aclose()
         return each.problems

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 from tests.world.children import children
-from tests.world.logs import Log, by_process, each_executor, full_disk, in_short, records_in
+from tests.world.logs import FILES, Log, by_process, each_executor, in_short, no_store, records_in, verified
 from tests.world.raw_server import until
-from tests.world.recorded import verified
 from tests.world.records import OK, decided
 from tests.world.running import run
 
@@ -49,7 +48,7 @@ def test_an_outcome_of_a_full_disk_is_written_when_there_is_room__though_nobody_
     async def main() -> None:
         async with Log(path) as each:
             calls = [await each.call(None) for _ in range(3)]
-            with full_disk():
+            with no_store(path):
                 for call in calls:
                     with pytest.raises(StoreUnavailable):
                         await each.port.finish(call, OK)
@@ -61,6 +60,7 @@ def test_an_outcome_of_a_full_disk_is_written_when_there_is_room__though_nobody_
     assert verified(path).valid
 
 
+@FILES
 @with_each_executor
 def test_an_outcome_that_a_lock_held_up_is_written_when_it_is_given_up(
     path: Path, monkeypatch: pytest.MonkeyPatch

@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from tests.world.calls import Posted, http, post
 from tests.world.children import children
 from tests.world.command import Serving
 from tests.world.hasty_logs import COMMAND
-from tests.world.logs import records_in
+from tests.world.logs import away, disconnecting, records_in
 from tests.world.patient_stores import IMPORTS
 from tests.world.postgres import cluster, database_for
 from tests.world.raw_client import RawClient
@@ -97,21 +96,6 @@ class Fleet:
                 found[record.call.target or ""] = "open"
         return found
 
-    @contextlib.contextmanager
-    def away(self) -> Generator[None]:
-        """Nobody reaches the database meanwhile."""
-        name = self.database.database
-        cluster().run(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false", _TERMINATE.format(name=name))
-        try:
-            yield
-        finally:
-            cluster().run(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
-
-
-_TERMINATE = (
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}' AND pid <> pg_backend_pid()"
-)
-
 
 class Holding(Reading):
     """An upstream that answers a target with `slow` in it only when `let` is set."""
@@ -191,7 +175,7 @@ def test_the_answer_of_a_call_that_was_closed_meanwhile_is_withheld__and_the_gat
                 stopped = [one.process.pid, *children(one.process.pid)]
                 for each in stopped:
                     os.kill(each, signal.SIGSTOP)
-                fleet.sql(_TERMINATE.format(name=database.database))
+                fleet.sql(*disconnecting(database))
                 await until(lambda: fleet.statuses()["mail://slow"] == "unknown")
                 for each in stopped:
                     os.kill(each, signal.SIGCONT)
@@ -218,7 +202,7 @@ def test_without_its_database_nothing_is_forwarded__and_it_needs_no_restart_when
             with contextlib.ExitStack() as stack:
                 each = await fleet.serving(stack)
                 assert "result" in await fleet.said(each.port, "mail://1")
-                with fleet.away():
+                with away(database):
                     refused = await fleet.said(each.port, "mail://2")
                     assert refused["error"]["code"] in (-31003, RECORD_UNAVAILABLE)
                     async with RawClient(each.port) as client:

@@ -1,6 +1,7 @@
 """Logs that are being written, for tests: writers as the gateway has them, and what goes wrong for them. I/O: files,
 threads, processes."""
 
+import asyncio
 import resource
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
@@ -146,6 +147,13 @@ class Log:
             await self.port.finish(call, outcome)
         return call
 
+    async def call_when_it_is_back(self) -> CallDecision:
+        """One call, as soon as one is taken again: after failures of a database there is a pause."""
+        while True:
+            with suppress(StoreUnavailable):
+                return await self.call()
+            await asyncio.sleep(0.02)
+
     async def die(self) -> None:
         """Ends as a process does that is killed: the lock is given up, and nothing is written."""
         self.records._leave()
@@ -213,6 +221,34 @@ def full_disk(process: int | None = None, *, room: int = 0) -> Generator[None]:
         for each, limits in before.items():
             with suppress(ProcessLookupError):  # it has ended meanwhile
                 resource.prlimit(each, resource.RLIMIT_FSIZE, limits)
+
+
+@contextmanager
+def no_store(path: Path) -> Generator[None]:
+    """Nothing can be written meanwhile: the disk of the file is full, or its database is away."""
+    if path.exists():
+        with full_disk():
+            yield
+        return
+    with database_for(path.parent) as database, away(database):
+        yield
+
+
+@contextmanager
+def away(database: PostgresDatabase) -> Generator[None]:
+    """Nobody reaches a database meanwhile."""
+    name = database.database
+    cluster().run(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false", *disconnecting(database))
+    try:
+        yield
+    finally:
+        cluster().run(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+
+
+def disconnecting(database: PostgresDatabase) -> tuple[str]:
+    """The statement that ends all connections to a database but its own."""
+    others = f"datname = '{database.database}' AND pid <> pg_backend_pid()"
+    return (f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}",)
 
 
 FILES = pytest.mark.parametrize("each_executor", [by_thread, by_process], ids=["thread", "process"], indirect=True)
