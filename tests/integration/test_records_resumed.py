@@ -7,17 +7,16 @@ from typing import Any
 import pytest
 from tests.world.calls import (
     SESSION,
-    STREAM_HEAD,
     chunk,
     compact,
     event,
-    http,
     log_message,
     post,
     response,
 )
+from tests.world.cut_streams import CutStreams
 from tests.world.raw_client import RawAnswer, RawClient
-from tests.world.raw_server import Connection, RawServer, until
+from tests.world.raw_server import RawServer, until
 from tests.world.recorded import FailingRecords, outcomes, records_at, records_of, verified
 from tests.world.running import RunningGateway, run
 
@@ -29,38 +28,14 @@ from accredit.gateway.settings import RecordSettings
 from accredit.jsonrpc.methods import Era
 from accredit.ports import Records
 
-NEWS = event(log_message(), id="1")
 ACCEPT = ("Accept", "text/event-stream")
-
-
-class Upstream:
-    """Begins a stream for each call; `cut` breaks it off there, and it goes on in one of `resumed`."""
-
-    def __init__(self) -> None:
-        self.cut = True
-        self.resumed: list[Connection] = []
-
-    async def __call__(self, connection: Connection) -> None:
-        while (request := await connection.request()) is not None:
-            if request.method == "DELETE":
-                await connection.send(http(b"", None, status="204 No Content"))
-            elif request.method == "GET":
-                self.resumed.append(connection)
-                await connection.send(STREAM_HEAD)
-                await connection.peer_closed()
-                return
-            else:
-                await connection.send(STREAM_HEAD, chunk(NEWS))
-                if not self.cut:
-                    await connection.peer_closed()
-                return
 
 
 class World:
     """The upstream, and the gateways before it, one for each log. `here` is the one that is asked."""
 
     def __init__(self, *logs: Records) -> None:
-        self.upstream = Upstream()
+        self.upstream = CutStreams()
         self.here = 0
         self._server = RawServer(self.upstream)
         self._logs = logs
