@@ -458,8 +458,9 @@ MAX_PINS_FRESH_SECONDS = 3600
 MAX_PINNED_CALLERS = 4_096
 """Callers for whom the gateway remembers its last look at the tools; for others it looks again."""
 
-MAX_STRAY_DEFINITIONS = 256
-"""Tools of one look that are not pinned, whose digests are remembered. A hostile server lists thousands."""
+MAX_STRAY_DEFINITIONS = 16
+"""Tools of one look that are not pinned, whose digests are remembered for refusals: up to 20 KB for each caller.
+Servers get one or two more at a time; a hostile one lists thousands."""
 
 MAX_LOOKS = 32
 """Lists of tools that the gateway asks for itself at the same time; further calls wait, within `LOOK_SECONDS`."""

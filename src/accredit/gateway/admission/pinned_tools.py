@@ -20,6 +20,7 @@ look and the call, within `fresh_seconds`, of which the server says nothing.
 
 import asyncio
 import hashlib
+import itertools
 import logging
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -37,7 +38,14 @@ from accredit.jsonrpc.frames import Request, Success
 from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.param_headers import is_param_header
-from accredit.limits import LOOK_SECONDS, MAX_LOOKS, MAX_PINNED_CALLERS, MAX_STRAY_DEFINITIONS
+from accredit.limits import (
+    LOOK_SECONDS,
+    MAX_DEFINITIONS,
+    MAX_KNOWN_TOOL_NAME_CHARS,
+    MAX_LOOKS,
+    MAX_PINNED_CALLERS,
+    MAX_STRAY_DEFINITIONS,
+)
 from accredit.pins import Definition, ListReader, Pins, digest_of_text
 from accredit.policy import Authority, GuardedCall, refusals
 from accredit.policy.needs import FindDefinition, Look
@@ -48,7 +56,6 @@ _log = logging.getLogger("accredit.gateway.pins")
 _OF_ONE_REQUEST = frozenset(
     {METHOD_HEADER, NAME_HEADER, b"traceparent", b"tracestate", b"last-event-id", b"content-length", b"accept"}
 )
-_MOST_LOGGED = 20
 
 
 class Way(NamedTuple):
@@ -83,6 +90,7 @@ class PinnedTools:
         """Whether the server's instructions, as last seen, are not the pinned ones."""
         self._counters = counters
         self._views = RecentlyUsed[bytes, _View](MAX_PINNED_CALLERS)
+        self._logged = RecentlyUsed[tuple[str, str | None], bool](MAX_DEFINITIONS)
         self._looks = asyncio.Semaphore(MAX_LOOKS)
 
     async def check(self, call: Request, way: Way | None, token: VerifiedToken | None = None) -> None:
@@ -180,21 +188,24 @@ class PinnedTools:
 
     def _differing(self, tools: Mapping[str, Definition]) -> Mapping[str, str | None]:
         pinned = self.pins.tools
-        differing: dict[str, str | None] = dict.fromkeys(pinned.keys() - tools.keys())
-        differing |= {name: tool.sha256 for name, tool in tools.items() if tool.sha256 != pinned.get(name, tool.sha256)}
-        strays = [name for name in tools if name not in pinned][:MAX_STRAY_DEFINITIONS]
-        differing |= {name: tools[name].sha256 for name in strays}
-        for name in [name for name in differing if name in tools][:_MOST_LOGGED]:
-            log_event(
-                _log,
-                logging.WARNING,
-                "definition_changed",
-                tool=excerpt(name),
-                expected=pinned.get(name),
-                found=differing[name],
-                **traced(),
-            )
+        listed = {name: tools.get(name) for name in pinned}  # the lock's own strings: one for all callers
+        differing = {
+            name: tool.sha256 if tool is not None else None
+            for name, tool in listed.items()
+            if tool is None or tool.sha256 != pinned[name]
+        }
+        strays = (name for name in tools if name not in pinned and len(name) <= MAX_KNOWN_TOOL_NAME_CHARS)
+        differing |= {name: tools[name].sha256 for name in itertools.islice(strays, MAX_STRAY_DEFINITIONS)}
+        for name, found in differing.items():
+            self._log_once(name, found)
         return differing
+
+    def _log_once(self, name: str, found: str | None) -> None:
+        """Log a difference that is new: callers who make the gateway look must not fill a disk."""
+        if (name, found) not in self._logged:
+            self._logged.put((name, found), True)
+            expected = self.pins.tools.get(name)
+            log_event(_log, logging.WARNING, "definition_changed", tool=excerpt(name), expected=expected, found=found)
 
 
 def _speaker(authority: Authority | None, token: VerifiedToken | None) -> Speaker | None:

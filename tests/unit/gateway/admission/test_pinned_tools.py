@@ -244,6 +244,18 @@ def test_a_server_can_not_fill_the_memory_with_tools_that_nobody_pinned() -> Non
     run_virtually(main())
 
 
+def test_callers_who_make_the_gateway_look_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        server, tools = Server(), held()
+        server.tools = [*described("pay", "changed"), {"name": "x" * 2_000_000}]
+        for number in range(50):
+            await tools.find(call(), server.way((b"x", b"%d" % number)), "pay")
+
+    run_virtually(main())
+    assert caplog.text.count("definition_changed") == 1
+    assert len(caplog.text) < 10_000
+
+
 @pytest.mark.holds("gateway/admission/pinned_tools", 1)
 @pytest.mark.parametrize("changed", [described("pay", "changed"), TOOLS[:2], None])
 def test_a_call_is_refused_by_what_this_caller_is_listed(changed: list[dict[str, Any]] | None) -> None:
