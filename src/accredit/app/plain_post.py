@@ -22,7 +22,7 @@ _FIELDS = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]*: [^\0-\x08\x0a-\x1f\x7f]*
 _field = b"%b: %b\r\n".__mod__
 
 
-class Connection(Protocol):
+class _Connection(Protocol):
     """The client's connection, as far as an exchange needs to know it."""
 
     address: str
@@ -36,7 +36,7 @@ class PlainPost(AsgiExchange):
 
     def __init__(
         self,
-        connection: Connection,
+        connection: _Connection,
         cycle: RequestResponseCycle,
         gateway: Gateway,
         head: RequestHead,

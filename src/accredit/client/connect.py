@@ -115,7 +115,7 @@ async def run(connecting: Connecting, make_host: Callable[[], Host]) -> int:
     code = 1
     with anyio.CancelScope() as ending:  # a gateway that does not answer a session's end must not keep us
         async with Bridge(transport, modern=connecting.modern) as (read, write):
-            code = await Connection(read, write, host, presenter).serve(stopping)
+            code = await _Connection(read, write, host, presenter).serve(stopping)
             ending.deadline = anyio.current_time() + STOP_GRACE_SECONDS
     with suppress(TimeoutError):
         async with asyncio.timeout(STOP_GRACE_SECONDS):
@@ -131,7 +131,7 @@ class _Open(Struct, frozen=True):
     extensions: frozenset[str]
 
 
-class Connection:
+class _Connection:
     """The host's side and the gateway's side, and what is open between them."""
 
     def __init__(

@@ -49,7 +49,7 @@ def build_records(loaded: Loaded) -> RecordSettings | None:
 
 def build_log_signer(loaded: Loaded) -> LogSigner:
     """Return the log's signer by rules 1 and 2. It may be taken across a fork. Raises `ConfigurationError`."""
-    signer, records = load_log_signer(log_key_file(loaded)), _record_signer(loaded)
+    signer, records = load_log_signer(_log_key_file(loaded)), _record_signer(loaded)
     if records is not None and records.id == signer.id:
         raise ConfigurationError(
             "attest.signer_public_key_file: its keyid is the gateway's own id", "give the key a keyid of its own"
@@ -87,7 +87,7 @@ def _named_signer(loaded: Loaded) -> tuple[str, Path, Path] | None:
     return attest.signer, Path(attest.signer_public_key_file), folder_of(loaded, ("attest", "signer"))
 
 
-def log_key_file(loaded: Loaded) -> Path:
+def _log_key_file(loaded: Loaded) -> Path:
     """Return the path of the key that signs the log. Raises `ConfigurationError` if none is configured, or it is
     missing."""
     name, path = loaded.config.attest.key_file, own_key_file(loaded)

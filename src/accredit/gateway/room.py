@@ -84,7 +84,7 @@ class Place:
             raise self._room.full() from None
 
 
-class Held:
+class _Held:
     """A place that is given back at the end of the context. With `yields`, what runs inside may have to give way."""
 
     __slots__ = ("_place", "_yields")
@@ -137,12 +137,12 @@ class Room:
             raise self.full()
         return place
 
-    def held(self, holder: Holder, *, yields: bool = False) -> "Held":
+    def held(self, holder: Holder, *, yields: bool = False) -> "_Held":
         """Return a place for the time of a context; with `yields` it may have to give way.
 
         Raises `RequestError` (503).
         """
-        return Held(self.take(holder), yields=yields)
+        return _Held(self.take(holder), yields=yields)
 
     async def wait(self, holder: Holder, size: int, seconds: float) -> Place:
         """Take a place, waiting at most `seconds` until others leave. Raises `RequestError` (503)."""

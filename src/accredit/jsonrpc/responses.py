@@ -209,7 +209,7 @@ class Expected:
         if request is None:
             return self._unknown()
         if isinstance(frame, Success) and self.era is Era.MODERN:
-            check_modern_result(request, frame.result, result)
+            _check_modern_result(request, frame.result, result)
         return request
 
     def _unknown(self) -> None:
@@ -256,7 +256,7 @@ def _opened(text: bytes, era: Era) -> Steps[tuple[Frame, list[tuple[str, Raw]] |
     return frame, (yield from pairs_in_steps(bytes(result)))
 
 
-def check_modern_result(request: Request, result: Raw, listed: list[tuple[str, Raw]] | None = None) -> None:
+def _check_modern_result(request: Request, result: Raw, listed: list[tuple[str, Raw]] | None = None) -> None:
     """Check rule 5 for the `result` of a response to `request`. Raises `FrameError`.
 
     `listed` are its members, if somebody has listed them already.

@@ -48,7 +48,7 @@ else:
 
 KEY_BYTES = 32
 NONCE_BYTES = 12
-BINDING_BYTES = 32
+_BINDING_BYTES = 32
 
 _VERSION = "s1."
 _CHANGED = "changed, or sealed for another principal or request"
@@ -228,6 +228,6 @@ def _associated(version: str, key: _Key, binding: bytes) -> bytes:
 
 
 def _checked(binding: bytes) -> bytes:
-    if len(binding) != BINDING_BYTES:
-        raise ValueError(f"a binding has {BINDING_BYTES} bytes")
+    if len(binding) != _BINDING_BYTES:
+        raise ValueError(f"a binding has {_BINDING_BYTES} bytes")
     return binding

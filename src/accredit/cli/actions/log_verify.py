@@ -28,7 +28,7 @@ from accredit.stores import open_log
 from accredit.stores.audit_log.reading import LogReader
 from accredit.stores.audit_log.verifying import Verifiers
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 _NEGATIVE = 1
 _BUNDLE = b'{"envelopes"'
 
@@ -117,7 +117,7 @@ def _count(log: LogReader) -> int | None:
         return None
 
 
-def _watched(entries: Iterable[T], total: int | None) -> Iterator[T]:
+def _watched(entries: Iterable[_T], total: int | None) -> Iterator[_T]:
     """Yield the entries, with a progress bar on stderr if it is a terminal."""
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:

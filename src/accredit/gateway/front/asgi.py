@@ -10,10 +10,10 @@ from accredit.gateway.headers import RawHeaders, RequestHead
 from accredit.gateway.room import Rooms
 from accredit.limits import ANSWER_PIECE_BYTES, CLIENT_STALL_SECONDS, DISCONNECT_WATCH_SECONDS
 
-Message = MutableMapping[str, Any]
+_Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+Receive = Callable[[], Awaitable[_Message]]
+Send = Callable[[_Message], Awaitable[None]]
 ASGIApplication = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 

@@ -35,17 +35,17 @@ from accredit.jsonrpc.frames import Frame
 from accredit.jsonrpc.requests import Batch, decode_request, read_request
 from accredit.limits import SHORT_MESSAGE_BYTES
 
-C = TypeVar("C")
+_C = TypeVar("_C")
 
 
-class Intake(ABC, Generic[C]):
-    """A way in, one per gateway. `C` is what brings a message and takes its answer: an exchange, or a line."""
+class Intake(ABC, Generic[_C]):
+    """A way in, one per gateway. `_C` is what brings a message and takes its answer: an exchange, or a line."""
 
     def __init__(self, settings: GatewaySettings, gate: Gate) -> None:
         self._settings = settings
         self._gate = gate
 
-    async def take(self, client: C, unread: Unread | None = None) -> None:
+    async def take(self, client: _C, unread: Unread | None = None) -> None:
         """Take a message from step 2 on. Raises the `AccreditError` that becomes its answer.
 
         `unread` is where the message still is if it is refused before it was read.
@@ -83,11 +83,11 @@ class Intake(ABC, Generic[C]):
         return message
 
     @abstractmethod
-    def _revision(self, client: C) -> str | None:
+    def _revision(self, client: _C) -> str | None:
         """Return the revision that a message is in, or None where the way in does not tell."""
 
     @abstractmethod
-    async def _arrive(self, client: C, inbound: InboundRequest) -> Frame | Batch:
+    async def _arrive(self, client: _C, inbound: InboundRequest) -> Frame | Batch:
         """Apply steps 2 to 6 and return the message. What is found on the way is noted in `inbound`, for the record.
 
         Raises one of `REFUSALS`.
@@ -98,5 +98,5 @@ class Intake(ABC, Generic[C]):
         return None
 
     @abstractmethod
-    async def _go_on(self, client: C, inbound: InboundRequest, admission: Admission) -> None:
+    async def _go_on(self, client: _C, inbound: InboundRequest, admission: Admission) -> None:
         """Send the gate's own answers, and apply step 8 to what goes on. Raises `AccreditError`."""

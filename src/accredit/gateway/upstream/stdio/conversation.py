@@ -7,7 +7,7 @@ outcome is on record; the child's next lines are handled meanwhile.
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from accredit.attest import Outcome
@@ -30,10 +30,10 @@ class StreamCall(Call):
     stream: Stream
 
 
-S = TypeVar("S", bound=StreamCall)
+_S = TypeVar("_S", bound=StreamCall)
 
 
-class Conversation(ABC, Generic[S]):
+class Conversation(ABC, Generic[_S]):
     """Made around a fresh child, which it ends. `over` is done when nothing of it remains."""
 
     def __init__(
@@ -48,7 +48,7 @@ class Conversation(ABC, Generic[S]):
         self._child = child
         self._patience = settings.patience
         self._counters = counters
-        self._pending: PendingCalls[S] = PendingCalls(era, settings, counters, self._late, max_open=max_open)
+        self._pending: PendingCalls[_S] = PendingCalls(era, settings, counters, self._late, max_open=max_open)
         self.alive = True
         self.over: asyncio.Task[None] = asyncio.create_task(self._run())
 
@@ -59,46 +59,59 @@ class Conversation(ABC, Generic[S]):
         await self._child.aclose()  # again: `_run` may have been cancelled before it could, or while it did
 
     @abstractmethod
-    async def _take(self, verdict: Verdict[S]) -> None:
-        """Deliver what the child wrote; wait for slow receivers if necessary."""
+    async def _take(self, verdict: Verdict[_S]) -> None:
+        """Deliver what the child wrote. Wait for slow receivers if necessary."""
 
-    def _begin(self, call: S) -> None:
+    def _begin(self, call: _S) -> None:
         """Open a call. Raises `RequestError`, or `UpstreamUnavailable` if the child has ended meanwhile."""
         if not self.alive:
             raise UpstreamUnavailable("the upstream has ended")
         self._pending.open(call)
 
-    def _cancel(self, call: S, reason: str) -> bool:
-        """If the child still owes an answer, tell it that nobody waits any more. Return whether it did."""
+    def _cancel(self, call: _S, reason: str) -> bool:
+        """Tell the child that nobody waits any more, if it still owes an answer. Return whether it did."""
         if self._pending.calls.get(call.id) is not call:
             return False
         self._child.send_now(cancellation(call.id, reason))
         self._pending.give_up(call)
         return True
 
-    def _leave(self, reply: Reply, call: S) -> None:
-        """The reply to a call's client is over: if the call is still open, leave its outcome to the reply."""
+    async def _ask(self, call: _S, send: Callable[[], Awaitable[None]]) -> bytes | None:
+        """Make a call of the gateway's own; return the response's text, or None if there is none."""
+        try:
+            self._begin(call)
+            await send()
+            while not call.stream.ended:
+                await call.stream.changed(self._patience)
+        except AccreditError:
+            return None
+        finally:
+            self._cancel(call, "nobody waits for it")
+        return call.stream.whole() if call.stream.status == 200 else None
+
+    def _leave(self, reply: Reply, call: _S) -> None:
+        """End a call's reply to its client. If the call is still open, leave its outcome to the reply."""
         if self._cancel(call, "the client has gone"):
             reply.calls.add(call.record)
 
-    def _late(self, call: S) -> None:
+    def _late(self, call: _S) -> None:
         self._cancel(call, "timed out")
         self._fail(call, UpstreamTimeout(LATE))
 
-    def _fail(self, call: S, error: AccreditError) -> None:
+    def _fail(self, call: _S, error: AccreditError) -> None:
         set_current(call.request)
         if isinstance(error, UpstreamError):
             self._counters.refused(error, method=call.request.method)
         self._settled(call, outcome_of_end(error), lambda: call.stream.fail(call.request.id, error))
 
-    async def _answered(self, call: S, answered: Answered[S], then: Callable[[], None]) -> None:
-        """As `_settled`, for a call that the child has answered."""
+    async def _answered(self, call: _S, answered: Answered[_S], then: Callable[[], None]) -> None:
+        """Do what `_settled` does, for a call that the child has answered."""
         if call.record is None:
             then()
         else:
             self._settled(call, await answered.outcome(), then)
 
-    def _settled(self, call: S, outcome: Outcome, then: Callable[[], None]) -> None:
+    def _settled(self, call: _S, outcome: Outcome, then: Callable[[], None]) -> None:
         """Run `then`, which answers a call, once its outcome is on record; if that fails, answer with the refusal."""
         if call.record is None:
             then()
@@ -130,4 +143,4 @@ class Conversation(ABC, Generic[S]):
             await self._child.aclose()
 
     def _lost(self) -> None:
-        """Called when the child is gone, after open calls were answered."""
+        """Hook for when the child is gone, after open calls were answered."""

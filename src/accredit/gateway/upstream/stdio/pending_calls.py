@@ -69,17 +69,17 @@ class OwnCall(Call):
             self.answer.set_result(text)
 
 
-C = TypeVar("C", bound=Call)
+_C = TypeVar("_C", bound=Call)
 
 
 @dataclass(frozen=True, slots=True)
-class Answered(Generic[C]):
+class Answered(Generic[_C]):
     """`text` answers `calls`: one, or the members of a batch. `answers` are the responses in it.
 
     An invalid answer that is only observed has no `answers`; `observed` is what is wrong with it.
     """
 
-    calls: list[C]
+    calls: list[_C]
     text: bytes
     frame: Frame | None = None
     answers: Answers = field(default_factory=lambda: Answers([]))
@@ -93,19 +93,19 @@ class Answered(Generic[C]):
 
 
 @dataclass(frozen=True, slots=True)
-class Failed(Generic[C]):
+class Failed(Generic[_C]):
     """The answer to `calls` was not valid."""
 
-    calls: list[C]
+    calls: list[_C]
     error: AnswerError
 
 
 @dataclass(frozen=True, slots=True)
-class Notified(Generic[C]):
+class Notified(Generic[_C]):
     """A notification of the child; `call` is the one whose progress it reports, or None."""
 
     notification: Notification
-    call: C | None
+    call: _C | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +128,11 @@ class Unread:
         return error_frame(self.id, INVALID_REQUEST, f"Invalid Request: {self.error.detail}")
 
 
-Verdict = Answered[C] | Failed[C] | Notified[C] | Request | UnexpectedAnswer | Unread | None
+Verdict = Answered[_C] | Failed[_C] | Notified[_C] | Request | UnexpectedAnswer | Unread | None
 """What a line is; a `Request` is the child's own; None is to be dropped."""
 
 
-class PendingCalls(Generic[C]):
+class PendingCalls(Generic[_C]):
     """The open requests between clients and one child. `late` gets a call about which the child was silent for too
     long."""
 
@@ -141,7 +141,7 @@ class PendingCalls(Generic[C]):
         era: Era,
         settings: GatewaySettings,
         counters: Counters,
-        late: Callable[[C], None],
+        late: Callable[[_C], None],
         *,
         max_open: int = MAX_OPEN_REQUESTS,
     ) -> None:
@@ -151,10 +151,10 @@ class PendingCalls(Generic[C]):
         self._late = late
         self._expected = Expected(era)
         self._pace = Pace(REFUSED_LINES_PER_SECOND)
-        self._tokens: dict[MessageId, C] = {}
+        self._tokens: dict[MessageId, _C] = {}
         self._child_requests: set[MessageId] = set()
         self._given_up = RecentlyUsed[MessageId, bool](self._max_open)
-        self.calls: dict[MessageId, C] = {}
+        self.calls: dict[MessageId, _C] = {}
 
     def expect(self, era: Era) -> None:
         """Set the era by whose rules the child is judged from now on."""
@@ -164,7 +164,7 @@ class PendingCalls(Generic[C]):
         """Allow the child to answer with arrays from now on."""
         self._expected.batch = True
 
-    def open(self, call: C) -> None:
+    def open(self, call: _C) -> None:
         """Add a call. Raises `RequestError` if its id is in use, or too many are open."""
         if call.id in self.calls:
             detail = "Invalid Request: a request with this id is still open"
@@ -181,7 +181,7 @@ class PendingCalls(Generic[C]):
         seconds = self._settings.patience
         call.deadline = Deadline(seconds, lambda: self._late(call), lambda: bool(self._child_requests))
 
-    def close(self, call: C) -> None:
+    def close(self, call: _C) -> None:
         """Remove a call that was answered, or needs no answer."""
         if self.calls.pop(call.id, None) is None:
             return
@@ -192,7 +192,7 @@ class PendingCalls(Generic[C]):
         if call.deadline is not None:
             call.deadline.cancel()
 
-    def give_up(self, call: C) -> None:
+    def give_up(self, call: _C) -> None:
         """Remove a call whose answer nobody waits for any more; the child may still send one."""
         if call.id in self.calls:
             self.close(call)
@@ -220,7 +220,7 @@ class PendingCalls(Generic[C]):
             if call.deadline is not None:
                 call.deadline.touch()
 
-    async def judge(self, line: bytes | FrameError) -> Verdict[C]:
+    async def judge(self, line: bytes | FrameError) -> Verdict[_C]:
         """Return what a line of the child is; close the calls that it answers. Others are served during a long one."""
         try:
             if isinstance(line, FrameError):
@@ -251,7 +251,7 @@ class PendingCalls(Generic[C]):
             raise FrameError("too many open requests from the upstream", bound=True)
         self._child_requests.add(request.id)
 
-    def _subject(self, notification: Notification) -> C | None:
+    def _subject(self, notification: Notification) -> _C | None:
         if notification.method == "notifications/cancelled":
             id = member_id(notification, "requestId")
             if id is not None:
@@ -264,7 +264,7 @@ class PendingCalls(Generic[C]):
             call.deadline.touch()
         return call
 
-    def _taken(self, frame: Frame | None) -> list[C]:
+    def _taken(self, frame: Frame | None) -> list[_C]:
         """Close and return the calls that `Expected` has just taken for answered."""
         if isinstance(frame, Success | Failure) and frame.id is not None:
             taken = [self.calls[frame.id]]
@@ -274,7 +274,7 @@ class PendingCalls(Generic[C]):
             self.close(call)
         return taken
 
-    def _refuse(self, line: bytes | FrameError, error: AnswerError) -> Verdict[C]:
+    def _refuse(self, line: bytes | FrameError, error: AnswerError) -> Verdict[_C]:
         if isinstance(line, LineTooLong) and line.kind == "call":
             return self._unread(line, error)
         named = answered_ids(line) if isinstance(line, bytes) else []
@@ -309,14 +309,14 @@ class PendingCalls(Generic[C]):
         other: MessageId = str(id) if isinstance(id, int) else int(id) if _INTEGER.fullmatch(id) else id
         return other if other in self.calls or other in self._given_up else id
 
-    def _possible(self, line: bytes | FrameError, error: AnswerError) -> list[C]:
+    def _possible(self, line: bytes | FrameError, error: AnswerError) -> list[_C]:
         """Return the calls that a line without a readable id may answer (rule 2)."""
         if isinstance(line, LineTooLong) and line.is_message:
             return list(self.calls.values())
         too_long = error.bound or (isinstance(line, bytes) and len(line) > MAX_ENVELOPE_BYTES)
         return list(self.calls.values()) if too_long and len(self.calls) == 1 else []
 
-    def _unread(self, line: LineTooLong, error: AnswerError) -> Verdict[C]:
+    def _unread(self, line: LineTooLong, error: AnswerError) -> Verdict[_C]:
         """Refuse a request or a notification of the child's that is too long."""
         self._counters.refused(error, logged=self._pace.admits(asyncio.get_running_loop().time()))
         return Unread(line.id, error) if line.id is not None and line.id not in self._child_requests else None

@@ -32,7 +32,7 @@ def watch_exit(process: subprocess.Popen[bytes], exited: Callable[[], None]) -> 
     threading.Thread(target=wait, name=f"accredit-wait-{process.pid}", daemon=True).start()
 
 
-class Input(asyncio.BaseProtocol):
+class _Input(asyncio.BaseProtocol):
     """The pipe to a process's stdin. `writable` is set while little is buffered, and when nobody reads any more."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Input(asyncio.BaseProtocol):
         self.writable.set()
 
 
-class Output(asyncio.Protocol):
+class _Output(asyncio.Protocol):
     """The pipe from a process's stdout. Beyond `PIPE_BUFFER_BYTES`, unread output stays in the pipe, and blocks the
     process."""
 
@@ -146,7 +146,7 @@ class Output(asyncio.Protocol):
             self._transport.resume_reading()
 
 
-class Errors(asyncio.Protocol):
+class _Errors(asyncio.Protocol):
     """The pipe from a process's stderr into our log."""
 
     def __init__(self, pid: int) -> None:
@@ -191,11 +191,11 @@ class Process:
             start_new_session=True,
         )
         self.pid = self._popen.pid
-        self.input = Input()
-        self.output = Output()
+        self.input = _Input()
+        self.output = _Output()
         self.exited = asyncio.Event()
         self.on_exit: Callable[[], None] | None = None
-        self._errors = Errors(self.pid)
+        self._errors = _Errors(self.pid)
         watch_exit(self._popen, self._has_exited)
 
     @property

@@ -18,7 +18,7 @@ from functools import partial
 
 from accredit.attest import Outcome
 from accredit.base.log_events import log_event
-from accredit.errors import AccreditError, AnswerError, ClientGone, FrameError, MessageId, RequestError
+from accredit.errors import AnswerError, ClientGone, FrameError, MessageId, RequestError
 from accredit.gateway.counters import Counters
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.upstream.reply import Reply, WhileConnected
@@ -124,16 +124,7 @@ class Session(Conversation[_SessionCall]):
     async def ask(self, request: Request) -> bytes | None:
         """Send a request of the gateway's own; return the response's text, or None if there is none."""
         call = _SessionCall(request, Stream(due=1))
-        try:
-            self._begin(call)
-            await self._child.send(request.text, self._patience)
-            while not call.stream.ended:
-                await call.stream.changed(self._patience)
-        except AccreditError:
-            return None
-        finally:
-            self._cancel(call, "nobody waits for it")
-        return call.stream.whole() if call.stream.status == 200 else None
+        return await self._ask(call, lambda: self._child.send(request.text, self._patience))
 
     async def get(self, reply: Reply, last_event_id: bytes | None) -> None:
         """Serve the long-lived stream, or resume one. Raises `RequestError`."""

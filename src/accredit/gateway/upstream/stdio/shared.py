@@ -18,7 +18,7 @@ from functools import partial
 
 from accredit.attest import Outcome
 from accredit.base.log_events import log_event
-from accredit.errors import AccreditError, AnswerError, FrameError
+from accredit.errors import AnswerError, FrameError
 from accredit.gateway.counters import Counters
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import set_current, traced
@@ -108,16 +108,7 @@ class SharedChild(Conversation[_SharedCall]):
     async def ask(self, request: Request) -> bytes | None:
         """Send a request of the gateway's own; return the response's text, or None if there is none."""
         call = _SharedCall(request, next(self._numbers))
-        try:
-            self._begin(call)
-            await self._send_call(call)
-            while not call.stream.ended:
-                await call.stream.changed(self._patience)
-        except AccreditError:
-            return None
-        finally:
-            self._cancel(call, "nobody waits for it")
-        return call.stream.whole() if call.stream.status == 200 else None
+        return await self._ask(call, lambda: self._send_call(call))
 
     def drain(self) -> None:
         """End the streams of subscriptions."""
