@@ -143,7 +143,7 @@ def _log_start(loaded: Loaded, settings: GatewaySettings) -> None:
             _logger,
             logging.WARNING,
             "requestState is sealed with a key of this process: a restart, or another machine, does not know it",
-            remedy="set rounds.keys_file",
+            remedy="set cluster.keys_file",
         )
 
 
