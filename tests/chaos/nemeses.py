@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 from tests.chaos.agents import LOST, RESET, UNKNOWN
 from tests.chaos.fleet import Fleet, Gateway
 from tests.chaos.network import Loopback
-from tests.world.replicated import Node, Replicated
+from tests.world.replicated import Replicated
 
 T = TypeVar("T")
 _WAITING = "FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'accredit'"
@@ -237,7 +237,9 @@ async def clock_of_the_new_primary(machines: Machines) -> None:
     """A standby whose clock is ahead by 10 minutes is promoted; then the other one is, whose clock is right."""
     servers = machines.servers
     for node in servers.standbys:
-        await _off(node, servers, "+600" if node is servers.standbys[0] else "+0")
+        node.environment = {"FAKETIME": "+600" if node is servers.standbys[0] else "+0", **_faked()}
+        await _do(node.kill)
+        await _do(node.start)
     ahead, right = servers.standbys
     await _do(servers.cut, right)  # so that the one which is ahead has received the most
     await asyncio.sleep(1)
@@ -246,13 +248,8 @@ async def clock_of_the_new_primary(machines: Machines) -> None:
     await asyncio.sleep(machines.seconds)
     await _do(servers.promote)
     await asyncio.sleep(machines.seconds / 2)
-    ahead.environment = {}
-
-
-async def _off(node: Node, servers: Replicated, by: str) -> None:
-    node.environment = {"FAKETIME": by, **_faked()}
-    await _do(node.kill)
-    await _do(node.start)
+    for node in (ahead, right):
+        node.environment = {}
 
 
 async def _do(what: Callable[..., T], *arguments: object) -> T:
@@ -270,7 +267,7 @@ NEMESES: dict[str, Nemesis] = {
     "rolling-restart": Nemesis(rolling_restart, frozenset({RESET}), needs="balancer"),
     "kill-gateway": Nemesis(kill_gateway, _ANY),
     "clocks": Nemesis(clocks_off, _ANY, needs="clocks"),
-    "stop-gateway": Nemesis(stop_gateway, _NONE),
+    "stop-gateway": Nemesis(stop_gateway),
     "kill-log": Nemesis(kill_log, needs="records"),
     "kill-backend": Nemesis(kill_backend),
     "end-connections": Nemesis(end_connections),
