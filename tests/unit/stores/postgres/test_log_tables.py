@@ -58,6 +58,7 @@ def opened(server: Cluster, database: PostgresDatabase) -> Sequence[Any]:
 
 
 @pytest.mark.holds("stores/postgres/driver", 1)
+@pytest.mark.holds("stores/postgres/log_writer", 2)
 def test_a_wait_for_the_standby_that_somebody_cancels_is_no_record(
     database: PostgresDatabase, server: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
