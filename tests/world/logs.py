@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 import pytest
-from tests.world import recorded
 from tests.world.children import children
 from tests.world.postgres import cluster, database_for
 from tests.world.recorded import thread
@@ -19,22 +18,17 @@ from tests.world.records import NOW_MS, OK, POLICY, decided, gateway
 from accredit.attest import (
     CallDecision,
     CallRecord,
-    Envelope,
     Head,
     LogReport,
     LogSigner,
     Outcome,
-    Signature,
-    Stored,
-    decode_statement,
-    verify_log,
 )
-from accredit.attest.signing import ML_DSA_65_SUFFIX
 from accredit.errors import StoreUnavailable
 from accredit.ports import Records
+from accredit.stores import SqliteFile, open_log
 from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.queue import SqliteRecords
-from accredit.stores.audit_log.reader import LogFile
+from accredit.stores.audit_log.reading import LogReader
 from accredit.stores.audit_log.requests import DatabaseLog, FileLog, LogExecutor, Request, Touch, Turn
 from accredit.stores.audit_log.thread import DatabaseThread
 from accredit.stores.postgres.address import PostgresDatabase
@@ -166,41 +160,22 @@ class Log:
 
 def records_in(path: Path) -> list[CallRecord]:
     """All records of calls, in their order, in the file or in the database that stands for its folder."""
-    if path.exists():
-        with LogFile(path) as log_file:
-            return [record for each in log_file.entries() if (record := each.record()) is not None]
-    with database_for(path.parent) as database:
-        statements = [decode_statement(each.envelope.payload) for each in entries_in(database)]
-    return [each.predicate for each in statements if isinstance(each.predicate, CallRecord)]
+    with read(path) as log:
+        return [record for each in log.newest_first() if (record := each.record()) is not None][::-1]
 
 
 def verified(path: Path) -> LogReport:
     """The verdict on it, where the gateway's key is trusted."""
-    if path.exists():
-        return recorded.verified(path)
-    with database_for(path.parent) as database:
-        heads = cluster().run(
-            "SELECT name, records, head FROM log_writers WHERE records > 0", database=database.database
-        )
-        return verify_log(entries_in(database), [gateway()[1]], [Head(*row) for row in heads])
+    with read(path) as log:
+        return log.verify([gateway()[1]])
 
 
-def entries_in(database: PostgresDatabase) -> list[Stored]:
-    """All entries of a database's log, in the order of their commits within a chain."""
-    rows = cluster().run(
-        "SELECT name || '/' || number, id, payload, ed25519, ml_dsa_65 FROM log_entries JOIN log_writers USING (writer)"
-        " JOIN log_keys USING (key) ORDER BY entry",
-        database=database.database,
-    )
-    return [
-        Stored(
-            Envelope(
-                payload, (Signature(key, first), *([Signature(key + ML_DSA_65_SUFFIX, second)] if second else ()))
-            ),
-            place,
-        )
-        for place, key, payload, first, second in rows
-    ]
+@contextmanager
+def read(path: Path) -> Generator[LogReader]:
+    """The log in the file or, where there is none, in the database that stands for its folder."""
+    with ExitStack() as stack:
+        store = SqliteFile(path) if path.exists() else stack.enter_context(database_for(path.parent))
+        yield stack.enter_context(open_log(store))
 
 
 def in_short(records: list[CallRecord]) -> list[tuple[str, str]]:
