@@ -114,18 +114,14 @@ class Expected:
 
     def body(self, text: bytes) -> bytes:
         """Judge a JSON body; return the bytes to forward. Raises `AnswerError`."""
-        if self._takes_usual(text):
-            return text
-        return at_one_go(self.judging(text, alone=True))[0]
+        return (self._usual(text) or at_one_go(self.judging(text, alone=True)))[0]
 
     def event(self, data: bytes) -> tuple[bytes, Frame | None]:
         """Judge the data of one SSE event, or one line; return the bytes to forward, and the frame in them.
 
         The frame is None for a batch. Raises `AnswerError`.
         """
-        if self._takes_usual(data):
-            return data, self.answers.members[0][0]
-        return at_one_go(self.judging(data))
+        return self._usual(data) or at_one_go(self.judging(data))
 
     def judging(self, text: bytes, *, alone: bool = False) -> Steps[tuple[bytes, Frame | None]]:
         """Do what `event` does, or, for a text that comes `alone`, `body`: in steps, if it is long.
@@ -158,14 +154,20 @@ class Expected:
         if isinstance(call, Notification) and call.method == TASK_NOTIFICATION:
             check_told_of_task(call, self.open)
 
-    def _takes_usual(self, text: bytes) -> bool:
-        """Take a good answer of the usual form, and return True, if nobody edits it. False may mean that nobody has
-        looked."""
-        if self.edits or (frame := self._plain(text)) is None:
-            return False
-        self.open.clear()  # there is only one
-        self.answers = Answers([(frame, text)])
-        return True
+    def _usual(self, text: bytes) -> tuple[bytes, Success] | None:
+        """Judge a good answer of the usual form at one go. None may mean that nobody has looked."""
+        frame = self._plain(text)
+        if frame is None:
+            return None
+        edit = self.edits.get(frame.id)
+        try:
+            edited = text if edit is None else at_one_go(edit(frame))
+        except FrameError as error:
+            raise AnswerError(error.detail, bound=error.bound) from None
+        self.open.clear()  # there was one
+        self.edits.pop(frame.id, None)
+        self.answers = Answers([(frame, edited)])
+        return edited, frame
 
     def _plain(self, text: bytes) -> Success | None:
         """Return the response if it is good and of the usual form; None may mean that nobody has looked."""
