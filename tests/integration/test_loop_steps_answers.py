@@ -109,7 +109,10 @@ def batch(text: bytes, count: int) -> bytes:
 @contextmanager
 def upstream(content_type: bytes, body: bytes) -> Generator[HttpUpstream]:
     """A server that answers whatever it is sent with this."""
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n" % (content_type, len(body))
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % (
+        content_type,
+        len(body),
+    )
 
     def serve() -> None:
         while True:
@@ -219,6 +222,30 @@ def test_no_event_blocks_it(road: Any, name: str) -> None:
         step, answer = measured(gateway(server, guarded=case.guarded), asked(case), road)
     if name != "lines":
         check(case, answer)
+    assert step < FACTOR * PROMISED
+
+
+def test_no_flood_of_events_blocks_it__in_answer_to_a_call_of_the_gateways_own_neither() -> None:
+    meta = "io.modelcontextprotocol/"
+    said = {f"{meta}protocolVersion": "2026-07-28", f"{meta}clientCapabilities": {}}
+    params = {"name": "pay", "arguments": {}, "_meta": said}
+    request = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    fields = [(b"mcp-method", b"tools/call"), (b"mcp-name", b"pay"), (b"mcp-param-a", b"b")]
+    modern = [(name, b"2026-07-28" if name == b"mcp-protocol-version" else value) for name, value in headers(None)]
+    with upstream(b"text/event-stream", b":\n\n" * (4 * MIB)) as server:
+        told = Told("POST", [*modern, *fields], request)
+        app = gateway(server, guarded=False)
+
+        async def main() -> float:
+            loop = cast(MeasuredLoop, asyncio.get_running_loop())
+            loop.longest = 0.0
+            await asyncio.create_task(app(told.scope, told.receive, told.send))
+            step = loop.longest
+            await app.aclose()
+            return step
+
+        step = run(main)
+    assert b"the stream ended without a response" in told.body[-500:]
     assert step < FACTOR * PROMISED
 
 

@@ -49,6 +49,7 @@ class ListEdits:
         return lambda response: self._edited(response, view, kinds_in(response))
 
     def _edited(self, response: Success, view: ListView, kinds: Sequence[Kind]) -> Steps[bytes]:
+        yield
         if _TOOLS in kinds:
             yield from self._tools.learn(response.result)
         edited = [kind for kind in kinds if view.edits(kind)]

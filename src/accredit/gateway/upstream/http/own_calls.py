@@ -1,6 +1,8 @@
 """Calls that the gateway makes itself, as the client at hand: their headers, and their one response."""
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from accredit.errors import AnswerError
 from accredit.gateway.forwarding import Forwarding
@@ -9,12 +11,13 @@ from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE, answer_type
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import in_turns
 from accredit.gateway.upstream.http.client import Answer
+from accredit.gateway.upstream.http.sse_relay import pieces
 from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.param_headers import is_param_header
 from accredit.jsonrpc.responses import Expected
-from accredit.jsonrpc.sse import SseParser
+from accredit.jsonrpc.sse import Event, SseParser
 
 
 def own_call(raw: RawHeaders, era: Era, method: str, forwarding: Forwarding) -> RawHeaders:
@@ -28,7 +31,6 @@ def own_call(raw: RawHeaders, era: Era, method: str, forwarding: Forwarding) -> 
 
 async def whole_response(answer: Answer, era: Era, request: Request, settings: GatewaySettings) -> bytes:
     """Return the response to `request`, from JSON or from a stream. Raises `AnswerError` or `UpstreamError`."""
-    timeout = settings.patience
     expected = Expected(era, [request])
     if answer.header(b"content-encoding") is not None:
         raise AnswerError("a Content-Encoding that was not asked for")
@@ -36,20 +38,29 @@ async def whole_response(answer: Answer, era: Era, request: Request, settings: G
     if not said.in_utf8:
         raise AnswerError("a charset other than utf-8")
     if said.name == JSON_TYPE:
-        body = await answer.read(settings.max_response_bytes, timeout=timeout)
+        body = await answer.read(settings.max_response_bytes, timeout=settings.patience)
         return (await in_turns(expected.judging(body, alone=True)))[0]
     if said.name != EVENTS_TYPE:
         raise AnswerError("neither JSON nor an event stream")
-    parser = SseParser(settings.max_event_bytes)
-    deadline = asyncio.get_running_loop().time() + timeout
-    seen = 0
-    while chunk := await answer.chunk(timeout=deadline - asyncio.get_running_loop().time()):
-        seen += len(chunk)
-        if seen > settings.max_response_bytes:
-            raise AnswerError("the stream is too long", bound=True)
-        for event in parser.feed(chunk):
+    async with aclosing(_events(answer, settings)) as events:
+        async for event in events:
             if event.data is not None:
                 text, _ = await in_turns(expected.judging(event.data))
                 if expected.done:
                     return text
     raise AnswerError("the stream ended without a response")
+
+
+async def _events(answer: Answer, settings: GatewaySettings) -> AsyncGenerator[Event]:
+    """Yield a stream's events. Raises like `whole_response`."""
+    parser = SseParser(settings.max_event_bytes)
+    deadline = asyncio.get_running_loop().time() + settings.patience
+    seen = 0
+    while chunk := await answer.chunk(timeout=deadline - asyncio.get_running_loop().time()):
+        seen += len(chunk)
+        if seen > settings.max_response_bytes:
+            raise AnswerError("the stream is too long", bound=True)
+        for piece in pieces(chunk):
+            await asyncio.sleep(0)
+            for event in parser.feed(piece):
+                yield event

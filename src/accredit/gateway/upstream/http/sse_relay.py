@@ -156,7 +156,7 @@ class EventRelay:
                 if self._decoder is not None:
                     self._decoder.finish()
                 return
-            for piece in self._decoder.feed(chunk) if self._decoder is not None else _pieces(chunk):
+            for piece in self._decoder.feed(chunk) if self._decoder is not None else pieces(chunk):
                 await self._relay(self._parser.feed(piece))
                 if len(chunk) > EVENTS_PIECE_BYTES:
                     await asyncio.sleep(0)  # yield to others: this may be a flood of tiny events
@@ -275,7 +275,8 @@ class EventRelay:
             await self._answer.chunk(timeout=AFTERMATH_SECONDS)
 
 
-def _pieces(chunk: bytes) -> Iterable[bytes]:
+def pieces(chunk: bytes) -> Iterable[bytes]:
+    """Return bytes of a stream in parts, between which others are served: they may be a flood of tiny events."""
     if len(chunk) <= EVENTS_PIECE_BYTES:
         return (chunk,)
     return (chunk[start : start + EVENTS_PIECE_BYTES] for start in range(0, len(chunk), EVENTS_PIECE_BYTES))
