@@ -93,7 +93,7 @@ class Intake(ABC, Generic[_C]):
         Raises one of `REFUSALS`.
         """
 
-    def _way(self, client: C, inbound: InboundRequest) -> Way | None:
+    def _way(self, client: _C, inbound: InboundRequest) -> Way | None:
         """Return how the gateway asks the server on behalf of this caller, or None where there is no way."""
         return None
 
