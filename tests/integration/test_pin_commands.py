@@ -124,6 +124,7 @@ def test_wrap_holds_its_server_to_the_lock(mode: str, tmp_path: Path) -> None:
     child = (python(), "-m", "tests.world.changing_server", str(tmp_path / "received"), str(listed.path))
     with wrapped(tmp_path, child=child, PYTHONPATH=str(ROOT)) as host:
         host.initialize()
+        assert f'"pins":"{mode}"' in host.stderr.replace(" ", "")
         assert "result" in host.call("pay")
         listed.say(POISONED)
         host.say(id=8, method="tools/list", params={})

@@ -137,6 +137,7 @@ def _log_start(loaded: Loaded, settings: GatewaySettings) -> None:
         tokens=loaded.config.tokens.mode,
         proofs="required" if proofs else "off",
         records=loaded.config.attest.mode,
+        pins="off" if settings.pins is None else "enforce" if settings.pins.enforced else "warn",
     )
     if settings.workers > 1 and loaded.config.rounds.keys_file is None and loaded.config.cluster.keys_file is None:
         log_event(
