@@ -45,8 +45,8 @@ async def write(folder: Path, calls: int) -> None:
     write_key(folder / "gateway.key", key)
     for _ in range(WRITERS):
         records = SqliteRecords(
-            thread(folder / "accredit.db", log_signer(key), durable=False),
-            durable=False,
+            thread(folder / "accredit.db", log_signer(key), durable=True),
+            durable=True,
             policy_digest=POLICY,
             on_problem=print,
         )
