@@ -1,5 +1,6 @@
 """What a process and its children have used: CPU time and memory, read from /proc (Linux)."""
 
+import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,14 +22,19 @@ def cpu_seconds(root: int) -> float:
     """User and system time of a process and its children, with those that have ended and were waited for."""
     total = 0
     for pid in _tree(root):
-        fields = _stat(pid)
-        total += sum(int(field) for field in fields[11:15])  # utime, stime, cutime, cstime
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended since it was found
+            total += sum(int(field) for field in _stat(pid)[11:15])  # utime, stime, cutime, cstime
     return total / _TICK
+
+
+def own_cpu_seconds(pid: int) -> float:
+    """User and system time of a process alone."""
+    return sum(int(field) for field in _stat(pid)[11:13]) / _TICK
 
 
 def cpu_seconds_apart(root: int) -> tuple[float, float]:
     """User and system time of a process, and of its children."""
-    own = sum(int(field) for field in _stat(root)[11:13]) / _TICK
+    own = own_cpu_seconds(root)
     return own, max(0.0, cpu_seconds(root) - own)
 
 
