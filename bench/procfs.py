@@ -20,22 +20,22 @@ class Memory:
 
 def cpu_seconds(root: int) -> float:
     """User and system time of a process and its children, with those that have ended and were waited for."""
-    total = 0
-    for pid in _tree(root):
+    return sum(cpu_seconds_apart(root))
+
+
+def cpu_seconds_apart(root: int) -> tuple[float, float]:
+    """User and system time of a process, and of its children."""
+    user, system, *ended = (int(field) for field in _stat(root)[11:15])  # utime, stime, cutime, cstime
+    others = sum(ended)
+    for pid in _tree(root)[1:]:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended since it was found
-            total += sum(int(field) for field in _stat(pid)[11:15])  # utime, stime, cutime, cstime
-    return total / _TICK
+            others += sum(int(field) for field in _stat(pid)[11:15])
+    return (user + system) / _TICK, others / _TICK
 
 
 def own_cpu_seconds(pid: int) -> float:
     """User and system time of a process alone."""
     return sum(int(field) for field in _stat(pid)[11:13]) / _TICK
-
-
-def cpu_seconds_apart(root: int) -> tuple[float, float]:
-    """User and system time of a process, and of its children."""
-    own = own_cpu_seconds(root)
-    return own, max(0.0, cpu_seconds(root) - own)
 
 
 def machine_cpu_seconds() -> float:
