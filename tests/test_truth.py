@@ -27,8 +27,11 @@ PATH_NAME = re.compile(r"`((?:[a-z_]+[./])+[a-z_]+)`")
 ASIDE = re.compile(r"\(`([a-z_]+)`\)")
 PAGE_FILE = re.compile(r"`((?:(?!guarded/)[\w-]+/)+[\w-]+\.py)`")  # `guarded` is the folder that a tutorial makes
 FILE_TYPES = {"json", "lock", "pid", "toml"}
-OTHER_WORDS = {"_meta", "crit", "gateway_changed", "gateway_mismatch", "secure_delete"}
-"""What stands in brackets and is the word of somebody else: a member, an error, a setting."""
+OTHER_WORDS = {
+    *("_meta", "crit", "gateway_changed", "gateway_mismatch", "secure_delete"),
+    *("log_clear_day", "log_make_days"),
+}
+"""What stands in brackets and is the word of somebody else: a member, an error, a setting, a database's function."""
 
 
 def imported(path: Path) -> Iterator[str]:
