@@ -8,8 +8,8 @@
 
 import hashlib
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import rfc8785
@@ -20,8 +20,7 @@ from tests.world.command import accredit
 from tests.world.postgres import SUPERUSER
 from tests.world.replicated import DATABASE, Replicated
 
-from accredit.attest import CallRecord
-from accredit.stores.audit_log.reading import Numbered
+from accredit.attest import CallRecord, Outcome, Statement
 from accredit.stores.opening import open_log
 from accredit.stores.postgres.address import Host, PostgresDatabase
 
@@ -50,23 +49,11 @@ class RunRecords:
 
     def broken(self, exchanges: Iterable[Exchange], journal: Iterable[Forwarded]) -> list[str]:
         """Compares what came since with what clients and the server saw."""
-        decisions: dict[str, list[CallRecord]] = defaultdict(list)
-        outcomes: dict[str, list[CallRecord]] = defaultdict(list)
         with open_log(self._database) as log:
-            for each in self._new(log.after(self._position), log.entries()):
-                statement = each.statement()
-                if statement is None or not isinstance(statement.predicate, CallRecord):
-                    continue
-                record = statement.predicate
-                if record.decision is None:
-                    outcomes[record.call.id].append(record)
-                elif record.decision.verdict == "allow":
-                    decisions[statement.sha256].append(record)
-        return [
-            *(f"{digest} was allowed {len(found)} times" for digest, found in decisions.items() if len(found) > 1),
-            *(f"{id} has {len(found)} outcomes" for id, found in outcomes.items() if len(found) > 1),
-            *_missing(decisions, outcomes, list(exchanges), journal),
-        ]
+            after = log.after(self._position)
+            entries = log.entries() if after is None else after
+            statements = (statement for each in entries if (statement := each.statement()) is not None)
+            return compared(statements, list(exchanges), journal)
 
     def open_in_the_end(self) -> list[str]:
         """Waits until no call is open any more."""
@@ -88,9 +75,6 @@ class RunRecords:
         print(f"accredit log verify, with {len(kept)} kept checkpoints: {done.stdout.strip() or done.stderr.strip()}")
         return [] if done.returncode == 0 else [f"log verify: {done.stdout} {done.stderr}"]
 
-    def _new(self, after: Iterator[Numbered] | None, all: Iterator[Numbered]) -> Iterator[Numbered]:
-        return all if after is None else after
-
     @property
     def _database(self) -> PostgresDatabase:
         return PostgresDatabase((Host(*self._servers.primary.place[:2]),), DATABASE, SUPERUSER)
@@ -106,22 +90,40 @@ def digest_of(call: Call) -> str:
     return hashlib.sha256(rfc8785.dumps({**call.params})).hexdigest()
 
 
+def compared(statements: Iterable[Statement], exchanges: Sequence[Exchange], journal: Iterable[Forwarded]) -> list[str]:
+    """Return a sentence for each call whose records are not as invariant 2 says; open calls may be open yet."""
+    decisions: dict[str, list[CallRecord]] = defaultdict(list)
+    outcomes: dict[str, list[Outcome]] = defaultdict(list)
+    for statement in statements:
+        record = statement.predicate
+        if not isinstance(record, CallRecord):
+            continue
+        if record.outcome is not None:
+            outcomes[record.call.id].append(record.outcome)
+        elif record.decision is not None and record.decision.verdict == "allow":
+            decisions[statement.sha256].append(record)
+    return [
+        *(f"{digest} was allowed {len(found)} times" for digest, found in decisions.items() if len(found) > 1),
+        *(f"{id} has {len(found)} outcomes" for id, found in outcomes.items() if len(found) > 1),
+        *_missing(decisions, outcomes, exchanges, list(journal)),
+    ]
+
+
 def _missing(
-    decisions: dict[str, list[CallRecord]],
-    outcomes: dict[str, list[CallRecord]],
+    decisions: Mapping[str, Sequence[CallRecord]],
+    outcomes: Mapping[str, Sequence[Outcome]],
     exchanges: Sequence[Exchange],
-    journal: Iterable[Forwarded],
+    journal: Sequence[Forwarded],
 ) -> Iterator[str]:
     digests = {each.call.target: digest_of(each.call) for each in exchanges}
     results = {each.nonce: each.result for each in journal}
-    came = Counter(each.target for each in journal)
-    for target in came:
-        if target in digests and not decisions.get(digests[target]):
+    for target in {each.target for each in journal} & digests.keys():
+        if not decisions.get(digests[target]):
             yield f"{target} reached the server, and was not recorded before"
     for each in exchanges:
         allowed = decisions.get(digests[each.call.target], ())
         if each.outcome != ANSWERED or not allowed:
             continue
-        found = [record.outcome for record in outcomes.get(allowed[0].call.id, ()) if record.outcome is not None]
+        found = outcomes.get(allowed[0].call.id, ())
         if [(outcome.status, outcome.result) for outcome in found] != [("ok", results.get(each.nonce))]:
             yield f"{each.call.target} was answered, and recorded as {[outcome.status for outcome in found]}"
