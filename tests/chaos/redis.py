@@ -15,7 +15,7 @@ from tests.world.ports import reserved_port
 from tests.world.replicated import wait_for
 
 _CHALLENGES = 50
-_DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--save", "")
+_DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--save", "", "--repl-diskless-sync-delay", "0")
 
 
 class Server:
