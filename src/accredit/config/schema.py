@@ -311,8 +311,9 @@ class Pins(Section, frozen=True):
     ] = None
     fresh_seconds: Annotated[
         int,
-        Meta(ge=1, le=MAX_PINS_FRESH_SECONDS),
-        "the number of seconds for which a look at the server's tools counts for a caller's next calls",
+        Meta(ge=0, le=MAX_PINS_FRESH_SECONDS),
+        "the number of seconds for which a look at the server's tools counts for a caller's next calls; 0: each call"
+        " is looked at",
     ] = 60
 
 

@@ -163,9 +163,10 @@ class PinnedTools:
         return known and age < self.pins.fresh_seconds
 
     async def _look(self, view: _View, call: Request, way: Way) -> None:
-        failures = view.failures
+        failures, came = view.failures, asyncio.get_running_loop().time()
         async with view.lock:
-            if self._is_fresh(view) or view.failures != failures:
+            looked_since = view.at >= came and view.changes == self._counters.tool_list_changes
+            if self._is_fresh(view) or looked_since or view.failures != failures:
                 return  # somebody else has looked, or has tried to, while this call waited
             changes = self._counters.tool_list_changes
             view.differing = None

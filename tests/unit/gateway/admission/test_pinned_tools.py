@@ -126,6 +126,22 @@ def test_callers_at_the_same_look_wait_for_one_and_the_same__also_if_it_fails() 
     run_virtually(main(), within=2.0)
 
 
+@pytest.mark.holds("gateway/admission/pinned_tools", 2)
+def test_where_each_call_is_looked_at_a_look_that_began_after_a_call_came_is_its_own() -> None:
+    async def main() -> None:
+        server, tools = Server(1.0), held(fresh_seconds=0)
+        async with asyncio.TaskGroup() as group:
+            first = group.create_task(tools.find(call(), server.way(), "pay"))
+            await asyncio.sleep(0.5)
+            looks = [first, *(group.create_task(tools.find(call(), server.way(), "pay")) for _ in range(50))]
+        assert {look.result() for look in looks} == {GOOD}
+        assert server.asked == 2
+        await tools.find(call(), server.way(), "pay")
+        assert server.asked == 3
+
+    run_virtually(main(), within=3.0)
+
+
 def test_who_goes_away_during_a_look_leaves_the_others_theirs() -> None:
     async def main() -> None:
         server, tools = Server(1.0), held()
