@@ -19,7 +19,7 @@ from tests.world.records import OK, POLICY, decided, gateway
 
 from accredit.attest import CallDecision
 from accredit.stores.audit_log.process import LogProcess
-from accredit.stores.audit_log.queue import SqliteRecords
+from accredit.stores.audit_log.queue import QueuedRecords
 from accredit.stores.audit_log.reader import LogFile
 from accredit.stores.audit_log.requests import FileLog
 from bench.procfs import cpu_seconds
@@ -43,7 +43,7 @@ class Row:
     verified: float
 
 
-async def record(records: SqliteRecords, calls: list[CallDecision]) -> None:
+async def record(records: QueuedRecords, calls: list[CallDecision]) -> None:
     for call in calls:
         await records.begin(call)
         await records.finish(call, OK)
@@ -51,7 +51,7 @@ async def record(records: SqliteRecords, calls: list[CallDecision]) -> None:
 
 async def run(path: Path, *, durable: bool, connections: int, calls: int) -> tuple[float, float, float]:
     signer, _ = gateway()
-    records = SqliteRecords(
+    records = QueuedRecords(
         LogProcess(FileLog(path, "FULL" if durable else "NORMAL"), signer),
         durable=durable,
         policy_digest=POLICY,

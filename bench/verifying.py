@@ -24,7 +24,7 @@ from tests.world.recorded import thread
 from tests.world.records import OK, POLICY, decided
 
 from accredit.keys import log_signer, make_key, write_key
-from accredit.stores.audit_log.queue import SqliteRecords
+from accredit.stores.audit_log.queue import QueuedRecords
 
 WRITERS, AT_ONCE = 4, 64
 ROW = "| {:<10} | {:>5} | {:>9,.0f} | {:>6.1f} | {:>10.0f} | {:>8} |"
@@ -44,7 +44,7 @@ async def write(folder: Path, calls: int) -> None:
     key = make_key("gateway", "bench", 1_800_000_000)
     write_key(folder / "gateway.key", key)
     for _ in range(WRITERS):
-        records = SqliteRecords(
+        records = QueuedRecords(
             thread(folder / "accredit.db", log_signer(key), durable=True),
             durable=True,
             policy_digest=POLICY,
@@ -55,7 +55,7 @@ async def write(folder: Path, calls: int) -> None:
         await records.aclose()
 
 
-async def record(records: SqliteRecords, calls: int) -> None:
+async def record(records: QueuedRecords, calls: int) -> None:
     for _ in range(calls):
         call = decided()
         await records.begin(call)

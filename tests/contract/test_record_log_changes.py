@@ -16,7 +16,7 @@ from tests.world.running import run
 from accredit.attest import Checkpoint, Entry, Envelope, LogReport, LogSigner, Stored, sha256_hex, verify_envelope
 from accredit.errors import AttestationError
 from accredit.stores.audit_log.pruning import prune
-from accredit.stores.audit_log.queue import SqliteRecords
+from accredit.stores.audit_log.queue import QueuedRecords
 from accredit.stores.audit_log.reader import LogFile
 
 pytestmark = pytest.mark.holds("stores/audit_log/pruning")
@@ -33,7 +33,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("made") / "accredit.db"
 
     async def write(now_ms: int, calls: int) -> None:
-        records = SqliteRecords(
+        records = QueuedRecords(
             thread(path, SIGNER), durable=True, policy_digest=POLICY, on_problem=pytest.fail, clock=lambda: now_ms
         )
         for _ in range(calls):
@@ -246,7 +246,7 @@ def test_two_logs_of_one_gateway_are_one_log_of_more_writers(log: Path, tmp_path
     """Each of its chains is whole. Of another gateway, whose key is not trusted, no record is taken."""
 
     async def write(other: Path, signer: LogSigner) -> None:
-        records = SqliteRecords(
+        records = QueuedRecords(
             thread(other, signer), durable=True, policy_digest=POLICY, on_problem=pytest.fail, clock=lambda: NOW_MS
         )
         await records.begin(decided(decision=DENY))

@@ -27,7 +27,7 @@ from accredit.errors import StoreUnavailable
 from accredit.ports import Records
 from accredit.stores import SqliteFile, open_log
 from accredit.stores.audit_log.process import LogProcess
-from accredit.stores.audit_log.queue import SqliteRecords
+from accredit.stores.audit_log.queue import QueuedRecords
 from accredit.stores.audit_log.reading import LogReader
 from accredit.stores.audit_log.requests import DatabaseLog, FileLog, LogExecutor, Request, Touch, Turn
 from accredit.stores.audit_log.thread import DatabaseThread
@@ -115,7 +115,7 @@ class Log:
         self.problems: list[str] = []
         self.heads: list[Head] = []
         self.executor = Watched(self.executors(path, signer or gateway()[0], durable))
-        self.records = SqliteRecords(
+        self.records = QueuedRecords(
             self.executor,
             durable=durable,
             policy_digest=POLICY,

@@ -16,7 +16,7 @@ from tests.world.records import OK, POLICY, decided, gateway
 
 from accredit.errors import StoreUnavailable
 from accredit.stores.audit_log.process import LogProcess
-from accredit.stores.audit_log.queue import SqliteRecords
+from accredit.stores.audit_log.queue import QueuedRecords
 from accredit.stores.audit_log.requests import FileLog, LogPlace
 from accredit.stores.postgres.address import SCHEME, parse_address
 
@@ -27,7 +27,7 @@ def say(what: str, call_id: str) -> None:
     os.write(1, f"{what} {call_id}\n".encode())  # one write, so that a kill leaves no half of a line
 
 
-async def client(records: SqliteRecords) -> None:
+async def client(records: QueuedRecords) -> None:
     while True:
         call = decided()
         try:
@@ -47,7 +47,7 @@ def place_of(log: str) -> LogPlace:
 
 
 async def main(place: LogPlace, now_ms: int) -> None:
-    records = SqliteRecords(
+    records = QueuedRecords(
         LogProcess(place, gateway()[0]),
         durable=True,
         policy_digest=POLICY,

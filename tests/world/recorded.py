@@ -10,7 +10,7 @@ from tests.world.records import POLICY, gateway
 
 from accredit.attest import CallDecision, CallRecord, LogReport, LogSigner, Outcome, RecordKey, RecordSigner
 from accredit.errors import StoreUnavailable
-from accredit.stores.audit_log.queue import SqliteRecords
+from accredit.stores.audit_log.queue import QueuedRecords
 from accredit.stores.audit_log.reader import LogFile
 from accredit.stores.audit_log.requests import FileLog
 from accredit.stores.audit_log.thread import FileThread
@@ -21,10 +21,10 @@ def thread(path: Path, signer: LogSigner, *, durable: bool = True) -> FileThread
     return FileThread(FileLog(path, "FULL" if durable else "NORMAL"), signer)
 
 
-def records_at(path: Path, *, durable: bool = True, signer: RecordSigner | None = None) -> SqliteRecords:
+def records_at(path: Path, *, durable: bool = True, signer: RecordSigner | None = None) -> QueuedRecords:
     """The log in a file, signed by the gateway of `tests.world.records`, or its records by another signer."""
     signing = replace(gateway()[0], records=signer)
-    return SqliteRecords(
+    return QueuedRecords(
         thread(path, signing, durable=durable), durable=durable, policy_digest=POLICY, on_problem=lambda _: None
     )
 

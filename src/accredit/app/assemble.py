@@ -37,7 +37,7 @@ from accredit.stores import (
     open_tasks,
 )
 from accredit.stores.audit_log.process import LogProcess
-from accredit.stores.audit_log.queue import SqliteRecords
+from accredit.stores.audit_log.queue import QueuedRecords
 from accredit.stores.audit_log.requests import DatabaseLog, FileLog, LogExecutor, LogPlace
 from accredit.stores.audit_log.thread import DatabaseThread, FileThread
 
@@ -111,7 +111,7 @@ def _records(loaded: Loaded) -> Records | None:
             place = FileLog(path, "FULL" if durable else "NORMAL")
     signer = build_log_signer(loaded)
     try_record_signer(loaded)
-    return SqliteRecords(
+    return QueuedRecords(
         _log_executor(place, signer),
         durable=durable,
         policy_digest=policy_digest(loaded),

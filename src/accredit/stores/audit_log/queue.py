@@ -70,7 +70,7 @@ class _Waiting(NamedTuple):
 NOT_FORWARDED = Outcome(status="error", detail="the log had not answered in time: it was not forwarded")
 
 
-class SqliteRecords:
+class QueuedRecords:
     """One writer of a log. Nothing is opened before the first call: processes may fork until then.
 
     `durable` says that the executor answers when a record is on disk, and that calls wait for that. `policy_digest` is

@@ -13,7 +13,7 @@ from tests.world.records import DENY, NOW_MS, OK, POLICY, decided
 from accredit.attest import CallDecision, recorded_chain
 from accredit.cli import main
 from accredit.keys import PrivateKeyFile, log_signer, make_key, write_key
-from accredit.stores.audit_log.queue import SqliteRecords
+from accredit.stores.audit_log.queue import QueuedRecords
 
 STORE = ("--store", "sqlite:///accredit.db")
 KEY = ("--key", "gateway.key.pub")
@@ -48,7 +48,7 @@ def folder(gateway_key: PrivateKeyFile, tmp_path: Path, monkeypatch: pytest.Monk
 
     async def make() -> None:
         path = tmp_path / "accredit.db"
-        records = SqliteRecords(
+        records = QueuedRecords(
             thread(path, log_signer(gateway_key)),
             durable=True,
             policy_digest=POLICY,
