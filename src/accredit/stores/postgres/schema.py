@@ -5,7 +5,7 @@ unknown length are never keys: an index takes 2,700 bytes at most.
 
 Entries of the log are only ever added. They lie in a table for each day (UTC, by the database's clock), so that a day
 can be taken out whole. A gateway's role has no right to one of these tables by itself, and makes those of the days to
-come by a function that takes nothing from it (`log_make_days`).
+come by a function that takes nothing from it (log_make_days).
 """
 
 from accredit.limits import LOG_COPIED, LOG_COPIED_BYTES, LOG_DAYS_AHEAD
