@@ -5,13 +5,17 @@ from collections.abc import Sequence
 
 import pytest
 from tests.world.postgres import Cluster
+from tests.world.records import OK, POLICY, decided, gateway
 from tests.world.running import run
 from tests.world.stores import NOW, challenge, request
 
 from accredit.ports import RateLimit, Spending, Task
+from accredit.stores.audit_log.queue import SqliteRecords
+from accredit.stores.audit_log.requests import DatabaseLog
 from accredit.stores.postgres import worker
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import Connection
+from accredit.stores.postgres.log_writer import DatabaseWriter
 from accredit.stores.postgres.store import PostgresStore
 from accredit.stores.postgres.tasks import PostgresTasks
 from accredit.stores.postgres.worker import Batch
@@ -33,6 +37,15 @@ FILL = (
 READ = """
 SELECT (SELECT sum(seq_tup_read) FROM pg_stat_user_tables)::bigint,
   (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes)::bigint"""
+
+
+FILL_LOG = (
+    "INSERT INTO log_writers (name, gateway, host, records, head, checkpointed, turn, over, beat)"
+    " SELECT 'writer ' || n, 'g', 'h', 0, '', 0, 0, true, now() FROM generate_series(1, {many}) AS n",
+    "INSERT INTO log_open (call, writer, decided_by, number, day)"
+    " SELECT 'call ' || n, 1 + n, 1 + n, 0, current_date FROM generate_series(1, {many}) AS n",
+    "INSERT INTO log_delegations SELECT n, '' FROM generate_series(1, {many}) AS n",
+)
 
 
 async def rows_read(connection: Connection, asked: Sequence[None]) -> Sequence[list[int]]:
@@ -81,5 +94,37 @@ def test_what_a_call_reads_does_not_grow_with_the_tables__though_its_plans_were_
         counting = Batch(rows_read, True)
         await tasks.worker.run(counting, None)
         return await store.worker.run(counting, None)
+
+    run(main())
+
+
+@pytest.mark.holds("stores/postgres/driver", 4)
+def test_what_a_record_reads_does_not_grow_with_the_log__the_calls_that_are_open_or_the_writers_that_were(
+    database: PostgresDatabase, server: Cluster
+) -> None:
+    server.run("VACUUM ANALYZE", database=database.database)
+    signer, _ = gateway()
+
+    async def main() -> None:
+        writer = DatabaseWriter(DatabaseLog(database, "g", "h"), signer)
+        records = SqliteRecords(writer, durable=True, policy_digest=POLICY, on_problem=print)
+        await records.start()
+        for _ in range(CALLS):
+            await record(records)
+        statements = [each.format(many=MANY) for each in FILL_LOG]
+        await asyncio.to_thread(server.run, *statements, database=database.database)
+        before = await writer._worker.run(Batch(rows_read, True), None)
+        for _ in range(CALLS):
+            await record(records)
+        after = await writer._worker.run(Batch(rows_read, True), None)
+        by_scan, by_index = (now - then for now, then in zip(after, before, strict=True))
+        assert by_scan <= CALLS * FEW
+        assert by_index <= CALLS * FEW
+        await records.aclose()
+
+    async def record(records: SqliteRecords) -> None:
+        call = decided()
+        await records.begin(call)
+        await records.finish(call, OK)
 
     run(main())
