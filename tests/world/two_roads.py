@@ -204,5 +204,5 @@ async def _settled(state: ServerState) -> None:
 
 def without_nonces(answered: bytes) -> bytes:
     """What the gateway answered without what it drew by lot, and without the time."""
-    answered = re.sub(rb"(?i)(\r\ndate: )[^\r]*", rb"\1*", answered)
+    answered = re.sub(rb"(?i)(\r\n(?:date: |mcp-session-id: a1\.))[^\r]*", rb"\1*", answered)
     return re.sub(rb'"challenge"\s*:\s*"[^"]*"', b'"challenge":"*"', answered)

@@ -163,8 +163,11 @@ class Exchange(ABC):
         """Return an answer's headers as the client gets them."""
         shown = self.session_shown
         if shown is not None:
-            named = [(name, shown(value) if name == SESSION_HEADER else value) for name, value in headers]
-            headers = [(name, value) for name, value in named if value is not None]
+            headers = [
+                (name, seen)
+                for name, value in headers
+                if (seen := shown(value) if name == SESSION_HEADER else value) is not None
+            ]
         return answered(headers, self.head.headers.get(b"origin"), self._origins) if self._origins else headers
 
     @abstractmethod
