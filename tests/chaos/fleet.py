@@ -141,6 +141,7 @@ class Fleet:
         upstream: str,
         *,
         records: str = "off",
+        replicas: str = "required",
         command: Sequence[str] = COMMAND,
         env: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
@@ -148,6 +149,7 @@ class Fleet:
         self.folder = folder
         self.trusts = [Trust(), Trust()]
         self.records = records
+        self._replicas = replicas
         self._balancer: subprocess.Popen[bytes] | None = None
         self._balancer_at = places.get("balancer")
         hosts = ",".join(f"{node.place.host}:{node.place.port}" for node in servers.nodes.values())
@@ -210,7 +212,7 @@ class Fleet:
         roots = "".join(_ROOT.format(number=number) for number in range(len(self.trusts)))
         text = _CONFIGURATION.format(
             id=ID, place=place, upstream=upstream, roots=roots, records=self.records, store=self.store,
-            replicas="required",
+            replicas=self._replicas,
         )  # fmt: skip
         (folder / "accredit.toml").write_text(text)
         return folder

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Generator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.chaos.agents import ANSWERED, REFUSED, UNKNOWN, Load
+from tests.chaos.agents import ANSWERED, LOST, REFUSED, RESET, UNKNOWN, Load
 from tests.chaos.fleet import Fleet
 from tests.chaos.judge import judged
 from tests.chaos.records import RunRecords
@@ -57,7 +57,7 @@ class Scene:
 
 @contextlib.asynccontextmanager
 async def scene(
-    servers: Replicated, folder: Path, gateways: int, *, patient: bool = False, records: str = "off"
+    servers: Replicated, folder: Path, gateways: int, *, patient: bool = False, **settings: str
 ) -> AsyncGenerator[Scene]:
     """Gateways behind which the server keeps its journal; `patient` ones wait for a database that stalls."""
     with contextlib.ExitStack() as stack:
@@ -65,7 +65,7 @@ async def scene(
         places = {f"g{number}": Place("127.0.0.1", port) for number, port in enumerate(ports[1:])}
         async with Upstream("127.0.0.1", ports[0]) as upstream:
             command, env = (PATIENT, dict.fromkeys(places, IMPORTS)) if patient else (COMMAND, None)
-            fleet = Fleet(folder, servers, places, upstream.url, records=records, command=command, env=env)
+            fleet = Fleet(folder, servers, places, upstream.url, command=command, env=env, **settings)
             stack.callback(fleet.close)
             await asyncio.to_thread(fleet.start)
             yield Scene(fleet, upstream, Load(fleet.doors, fleet.trusts, 1))
@@ -98,6 +98,36 @@ def test_a_primary_that_is_lost_takes_no_spent_proof_and_no_record_along__and_th
 
     servers.heal()
     run(main())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("replicas", ["required", "none"])
+def test_gateways_on_both_sides_of_a_split_take_a_proof_twice_only_if_no_standby_is_waited_for__and_that_is_seen(
+    replicas: str, servers: Replicated, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with scene(servers, tmp_path, 2, replicas=replicas) as world:
+            calling = asyncio.create_task(world.load.run(4))
+            await asyncio.sleep(1)
+            await asyncio.to_thread(servers.cut, *servers.standbys)
+            await asyncio.to_thread(servers.promote, isolated=True)
+            gateway = world.fleet.gateways["g1"]  # which finds the new primary, while the other one keeps the old
+            await asyncio.to_thread(gateway.kill)
+            await asyncio.to_thread(gateway.start)
+            await asyncio.sleep(4)
+            world.load.stopping = True
+            await calling
+            broken = judged(world.load.exchanges, world.upstream.journal, may={UNKNOWN, LOST, RESET}).broken
+            assert any("reached the server 2 times" in each for each in broken) is (replicas == "none"), broken
+            assert (broken == []) is (replicas == "required")
+
+    servers.make_synchronous(replicas == "required")
+    servers.heal()
+    try:
+        run(main())
+    finally:
+        servers.make_synchronous(True)
+        servers.heal()
 
 
 @pytest.mark.parametrize("rounds", ROUNDS)
