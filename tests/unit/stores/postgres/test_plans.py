@@ -10,7 +10,7 @@ from tests.world.running import run
 from tests.world.stores import NOW, challenge, request
 
 from accredit.ports import RateLimit, Spending, Task
-from accredit.stores.audit_log.queue import SqliteRecords
+from accredit.stores.audit_log.queue import QueuedRecords
 from accredit.stores.audit_log.requests import DatabaseLog
 from accredit.stores.postgres import worker
 from accredit.stores.postgres.address import PostgresDatabase
@@ -107,7 +107,7 @@ def test_what_a_record_reads_does_not_grow_with_the_log__the_calls_that_are_open
 
     async def main() -> None:
         writer = DatabaseWriter(DatabaseLog(database, "g", "h"), signer)
-        records = SqliteRecords(writer, durable=True, policy_digest=POLICY, on_problem=print)
+        records = QueuedRecords(writer, durable=True, policy_digest=POLICY, on_problem=print)
         await records.start()
         for _ in range(CALLS):
             await record(records)
@@ -122,7 +122,7 @@ def test_what_a_record_reads_does_not_grow_with_the_log__the_calls_that_are_open
         assert by_index <= CALLS * FEW
         await records.aclose()
 
-    async def record(records: SqliteRecords) -> None:
+    async def record(records: QueuedRecords) -> None:
         call = decided()
         await records.begin(call)
         await records.finish(call, OK)
