@@ -225,6 +225,7 @@ def test_no_event_blocks_it(road: Any, name: str) -> None:
     assert step < FACTOR * PROMISED
 
 
+@pytest.mark.holds("gateway/upstream/http/own_calls")
 def test_no_flood_of_events_blocks_it__in_answer_to_a_call_of_the_gateways_own_neither() -> None:
     meta = "io.modelcontextprotocol/"
     said = {f"{meta}protocolVersion": "2026-07-28", f"{meta}clientCapabilities": {}}
