@@ -84,6 +84,9 @@ class DatabaseThread:
         try:
             async with asyncio.timeout(STORE_WAIT_SECONDS):
                 return await asyncio.shield(doing)  # what is cancelled ends the connection of others
+        except asyncio.CancelledError:
+            doing.add_done_callback(_retrieve)
+            raise
         except TimeoutError:
             doing.add_done_callback(_retrieve)
             raise StoreUnavailable(f"{self.place.name} has not answered in {STORE_WAIT_SECONDS} s") from None

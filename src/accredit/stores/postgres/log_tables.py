@@ -98,7 +98,6 @@ class DatabaseTables:
     async def add_writer(self, name: str) -> None:
         """Add a writer, unless it exists."""
         await self.connection.fetch(_ADD, name, self._place.gateway, self._place.host, GENESIS)
-        await self.lock(name)
 
     async def lock(self, name: str) -> bool:
         """Hold the lock of a writer as long as this connection lasts; return False if another connection has it."""

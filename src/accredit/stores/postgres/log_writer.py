@@ -64,7 +64,9 @@ class DatabaseWriter:
     async def _run(self, request: Request[Any]) -> Any:
         """Return an answer, or an error of ours in its place."""
         assert self._tables is not None  # noqa: S101 - `_tend` has made them
-        self._writer = request.writer
+        if self._writer != request.writer:
+            self._writer = request.writer
+            await self._tables.lock(request.writer)
         try:
             try:
                 return await request.run(self._tables, self._signer)

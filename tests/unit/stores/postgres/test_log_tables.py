@@ -230,6 +230,11 @@ def test_a_writer_whose_connection_was_lost_has_its_lock_again_with_its_next_req
         assert after != before
         await each.aclose()
         await until(lambda: locks(server, database) == [])
+        each = writer(database)  # the process that was in its place was killed
+        await each.run(turn(2, *begun(decided())))
+        assert len(locks(server, database)) == 1
+        await each.aclose()
+        await until(lambda: locks(server, database) == [])
 
     run(main())
 
