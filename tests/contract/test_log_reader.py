@@ -246,6 +246,19 @@ def test_a_log_that_is_half_read_can_be_closed(store: LogStore) -> None:
         log.count()
 
 
+def test_a_connection_that_is_lost_says_nothing_about_the_log__and_another_one_is_made(written: Written) -> None:
+    with in_store("postgres", written.path) as store, open_log(store) as log:
+        for _ in range(2):
+            count = log.count()
+            reader = cluster().wait_for("state = 'idle in transaction'")
+            cluster().run(f"SELECT pg_terminate_backend({reader})")
+            with pytest.raises(LogAway):
+                log.verify([KEY])
+            log.release()
+            log.renew()
+            assert log.count() == count
+
+
 @pytest.mark.holds("cli/actions/log_place")
 def test_a_database_that_is_away_is_told_from_one_without_a_log() -> None:
     with pytest.raises(LogAway), open_log(cluster().named("nowhere")):

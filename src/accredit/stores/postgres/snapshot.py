@@ -97,8 +97,9 @@ class Snapshot:
 
     def release(self) -> None:
         """End the transaction; the connection is kept."""
-        if self._is_open:
-            self._is_open = False
+        was_open, self._is_open = self._is_open, False
+        connection = self._link.connection
+        if was_open and connection is not None and not connection.lost:  # none is made for that
             self._link.run(_end)
 
     def close(self) -> None:
