@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import rfc8785
-from tests.integration.test_records_resumed import Upstream
 from tests.world.agents import agent_files
 from tests.world.authorization import GATEWAY, Signed, Trust, challenge_in
 from tests.world.calls import SESSION, chunk, compact, event, meta, post
 from tests.world.connected import Connected
+from tests.world.cut_streams import CutStreams
 from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.raw_server import RawServer
 from tests.world.recorded import records_at, records_of, verified
@@ -625,7 +625,7 @@ def test_a_task_waits_for_no_input_that_its_client_did_not_declare(name: str, tr
 def test_a_task_that_is_announced_on_a_resumed_stream_is_its_makers__and_what_nobody_asked_is_no_task(
     recorded: bool, trust: Trust, other: Trust, tmp_path: Path
 ) -> None:
-    upstream = Upstream()
+    upstream = CutStreams()
     params: dict[str, Any] = {"name": "list_inbox", "arguments": {}, "task": {}}
     made = {"taskId": "t", "status": "working", "ttl": None}
 
