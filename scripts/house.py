@@ -21,7 +21,7 @@ DOCUMENTED = {"asyncio.tasks._enter_task", "asyncio.tasks._leave_task"}
 SHIM = "accredit/client/sdk.py"
 """The one file that may import what is private to others."""
 CRUMB_LINES = 60
-MAX_CRUMBS = 0.18
+MAX_CRUMBS = 0.17
 """The share of crumbs may only fall: lower this when it has."""
 
 Module = tuple[str, ...]
@@ -52,13 +52,17 @@ def main(root: Path = ROOT) -> int:
 def print_figures(trees: dict[Path, ast.Module], private: dict[str, list[str]]) -> float:
     """Prints a line for each figure; returns the share of crumbs."""
     lengths = {path: len(path.read_text("utf-8").splitlines()) for path in trees}
-    written = [length for path, length in lengths.items() if path.name != "__init__.py"]
-    crumbs = sum(length <= CRUMB_LINES for length in written)
+    written = {path: length for path, length in lengths.items() if path.name != "__init__.py"}
+    crumbs = sum(length <= CRUMB_LINES for length in written.values())
+    commands = sum(length <= CRUMB_LINES and "cli" in path.parts for path, length in written.items())
     names = sum(len(list(public_names(tree))) for tree in trees.values())
     total = sum(lengths.values())
     print(f"house: {total} lines in {len(lengths)} files")
     print(f"house: {1000 * names / total:.1f} public names per 1,000 lines")
-    print(f"house: {crumbs} of {len(written)} files have {CRUMB_LINES} lines or fewer ({crumbs / len(written):.0%})")
+    print(
+        f"house: {crumbs} of {len(written)} files have {CRUMB_LINES} lines or fewer ({crumbs / len(written):.0%}),"
+        f" {commands} of them in cli, where each command has its own"
+    )
     for path, found in private.items():
         print(f"house: {path} imports what is private to others: {', '.join(found)}")
     return crumbs / len(written)
