@@ -1,8 +1,10 @@
 """Tokens with the real command: the first token of a local agent, and a configuration that changed since."""
 
 import asyncio
+import base64
 import json
 import stat
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,13 @@ audience = "mail-gateway"
 public_key_file = "tokens.key.pub"
 """
 BOOTSTRAP = '[tokens.bootstrap]\nkey_file = "tokens.key"\nsecret_file = "first.secret"\n'
+DATABASE = """
+[store]
+url = "postgresql://u@/db?host=/nowhere"
+replicas = "none"
+[cluster]
+keys_file = "cluster.keys"
+"""
 
 
 def write(folder: Path, upstream: str, text: str) -> None:
@@ -87,6 +96,18 @@ def test_two_workers_would_give_two_tokens(tmp_path: Path) -> None:
     write(tmp_path, "http://127.0.0.1:1/mcp", TOKENS + BOOTSTRAP)
     done = accredit("serve", "--workers", "2", folder=tmp_path)
     assert (done.returncode, "tokens.bootstrap" in done.stderr) == (2, True)
+    assert not (tmp_path / "first.secret").exists()
+
+
+@pytest.mark.holds("config/tokens", 4)
+@pytest.mark.skipif(find_spec("asyncpg") is None, reason="asyncpg is not installed")
+def test_so_would_two_gateways_with_one_database(tmp_path: Path) -> None:
+    assert accredit("token", "keygen", "tokens.key", folder=tmp_path).returncode == 0
+    (tmp_path / "cluster.keys").write_bytes(base64.b64encode(bytes(32)))
+    (tmp_path / "cluster.keys").chmod(0o600)
+    write(tmp_path, "http://127.0.0.1:1/mcp", TOKENS + BOOTSTRAP + DATABASE)
+    done = accredit("serve", folder=tmp_path)
+    assert (done.returncode, "tokens.bootstrap gives one token" in done.stderr) == (2, True), done.stderr
     assert not (tmp_path / "first.secret").exists()
 
 
