@@ -146,13 +146,15 @@ def check_what_a_clock_that_steps_leaves_to_the_commands(folder: Path, db: Path)
     middle = sorted(received)[len(received) // 2]
     assert listed(folder, "--after", middle) == [row for row in rows if row["received"] >= middle]
     assert listed(folder, "--before", middle) == [row for row in rows if row["received"] < middle]
+    chains = by_writer(records)
+    before = max(chain[0].times.recorded for chain in chains.values())  # the other chains have something older
     done = accredit(
         "log",
         "prune",
         "--store",
         "sqlite:///accredit.db",
         "--before",
-        middle,
+        before,
         "--key",
         "gateway.key",
         folder=folder,
@@ -160,8 +162,8 @@ def check_what_a_clock_that_steps_leaves_to_the_commands(folder: Path, db: Path)
     )
     assert done.returncode == 0, done.stderr
     left = by_writer(records_of(db))
-    for writer, chain in by_writer(records).items():
-        newer = itertools.dropwhile(lambda record: record.times.recorded < middle, chain)
+    for writer, chain in chains.items():
+        newer = itertools.dropwhile(lambda record: record.times.recorded < before, chain)
         assert left.get(writer, []) == list(newer)
     assert len(records_of(db)) < len(records)
     assert verify(folder)["valid"]

@@ -141,7 +141,11 @@ def _written(tool: Definition) -> dict[str, object]:
 
 def _text(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, sort_keys=True)
-    return text if text.isascii() else "".join(_escaped(char) if hides(char) else char for char in text)
+    return (
+        text
+        if text.isascii() and text.isprintable()
+        else "".join(_escaped(char) if hides(char) else char for char in text)
+    )
 
 
 def _escaped(char: str) -> str:

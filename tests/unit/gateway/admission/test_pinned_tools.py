@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from typing import Any
 
 import pytest
@@ -261,6 +262,8 @@ def test_a_server_can_not_fill_the_memory_with_tools_that_nobody_pinned() -> Non
 
 
 def test_callers_who_make_the_gateway_look_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "accredit.gateway")  # commands that ran in this process may have turned it down
+
     async def main() -> None:
         server, tools = Server(), held()
         server.tools = [*described("pay", "changed"), {"name": "x" * 2_000_000}]
