@@ -9,6 +9,7 @@
     │   └── AnswerError           ... from an upstream: the client gets a clean error instead
     ├── UpstreamError             the upstream gave no answer to judge
     │   ├── UpstreamUnavailable   unreachable or cut off
+    │   │   └── UpstreamLeftOut   ... or not asked at all
     │   └── UpstreamTimeout       too late
     ├── ClientGone                nobody is left to answer
     ├── StoreUnavailable          the store can't answer: what depends on it is refused
@@ -133,7 +134,10 @@ class AnswerError(FrameError):
 
 
 class UpstreamError(AccreditError):
-    """The upstream gave no answer to judge. `detail` is public and short."""
+    """The upstream gave no answer to judge. `detail` is public and short. `unsent` says that it is certain that no byte
+    of the request was written."""
+
+    unsent = False
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
@@ -142,6 +146,12 @@ class UpstreamError(AccreditError):
 
 class UpstreamUnavailable(UpstreamError):
     """The upstream can't be reached, or was cut off before its answer was complete."""
+
+
+class UpstreamLeftOut(UpstreamUnavailable):
+    """The upstream is not asked: as many requests as it may have are under way, or all its replicas are left out."""
+
+    unsent = True
 
 
 class UpstreamTimeout(UpstreamError):

@@ -245,6 +245,20 @@ MAX_CONNECTIONS = 3_200
 """Connections to the upstream in all, a file descriptor each: for `MAX_CALLS`, `MAX_STREAMS`, and the gateway's own
 requests, of which there are few at a time."""
 
+MAX_REPLICAS = 32
+"""URLs of one server. Each has connections of its own, and is looked at for each request: beyond that a balancer of its
+own does it better."""
+
+BREAKER_FAILURES = 5
+"""Requests in a row that a replica fails to answer before it is left out: fewer could be chance, more make more callers
+wait for nothing."""
+
+BREAKER_SECONDS = 30.0
+"""For how long a replica is left out: a restart takes seconds, and one caller may wait for the trial that follows."""
+
+BREAKER_JITTER = 0.1
+"""The share of that time by which it varies, so that workers and gateways do not all try a replica at once."""
+
 MAX_HEAD_BYTES = 65_536
 """Bytes of an answer's header names and values, and of what an upstream may send without any body in between (an
 endless status line, chunk extension or trailer). Servers themselves stop at 8 to 64 KiB."""

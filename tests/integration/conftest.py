@@ -17,6 +17,7 @@ BOTH_ROADS = {
     "test_hostile_heads",
     "test_hostile_http",
     "test_hostile_streams",
+    "test_replicas",
     "test_sessions_shared",
     "test_transparent_requests",
 }

@@ -85,6 +85,7 @@ class MemoryAnswer:
         return fold(self.headers).get(name)
 
     has_come = False
+    replica = ""
 
     def whole(self, limit: int) -> bytes | None:
         """As `Answer.whole`, of an answer that is still to come."""
@@ -138,8 +139,12 @@ class MemoryClient:
         """As `UpstreamClient.target`, of a URL that ends with `/mcp`."""
         return b"/mcp?" + query if query else b"/mcp"
 
+    def url_of(self, replica: str) -> str:
+        """As `UpstreamClient.url_of`."""
+        return "http://127.0.0.1:1/mcp"
+
     async def send(
-        self, method: str, headers: RawHeaders, body: bytes = b"", *, target: bytes | None = None
+        self, method: str, headers: RawHeaders, body: bytes = b"", *, target: bytes | None = None, route: object = None
     ) -> MemoryAnswer:
         """As `UpstreamClient.send`."""
         self.sent.append((method, headers, body, target))
@@ -149,7 +154,9 @@ class MemoryClient:
         """As `UpstreamClient.prepare`."""
         return MemoryHead(method, headers, target)
 
-    async def exchange(self, prepared: "MemoryHead", body: bytes, headers: RawHeaders | None = None) -> MemoryAnswer:
+    async def exchange(
+        self, prepared: "MemoryHead", body: bytes, headers: RawHeaders | None = None, route: object = None
+    ) -> MemoryAnswer:
         """As `UpstreamClient.exchange`."""
         return await self.send(prepared.method, [*prepared.headers, *(headers or [])], body, target=prepared.target)
 

@@ -124,7 +124,9 @@ class Server(UpstreamClient):
         """As `UpstreamClient.prepare`, but not encoded."""
         return cast(Prepared, MemoryHead(method, headers, target))
 
-    async def exchange(self, prepared: Prepared, body: bytes, headers: RawHeaders | None = None) -> Answer:
+    async def exchange(
+        self, prepared: Prepared, body: bytes, headers: RawHeaders | None = None, *_: Any, **__: Any
+    ) -> Answer:
         """As `UpstreamClient.exchange`."""
         head = cast(MemoryHead, prepared)
         return await self.send(head.method, [*head.headers, *(headers or [])], body, target=head.target)

@@ -6,8 +6,9 @@ are taken from the environment, or the program is looked for; then what `identit
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from accredit.base.text import one_line
 from accredit.config.attest import build_records
@@ -71,25 +72,41 @@ def _patience(loaded: Loaded) -> float | None:
 def build_upstream(loaded: Loaded, environ: Mapping[str, str]) -> HttpUpstream | StdioUpstream:
     """Return the server behind the gateway. Raises `ConfigurationError`."""
     upstream = loaded.config.upstream
-    if upstream.url and upstream.command:
+    named = [key for key in ("url", "urls", "command") if getattr(upstream, key)]
+    if len(named) > 1:
+        places = [f"upstream.{key} ({loaded.origins['upstream', key].name})" for key in named]
         raise ConfigurationError(
-            f"upstream.url ({loaded.origins['upstream', 'url'].name}) and upstream.command "
-            f"({loaded.origins['upstream', 'command'].name}) exclude each other",
-            "keep the one that names your server",
+            f"{', '.join(places[:-1])} and {places[-1]} exclude each other", "keep the one that names your server"
         )
-    if upstream.url:
+    urls = upstream.urls or ([upstream.url] if upstream.url else [])
+    if urls:
+        _check_replicas(urls)
         for key in ("env", "cwd"):
             if getattr(upstream, key):
                 raise ConfigurationError(f"upstream.{key} is for a command, not for a url", f"remove upstream.{key}")
-        return HttpUpstream(upstream.url, _headers(upstream, environ))
+        return HttpUpstream(urls[0], _headers(upstream, environ), tuple(urls[1:]), upstream.max_in_flight)
     if upstream.command:
         if upstream.headers:
             raise ConfigurationError("upstream.headers is for a url, not for a command", "remove upstream.headers")
+        if upstream.max_in_flight is not None:
+            what = "upstream.max_in_flight is for a url, not for a command"
+            raise ConfigurationError(what, "remove upstream.max_in_flight")
         return _stdio(upstream.command, upstream.env, _folder(loaded))
     raise ConfigurationError(
         "no upstream: there is no MCP server to stand in front of",
         "give a URL, or a command after --, or [upstream] url or command in accredit.toml",
     )
+
+
+def _check_replicas(urls: Sequence[str]) -> None:
+    """Raise `ConfigurationError` unless the URLs are of different places with the same path and query."""
+    parts = [urlsplit(url) for url in urls]
+    if len({(each.path or "/", each.query) for each in parts}) > 1:
+        what = "upstream.urls: the replicas of a server have the same path"
+        raise ConfigurationError(what, "make their URLs differ only in scheme, host and port")
+    places = {(each.hostname, each.port or (443 if each.scheme == "https" else 80)) for each in parts}
+    if len(places) < len(parts):
+        raise ConfigurationError("upstream.urls names a replica twice", "name each once")
 
 
 def _folder(loaded: Loaded) -> Path | None:

@@ -39,6 +39,7 @@ from accredit.limits import (
     MAX_BOOTSTRAP_TTL_SECONDS,
     MAX_ENDING_SECONDS,
     MAX_PINS_FRESH_SECONDS,
+    MAX_REPLICAS,
     MAX_STATE_SECONDS,
 )
 
@@ -121,6 +122,10 @@ class Upstream(Section, frozen=True):
     """`[upstream]`: the server behind the gateway, as a URL or as a command."""
 
     url: Annotated[Url | None, "the http(s) URL of the MCP server"] = None
+    urls: Annotated[list[Url], Meta(max_length=MAX_REPLICAS), "a list of URLs of the MCP server's replicas"] = []
+    max_in_flight: Annotated[
+        Annotated[int, Meta(ge=1)] | None, "how many requests may be under way to the url or urls at once"
+    ] = None
     command: Annotated[Command | None, "a stdio server's program and its arguments, as a list"] = None
     env: Annotated[Environment, "a table of environment variables for the command"] = {}
     cwd: Annotated[Name | None, "the folder that the command runs in; else that of the file"] = None

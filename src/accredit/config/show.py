@@ -35,9 +35,16 @@ def _masked(section: str, key: str, value: object) -> object:
     if (section, key) in SECRETS:
         table = cast("dict[str, object]", value)
         return {name: text.members() if isinstance(text, FromEnvironment) else _MASK for name, text in table.items()}
-    if (section, key) == ("upstream", "url") and isinstance(value, str) and "?" in value:
-        return f"{value.partition('?')[0]}?{_MASK}"  # some servers expect their key there
+    if section == "upstream" and key == "url" and isinstance(value, str):
+        return _without_query(value)
+    if section == "upstream" and key == "urls":
+        return [_without_query(url) for url in cast("list[str]", value)]
     return _plain(value)
+
+
+def _without_query(url: str) -> str:
+    """Return a URL with its query masked: some servers expect their key there."""
+    return f"{url.partition('?')[0]}?{_MASK}" if "?" in url else url
 
 
 def _plain(value: object) -> object:

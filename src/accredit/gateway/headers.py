@@ -99,6 +99,8 @@ class RequestHead:
         self.headers: Mapping[bytes, bytes] = fold(raw_headers)
         self.found: object = None
         """What `session_binding` has found out about the session that it names."""
+        self.replica = ""
+        """The server's replica that the session lives at, where there are several."""
         self._is_good_post = False
         self.sent_as: object = None
         """What the relay sends for it, once it has found out."""
@@ -159,7 +161,9 @@ class RequestHead:
             self._is_good_post = True
 
     def _with_fields(self, fields: RawHeaders) -> "RequestHead":
-        return RequestHead(self.method, self.path, fields, query=self.query, root=self.root, raw_path=self.raw_path)
+        head = RequestHead(self.method, self.path, fields, query=self.query, root=self.root, raw_path=self.raw_path)
+        head.replica = self.replica
+        return head
 
 
 def check_request(headers: Mapping[bytes, bytes]) -> None:

@@ -10,10 +10,12 @@ from accredit.errors import (
     ProofRefused,
     RequestError,
     TokenError,
+    UpstreamLeftOut,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
 from accredit.jsonrpc.encode import INTERNAL_ERROR, INVALID_ANSWER, UNAVAILABLE, UPSTREAM_ERROR, error_frame
+from accredit.limits import BUSY_RETRY_SECONDS
 from accredit.tokens import challenge
 
 
@@ -56,6 +58,9 @@ def refusal(error: AccreditError, metadata_url: str = "") -> Refusal:
             return Refusal(502, UPSTREAM_ERROR, INVALID_ANSWER, error.detail)
         case UpstreamTimeout():
             return Refusal(504, UPSTREAM_ERROR, UNAVAILABLE, error.detail)
+        case UpstreamLeftOut():
+            headers = ((b"retry-after", b"%d" % BUSY_RETRY_SECONDS),)
+            return Refusal(503, UPSTREAM_ERROR, UNAVAILABLE, error.detail, headers=headers)
         case UpstreamUnavailable():
             return Refusal(502, UPSTREAM_ERROR, UNAVAILABLE, error.detail)
         case _:

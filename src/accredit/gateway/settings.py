@@ -1,5 +1,6 @@
 """The gateway's settings, fixed at the start: small frozen values. No I/O, except that keys are made here."""
 
+import hashlib
 import secrets
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -19,12 +20,37 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 
+_REPLICA_HEX = 16
+
+
 @dataclass(frozen=True, slots=True)
 class HttpUpstream:
-    """A server behind streamable HTTP (or HTTP+SSE of 2024-11-05). `headers` are added to each request."""
+    """A server behind streamable HTTP (or HTTP+SSE of 2024-11-05). `headers` are added to each request.
+
+    `others` are the URLs of further replicas. At most `max_in_flight` requests are under way to all of them (None: any
+    number).
+    """
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    others: tuple[str, ...] = ()
+    max_in_flight: int | None = None
+
+    @property
+    def replicas(self) -> dict[str, str]:
+        """The URLs of all replicas by the names that sealed ids of sessions have for them: digests, so that gateways
+        agree, whatever the order in their configurations. An only one is called ""."""
+        urls = (self.url, *self.others)
+        return {_replica_name(url): url for url in urls} if self.others else {"": self.url}
+
+    @property
+    def looked_after(self) -> bool:
+        """Whether the gateway leaves out what fails, and bounds what it asks."""
+        return bool(self.others) or self.max_in_flight is not None
+
+
+def _replica_name(url: str) -> str:
+    return hashlib.sha256(url.partition("?")[0].encode()).hexdigest()[:_REPLICA_HEX]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +207,10 @@ class GatewaySettings:
 
     @property
     def seals_sessions(self) -> bool:
-        """Whether clients get sealed ids of legacy sessions: sessions belong to somebody, or several gateways serve
-        them."""
-        return self.tokens is not None or self.rounds.shared
+        """Whether clients get sealed ids of legacy sessions: sessions belong to somebody or to one of several replicas,
+        or several gateways serve them."""
+        replicas = isinstance(self.upstream, HttpUpstream) and bool(self.upstream.others)
+        return self.tokens is not None or self.rounds.shared or replicas
 
     def __post_init__(self) -> None:
         """Raise `ConfigurationError` for a passthrough pattern or a header by which MCP could go around the checks."""

@@ -37,7 +37,7 @@ def _plain(value: object) -> object:
         case PurePath():
             return str(value)
         case HttpUpstream():
-            return {"url": value.url.partition("?")[0], "headers": sorted(value.headers)}
+            return _upstream(value)
         case Mapping():
             table = cast("Mapping[object, object]", value)
             return _without({_name(key): _plain(each) for key, each in table.items()})
@@ -51,6 +51,12 @@ def _plain(value: object) -> object:
             return _without({field.name: _field(value, field) for field in dataclasses.fields(value)})
         case _:
             return _LEFT_OUT
+
+
+def _upstream(upstream: HttpUpstream) -> object:
+    url, *urls = (url.partition("?")[0] for url in (upstream.url, *upstream.others))
+    others = {"others": urls} if urls else {}
+    return {"url": url, "headers": sorted(upstream.headers), **others}
 
 
 def _field(value: object, field: "dataclasses.Field[Any]") -> object:

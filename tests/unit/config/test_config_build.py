@@ -52,6 +52,43 @@ responses = "observe"
     )
 
 
+def test_replicas_and_the_bound_of_a_server_reach_the_data_plane__and_without_them_all_is_as_before(
+    tmp_path: Path,
+) -> None:
+    text = '[upstream]\nurls = ["http://a:1/mcp?k=1", "https://b/mcp?k=1"]\nmax_in_flight = 7\n'
+    found = built(tmp_path, text)
+    assert found.upstream == HttpUpstream("http://a:1/mcp?k=1", {}, ("https://b/mcp?k=1",), 7)
+    assert isinstance(found.upstream, HttpUpstream)
+    assert found.upstream.looked_after
+    assert found.seals_sessions
+    for alone in ('url = "http://a/mcp"', 'urls = ["http://a/mcp"]'):
+        only = built(tmp_path, f"[upstream]\n{alone}\n")
+        assert only.upstream == HttpUpstream("http://a/mcp")
+        assert isinstance(only.upstream, HttpUpstream)
+        assert not only.upstream.looked_after
+        assert not only.seals_sessions
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ('url = "http://a/"\nurls = ["http://b/"]', "exclude each other"),
+        ('urls = ["http://b/"]\ncommand = ["cat"]', "exclude each other"),
+        ('urls = ["http://a/mcp", "http://b/other"]', "the same path"),
+        ('urls = ["http://a/mcp", "http://b/mcp?key=1"]', "the same path"),
+        ('urls = ["http://a:80/mcp", "http://A/mcp"]', "names a replica twice"),
+        ('urls = ["nothing"]', "upstream.urls"),
+        ('url = "http://a/"\nmax_in_flight = 0', "upstream.max_in_flight"),
+        ('command = ["cat"]\nmax_in_flight = 9', "for a url"),
+        ('urls = ["http://a/"]\ncwd = "."', "for a command"),
+        ("urls = " + str([f"http://a:{port}/" for port in range(1, 34)]).replace("'", '"'), "upstream.urls"),
+    ],
+)
+def test_urls_that_are_no_replicas_of_one_server_stop_the_start(text: str, what: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=what):
+        built(tmp_path, f"[upstream]\n{text}\n")
+
+
 def test_a_command_of_the_file_runs_in_the_files_folder(tmp_path: Path) -> None:
     settings = built(tmp_path, f'[upstream]\ncommand = ["{sys.executable}", "server.py"]\nenv = {{ A = "b" }}\n')
     assert settings.upstream == StdioUpstream((sys.executable, "server.py"), {"A": "b"}, str(tmp_path))

@@ -10,6 +10,7 @@ from accredit.errors import (
     ClientGone,
     FrameError,
     RequestError,
+    UpstreamLeftOut,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
@@ -22,6 +23,7 @@ from accredit.jsonrpc.frames import Failure, decode_frame
     [
         (AnswerError("why"), 502, {"code": -32000, "message": "Invalid upstream JSON-RPC response", "data": "why"}),
         (UpstreamUnavailable("why"), 502, {"code": -32000, "message": "Upstream unavailable", "data": "why"}),
+        (UpstreamLeftOut("why"), 503, {"code": -32000, "message": "Upstream unavailable", "data": "why"}),
         (UpstreamTimeout("why"), 504, {"code": -32000, "message": "Upstream unavailable", "data": "why"}),
         (RequestError(-32600, "what"), 400, {"code": -32600, "message": "what"}),
         (

@@ -76,7 +76,8 @@ def _examined(loaded: "Loaded") -> dict[str, object]:
     )
 
     config, exposed = loaded.config, None
-    upstream = "url" if config.upstream.url else "command" if config.upstream.command else None
+    behind = config.upstream
+    upstream = "url" if behind.url or behind.urls else "command" if behind.command else None
     proofs = build_settings(loaded, os.environ).proofs if upstream else build_proofs(loaded)
     build_records(loaded)
     build_tokens(loaded)

@@ -26,10 +26,10 @@ class Exchange(ABC):
     """A request and its answer: a `Reply` (`upstream.reply`), and what the intake knows besides.
 
     `address` is where it comes from. `credentials` are the Authorization fields, once they were taken off.
-    `session_shown` returns the id that the client sees for a session's id, if any; `learn_revision` is told the
-    revision of a session that the answer begins (`session_binding`). `request_id` is that of the one request in the
-    body, once it was read. `vouched` says that the caller has proved something itself, `proved` that it or its session
-    has: it gets more room then (`rooms`).
+    `session_shown` returns the id that the client sees for a session's id at a replica, if any; `learn_revision` is
+    told the revision and the replica of a session that the answer begins (`session_binding`). `request_id` is that of
+    the one request in the body, once it was read. `vouched` says that the caller has proved something itself, `proved`
+    that it or its session has: it gets more room then (`rooms`).
     """
 
     __slots__ = (
@@ -44,6 +44,7 @@ class Exchange(ABC):
         "hears",
         "learn_revision",
         "peer",
+        "replica",
         "request_id",
         "resumable",
         "rooms",
@@ -61,8 +62,9 @@ class Exchange(ABC):
         self.rooms = rooms
         self.request_id: MessageId | None = None
         self.credentials: RawHeaders = []
-        self.session_shown: Callable[[bytes], bytes | None] | None = None
-        self.learn_revision: Callable[[bytes, str], None] | None = None
+        self.session_shown: Callable[[bytes, str], bytes | None] | None = None
+        self.learn_revision: Callable[[bytes, str, str], None] | None = None
+        self.replica = ""
         self.speaker: Speaker | None = None
         self.started = False
         self.resumable = False
@@ -92,7 +94,7 @@ class Exchange(ABC):
     def negotiated(self, session: bytes, revision: str) -> None:
         """Note that the answer begins this session, as the server calls it, in this revision. Raises `AnswerError`."""
         if self.learn_revision is not None:
-            self.learn_revision(session, revision)
+            self.learn_revision(session, revision, self.replica)
 
     def take_credentials(self) -> None:
         """Take the Authorization fields off: from here on nothing forwards them."""
@@ -166,7 +168,7 @@ class Exchange(ABC):
             headers = [
                 (name, seen)
                 for name, value in headers
-                if (seen := shown(value) if name == SESSION_HEADER else value) is not None
+                if (seen := shown(value, self.replica) if name == SESSION_HEADER else value) is not None
             ]
         return answered(headers, self.head.headers.get(b"origin"), self._origins) if self._origins else headers
 

@@ -29,7 +29,7 @@ from accredit.gateway.front.session_ids import Principal
 from accredit.gateway.headers import SESSION_HEADER, check_once, check_request
 from accredit.gateway.recording.early_refusals import InboundRequest
 from accredit.gateway.settings import GatewaySettings
-from accredit.gateway.upstream.http.client import Answer
+from accredit.gateway.upstream.http.client import ANYWHERE, Answer, Route
 from accredit.gateway.upstream.http.relay import HttpRelay
 from accredit.gateway.upstream.http.sse_relay import EventRelay
 from accredit.gateway.upstream.reply import WhileConnected
@@ -49,10 +49,11 @@ _REVISION = "2024-11-05"
 
 
 class _Session(NamedTuple):
-    """`target` is where the upstream takes messages, `expected` what it owes, `principal` whose token opened the
-    session."""
+    """`target` is where the upstream takes messages, at its `replica`; `expected` is what it owes, `principal` whose
+    token opened the session."""
 
     target: bytes
+    replica: str
     expected: Expected
     stream: Exchange
     principal: Principal
@@ -80,7 +81,7 @@ class LegacySse(Intake[Exchange]):
         self._authenticator = authenticator
         self._relay = relay
         self._counters = counters
-        self._url = url if urlsplit(url).path.rstrip("/").endswith("/sse") else urljoin(url, "sse")
+        self._own_target = _target_of(_stream_url(url))
         self._sessions: dict[str, _Session] = {}
 
     async def stream(self, exchange: Exchange, root: str) -> None:
@@ -102,12 +103,14 @@ class LegacySse(Intake[Exchange]):
             session = self._names.sealed(session, _REVISION, principal_of(token))
 
         def rewrite(data: bytes) -> bytes:
-            self._sessions[session] = _Session(self._target(data), expected, exchange, principal_of(token))
+            url = _stream_url(self._relay.client.url_of(answer.replica))
+            target = _target(url, data)
+            self._sessions[session] = _Session(target, answer.replica, expected, exchange, principal_of(token))
             return f"{root}{MESSAGES_PATH}?session_id={session}".encode()
 
         async with exchange.calls:
             with exchange.rooms.streams.held(exchange, yields=True), WhileConnected(exchange):
-                answer = await self._send(exchange, b"", _target_of(self._url))
+                answer = await self._send(exchange, b"", self._own_target, ANYWHERE)
                 try:
                     if answer.status >= 400:
                         await self._relay.error(exchange, answer, expected, [])
@@ -186,7 +189,7 @@ class LegacySse(Intake[Exchange]):
         accepted, expected = False, session.expected
         try:
             with exchange.rooms.calls.held(exchange):
-                answer = await self._send(exchange, message.text, session.target)
+                answer = await self._send(exchange, message.text, session.target, Route(session.replica))
                 try:
                     if answer.status >= 400:
                         if isinstance(message, Request):
@@ -205,24 +208,29 @@ class LegacySse(Intake[Exchange]):
                 expected.edits.pop(message.id, None)
                 exchange.calls.add(session.stream.calls.take(message.id))
 
-    async def _send(self, exchange: Exchange, body: bytes, target: bytes) -> Answer:
+    async def _send(self, exchange: Exchange, body: bytes, target: bytes, route: Route) -> Answer:
         headers = [
             *self._relay.forwarding.to_upstream(exchange.head.raw_headers, body=bool(body)),
             (b"accept-encoding", b"identity"),
             *self._relay.said_of(exchange),
         ]
-        return await self._relay.client.send(exchange.head.method, headers, body, target=target)
+        return await self._relay.client.send(exchange.head.method, headers, body, target=target, route=route)
 
-    def _target(self, data: bytes) -> bytes:
-        """Return where the upstream takes messages. Raises `AnswerError` for another origin."""
-        try:
-            url = urljoin(self._url, data.decode("ascii"))
-            same = urlsplit(url)[:2] == urlsplit(self._url)[:2]
-        except ValueError:
-            raise AnswerError("an endpoint that is no URL") from None
-        if not same:
-            raise AnswerError("an endpoint on another origin")
-        return _target_of(url)
+
+def _stream_url(url: str) -> str:
+    return url if urlsplit(url).path.rstrip("/").endswith("/sse") else urljoin(url, "sse")
+
+
+def _target(stream: str, data: bytes) -> bytes:
+    """Return where the upstream with this stream takes messages. Raises `AnswerError` for another origin."""
+    try:
+        url = urljoin(stream, data.decode("ascii"))
+        same = urlsplit(url)[:2] == urlsplit(stream)[:2]
+    except ValueError:
+        raise AnswerError("an endpoint that is no URL") from None
+    if not same:
+        raise AnswerError("an endpoint on another origin")
+    return _target_of(url)
 
 
 def _check_headers(exchange: Exchange) -> None:

@@ -27,7 +27,7 @@ from accredit.errors import AnswerError, MessageId, RequestError, SealError
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.session_ids import Principal, SessionIds, SessionState, is_current, subject_of
 from accredit.gateway.headers import SESSION_HEADER, RequestHead
-from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.limits import MAX_REMEMBERED_SESSIONS, MAX_SEALED_SESSION_ID_BYTES, MAX_SESSION_ID_BYTES
 from accredit.rounds.sealing import NONCE_BYTES
@@ -82,7 +82,10 @@ class PlainSessions(Sessions):
 
     def enter(self, exchange: Exchange, named: RequestHead, principal: Principal) -> None:
         """Let everybody in: the server knows who."""
-        exchange.learn_revision = self._revisions.put
+        exchange.learn_revision = self._learn
+
+    def _learn(self, id: bytes, revision: str, replica: str) -> None:
+        self._revisions.put(id, revision)
 
 
 class SealedSessions(Sessions):
@@ -118,10 +121,10 @@ class SealedSessions(Sessions):
         naming = _Naming(self, id, own, subject)
         exchange.session_shown, exchange.learn_revision = naming.shown, naming.learn
 
-    def seal(self, id: bytes, revision: str, subject: bytes) -> bytes:
+    def seal(self, id: bytes, revision: str, subject: bytes, replica: str = "") -> bytes:
         """Return the client's id of a session. Raises `AnswerError` for an id of the server's that is too long."""
         try:
-            return self._ids.seal(id, revision, subject, unix_seconds(), secrets.token_bytes(NONCE_BYTES))
+            return self._ids.seal(id, revision, subject, unix_seconds(), secrets.token_bytes(NONCE_BYTES), replica)
         except SealError as error:
             raise AnswerError(error.reason, bound=True) from None
 
@@ -141,14 +144,19 @@ class SealedSessions(Sessions):
             state = self._ids.open(head.headers.get(SESSION_HEADER, b""))
         except SealError:
             return _NOT_FOUND
-        return _Found(state, head.with_field(SESSION_HEADER, state.id))
+        own = head.with_field(SESSION_HEADER, state.id)
+        own.replica = state.replica
+        return _Found(state, own)
 
 
 def sessions_of(settings: GatewaySettings, *, live_here: bool) -> Sessions:
     """Return how a gateway names its sessions. Where they live in this process, their ids name it from now on."""
     if not settings.seals_sessions:
         return PlainSessions()
-    return SealedSessions(SessionIds(settings.rounds.ring, secrets.token_hex(_NODE_BYTES) if live_here else ""))
+    if live_here:
+        return SealedSessions(SessionIds(settings.rounds.ring, secrets.token_hex(_NODE_BYTES)))
+    replicas = settings.upstream.replicas if isinstance(settings.upstream, HttpUpstream) else ("",)
+    return SealedSessions(SessionIds(settings.rounds.ring, replicas=replicas))
 
 
 def not_found(id: MessageId | None = None) -> RequestError:
@@ -175,15 +183,15 @@ class _Naming:
         self._own = own
         self._subject = subject
 
-    def learn(self, id: bytes, revision: str) -> None:
-        """Name the session that the answer begins. Raises `AnswerError`."""
-        self._named, self._own = self._sessions.seal(id, revision, self._subject), id
+    def learn(self, id: bytes, revision: str, replica: str) -> None:
+        """Name the session that the answer of a replica begins. Raises `AnswerError`."""
+        self._named, self._own = self._sessions.seal(id, revision, self._subject, replica), id
 
-    def shown(self, id: bytes) -> bytes | None:
+    def shown(self, id: bytes, replica: str) -> bytes | None:
         """Return the client's id (rule 3); None for one that no client could bring back."""
         if id != self._own:
             try:
-                self.learn(id, "")
+                self.learn(id, "", replica)
             except AnswerError:
                 return None
         return self._named

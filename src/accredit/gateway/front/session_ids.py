@@ -10,13 +10,14 @@ drawn at its start, for a balancer to read. The text before the base64url is ass
 1. it begins as the ids of this process do;
 2. its base64url is the one spelling of its bytes, without padding;
 3. a key of the ring made it (`rounds.sealing`; these keys are of their own, by HKDF);
-4. it was made for the same server, less than `SESSION_ID_SECONDS` ago.
+4. it was made for the same server and one of its replicas, less than `SESSION_ID_SECONDS` ago.
 
 Every failure is a `SealError`, whose reason is shown nowhere. Whose session it is says the state (`subject`); that is
 compared in `session_binding`. How long an id is, is looked at before (`MAX_SEALED_SESSION_ID_BYTES`).
 """
 
 import hashlib
+from collections.abc import Collection
 
 import msgspec
 from msgspec import Struct
@@ -49,9 +50,11 @@ class SessionState(Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
 
 class SessionIds:
-    """Makes and opens ids with the keys of `ring`. With a `node` they are of sessions that live in this process."""
+    """Makes and opens ids with the keys of `ring`. With a `node` they are of sessions that live in this process.
+    `replicas` are the names of those that sessions may live at; an only one is called ""."""
 
-    def __init__(self, ring: KeyRing, node: str = "") -> None:
+    def __init__(self, ring: KeyRing, node: str = "", replicas: Collection[str] = ("",)) -> None:
+        self._replicas = frozenset(replicas)
         self._shared_ring = ring
         self._version = f"{_VERSION}{node}." if node else _VERSION
 
@@ -59,7 +62,7 @@ class SessionIds:
     def _ring(self) -> KeyRing:
         return self._shared_ring.derived(_LABEL)
 
-    def seal(self, id: bytes, revision: str, subject: bytes, now: int, nonce: bytes) -> bytes:
+    def seal(self, id: bytes, revision: str, subject: bytes, now: int, nonce: bytes, replica: str = "") -> bytes:
         """Return the client's id of the session that the server calls `id`. `nonce` is 12 random bytes.
 
         Raises `SealError` for an id that is too long.
@@ -67,7 +70,7 @@ class SessionIds:
         if len(id) > MAX_SESSION_ID_BYTES:
             raise SealError(f"a session's id of more than {MAX_SESSION_ID_BYTES} bytes")
         named = revision.encode("ascii", "replace")[:_REVISION_CHARS].decode("ascii")
-        state = SessionState("", "", id, named, subject, now)
+        state = SessionState("", replica, id, named, subject, now)
         return self._ring.lock(self._version, msgspec.msgpack.encode(state), b"", nonce).encode("ascii")
 
     def open(self, value: bytes) -> SessionState:
@@ -77,7 +80,7 @@ class SessionIds:
             state = msgspec.msgpack.decode(data, type=SessionState)
         except msgspec.MsgspecError:
             raise SealError("another form of state") from None
-        if state.server or state.replica:
+        if state.server or state.replica not in self._replicas:
             raise SealError("for another server")
         return state
 

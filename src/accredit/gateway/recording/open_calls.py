@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from accredit.attest import CallDecision, Outcome, result_digest
 from accredit.errors import (
@@ -23,6 +24,7 @@ from accredit.errors import (
     RequestError,
     StoreUnavailable,
     UpstreamError,
+    UpstreamLeftOut,
     UpstreamTimeout,
 )
 from accredit.gateway.replies import refusal
@@ -69,6 +71,8 @@ class OpenCall:
         self.decided = decided
         self.taken_back = False
         """Whether the client has cancelled the request."""
+        self.attempts = 1
+        """How many replicas of the server it was offered to."""
         self.on_settled: Callable[[Outcome], Awaitable[tuple[Outcome, bytes | None]]] | None = None
         self.edit: Edit | None = None
         """The edit for its answer, which may come on another stream than the one where it was due."""
@@ -115,6 +119,9 @@ class OpenCall:
         if self._settling is None:
             if self.taken_back and outcome.status in ("unknown", "upstream_invalid"):
                 outcome = Outcome(status="cancelled")
+            if self.attempts > 1:
+                told = f"attempts: {self.attempts}"
+                outcome = replace(outcome, detail=f"{outcome.detail}; {told}" if outcome.detail else told)
             if self.on_settled is None:
                 self._settling = self._recorder.finish(self, outcome)
             else:
@@ -178,6 +185,11 @@ class OpenCalls:
         taken = list(self._calls.values())
         self._calls.clear()
         return taken
+
+    def repeated(self) -> None:
+        """Note that all calls are offered to another replica of the server."""
+        for call in self._calls.values():
+            call.attempts += 1
 
     def drop(self) -> None:
         """Settle all calls as not forwarded, without waiting."""
@@ -300,6 +312,8 @@ def outcome_of_end(error: BaseException | None) -> Outcome:
             return Outcome(status="upstream_invalid", detail=error.detail)
         case UpstreamTimeout():
             return Outcome(status="timeout", detail=error.detail)
+        case UpstreamLeftOut():
+            return Outcome(status="error", detail=error.detail)  # certainly not delivered
         case UpstreamError():
             return Outcome(status="unknown", detail=error.detail)
         case RequestError():

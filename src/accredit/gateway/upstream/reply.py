@@ -37,7 +37,8 @@ class Reply(Protocol):
     `head` is the request's; `speaker` is on whose authority the message comes. `calls` are those that the answer
     concerns and whose outcomes are not on record yet: whoever takes one must settle it. `hears` decides which
     notifications may go to it, if not all. `started` says that the answer was begun. `resumable` is set once its client
-    has seen an event with an id, from which it may resume the stream.
+    has seen an event with an id, from which it may resume the stream. `replica` is set to the server's replica that
+    answers, where there are several.
     """
 
     head: RequestHead
@@ -46,6 +47,7 @@ class Reply(Protocol):
     hears: Callable[[Notification], bool] | None
     started: bool
     resumable: bool
+    replica: str
 
     @property
     def peer(self) -> str:

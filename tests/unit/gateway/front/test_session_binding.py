@@ -38,7 +38,7 @@ def entered(sessions: Sessions, named: bytes | None = None, principal: Principal
 def answered(told: Told, id: bytes) -> bytes:
     """The id that the client gets, of a session that the server calls `id`."""
     assert told.exchange.session_shown is not None
-    shown = told.exchange.session_shown(id)
+    shown = told.exchange.session_shown(id, "")
     assert shown is not None
     return shown
 

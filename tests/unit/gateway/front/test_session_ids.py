@@ -147,6 +147,18 @@ def test_a_session_of_another_server_behind_the_same_keys_is_none_of_this_one(ch
 
 
 @pytest.mark.holds("gateway/front/session_ids", 4)
+def test_of_several_replicas_a_session_is_found_at_its_own_and_at_no_other_server_s() -> None:
+    of_two = SessionIds(RING, replicas=("1", "2"))
+    value = of_two.seal(b"id", "", OWNER, NOW, NONCE, "2")
+    assert of_two.open(value).replica == "2"
+    for other in (SessionIds(RING), SessionIds(RING, replicas=("1", "3"))):
+        with pytest.raises(SealError):
+            other.open(value)
+    with pytest.raises(SealError):
+        of_two.open(SessionIds(RING).seal(b"id", "", OWNER, NOW, NONCE))
+
+
+@pytest.mark.holds("gateway/front/session_ids", 4)
 def test_an_id_is_good_for_thirty_days_and_not_a_second_more() -> None:
     state = ANYWHERE.open(sealed())
     for age in (-60, 0, SESSION_ID_SECONDS - 1):

@@ -14,6 +14,8 @@ class Answer:
     """An answer whose `head` has arrived. Read it to its end, or `close` it."""
 
     __slots__ = ("_connection", "_response", "head", "status")
+    replica = ""
+    """The name of the replica that it comes from; "" of an only one."""
 
     def __init__(self, connection: Connection, response: Response, head: AnswerHead) -> None:
         self._connection = connection

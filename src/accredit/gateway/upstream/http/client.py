@@ -6,7 +6,7 @@ that any failure is an error, since the upstream may have acted on the request.
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
@@ -18,13 +18,29 @@ from accredit.gateway.upstream.http.pool import Pool
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.limits import REACHABLE_SECONDS
 
-__all__ = ["Answer", "Prepared", "UpstreamClient"]
+__all__ = ["ANYWHERE", "Answer", "Prepared", "Route", "UpstreamClient"]
 
 _REQUEST_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ /[!-~\x80-\xff]* HTTP/1\.1\r\n")
 _TOKENS = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]*")
 _VALUES = re.compile(rb"[^\0-\x08\x0a-\x1f\x7f]*")
 _FRAMING = frozenset({b"connection", b"content-length", b"transfer-encoding"})
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+
+
+def _nobody_counts() -> None:
+    pass
+
+
+class Route(Struct, frozen=True):
+    """Where a request may go, among replicas (`replicas`). `at` is the one of its session, if it has one; `again` says
+    that it may be repeated once although its bytes left. `repeated` is called before each repetition."""
+
+    at: str | None = None
+    again: bool = False
+    repeated: Callable[[], None] = _nobody_counts
+
+
+ANYWHERE = Route()
 
 
 class UpstreamClient:
@@ -44,6 +60,7 @@ class UpstreamClient:
         self._own_fields = b"".join(own.values())
         self._not_forwarded = _FRAMING | own.keys()
         self._target = origin.target
+        self._url = url
         self._timeout = timeout
         self._pool = Pool(origin)
 
@@ -51,13 +68,25 @@ class UpstreamClient:
         """Return the URL's own path and query; if it has no query, that of a client's request."""
         return self._target + b"?" + query if query and b"?" not in self._target else self._target
 
-    async def send(self, method: str, headers: RawHeaders, body: bytes = b"", *, target: bytes | None = None) -> Answer:
+    def url_of(self, replica: str) -> str:
+        """Return the URL, which is that of the one replica."""
+        return self._url
+
+    async def send(
+        self,
+        method: str,
+        headers: RawHeaders,
+        body: bytes = b"",
+        *,
+        target: bytes | None = None,
+        route: Route = ANYWHERE,
+    ) -> Answer:
         """Send a request with end-to-end `headers` and wait for the head of its answer.
 
         `target` replaces the URL's path and query. Raises `UpstreamUnavailable`, `UpstreamTimeout`, `AnswerError` for
         an answer that is not HTTP, and `RequestError` for a request that no HTTP message can carry.
         """
-        return await self.exchange(self.prepare(method, headers, target=target), body)
+        return await self.exchange(self.prepare(method, headers, target=target), body, None, route)
 
     def prepare(self, method: str, headers: RawHeaders, *, target: bytes | None = None) -> "Prepared":
         """Return what can be sent, as often as it is needed. `target` is as in `send`, and so is `RequestError`."""
@@ -67,10 +96,26 @@ class UpstreamClient:
         fields = self._fields(headers)
         return Prepared(b"".join((line, self._own_fields, *fields)), method == "HEAD", method in _WITH_BODY)
 
-    async def exchange(self, prepared: "Prepared", body: bytes, headers: RawHeaders | None = None) -> Answer:
-        """Send what was prepared, and more `headers`, with a body. Raises like `send`."""
+    def readdressed(self, prepared: "Prepared", to: "UpstreamClient") -> "Prepared":
+        """Return what this client has prepared with another one's own fields, which say where it goes."""
+        head, own = prepared.head, self._own_fields
+        start = head.index(b"\r\n") + 2
+        addressed = b"".join((head[:start], to._own_fields, head[start + len(own) :]))
+        return Prepared(addressed, prepared.bodiless, prepared.has_length)
+
+    async def exchange(
+        self,
+        prepared: "Prepared",
+        body: bytes,
+        headers: RawHeaders | None = None,
+        route: Route = ANYWHERE,
+        deadline: float | None = None,
+    ) -> Answer:
+        """Send what was prepared, and more `headers`, with a body. There is one way to go, whatever `route` says;
+        `deadline` is in the loop's time. Raises like `send`."""
         head = self._head(prepared, len(body), headers)
-        deadline = asyncio.get_running_loop().time() + self._timeout
+        if deadline is None:
+            deadline = asyncio.get_running_loop().time() + self._timeout
         connection = self._pool.rested() or await self._pool.dial(deadline)
         response = connection.start(head, body, bodiless=prepared.bodiless)
         try:

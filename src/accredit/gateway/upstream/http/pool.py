@@ -2,7 +2,7 @@
 
 import asyncio
 
-from accredit.errors import UpstreamUnavailable
+from accredit.errors import UpstreamError, UpstreamUnavailable
 from accredit.gateway.upstream.http.connection import Connection
 from accredit.gateway.upstream.http.dial import Origin, attach, open_socket
 from accredit.gateway.upstream.http.parsing import AnswerHeads
@@ -31,7 +31,8 @@ class Pool:
         return None
 
     async def dial(self, deadline: float) -> Connection:
-        """Open a connection. `deadline` is in the loop's time. Raises `UpstreamUnavailable` or `UpstreamTimeout`."""
+        """Open a connection. `deadline` is in the loop's time. Raises `UpstreamUnavailable` or `UpstreamTimeout`,
+        marked as `unsent`."""
         if self._closed:
             raise UpstreamUnavailable("the gateway is stopping")
         if len(self._open) + self._dialing >= MAX_CONNECTIONS:
@@ -39,6 +40,9 @@ class Pool:
         self._dialing += 1
         try:
             return await self._connect(deadline)
+        except UpstreamError as error:
+            error.unsent = True
+            raise
         finally:
             self._dialing -= 1
 

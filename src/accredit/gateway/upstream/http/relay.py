@@ -7,6 +7,8 @@ How an answer to a POST is judged:
 2. A redirect is neither followed nor passed on, and no other status below 200 or above 299 means anything here.
 3. A notification or a response is answered without a body.
 4. A request is answered with JSON, one frame, or with an event stream, each event a frame.
+5. Where the gateway looks after the server itself (`HttpUpstream.looked_after`), a 401 is a server that is not
+   available: it is about the gateway's credentials, and the client has none for it.
 
 A refused answer takes all its headers with it; a session that it announced is ended upstream.
 """
@@ -27,8 +29,11 @@ from accredit.errors import (
     ClientGone,
     FrameError,
     MessageId,
+    RequestError,
     UpstreamError,
+    UpstreamLeftOut,
     UpstreamTimeout,
+    UpstreamUnavailable,
 )
 from accredit.gateway.admission.identity import Identity
 from accredit.gateway.admission.tool_directory import ToolDirectory
@@ -39,13 +44,15 @@ from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE
 from accredit.gateway.recording.open_calls import outcome_of_end
 from accredit.gateway.recording.resumable_calls import ResumableCalls
 from accredit.gateway.replies import refusal
+from accredit.gateway.room import Place, Room
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.trace import traced
 from accredit.gateway.turns import in_turns
-from accredit.gateway.upstream.http.client import Answer, Prepared, UpstreamClient
+from accredit.gateway.upstream.http.client import ANYWHERE, Answer, Prepared, Route
 from accredit.gateway.upstream.http.encoding import accepted_codings
 from accredit.gateway.upstream.http.own_calls import own_call, whole_response
 from accredit.gateway.upstream.http.redirects import REDIRECTS, words_for
+from accredit.gateway.upstream.http.replicas import client_of, route_of
 from accredit.gateway.upstream.http.representation import (
     as_it_came,
     charset_problem,
@@ -64,6 +71,7 @@ from accredit.limits import (
     LONG_ANSWER_BYTES,
     MAX_PREPARED_HEADS,
     MAX_REMEMBERED_HEAD_BYTES,
+    RESERVED_SHARE,
     SHORT_MESSAGE_BYTES,
 )
 
@@ -80,8 +88,11 @@ class HttpRelay:
         self._max_bytes = settings.max_response_bytes
         self._patience = settings.patience
         self._counters = counters
-        self._url = upstream.url
-        self.client = UpstreamClient(upstream.url, headers=upstream.headers, timeout=settings.patience)
+        self._looked_after = upstream.looked_after
+        self.client = client_of(upstream, settings.patience)
+        most = upstream.max_in_flight
+        reserved = int(most * RESERVED_SHARE) if most is not None and settings.proving else 0
+        self._room = Room("requests to this server", most, reserved) if most is not None else None
         self.identity = Identity(settings.identity, upstream.url) if settings.identity is not None else None
         own = [*upstream.headers, *([settings.identity.header] if settings.identity is not None else [])]
         self.forwarding = Forwarding(listed_only=settings.guards, added=settings.forward_headers, own=own)
@@ -113,9 +124,14 @@ class HttpRelay:
 
     async def _post(self, reply: Reply, text: bytes, expected: Expected, requests: Sequence[Request]) -> None:
         answer: Answer | None = None
+        place: Place | None = None
         try:
+            route = ANYWHERE
+            if self._looked_after:
+                place, route = self._place(reply, requests), route_of(reply.head, requests, reply.calls.repeated)
             speaker = self.said_of(reply) if self.identity is not None else None
-            answer = await self.client.exchange(self._head_for(reply.head), text, speaker)
+            answer = await self.client.exchange(self._head_for(reply.head), text, speaker, route)
+            reply.replica = answer.replica
             if answer.status >= 400:
                 await self.error(reply, answer, expected, requests)
             elif answer.head.is_stream and expected.waiting and 200 <= answer.status < 300:
@@ -131,6 +147,8 @@ class HttpRelay:
         finally:
             if answer is not None:
                 answer.close()
+            if place is not None:
+                place.leave()
 
     async def get(self, reply: Reply, otherwise: Edit | None) -> None:
         """Forward the opening of a standing stream, or its resumption."""
@@ -144,7 +162,7 @@ class HttpRelay:
                     raise AnswerError("neither an event stream nor an error in answer to GET")
                 resumed = b"last-event-id" in reply.head.headers
                 expected = Expected(Era.LEGACY, resumed=resumed, otherwise=otherwise)
-                with self._cut_off.resumed(reply.head.session if resumed else ""):
+                with self._cut_off.resumed(_session_of(reply.head) if resumed else ""):
                     await self._stream(reply, answer, expected, [])
             finally:
                 answer.close()
@@ -158,7 +176,7 @@ class HttpRelay:
             elif not 200 <= answer.status < 300:
                 raise AnswerError(f"status {answer.status}")
             else:
-                self._cut_off.end(reply.head.session)
+                self._cut_off.end(_session_of(reply.head))
                 await reply.reply(answer.status)
         finally:
             answer.close()
@@ -166,8 +184,10 @@ class HttpRelay:
     async def ask(self, reply: Reply, era: Era, request: Request) -> bytes | None:
         """Send a request of the gateway's own, as this caller. Return the response's text, judged, or None."""
         headers = [*own_call(reply.head.raw_headers, era, request.method, self.forwarding), *self.said_of(reply)]
+        place: Place | None = None
         try:
-            answer = await self.client.send("POST", headers, request.text)
+            place = self._place(reply, [request])
+            answer = await self.client.send("POST", headers, request.text, route=route_of(reply.head, [request]))
             try:
                 return await whole_response(answer, era, request, self._settings)
             finally:
@@ -175,6 +195,9 @@ class HttpRelay:
         except (AnswerError, UpstreamError) as error:
             self._counters.refused(error, method=request.method)
             return None
+        finally:
+            if place is not None:
+                place.leave()
 
     async def ready(self) -> bool:
         """Return whether the upstream accepts connections."""
@@ -194,7 +217,7 @@ class HttpRelay:
 
     def _keep(self, reply: Reply, end: ClientGone | None) -> None:
         """Keep those calls open that have had no answer yet and whose stream the client may resume."""
-        session = reply.head.session
+        session = _session_of(reply.head)
         if session and reply.resumable and reply.calls:
             self._cut_off.keep(session, reply.calls, outcome_of_end(end))
 
@@ -204,7 +227,19 @@ class HttpRelay:
         headers = self._headers_for(head, body=False)
         if self.identity is not None:
             headers += self.said_of(reply)
-        return await self.client.send(head.method, headers, target=self.client.target(self._query(head)))
+        target = self.client.target(self._query(head))
+        answer = await self.client.send(head.method, headers, target=target, route=route_of(head, []))
+        reply.replica = answer.replica
+        return answer
+
+    def _place(self, reply: Reply, requests: Sequence[Request]) -> Place | None:
+        """Take a place for what is not a standing stream, where there is a bound. Raises `UpstreamLeftOut`."""
+        if self._room is None or any(request.method == LISTEN for request in requests):
+            return None
+        try:
+            return self._room.take(reply)
+        except RequestError:
+            raise UpstreamLeftOut("too many requests to the upstream are under way") from None
 
     def _head_for(self, head: RequestHead) -> Prepared:
         """Return what goes to the server for a POST with this head."""
@@ -284,6 +319,9 @@ class HttpRelay:
         """Pass on an answer of status 400 and above (rule 1)."""
         text, headers = b"", self.forwarding.unread_to_client(answer.headers)
         outcome = Outcome(status="error", detail=f"HTTP status {answer.status}")
+        if answer.status == 401 and self._looked_after:
+            await reply.calls.fail(outcome)
+            raise UpstreamUnavailable("the server does not take the gateway's credentials")
         try:
             text = raw = await answer.read(self._max_bytes, timeout=self._patience)
             problem = charset_problem(answer)
@@ -359,7 +397,7 @@ class HttpRelay:
             return None
         if answer.status in REDIRECTS:
             # For whoever runs the gateway; a client is told the status.
-            told = words_for(answer.status, self._url, answer.header(b"location"))
+            told = words_for(answer.status, self.client.url_of(answer.replica), answer.header(b"location"))
             log_event(_log, logging.WARNING, "upstream_redirects", detail=told, **traced())
         if not 200 <= answer.status < 300:
             return AnswerError(f"status {answer.status}")
@@ -381,7 +419,7 @@ class HttpRelay:
             for pair in self.forwarding.to_upstream(reply.head.raw_headers, body=False)
             if pair[0] != SESSION_HEADER
         ]
-        self._start(self._end_session([*headers, (SESSION_HEADER, session)]))
+        self._start(self._end_session([*headers, (SESSION_HEADER, session)], Route(answer.replica)))
 
     def _take_back(self, reply: Reply, expected: Expected) -> None:
         """Tell a server that took too long that nobody waits any more. A modern one sees that from the connection."""
@@ -389,17 +427,22 @@ class HttpRelay:
             return
         headers = self.forwarding.to_upstream(reply.head.raw_headers, body=True)
         for id in expected.open:
-            self._start(self._tell([*headers, *self.said_of(reply)], cancellation(id, LATE)))
+            self._start(self._tell([*headers, *self.said_of(reply)], cancellation(id, LATE), Route(reply.head.replica)))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         chore = asyncio.create_task(work)
         self._chores.add(chore)
         chore.add_done_callback(self._chores.discard)
 
-    async def _tell(self, headers: RawHeaders, text: bytes) -> None:
+    async def _tell(self, headers: RawHeaders, text: bytes, route: Route) -> None:
         with contextlib.suppress(AccreditError):
-            (await self.client.send("POST", headers, text)).close()
+            (await self.client.send("POST", headers, text, route=route)).close()
 
-    async def _end_session(self, headers: RawHeaders) -> None:
+    async def _end_session(self, headers: RawHeaders, route: Route) -> None:
         with contextlib.suppress(AccreditError):
-            (await self.client.send("DELETE", headers)).close()
+            (await self.client.send("DELETE", headers, route=route)).close()
+
+
+def _session_of(head: RequestHead) -> str:
+    """Return a name of a head's session that is no other's: two replicas may give two sessions one id."""
+    return f"{head.replica} {head.session}" if head.replica else head.session

@@ -133,7 +133,12 @@ def test_a_session_s_revision_is_learned_from_a_good_initialize_answer_alone(str
         relay, client = relay_to(MemoryAnswer(200, headers, event(body) if streamed else body))
         told = Told("POST", [(b"content-type", b"application/json")])
         learned: dict[bytes, str] = {}
-        told.exchange.learn_revision = learned.__setitem__
+
+        def learn(id: bytes, revision: str, replica: str, learned: dict[bytes, str] = learned) -> None:
+            assert replica == ""
+            learned[id] = revision
+
+        told.exchange.learn_revision = learn
 
         async def case(relay: HttpRelay = relay, told: Told = told) -> None:
             try:

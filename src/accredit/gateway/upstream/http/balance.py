@@ -1,0 +1,109 @@
+"""Which replica of a server gets a request, and which are left out for a while. No I/O: time and lots are told.
+
+1. Of the replicas that are not left out, one with the fewest requests under way gets the next; a lot decides among
+   those.
+2. A replica is left out once `BREAKER_FAILURES` of its requests in a row have failed: no connection, none within the
+   time, no answer within the time, or an end before the head of an answer. Whatever answer begins ends the row, errors
+   included. A failure does not count where the replica has begun an answer since that request began: one slow tool
+   does not speak for the whole replica.
+3. It is left out for `BREAKER_SECONDS`, give or take `BREAKER_JITTER`. Then one request is let through: if an answer
+   begins, the replica is back; if it fails, the time begins anew; if it is given up, the next request is tried.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+
+from accredit.limits import BREAKER_FAILURES, BREAKER_JITTER, BREAKER_SECONDS
+
+
+class Replica:
+    """What is known of one replica. `name` is never shown to clients."""
+
+    __slots__ = ("failures", "last_answer", "left_out_until", "name", "tried", "under_way")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.under_way = 0
+        self.failures = 0
+        self.last_answer = float("-inf")
+        self.left_out_until: float | None = None
+        self.tried = False
+        """Whether the one request of rule 3 is under way."""
+
+    def takes(self, now: float) -> bool:
+        """Return whether it may be given a request."""
+        return self.left_out_until is None or (now >= self.left_out_until and not self.tried)
+
+
+class Turn:
+    """One request at one replica. It is told what came of it, at most once, and ends once."""
+
+    __slots__ = ("_balance", "_began", "_ended", "_is_trial", "replica")
+
+    def __init__(self, balance: "Balance", replica: Replica, now: float) -> None:
+        self._balance = balance
+        self._began = now
+        self._ended = False
+        self._is_trial = replica.left_out_until is not None
+        self.replica = replica
+        replica.under_way += 1
+        replica.tried = replica.tried or self._is_trial
+
+    def answered(self, now: float) -> None:
+        """Note that an answer has begun."""
+        replica = self.replica
+        replica.last_answer = now
+        if self._is_trial:
+            self._is_trial = replica.tried = False
+            replica.left_out_until = None
+        if replica.left_out_until is None:
+            replica.failures = 0
+
+    def failed(self, now: float) -> None:
+        """Note that none has, and end."""
+        replica = self.replica
+        if self._is_trial:
+            self._balance.leave_out(replica, now)
+        elif replica.left_out_until is None and replica.last_answer <= self._began:
+            replica.failures += 1
+            if replica.failures >= BREAKER_FAILURES:
+                self._balance.leave_out(replica, now)
+        self.end()
+
+    def end(self) -> None:
+        """The request is no longer under way. A second time does nothing."""
+        if self._ended:
+            return
+        self._ended = True
+        self.replica.under_way -= 1
+        if self._is_trial:
+            self.replica.tried = False
+
+
+class Balance:
+    """The replicas of one server, by their names. `lot` returns a number from 0 up to 1, without 1."""
+
+    def __init__(self, names: Iterable[str], lot: Callable[[], float]) -> None:
+        self._replicas = {name: Replica(name) for name in names}
+        self._lot = lot
+
+    def begin(self, now: float, *, at: str | None = None, besides: Collection[str] = ()) -> Turn | None:
+        """Begin a request: at one replica, or at any but some (rule 1). Return None if none of them takes it."""
+        if at is not None:
+            replica = self._replicas[at]
+            return Turn(self, replica, now) if replica.takes(now) else None
+        able = [each for each in self._replicas.values() if each.takes(now) and each.name not in besides]
+        if not able:
+            return None
+        if len(able) > 1:
+            fewest = min(each.under_way for each in able)
+            able = [each for each in able if each.under_way == fewest]
+        return Turn(self, able[int(self._lot() * len(able))] if len(able) > 1 else able[0], now)
+
+    def takes_any(self, now: float) -> bool:
+        """Return whether any replica takes a request."""
+        return any(replica.takes(now) for replica in self._replicas.values())
+
+    def leave_out(self, replica: Replica, now: float) -> None:
+        """Leave a replica out for a while (rule 3)."""
+        jitter = (2 * self._lot() - 1) * BREAKER_JITTER
+        replica.left_out_until = now + BREAKER_SECONDS * (1 + jitter)

@@ -1,0 +1,162 @@
+"""The HTTP client for a server that may have replicas. Network I/O; `balance` chooses, and leaves out.
+
+A request that fails is repeated in two cases, within the time of one request:
+
+1. if no byte of it was written: at another replica, each at most once;
+2. if its `Route` says that it may be repeated (a list, `ping`), and its connection ended before the head of an answer:
+   once more.
+
+Any other request whose bytes left is never sent again: the server may have acted on it. One of a session is only ever
+sent to the session's replica. If that is left out, the session is over (404) where another replica takes requests, so
+that the client begins anew there; where none does, the answer is 503, as for every request.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+
+from accredit.errors import RequestError, UpstreamError, UpstreamLeftOut, UpstreamTimeout
+from accredit.gateway.headers import SESSION_HEADER, RawHeaders, RequestHead
+from accredit.gateway.settings import HttpUpstream
+from accredit.gateway.upstream.http.answer import Answer
+from accredit.gateway.upstream.http.balance import Balance, Turn
+from accredit.gateway.upstream.http.client import ANYWHERE, Prepared, Route, UpstreamClient
+from accredit.jsonrpc.encode import INVALID_REQUEST
+from accredit.jsonrpc.frames import Request
+
+_REPEATABLE = frozenset({"ping", "prompts/list", "resources/list", "resources/templates/list", "tools/list"})
+"""Requests that may be sent once more although a server may have read them: whatever it does then, it does it for each
+client that looks."""
+_LOT = secrets.SystemRandom().random
+
+
+class ReplicaAnswer(Answer):
+    """An answer that knows where it comes from, and tells when it is over."""
+
+    __slots__ = ("_turn", "replica")
+
+    def __init__(self, answer: Answer, turn: Turn) -> None:
+        super().__init__(answer._connection, answer._response, answer.head)
+        self._turn = turn
+        self.replica = turn.replica.name
+
+    def close(self) -> None:
+        """End the request at its replica, too."""
+        super().close()
+        self._turn.end()
+
+
+def client_of(upstream: HttpUpstream, timeout: float) -> UpstreamClient:
+    """Return the client for a server; `timeout` is in seconds. Raises `ConfigurationError`."""
+    if upstream.looked_after:
+        return ReplicatedClient(upstream.replicas, headers=upstream.headers, timeout=timeout)
+    return UpstreamClient(upstream.url, headers=upstream.headers, timeout=timeout)
+
+
+def route_of(head: RequestHead, requests: Sequence[Request], repeated: Callable[[], None] = ANYWHERE.repeated) -> Route:
+    """Return where these requests of one message may go: to their session's replica, if its head names a session."""
+    again = len(requests) == 1 and requests[0].method in _REPEATABLE
+    return Route(head.replica if SESSION_HEADER in head.headers else None, again, repeated)
+
+
+class ReplicatedClient(UpstreamClient):
+    """Sends requests to one of several URLs, which have the same path and query, or to one with a breaker.
+
+    `replicas` are the URLs by their names (`HttpUpstream.replicas`); `lot` is as for `Balance`.
+    """
+
+    def __init__(
+        self,
+        replicas: Mapping[str, str],
+        *,
+        headers: Mapping[str, str],
+        timeout: float,
+        lot: Callable[[], float] = _LOT,
+    ) -> None:
+        super().__init__(next(iter(replicas.values())), headers=headers, timeout=timeout)
+        each = {name: UpstreamClient(url, headers=headers, timeout=timeout) for name, url in replicas.items()}
+        self._each = each
+        self._first = next(iter(each.values()))
+        """The one whose own fields are those of what this client prepares."""
+        self._balance = Balance(each, lot)
+
+    def url_of(self, replica: str) -> str:
+        """Return the URL of a replica."""
+        return self._each[replica].url_of("")
+
+    async def exchange(
+        self,
+        prepared: Prepared,
+        body: bytes,
+        headers: RawHeaders | None = None,
+        route: Route = ANYWHERE,
+        deadline: float | None = None,
+    ) -> Answer:
+        """Send what was prepared to a replica. Raises like `UpstreamClient.exchange`, `UpstreamLeftOut`, and
+        `RequestError` (404) for a session that is over."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() + self._timeout if deadline is None else deadline
+        tried: set[str] = set()
+        again = route.again
+        turn = self._turn(loop.time(), route)
+        while True:
+            try:
+                return await self._once(turn, prepared, body, headers, due, whole=not tried and again is route.again)
+            except UpstreamError as error:
+                now, name = loop.time(), turn.replica.name
+                if now >= due:
+                    raise
+                if error.unsent:
+                    tried.add(name)
+                    following = self._balance.begin(now, besides=tried) if route.at is None else None
+                elif again and not isinstance(error, UpstreamTimeout):
+                    again = False
+                    following = self._repeated(now, route, name)
+                else:
+                    following = None
+                if following is None:
+                    raise
+                turn = following
+            route.repeated()
+
+    async def reachable(self) -> bool:
+        """Return whether any replica accepts connections."""
+        return any(await asyncio.gather(*(client.reachable() for client in self._each.values())))
+
+    async def close(self) -> None:
+        """Close every connection. Requests under way fail."""
+        await asyncio.gather(*(client.close() for client in self._each.values()))
+
+    def _turn(self, now: float, route: Route) -> Turn:
+        turn = self._balance.begin(now, at=route.at)
+        if turn is None:
+            if route.at is not None and self._balance.takes_any(now):
+                # The client initializes anew (2025-11-25, basic/transports, "Session Management").
+                raise RequestError(INVALID_REQUEST, "Session not found", status=404, word="session_not_found")
+            raise UpstreamLeftOut("no replica of the upstream answers for now")
+        return turn
+
+    def _repeated(self, now: float, route: Route, name: str) -> Turn | None:
+        """Begin the repetition of rule 2: elsewhere, or else where it was."""
+        other = self._balance.begin(now, besides={name}) if route.at is None else None
+        return other or self._balance.begin(now, at=name)
+
+    async def _once(
+        self, turn: Turn, prepared: Prepared, body: bytes, headers: RawHeaders | None, deadline: float, *, whole: bool
+    ) -> Answer:
+        """Send it to one replica. `whole` says that this one has the whole time: else its time-out says nothing."""
+        client, loop = self._each[turn.replica.name], asyncio.get_running_loop()
+        try:
+            addressed = prepared if client is self._first else self.readdressed(prepared, client)
+            answer = await client.exchange(addressed, body, headers, deadline=deadline)
+        except UpstreamError as error:
+            if whole or not isinstance(error, UpstreamTimeout):
+                turn.failed(loop.time())
+            else:
+                turn.end()
+            raise
+        except BaseException:
+            turn.end()
+            raise
+        turn.answered(loop.time())
+        return ReplicaAnswer(answer, turn)
