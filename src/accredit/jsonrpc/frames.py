@@ -160,11 +160,15 @@ class Notification(_Call):
 
 
 class Success(Struct, frozen=True):
-    """A response with a `result` (which may be null: a member that is present counts)."""
+    """A response with a `result` (which may be null: a member that is present counts).
+
+    `is_complete` says that it was looked at, and is an object without a `resultType`, or of the type `complete`.
+    """
 
     id: MessageId
     result: Raw
     text: bytes
+    is_complete: bool = False
 
 
 class Failure(Struct, frozen=True):

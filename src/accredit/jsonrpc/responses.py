@@ -174,8 +174,9 @@ class Expected:
         if len(self.open) != 1:
             return None
         (id,) = self.open
-        result = plain_result(text, id, modern=self.era is Era.MODERN)
-        return Success(id, result, text) if result is not None else None
+        is_modern = self.era is Era.MODERN
+        result = plain_result(text, id, modern=is_modern)
+        return Success(id, result, text, is_complete=is_modern) if result is not None else None
 
     def _batch(self, text: bytes) -> Steps[bytes]:
         if len(text) > MAX_SPLIT_BYTES:

@@ -121,7 +121,7 @@ class RequestStateSealer:
     ) -> Steps[bytes]:
         """Apply rule 2 to the response to `request`. Raises `FrameError` for a state that can't be sealed."""
         of_task = request.method in TASK_METHODS
-        if not (of_task or may_hold(response.result, _INPUT_REQUIRED) or may_hold(response.result, _TASK)):
+        if not of_task and (response.is_complete or not _may_be_sealed(response.result)):
             return response.text
         result = yield from _members(response.result)
         kind, given = as_string(result.get("resultType")), as_string(result.get(_STATE))
@@ -144,6 +144,11 @@ class RequestStateSealer:
         new_result = Raw(with_members(result, {_STATE: text}))
         message = yield from _members(Raw(response.text))
         return with_members(message, {"result": new_result})
+
+
+def _may_be_sealed(result: Raw) -> bool:
+    """Return whether a result may be of a type that comes with a state. Quick; False means that it is not."""
+    return may_hold(result, _INPUT_REQUIRED) or may_hold(result, _TASK)
 
 
 def _members(value: Raw) -> Steps[dict[str, Raw]]:
