@@ -99,7 +99,9 @@ class FreeServer(UpstreamClient):
         self._records = records
         self.requests = 0
 
-    async def exchange(self, prepared: Prepared, body: bytes, headers: RawHeaders | None = None) -> Answer:
+    async def exchange(
+        self, prepared: Prepared, body: bytes, headers: RawHeaders | None = None, *_: object, **__: object
+    ) -> Answer:
         self.requests += 1
         written = self._head(prepared, len(body), headers) + body
         given, content = one_request(written)
