@@ -179,3 +179,11 @@ def test_a_number_that_no_record_could_name_stops_the_start(folder: Path, number
         return
     with pytest.raises(ConfigurationError, match="no canonical form"):
         digest(folder, text)
+
+
+def test_the_query_of_a_replica_s_url_is_masked__some_servers_take_their_key_there(tmp_path: Path) -> None:
+    file = tmp_path / "accredit.toml"
+    file.write_text('[upstream]\nurls = ["http://a/mcp?key=swordfish", "http://b/mcp?key=swordfish"]\n', "utf-8")
+    rows = {(row.section, row.key): row.value for row in shown(load(file, {}, {}))}
+    assert rows["upstream", "urls"] == ["http://a/mcp?***", "http://b/mcp?***"]
+    assert "swordfish" not in str(rows)
