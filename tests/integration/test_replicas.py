@@ -4,17 +4,20 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp import Client
+from tests.conformance.targets import direct
+from tests.integration.conftest import SdkServer
 from tests.world.calls import ERAS, STREAM_HEAD, Posted, chunk, compact, event, http, initialize, initialized, post
 from tests.world.honest_server import answer_to
 from tests.world.hostile import SOON
 from tests.world.ports import reserved_port
 from tests.world.raw_client import RawAnswer, RawClient
-from tests.world.raw_server import Connection, RawRequest, RawServer, until
+from tests.world.raw_server import PATIENCE, Connection, RawRequest, RawServer, until
 from tests.world.recorded import calls_of, records_at
 from tests.world.running import RunningGateway, run
 from tests.world.tokened import Tokened
@@ -330,5 +333,30 @@ def test_messages_of_http_sse_go_to_the_replica_that_has_the_stream() -> None:
                         assert answer is not None
                 await open_streams.aclose()
             assert one.read == other.read == list(range(5))  # the second stream went where fewer are under way
+
+    run(main())
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+def test_of_two_real_servers_one_dies__and_calls_go_on_at_the_other(mode: str, tmp_path: Path) -> None:
+    logs = [tmp_path / name for name in "ab"]
+    seen = [SdkServer("", log / "requests.txt") for log in logs]
+
+    async def main() -> None:
+        with ExitStack() as staying, ExitStack() as dying:
+            for log in logs:
+                log.mkdir()
+            first = dying.enter_context(direct(logs[0], logs[0] / "requests.txt"))
+            second = staying.enter_context(direct(logs[1], logs[1] / "requests.txt"))
+            async with gateway_of(first, second) as gateway:
+                while not all(server.methods() for server in seen):
+                    async with Client(gateway.url, mode=mode, read_timeout_seconds=PATIENCE) as client:
+                        await client.call_tool("test_simple_text")
+                dying.close()
+                for _ in range(2 * BREAKER_FAILURES):
+                    async with Client(gateway.url, mode=mode, read_timeout_seconds=PATIENCE) as client:
+                        assert not (await client.call_tool("test_simple_text")).is_error
+                assert seen[1].methods().count("tools/call") >= 2 * BREAKER_FAILURES
+                await until(lambda: not gateway.state.tasks)
 
     run(main())
