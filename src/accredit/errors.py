@@ -10,6 +10,7 @@
     ├── UpstreamError             the upstream gave no answer to judge
     │   ├── UpstreamUnavailable   unreachable or cut off
     │   │   └── UpstreamLeftOut   ... or not asked at all
+    │   │   └── UpstreamRefuses   ... to the gateway: it takes its own token for none
     │   └── UpstreamTimeout       too late
     ├── ClientGone                nobody is left to answer
     ├── StoreUnavailable          the store can't answer: what depends on it is refused
@@ -23,6 +24,7 @@
     │   └── InsufficientScope     ... a good one that may not do this
     ├── KeySetError               public keys for verifying tokens could not be fetched or read
     ├── KeysUnavailable           an issuer's keys can't be had for now
+    ├── AccessTokenError          a token for the upstream that could not be had, or read
     ├── RequestTimeout            a request of ours that was not answered in time
     ├── RoundsError               a multi-round-trip request that can't go on
     │   ├── RoundsExceeded        ... since the server asked once more than a call may be repeated
@@ -149,9 +151,17 @@ class UpstreamUnavailable(UpstreamError):
 
 
 class UpstreamLeftOut(UpstreamUnavailable):
-    """The upstream is not asked: as many requests as it may have are under way, or all its replicas are left out."""
+    """The upstream is not asked: as many requests as it may have are under way, all its replicas are left out, or the
+    gateway has no token for it."""
 
     unsent = True
+
+
+class UpstreamRefuses(UpstreamUnavailable):
+    """The upstream does not take the gateway's own token (401). That is none of the client's business."""
+
+    def __init__(self) -> None:
+        super().__init__("the upstream does not accept the gateway's own token")
 
 
 class UpstreamTimeout(UpstreamError):
@@ -265,6 +275,11 @@ class KeysUnavailable(AccreditError):
     def __init__(self, reason: str, retry_after: int) -> None:
         super().__init__(reason)
         self.retry_after = retry_after
+
+
+class AccessTokenError(AccreditError):
+    """No token for the upstream could be had from its authorization server. The text is for the log, and quotes
+    nothing of an answer."""
 
 
 class RequestTimeout(AccreditError):

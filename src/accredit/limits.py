@@ -598,6 +598,51 @@ KEYS_FETCH_SECONDS = 10.0
 MAX_KEYS_REDIRECTS = 3
 """Redirects of one fetch, all within one origin."""
 
+ACCESS_TOKEN_REQUEST_SECONDS = 10.0
+"""The time for one request for an access token, waiting for room included. Authorization servers answer well within a
+second."""
+
+ACCESS_TOKEN_RETRY_SECONDS = 2.0
+"""For how long a request for an access token that failed is not repeated: an authorization server that is down is not
+flooded, and calls work again soon after it is back."""
+
+ACCESS_TOKEN_DROP_SECONDS = 5.0
+"""The interval in which one token that the upstream refuses is dropped: an upstream that answers 401 to everything, or
+to one tool, must not make as many requests of the authorization server."""
+
+ACCESS_TOKEN_MARGIN_SECONDS = 10.0
+"""How long before its end an access token is no longer used, or a tenth of its lifetime if that is less: clocks differ,
+and the request is on its way for a while."""
+
+ACCESS_TOKEN_RENEW_SECONDS = 60.0
+"""How long before its end a token in use is renewed, while calls go on with it; or a quarter of its lifetime if that is
+less."""
+
+UNTOLD_TOKEN_SECONDS = 60
+"""The lifetime of an access token of which its answer says none (RFC 6749 section 5.1 only recommends that it does)."""
+
+MAX_ACCESS_TOKEN_SECONDS = 86_400
+"""For how long an access token is used at the most, whatever its answer says: what an authorization server takes back
+is out of use within a day."""
+
+MAX_TOLD_TOKEN_SECONDS = 10_000_000_000
+"""The longest lifetime that an answer may tell, some 300 years: a larger number is a mistake, such as nanoseconds."""
+
+MAX_ACCESS_TOKENS = 4_096
+"""Access tokens that are remembered for one upstream, one for each caller whose token is exchanged: some 2 KiB each,
+and at most 17 KiB."""
+
+MAX_TOKEN_REQUESTS = 32
+"""Requests for access tokens at once: callers of whom nothing is known yet wait for each other, not for those who have
+one."""
+
+MAX_TOKEN_ANSWER_BYTES = 65_536
+"""Bytes of an answer with an access token: the longest token, and an id token and a refresh token that nobody asked
+for."""
+
+MAX_CLIENT_SECRET_BYTES = 4_096
+"""Bytes of a file with a client's secret. Generated ones have 32 to 80."""
+
 MAX_POLICY_BYTES = 1_048_576
 """Bytes of a configuration whose digest a session token names. One with 500 tools has 60 KB."""
 

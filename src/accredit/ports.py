@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from accredit.attest import CallDecision, Outcome
 from accredit.ratify.challenges import IssuedChallenge
-from accredit.tokens import KeySet
+from accredit.tokens import AccessToken, KeySet, SubjectToken
 
 
 class Spending(Enum):
@@ -149,6 +149,27 @@ class KeySets(Protocol):
 
     def problem(self) -> str | None:
         """Return why the keys may be out of date (for `/readyz` and people), or None."""
+        ...
+
+    async def aclose(self) -> None:
+        """Release all resources."""
+        ...
+
+
+class AccessTokens(Protocol):
+    """The gateway's own tokens for one server behind it. `subject` is the caller's token that is exchanged, None where
+    the gateway asks on its own behalf."""
+
+    def known(self, subject: SubjectToken | None) -> AccessToken | None:
+        """Return a token that is good now, or None. Never waits."""
+        ...
+
+    async def token(self, subject: SubjectToken | None) -> AccessToken:
+        """Return a token that is good now, asking for one if need be. Raises `UpstreamLeftOut`."""
+        ...
+
+    def refused(self, subject: SubjectToken | None, token: AccessToken) -> None:
+        """Note that the server did not take this token: the next call gets another one."""
         ...
 
     async def aclose(self) -> None:

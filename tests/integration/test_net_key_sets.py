@@ -21,7 +21,7 @@ from accredit.limits import (
     MAX_KEYS_REDIRECTS,
 )
 from accredit.net import IssuerKeys
-from accredit.net.fetch import _trust, check_url, fetch
+from accredit.net.fetch import check_url, fetch, trust
 from accredit.tokens import Issuer, TokenVerifier, VerifiedToken, read_key_set
 
 pytestmark = [pytest.mark.holds("net/fetch"), pytest.mark.holds("net/key_sets")]
@@ -451,7 +451,7 @@ def test_the_environment_makes_no_certificate_trusted(tmp_path: Path, monkeypatc
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
-    _trust.cache_clear()
+    trust.cache_clear()
 
     async def main() -> None:
         async with RawServer(answer(b"{}"), tls=tls) as server:
@@ -461,4 +461,4 @@ def test_the_environment_makes_no_certificate_trusted(tmp_path: Path, monkeypatc
     try:
         run(main())
     finally:
-        _trust.cache_clear()  # what was made with this environment is nobody else's
+        trust.cache_clear()  # what was made with this environment is nobody else's

@@ -45,7 +45,8 @@ def notice(line: str) -> None:
 def configure_logs(level: LogLevel, format: LogFormat, stream: TextIO | None = None) -> None:
     """Send every log of this process to `stream` (stderr). For a command's start: it owns the process.
 
-    Other libraries (uvicorn, asyncio) are heard from warnings on, and at `debug` in full.
+    Other libraries (uvicorn, asyncio) are heard from warnings on, and at `debug` in full: all but the HTTP client that
+    asks for tokens, which would quote URLs with their queries, and what an authorization server sent.
     """
     stream = stream or sys.stderr  # which is None where it was closed before the start
     for_people = format == "text" or (stream is not None and stream.isatty())
@@ -60,6 +61,8 @@ def configure_logs(level: LogLevel, format: LogFormat, stream: TextIO | None = N
     root.handlers = [handler]
     root.setLevel(chosen if chosen == logging.DEBUG else max(chosen, logging.WARNING))
     logging.getLogger("accredit").setLevel(chosen)
+    for client in ("httpx2", "httpcore2"):
+        logging.getLogger(client).setLevel(logging.WARNING)
     logging.captureWarnings(True)
 
 

@@ -92,7 +92,8 @@ def reached(upstream: "HttpUpstream | StdioUpstream", reach: Reach) -> "HttpUpst
         )
     added = {name.lower() for name in reach.all_headers}
     kept = {name: value for name, value in upstream.headers.items() if name.lower() not in added}
-    return HttpUpstream(upstream.url, {**kept, **reach.all_headers})
+    auth = None if "authorization" in added else upstream.auth
+    return HttpUpstream(upstream.url, {**kept, **reach.all_headers}, auth)
 
 
 def as_configured(headers: Sequence[str] | None, token_env: str | None) -> dict[str, str | dict[str, str]]:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from accredit.base.text import one_line
 from accredit.config.attest import build_records
+from accredit.config.auth import build_auth
 from accredit.config.identity import build_identity
 from accredit.config.load import Loaded
 from accredit.config.pins import build_pins
@@ -84,8 +85,11 @@ def build_upstream(loaded: Loaded, environ: Mapping[str, str]) -> HttpUpstream |
         for key in ("env", "cwd"):
             if getattr(upstream, key):
                 raise ConfigurationError(f"upstream.{key} is for a command, not for a url", f"remove upstream.{key}")
-        return HttpUpstream(urls[0], _headers(upstream, environ), tuple(urls[1:]), upstream.max_in_flight)
+        headers, auth = _headers(upstream, environ), build_auth(loaded, environ)
+        return HttpUpstream(urls[0], headers, tuple(urls[1:]), upstream.max_in_flight, auth)
     if upstream.command:
+        if upstream.auth is not None:
+            raise ConfigurationError("upstream.auth is for a url, not for a command", "remove upstream.auth")
         if upstream.headers:
             raise ConfigurationError("upstream.headers is for a url, not for a command", "remove upstream.headers")
         if upstream.max_in_flight is not None:

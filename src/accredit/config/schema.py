@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 from msgspec import Meta, Struct, field, to_builtins
 
 from accredit.config.values import (
+    AbsoluteUri,
     Bytes,
     Command,
     Endpoint,
@@ -25,8 +26,11 @@ from accredit.config.values import (
     Path,
     Scope,
     Seconds,
+    Secret,
     StoreText,
     TokenScope,
+    TokenScopes,
+    TokenUrl,
     ToolName,
     UriPrefix,
     Url,
@@ -42,6 +46,7 @@ from accredit.limits import (
     MAX_REPLICAS,
     MAX_STATE_SECONDS,
 )
+from accredit.tokens import GrantType
 
 
 class Section(Struct, frozen=True, forbid_unknown_fields=True):
@@ -118,6 +123,21 @@ class Gateway(Section, frozen=True):
     tls_key_file: Annotated[Name | None, "a PEM file with its private key, mode 0600"] = None
 
 
+class Auth(Section, frozen=True):
+    """`[upstream.auth]`: how the gateway gets the token that it authenticates itself to the server with."""
+
+    type: Annotated[
+        GrantType,
+        '"client_credentials", or "token_exchange": the caller\'s verified token for one that the server takes',
+    ]
+    token_url: Annotated[TokenUrl, "the token endpoint of the authorization server: https, or http on loopback"]
+    client_id: Annotated[Name, "what the gateway is called there"]
+    client_secret: Annotated[Secret, 'the gateway\'s secret there: { env = "NAME" }, or { file = "NAME" } of mode 0600']
+    audience: Annotated[Name | None, "whom the token is to be for"] = None
+    resource: Annotated[AbsoluteUri | None, "the URI of the resource that the token is to be for (RFC 8707)"] = None
+    scope: Annotated[TokenScopes | None, "the scopes that the token is to have, with spaces between them"] = None
+
+
 class Upstream(Section, frozen=True):
     """`[upstream]`: the server behind the gateway, as a URL or as a command."""
 
@@ -130,6 +150,7 @@ class Upstream(Section, frozen=True):
     env: Annotated[Environment, "a table of environment variables for the command"] = {}
     cwd: Annotated[Name | None, "the folder that the command runs in; else that of the file"] = None
     headers: Annotated[Headers, 'a table of headers for the url, each a string or { env = "NAME" }'] = {}
+    auth: Annotated[Auth | None, "a table: how the gateway authenticates itself to the url"] = None
     identity: Annotated[
         Literal["none", "meta", "jwt"],
         'how the server is told on whose word an allowed call comes: "meta", "jwt" (a header), or "none"',
@@ -373,6 +394,7 @@ NESTED: Mapping[tuple[str, str], type[Section]] = {
     ("proofs", "roots"): Root,
     ("proofs", "revocation"): Revocation,
     ("store", "password"): Password,
+    ("upstream", "auth"): Auth,
 }
 """Tables below a key of a section."""
 

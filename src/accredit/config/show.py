@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from typing import cast
 
+from msgspec.structs import replace
+
 from accredit.config.load import Loaded
-from accredit.config.schema import SECRETS, SECTIONS, Section
+from accredit.config.schema import SECRETS, SECTIONS, Auth, Section
 from accredit.config.values import FromEnvironment
 
 _MASK = "***"
@@ -48,6 +50,8 @@ def _without_query(url: str) -> str:
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, Auth):
+        return replace(value, token_url=_without_query(value.token_url)).members()
     if isinstance(value, Section):
         return value.members()
     return [_plain(item) for item in cast("list[object]", value)] if isinstance(value, list) else value

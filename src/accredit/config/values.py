@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct, to_builtins
 
+from accredit.base.addresses import is_loopback_host
 from accredit.errors import ConfigurationError
 from accredit.gateway.forwarding import can_be_added, can_name_caller
 from accredit.policy import facts_fault, may_guard, scope_fault
@@ -169,6 +170,37 @@ class FromEnvironment(Struct, frozen=True, forbid_unknown_fields=True, omit_defa
         return to_builtins(self)
 
 
+class SecretFrom(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A secret that is taken from an environment variable or a file when the gateway starts."""
+
+    env: str = ""
+    file: str = ""
+
+
+def _secret(value: SecretFrom) -> None:
+    if bool(value.env) == bool(value.file):
+        raise ValueError('should be { env = "NAME" } or { file = "NAME" }')
+
+
+def _token_url(value: str) -> None:
+    _url(value)
+    parts = urlsplit(value)
+    if parts.scheme != "https" and not is_loopback_host(parts.hostname or ""):
+        raise ValueError("should begin with https://: a secret goes there (http:// is for loopback)")
+
+
+def _absolute(value: str) -> None:
+    if not value.isascii() or not value.isprintable() or " " in value or not urlsplit(value).scheme or "#" in value:
+        raise ValueError("should be an absolute URI without a fragment")
+
+
+def _token_scopes(value: str) -> None:
+    for each in value.split(" "):
+        if not each:
+            raise ValueError("should be scopes with one space between them")
+        _token_scope(each)
+
+
 def _headers(value: dict[str, str | FromEnvironment]) -> None:
     for name, text in value.items():
         if not _TOKEN.fullmatch(name):
@@ -258,6 +290,11 @@ ToolName = Annotated[str, _Check(_tool_name)]
 UriPrefix = Annotated[str, _Check(_uri_prefix)]
 TokenScope = Annotated[str, _Check(_token_scope)]
 """RFC 6749 section 3.3; empty for none."""
+TokenUrl = Annotated[str, _Check(_token_url)]
+AbsoluteUri = Annotated[str, _Check(_absolute)]
+TokenScopes = Annotated[str, _Check(_token_scopes)]
+"""RFC 6749 section 3.3."""
+Secret = Annotated[SecretFrom, _Check(_secret)]
 StoreText = Annotated[str, _Check(_store)]
 Command = Annotated[list[str], _Check(_command)]
 Environment = Annotated[dict[str, str], _Check(_environment)]

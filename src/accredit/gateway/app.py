@@ -32,6 +32,7 @@ from accredit.gateway.room import Rooms
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstream
 from accredit.gateway.trace import set_current
 from accredit.gateway.upstream.backend import Backend
+from accredit.gateway.upstream.http.own_token import AccessTokensFor
 from accredit.gateway.upstream.http.relay import HttpRelay
 from accredit.gateway.upstream.stdio.backend import StdioBackend
 from accredit.jsonrpc.long_text import Steps
@@ -48,12 +49,14 @@ def create_app(
     key_sets: KeySets | None = None,
     tasks: TaskStore | None = None,
     on_tools: Callable[[Raw], Steps[None]] | None = None,
+    access_tokens: AccessTokensFor | None = None,
 ) -> "Gateway":
     """Return an ASGI application in front of one upstream.
 
     `upstream` is a URL, a command (a list of strings), or complete settings. If these require proofs, `store` and
     `revocations` answer the decisions' questions; if they take tokens, `key_sets` has the issuers' keys; if they say
     that calls are recorded, `records` is the log. `tasks` remembers whose tasks are, by default in this process.
+    `access_tokens` gives what gets the gateway's own tokens for a server, where the settings say that it needs some.
     `on_tools` is shown the result of each `tools/list` as the upstream sent it, in steps; if it raises `FrameError`,
     the answer is invalid. At its end the application closes all but the revocations. Raises `ConfigurationError`.
     """
@@ -63,7 +66,7 @@ def create_app(
         upstream = GatewaySettings(StdioUpstream(tuple(upstream)))
     if upstream.guards and tasks is None:
         tasks = MemoryTasks()
-    return Gateway(upstream, store, revocations, key_sets, records, tasks, on_tools)
+    return Gateway(upstream, store, revocations, key_sets, records, tasks, on_tools, access_tokens)
 
 
 class Gateway:
@@ -78,6 +81,7 @@ class Gateway:
         records: Records | None = None,
         tasks: TaskStore | None = None,
         on_tools: Callable[[Raw], Steps[None]] | None = None,
+        access_tokens: AccessTokensFor | None = None,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -107,7 +111,9 @@ class Gateway:
         self._backend: Backend
         self._http: HttpRelay | None = None
         if isinstance(settings.upstream, HttpUpstream):
-            self._backend = self._http = HttpRelay(settings, settings.upstream, self._counters, directory)
+            self._backend = self._http = HttpRelay(
+                settings, settings.upstream, self._counters, directory, access_tokens
+            )
             self._sse = LegacySse(
                 settings, settings.upstream.url, gate, self._http, self._counters, sessions, authenticator
             )

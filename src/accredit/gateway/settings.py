@@ -14,7 +14,7 @@ from accredit.limits import CHILD_SILENCE_SECONDS, UPSTREAM_SILENCE_SECONDS
 from accredit.pins import Pins
 from accredit.policy import Policy
 from accredit.rounds.sealing import KEY_BYTES, KeyRing
-from accredit.tokens import Issuer, Source
+from accredit.tokens import AccessGrant, Issuer, Source
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -25,7 +25,8 @@ _REPLICA_HEX = 16
 
 @dataclass(frozen=True, slots=True)
 class HttpUpstream:
-    """A server behind streamable HTTP (or HTTP+SSE of 2024-11-05). `headers` are added to each request.
+    """A server behind streamable HTTP (or HTTP+SSE of 2024-11-05). `headers` are added to each request, and so is a
+    token that the gateway gets by `auth`.
 
     `others` are the URLs of further replicas. At most `max_in_flight` requests are under way to all of them (None: any
     number).
@@ -35,6 +36,12 @@ class HttpUpstream:
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     others: tuple[str, ...] = ()
     max_in_flight: int | None = None
+    auth: AccessGrant | None = None
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether each caller's token is exchanged for one for this server."""
+        return self.auth is not None and self.auth.exchanges
 
     @property
     def replicas(self) -> dict[str, str]:
@@ -195,6 +202,16 @@ class GatewaySettings:
         return CHILD_SILENCE_SECONDS if isinstance(self.upstream, StdioUpstream) else UPSTREAM_SILENCE_SECONDS
 
     @property
+    def exchanges(self) -> bool:
+        """Whether a caller's token is exchanged for one for the server."""
+        return isinstance(self.upstream, HttpUpstream) and self.upstream.exchanges
+
+    @property
+    def one_caller(self) -> bool:
+        """Whether a request to the server tells in its head who calls, so that one head can't serve for a batch."""
+        return self.identity is not None or self.exchanges
+
+    @property
     def guards(self) -> bool:
         """Whether callers have to authenticate: then nothing unknown passes."""
         proofs, tokens = self.proofs, self.tokens
@@ -220,6 +237,9 @@ class GatewaySettings:
                 raise ConfigurationError(what, "name headers that say neither how a message is read nor where it goes")
         if self.identity is not None:
             check_reads_headers(self.upstream)
+        if self.exchanges and (self.tokens is None or not self.tokens.required):
+            what = "upstream.auth exchanges the caller's token, and a caller may come without one"
+            raise ConfigurationError(what, 'set tokens.mode = "required", or upstream.auth.type = "client_credentials"')
         served = [self.path]
         if isinstance(self.upstream, HttpUpstream):
             served.append(urlsplit(self.upstream.url).path)

@@ -19,6 +19,7 @@ from msgspec import Struct
 from accredit.attest import canonical, sha256_hex
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.ratify import HybridPublicKey
+from accredit.tokens import AccessGrant
 
 _LEFT_OUT = object()
 
@@ -56,7 +57,14 @@ def _plain(value: object) -> object:
 def _upstream(upstream: HttpUpstream) -> object:
     url, *urls = (url.partition("?")[0] for url in (upstream.url, *upstream.others))
     others = {"others": urls} if urls else {}
-    return {"url": url, "headers": sorted(upstream.headers), **others}
+    auth = {"auth": _of_grant(upstream.auth)} if upstream.auth is not None else {}
+    return {"url": url, "headers": sorted(upstream.headers), **others, **auth}
+
+
+def _of_grant(grant: AccessGrant) -> dict[str, object]:
+    """Return what shows of how tokens are got: all but the secret, and a URL without its query."""
+    shown = {name: getattr(grant, name) for name in grant.__struct_fields__ if name != "client_secret"}
+    return {**shown, "token_url": grant.token_url.partition("?")[0]}
 
 
 def _field(value: object, field: "dataclasses.Field[Any]") -> object:

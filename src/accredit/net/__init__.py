@@ -1,8 +1,11 @@
-"""The gateway's own outbound HTTP, bounded and fenced: the key sets of issuers. I/O: the network.
+"""The gateway's own outbound HTTP, bounded and fenced: key sets of issuers, and tokens for the server behind it. I/O:
+the network.
 
-`fetch` one key set · `key_sets` the keys of all issuers, fetched when needed.
+`fetch` one key set · `key_sets` the keys of all issuers, fetched when needed · `token_endpoint` one access token ·
+`access_tokens` those that are in use.
 """
 
+from accredit.net.access_tokens import AccessTokens
 from accredit.net.key_sets import IssuerKeys
 
-__all__ = ["IssuerKeys"]
+__all__ = ["AccessTokens", "IssuerKeys"]

@@ -26,7 +26,7 @@ _HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-a
 async def fetch(url: str, *, max_bytes: int, timeout: float) -> bytes:
     """Return the body at `url`, which `check_url` has passed; `timeout` is in seconds. Raises `KeySetError`."""
     try:
-        client = httpx2.AsyncClient(verify=_trust(), trust_env=False, follow_redirects=False, headers=_HEADERS)
+        client = httpx2.AsyncClient(verify=trust(), trust_env=False, follow_redirects=False, headers=_HEADERS)
         async with asyncio.timeout(timeout), client:
             return await _get(client, httpx2.URL(url), max_bytes)
     except TimeoutError:
@@ -36,8 +36,9 @@ async def fetch(url: str, *, max_bytes: int, timeout: float) -> bytes:
         raise KeySetError(f"{type(error).__name__}: {detail}") from None
 
 
-def check_url(key: str, url: str) -> None:
-    """Check rule 1 for the URL that the configuration has under `key`. Raises `ConfigurationError`."""
+def check_url(key: str, url: str, otherwise: str = "keys that come in the clear can be anybody's") -> None:
+    """Check rule 1 for the URL that the configuration has under `key`. Raises `ConfigurationError`, which says what is
+    the matter `otherwise`."""
     try:
         parsed = httpx2.URL(url)
     except httpx2.InvalidURL:
@@ -45,7 +46,7 @@ def check_url(key: str, url: str) -> None:
     if not parsed.host or parsed.userinfo:
         raise ConfigurationError(f"{key}: not a URL of a host without a password", "name one like https://host/path")
     if parsed.scheme != "https" and not (parsed.scheme == "http" and is_loopback_host(parsed.host)):
-        raise ConfigurationError(f"{key}: keys that come in the clear can be anybody's", "use https")
+        raise ConfigurationError(f"{key}: {otherwise}", "use https")
 
 
 async def _get(client: httpx2.AsyncClient, url: httpx2.URL, max_bytes: int) -> bytes:
@@ -78,6 +79,6 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
 
 
 @cache
-def _trust() -> ssl.SSLContext:
+def trust() -> ssl.SSLContext:
     """Return the certificates that this machine trusts. Cached: reading them takes some 20 ms."""
     return httpx2.create_ssl_context(trust_env=False)

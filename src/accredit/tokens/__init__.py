@@ -2,9 +2,21 @@
 
 `carried` finding them and taking them off a request · `compact`, `claims` reading them · `key_sets` the keys of issuers
 · `verify` the verifier and its memory · `rules` what a valid one may do · `challenges` the headers and the
-metadata document · `session` tokens of our own · `identity` the gateway's statement to the server behind it.
+metadata document · `session` tokens of our own · `identity` the gateway's statement to the server behind it · `access`
+tokens that the gateway gets for that server.
 """
 
+from accredit.tokens.access import (
+    AccessGrant,
+    AccessToken,
+    ExchangeableToken,
+    GrantType,
+    SubjectToken,
+    error_word,
+    exchangeable,
+    read_access_token,
+    subject_key,
+)
 from accredit.tokens.carried import Carried, Source, carried, declares_token, without_authorization, without_tokens
 from accredit.tokens.challenges import challenge, metadata, metadata_paths, metadata_url
 from accredit.tokens.claims import VerifiedToken
@@ -16,13 +28,18 @@ from accredit.tokens.verify import Issuer, Presented, TokenVerifier
 
 __all__ = [
     "ALGORITHMS",
+    "AccessGrant",
+    "AccessToken",
     "Carried",
+    "ExchangeableToken",
+    "GrantType",
     "IdentityGrant",
     "Issuer",
     "KeySet",
     "Presented",
     "SessionGrant",
     "Source",
+    "SubjectToken",
     "TokenVerifier",
     "VerifiedToken",
     "carried",
@@ -32,6 +49,8 @@ __all__ = [
     "check_session",
     "check_tool",
     "declares_token",
+    "error_word",
+    "exchangeable",
     "issue_identity_token",
     "issue_session_token",
     "may_use",
@@ -40,8 +59,10 @@ __all__ = [
     "metadata_url",
     "policy_digest",
     "public_jwk",
+    "read_access_token",
     "read_key_set",
     "read_public_key",
+    "subject_key",
     "without_authorization",
     "without_tokens",
 ]

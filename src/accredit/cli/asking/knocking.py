@@ -14,14 +14,20 @@ from dataclasses import replace
 from typing import NamedTuple
 from urllib.parse import urljoin, urlsplit
 
-from accredit.errors import AnswerError, ConfigurationError, UpstreamError
+from accredit.errors import AccessTokenError, AnswerError, ConfigurationError, UpstreamError
 from accredit.gateway import HttpUpstream, StdioUpstream
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.media_types import EVENTS_TYPE, answer_type
 from accredit.gateway.upstream.http.client import Answer, UpstreamClient
 from accredit.gateway.upstream.http.redirects import REDIRECTS, same_origin, target_of
 from accredit.jsonrpc.sse import SseParser
-from accredit.limits import ENDPOINT_EVENT_SECONDS, MAX_ENDPOINT_EVENT_BYTES, MAX_SETUP_REDIRECTS
+from accredit.limits import (
+    ACCESS_TOKEN_REQUEST_SECONDS,
+    ENDPOINT_EVENT_SECONDS,
+    MAX_ENDPOINT_EVENT_BYTES,
+    MAX_SETUP_REDIRECTS,
+)
+from accredit.net.token_endpoint import request_token
 
 _PING = b'{"jsonrpc":"2.0","id":"accredit-setup","method":"ping"}'
 _POST: RawHeaders = [(b"content-type", b"application/json"), (b"accept", b"application/json, text/event-stream")]
@@ -54,6 +60,27 @@ async def knock(upstream: HttpUpstream, *, follow: bool, seconds: float) -> Door
             return door
         upstream = replace(upstream, url=_next(upstream.url, door, follow=follow))
     raise ConfigurationError(f"{shown(upstream.url)} redirects again and again", "name the URL where the server is")
+
+
+async def authenticated(upstream: HttpUpstream) -> HttpUpstream:
+    """Return an upstream with the token that its `auth` gets it, as one more header. Raises `ConfigurationError`."""
+    auth = upstream.auth
+    if auth is None:
+        return upstream
+    if auth.exchanges:
+        raise ConfigurationError(
+            "upstream.auth exchanges the tokens of callers, and this command has none",
+            "give it a token that the server takes: --token-env NAME",
+        )
+    try:
+        async with asyncio.timeout(ACCESS_TOKEN_REQUEST_SECONDS):
+            name, value = (await request_token(auth, None)).field
+    except (AccessTokenError, TimeoutError) as error:
+        raise ConfigurationError(
+            f"no token for the server from {shown(auth.token_url)}: {str(error) or 'no answer in time'}",
+            "see whether upstream.auth names the right URL, client, secret and audience",
+        ) from None
+    return replace(upstream, headers={**upstream.headers, name.decode(): value.decode()}, auth=None)
 
 
 def shown(url: str) -> str:

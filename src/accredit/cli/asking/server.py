@@ -28,7 +28,7 @@ from accredit.base.text import excerpt
 from accredit.cli.actions.output import tell
 from accredit.cli.asking.hosts import EVERYTHING, NOTHING, Capabilities, declaring, no_roots
 from accredit.cli.asking.in_process import InProcess
-from accredit.cli.asking.knocking import Door, knock
+from accredit.cli.asking.knocking import Door, authenticated, knock
 from accredit.cli.asking.listing import Connected, Offer, offer_of, together
 from accredit.cli.asking.objects import imported, in_memory
 from accredit.errors import ConfigurationError
@@ -74,6 +74,7 @@ def _ask_upstream(
 ) -> tuple[Offer, _Upstream]:
     seconds = seconds or ASK_SECONDS
     if isinstance(upstream, HttpUpstream):
+        upstream = asyncio.run(authenticated(upstream))
         door = asyncio.run(knock(upstream, follow=follow, seconds=seconds))
         return _ask(lambda capabilities: _through_gateway(door, capabilities), _TRY_URL, seconds), door.upstream
     with _Overheard() as overheard:

@@ -13,6 +13,7 @@ proof, nor whether both name the same agent (`policy.decide`).
 
 from msgspec import Struct
 
+from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_seconds
 from accredit.errors import ConfigurationError, KeysUnavailable, RequestError, TokenError
 from accredit.gateway.admission.tool_directory import Ask, ToolDirectory
@@ -21,6 +22,7 @@ from accredit.gateway.settings import GatewaySettings, TokenSettings
 from accredit.jsonrpc.encode import INVALID_PARAMS, METHOD_NOT_FOUND
 from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.tasks import may_subscribe
+from accredit.limits import MAX_CACHED_TOKENS
 from accredit.policy import GUARDED, LISTS, looks_guarded
 from accredit.ports import KeySets
 from accredit.tokens import (
@@ -32,6 +34,8 @@ from accredit.tokens import (
     check_present,
     check_session,
     check_tool,
+    exchangeable,
+    subject_key,
     without_tokens,
 )
 from accredit.tokens.carried import META
@@ -48,16 +52,25 @@ _CALL = "tools/call"
 
 
 class Bearer:
-    """One per gateway. `environment` is the token in the process's environment, on stdio."""
+    """One per gateway. `environment` is the token in the process's environment, on stdio. With `exchanges` tokens are
+    `ExchangeableToken`s."""
 
     def __init__(
-        self, settings: TokenSettings, keys: KeySets, tools: ToolDirectory, environment: str | None = None
+        self,
+        settings: TokenSettings,
+        keys: KeySets,
+        tools: ToolDirectory,
+        environment: str | None = None,
+        *,
+        exchanges: bool = False,
     ) -> None:
         self._settings = settings
         self._keys = keys
         self._environment = environment
         self._verifier = TokenVerifier(settings.issuers)
         self._tools = tools
+        self._subjects = RecentlyUsed[str, bytes](MAX_CACHED_TOKENS) if exchanges else None
+        """The keys of verified tokens, by the SHA-256 of their texts."""
 
     async def of_header(self, credentials: RawHeaders, session: str = "") -> VerifiedToken | None:
         """Return the token in the Authorization header. Raises `TokenError` and `KeysUnavailable`."""
@@ -146,7 +159,12 @@ class Bearer:
         token = self._verifier.verify(presented, keys, unix_seconds())
         check_policy(token, self._settings.policy_digest)
         check_session(token, session)
-        return token
+        if self._subjects is None:
+            return token
+        key = self._subjects.get(token.sha256)
+        if key is None:
+            self._subjects.put(token.sha256, key := subject_key(text))
+        return exchangeable(token, text, key)
 
 
 def bearer_for(
@@ -157,7 +175,7 @@ def bearer_for(
         return None
     if keys is None:
         raise ConfigurationError("tokens are on, and there are no key sets", "give create_app the key sets")
-    return Bearer(settings.tokens, keys, tools, environment)
+    return Bearer(settings.tokens, keys, tools, environment, exchanges=settings.exchanges)
 
 
 def _carried(frame: Frame) -> Carried:

@@ -18,7 +18,7 @@ from accredit.gateway.turns import turn
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.requests import Batch
-from accredit.tokens import VerifiedToken
+from accredit.tokens import ExchangeableToken, VerifiedToken
 
 
 class HttpAuthenticator:
@@ -35,6 +35,7 @@ class HttpAuthenticator:
         """
         token = await self._bearer.of_header(exchange.credentials, exchange.head.session if sessions else "")
         exchange.vouched = token is not None
+        _carry(exchange, token)
         return token
 
     async def of_request(self, exchange: Exchange, *, sessions: bool = False) -> VerifiedToken | None:
@@ -68,5 +69,11 @@ class HttpAuthenticator:
     def _enter(self, exchange: Exchange, token: VerifiedToken | None, named: RequestHead) -> None:
         """Apply rule 3."""
         self._sessions.enter(exchange, named, principal_of(token))
+        _carry(exchange, token)
         if token is not None:
             exchange.vouch()
+
+
+def _carry(exchange: Exchange, token: VerifiedToken | None) -> None:
+    """Note the token that is exchanged, where one is: it goes to the authorization server, and nowhere else."""
+    exchange.carried = token.carried if isinstance(token, ExchangeableToken) else None

@@ -20,6 +20,7 @@ from accredit.jsonrpc.frames import Notification
 from accredit.jsonrpc.sse import encode_event
 from accredit.limits import BODY_GRACE_SECONDS, BODY_ROOM_SECONDS, MIN_BODY_BYTES_PER_SECOND, SMALL_BODY_BYTES
 from accredit.policy.passing import Speaker
+from accredit.tokens import SubjectToken
 
 
 class Exchange(ABC):
@@ -39,6 +40,7 @@ class Exchange(ABC):
         "_session",
         "address",
         "calls",
+        "carried",
         "credentials",
         "head",
         "hears",
@@ -66,6 +68,7 @@ class Exchange(ABC):
         self.learn_revision: Callable[[bytes, str, str], None] | None = None
         self.replica = ""
         self.speaker: Speaker | None = None
+        self.carried: SubjectToken | None = None
         self.started = False
         self.resumable = False
         self.calls = OpenCalls()

@@ -75,7 +75,7 @@ class Intake(ABC, Generic[_C]):
             message = inbound.message = await in_turns(read_request(text, batch_allowed=batches))
         else:
             message = inbound.message = decode_request(text, batch_allowed=batches)
-        if self._settings.identity is not None:
+        if self._settings.one_caller:
             check_single(message)
         set_current(message)
         if len(text) > SHORT_MESSAGE_BYTES:

@@ -212,9 +212,9 @@ class LegacySse(Intake[Exchange]):
         headers = [
             *self._relay.forwarding.to_upstream(exchange.head.raw_headers, body=bool(body)),
             (b"accept-encoding", b"identity"),
-            *self._relay.said_of(exchange),
         ]
-        return await self._relay.client.send(exchange.head.method, headers, body, target=target, route=route)
+        prepared = self._relay.client.prepare(exchange.head.method, headers, target=target)
+        return await self._relay.exchange(exchange, prepared, body, route)
 
 
 def _stream_url(url: str) -> str:

@@ -25,6 +25,7 @@ from accredit.errors import (
     StoreUnavailable,
     UpstreamError,
     UpstreamLeftOut,
+    UpstreamRefuses,
     UpstreamTimeout,
 )
 from accredit.gateway.replies import refusal
@@ -314,6 +315,8 @@ def outcome_of_end(error: BaseException | None) -> Outcome:
             return Outcome(status="timeout", detail=error.detail)
         case UpstreamLeftOut():
             return Outcome(status="error", detail=error.detail)  # certainly not delivered
+        case UpstreamRefuses():
+            return Outcome(status="error", detail="HTTP status 401")
         case UpstreamError():
             return Outcome(status="unknown", detail=error.detail)
         case RequestError():

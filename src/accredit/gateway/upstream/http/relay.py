@@ -51,6 +51,7 @@ from accredit.gateway.turns import in_turns
 from accredit.gateway.upstream.http.client import ANYWHERE, Answer, Prepared, Route
 from accredit.gateway.upstream.http.encoding import accepted_codings
 from accredit.gateway.upstream.http.own_calls import own_call, whole_response
+from accredit.gateway.upstream.http.own_token import TAKEN_OFF, AccessTokensFor, own_token
 from accredit.gateway.upstream.http.redirects import REDIRECTS, words_for
 from accredit.gateway.upstream.http.replicas import client_of, route_of
 from accredit.gateway.upstream.http.representation import (
@@ -82,7 +83,12 @@ class HttpRelay:
     """The backend for an `HttpUpstream`."""
 
     def __init__(
-        self, settings: GatewaySettings, upstream: HttpUpstream, counters: Counters, tools: ToolDirectory
+        self,
+        settings: GatewaySettings,
+        upstream: HttpUpstream,
+        counters: Counters,
+        tools: ToolDirectory,
+        tokens_for: AccessTokensFor | None = None,
     ) -> None:
         self._settings = settings
         self._max_bytes = settings.max_response_bytes
@@ -94,7 +100,9 @@ class HttpRelay:
         reserved = int(most * RESERVED_SHARE) if most is not None and settings.proving else 0
         self._room = Room("requests to this server", most, reserved) if most is not None else None
         self.identity = Identity(settings.identity, upstream.url) if settings.identity is not None else None
+        self._own_token = own_token(upstream, tokens_for)
         own = [*upstream.headers, *([settings.identity.header] if settings.identity is not None else [])]
+        own += TAKEN_OFF if self._own_token is not None else ()
         self.forwarding = Forwarding(listed_only=settings.guards, added=settings.forward_headers, own=own)
         self._prepared = RecentlyUsed[tuple[object, ...], Prepared](MAX_PREPARED_HEADS)
         """What goes to the server for a POST, by the head that came: clients send the same with each."""
@@ -129,8 +137,7 @@ class HttpRelay:
             route = ANYWHERE
             if self._looked_after:
                 place, route = self._place(reply, requests), route_of(reply.head, requests, reply.calls.repeated)
-            speaker = self.said_of(reply) if self.identity is not None else None
-            answer = await self.client.exchange(self._head_for(reply.head), text, speaker, route)
+            answer = await self.exchange(reply, self._head_for(reply.head), text, route)
             reply.replica = answer.replica
             if answer.status >= 400:
                 await self.error(reply, answer, expected, requests)
@@ -183,11 +190,12 @@ class HttpRelay:
 
     async def ask(self, reply: Reply, era: Era, request: Request) -> bytes | None:
         """Send a request of the gateway's own, as this caller. Return the response's text, judged, or None."""
-        headers = [*own_call(reply.head.raw_headers, era, request.method, self.forwarding), *self.said_of(reply)]
+        headers = own_call(reply.head.raw_headers, era, request.method, self.forwarding)
         place: Place | None = None
         try:
             place = self._place(reply, [request])
-            answer = await self.client.send("POST", headers, request.text, route=route_of(reply.head, [request]))
+            prepared = self.client.prepare("POST", headers)
+            answer = await self.exchange(reply, prepared, request.text, route_of(reply.head, [request]))
             try:
                 return await whole_response(answer, era, request, self._settings)
             finally:
@@ -213,6 +221,8 @@ class HttpRelay:
         for chore in self._chores:
             chore.cancel()
         await asyncio.gather(*self._chores, return_exceptions=True)
+        if self._own_token is not None:
+            await self._own_token.aclose()
         await self.client.close()
 
     def _keep(self, reply: Reply, end: ClientGone | None) -> None:
@@ -225,10 +235,9 @@ class HttpRelay:
         """Send a request without a body."""
         head = reply.head
         headers = self._headers_for(head, body=False)
-        if self.identity is not None:
-            headers += self.said_of(reply)
         target = self.client.target(self._query(head))
-        answer = await self.client.send(head.method, headers, target=target, route=route_of(head, []))
+        prepared = self.client.prepare(head.method, headers, target=target)
+        answer = await self.exchange(reply, prepared, route=route_of(head, []))
         reply.replica = answer.replica
         return answer
 
@@ -263,12 +272,15 @@ class HttpRelay:
     def _query(self, head: RequestHead) -> bytes:
         return b"" if self.forwarding.listed_only else head.query
 
-    def said_of(self, reply: Reply) -> RawHeaders:
-        """Return the header that tells the server on whose authority this comes, if it is told.
-
-        Raises `RequestError`.
-        """
-        return self.identity.fields(reply.speaker) if self.identity is not None else []
+    def exchange(
+        self, reply: Reply, prepared: Prepared, body: bytes = b"", route: Route = ANYWHERE
+    ) -> Coroutine[Any, Any, Answer]:
+        """Send what was prepared on a caller's behalf, with what the server is told of that, and the gateway's own
+        token. Raises like `client.send`."""
+        said = self.identity.fields(reply.speaker) if self.identity is not None else []
+        if self._own_token is not None:
+            return self._own_token.exchange(self.client, reply, prepared, body, said, route)
+        return self.client.exchange(prepared, body, said, route)
 
     async def _judged(self, text: bytes, expected: Expected) -> bytes:
         """Return a body as it is forwarded. Raises `AnswerError`."""
@@ -419,7 +431,7 @@ class HttpRelay:
             for pair in self.forwarding.to_upstream(reply.head.raw_headers, body=False)
             if pair[0] != SESSION_HEADER
         ]
-        self._start(self._end_session([*headers, (SESSION_HEADER, session)], Route(answer.replica)))
+        self._start(self._tell(reply, "DELETE", [*headers, (SESSION_HEADER, session)], b"", Route(answer.replica)))
 
     def _take_back(self, reply: Reply, expected: Expected) -> None:
         """Tell a server that took too long that nobody waits any more. A modern one sees that from the connection."""
@@ -427,20 +439,18 @@ class HttpRelay:
             return
         headers = self.forwarding.to_upstream(reply.head.raw_headers, body=True)
         for id in expected.open:
-            self._start(self._tell([*headers, *self.said_of(reply)], cancellation(id, LATE), Route(reply.head.replica)))
+            text = cancellation(id, LATE)
+            self._start(self._tell(reply, "POST", headers, text, Route(reply.head.replica)))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         chore = asyncio.create_task(work)
         self._chores.add(chore)
         chore.add_done_callback(self._chores.discard)
 
-    async def _tell(self, headers: RawHeaders, text: bytes, route: Route) -> None:
+    async def _tell(self, reply: Reply, method: str, headers: RawHeaders, text: bytes, route: Route) -> None:
+        """Send what nobody waits for."""
         with contextlib.suppress(AccreditError):
-            (await self.client.send("POST", headers, text, route=route)).close()
-
-    async def _end_session(self, headers: RawHeaders, route: Route) -> None:
-        with contextlib.suppress(AccreditError):
-            (await self.client.send("DELETE", headers, route=route)).close()
+            (await self.exchange(reply, self.client.prepare(method, headers), text, route)).close()
 
 
 def _session_of(head: RequestHead) -> str:

@@ -1,0 +1,66 @@
+"""The gateway's own token for the server: what it sends on a caller's behalf goes there with it. Waits for tokens.
+
+1. Nothing is sent without one; with `token_exchange` it is the caller's, and nobody's where no caller is known.
+2. It is put into each request as it is sent, and into no head that is remembered: one that was renewed takes the place
+   of the old one at once.
+3. An answer of 401 is about the gateway, not about the client: the token is dropped, and the client is told that the
+   upstream is unavailable. The request is not sent again: the server may have acted on it.
+
+A client's own `Authorization` goes nowhere, and what the server says in `Authorization` or `WWW-Authenticate` stays
+here (`TAKEN_OFF`). On paths that pass unread (`passthrough`) the token is not sent: anybody may ask there.
+"""
+
+from collections.abc import Callable
+
+from accredit.errors import ConfigurationError, UpstreamLeftOut, UpstreamRefuses
+from accredit.gateway.headers import RawHeaders
+from accredit.gateway.settings import HttpUpstream
+from accredit.gateway.upstream.http.client import Answer, Prepared, Route, UpstreamClient
+from accredit.gateway.upstream.reply import Reply
+from accredit.ports import AccessTokens
+from accredit.tokens import AccessGrant
+
+AccessTokensFor = Callable[[AccessGrant], AccessTokens]
+"""Return what has the tokens for one server."""
+
+TAKEN_OFF = ("authorization", "www-authenticate")
+
+
+class OwnToken:
+    """One per server to which the gateway authenticates itself."""
+
+    def __init__(self, tokens: AccessTokens, *, exchanges: bool) -> None:
+        self._tokens = tokens
+        self._exchanges = exchanges
+
+    async def exchange(
+        self, client: UpstreamClient, reply: Reply, prepared: Prepared, body: bytes, headers: RawHeaders, route: Route
+    ) -> Answer:
+        """Send what was prepared, and more `headers`, with a token for the caller at hand. Raises like
+        `client.exchange`, `UpstreamLeftOut` by rule 1 and `UpstreamRefuses` by rule 3."""
+        subject = reply.carried if self._exchanges else None
+        if self._exchanges and subject is None:
+            raise UpstreamLeftOut("no token of a caller that could be exchanged for one for the upstream")
+        token = self._tokens.known(subject) or await self._tokens.token(subject)
+        answer = await client.exchange(prepared, body, [*headers, token.field], route)
+        if answer.status == 401:
+            answer.close()
+            self._tokens.refused(subject, token)
+            raise UpstreamRefuses
+        return answer
+
+    async def aclose(self) -> None:
+        """Give up requests for tokens."""
+        await self._tokens.aclose()
+
+
+def own_token(upstream: HttpUpstream, tokens_for: AccessTokensFor | None) -> OwnToken | None:
+    """Return what authenticates the gateway to a server, or None. Raises `ConfigurationError`."""
+    if upstream.auth is None:
+        return None
+    if tokens_for is None:
+        raise ConfigurationError(
+            "the gateway is to authenticate itself to the server, and nothing gets it a token",
+            "give create_app access_tokens",
+        )
+    return OwnToken(tokens_for(upstream.auth), exchanges=upstream.auth.exchanges)

@@ -1,0 +1,141 @@
+"""The gateway's own access tokens for one server behind it, asked for when needed. I/O: the network.
+
+One token for the gateway itself, or one for each caller whose token is exchanged (`tokens.access.SubjectToken.key`).
+For each, in this order:
+
+1. a token that is good for a while yet is returned at once; shortly before its end a request for the next one begins,
+   and calls go on with the old one meanwhile;
+2. otherwise a request begins, unless the last one failed a moment ago; one at a time, for which all callers wait, and
+   which goes on if one of them leaves;
+3. if that brings no token, `UpstreamLeftOut` is raised: no call goes on without one;
+4. an authorization server that is not reached is asked by nobody for a moment. One that refuses a caller's token is
+   asked for others: nobody is refused for what another one brought;
+5. a token that the server did not take is dropped, once in a while: the next call gets another one.
+
+How many are remembered is bounded, and so is how many requests there are at once. The key is a digest; the texts are in
+memory only, and are never logged.
+"""
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable
+
+from accredit.base.caching import RecentlyUsed
+from accredit.base.log_events import log_event
+from accredit.errors import AccessTokenError, UpstreamLeftOut
+from accredit.limits import (
+    ACCESS_TOKEN_DROP_SECONDS,
+    ACCESS_TOKEN_MARGIN_SECONDS,
+    ACCESS_TOKEN_RENEW_SECONDS,
+    ACCESS_TOKEN_REQUEST_SECONDS,
+    ACCESS_TOKEN_RETRY_SECONDS,
+    MAX_ACCESS_TOKEN_SECONDS,
+    MAX_ACCESS_TOKENS,
+    MAX_TOKEN_REQUESTS,
+)
+from accredit.net.fetch import check_url
+from accredit.net.token_endpoint import Unreachable, request_token
+from accredit.tokens import AccessGrant, AccessToken, SubjectToken
+
+_log = logging.getLogger("accredit.net")
+_OWN = b""
+"""The key of the gateway's own token."""
+
+
+class _Held:
+    """The token under one key, if there is one, and the request for the next one, if it is under way. Times are the
+    clock's."""
+
+    __slots__ = ("dropped_at", "ends_at", "renew_at", "request", "retry_at", "token")
+
+    def __init__(self) -> None:
+        self.token: AccessToken | None = None
+        self.renew_at = self.ends_at = self.retry_at = self.dropped_at = -math.inf
+        self.request: asyncio.Task[None] | None = None
+
+    def take(self, token: AccessToken, asked_at: float) -> None:
+        seconds = min(token.seconds, MAX_ACCESS_TOKEN_SECONDS)
+        self.token = token
+        self.renew_at = asked_at + seconds - min(ACCESS_TOKEN_RENEW_SECONDS, seconds / 4)
+        self.ends_at = asked_at + seconds - min(ACCESS_TOKEN_MARGIN_SECONDS, seconds / 10)
+
+
+class AccessTokens:
+    """The tokens for one server (`ports.AccessTokens`)."""
+
+    def __init__(self, grant: AccessGrant, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` returns seconds. Raises `ConfigurationError` for a URL that no secret may go to."""
+        check_url("upstream.auth.token_url", grant.token_url, "the client's secret would go there in the clear")
+        self._grant = grant
+        self._clock = clock
+        self._held = RecentlyUsed[bytes, _Held](MAX_ACCESS_TOKENS)
+        self._asking: dict[bytes, _Held] = {}
+        """Those with a request under way: they are not asked for twice, though they were forgotten meanwhile."""
+        self._room = asyncio.Semaphore(MAX_TOKEN_REQUESTS)
+        self._retry_at = -math.inf
+
+    def known(self, subject: SubjectToken | None) -> AccessToken | None:
+        """Apply rule 1: return a token that is good now, or None."""
+        key = _OWN if subject is None else subject.key
+        held = self._held.get(key)
+        if held is None or held.token is None:
+            return None
+        now = self._clock()
+        if now < held.renew_at:
+            return held.token
+        self._begin(key, held, subject)
+        return held.token if now < held.ends_at else None
+
+    async def token(self, subject: SubjectToken | None) -> AccessToken:
+        """Return a token by rules 1 to 4. Raises `UpstreamLeftOut`."""
+        known = self.known(subject)
+        if known is not None:
+            return known
+        key = _OWN if subject is None else subject.key
+        held = self._held.get(key) or self._asking.get(key) or _Held()
+        self._held.put(key, held)
+        self._begin(key, held, subject)
+        if held.request is not None:
+            await asyncio.wait([held.request])  # unlike `await`, no cancelled caller cancels the request
+        if held.token is None or self._clock() >= held.ends_at:
+            raise UpstreamLeftOut("the gateway has no token for the upstream")
+        return held.token
+
+    def refused(self, subject: SubjectToken | None, token: AccessToken) -> None:
+        """Apply rule 5."""
+        held, now = self._held.peek(_OWN if subject is None else subject.key), self._clock()
+        if held is not None and held.token is token and now - held.dropped_at >= ACCESS_TOKEN_DROP_SECONDS:
+            held.token, held.dropped_at = None, now
+
+    async def aclose(self) -> None:
+        """Cancel all requests."""
+        requests = [held.request for held in self._asking.values() if held.request is not None]
+        for request in requests:
+            request.cancel()
+        await asyncio.gather(*requests, return_exceptions=True)
+
+    def _begin(self, key: bytes, held: _Held, subject: SubjectToken | None) -> None:
+        """Begin a request by rules 2 and 4, if there is not one already."""
+        if held.request is None and self._clock() >= max(held.retry_at, self._retry_at):
+            self._asking[key] = held
+            held.request = asyncio.create_task(self._load(key, held, subject))
+
+    async def _load(self, key: bytes, held: _Held, subject: SubjectToken | None) -> None:
+        try:
+            async with asyncio.timeout(ACCESS_TOKEN_REQUEST_SECONDS), self._room:
+                asked_at = self._clock()
+                token = await request_token(self._grant, subject)
+            held.take(token, asked_at)
+        except (AccessTokenError, TimeoutError) as error:
+            held.retry_at = self._clock() + ACCESS_TOKEN_RETRY_SECONDS
+            if isinstance(error, Unreachable):
+                self._retry_at = held.retry_at
+            detail = str(error) or f"no answer within {ACCESS_TOKEN_REQUEST_SECONDS:g} s"
+            log_event(
+                _log, logging.WARNING, "no_upstream_token", url=self._grant.token_url.partition("?")[0], detail=detail
+            )
+        finally:
+            held.request = None
+            self._asking.pop(key, None)

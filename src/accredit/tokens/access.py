@@ -1,0 +1,180 @@
+"""Access tokens that the gateway gets for itself: what it asks an authorization server for, and how the answer is read.
+No I/O.
+
+The gateway asks on its own behalf (client credentials, RFC 6749 section 4.4), or exchanges a caller's verified token
+for one that is good at the server behind it (RFC 8693). It says who it is with `client_secret_basic`: id and secret are
+form-encoded each, then put together (RFC 6749 section 2.3.1). Of an answer, in this order:
+
+1. it is one JSON object with the members of RFC 6749 section 5.1, each of its type; others are ignored;
+2. its `token_type` is Bearer, in any case;
+3. its `access_token` is a b64token (RFC 6750 section 2.1) of at most `MAX_TOKEN_BYTES` characters;
+4. its `expires_in` is a whole number of seconds above 0, or absent: then it counts as `UNTOLD_TOKEN_SECONDS`;
+5. of an exchange, `issued_token_type` says that it is an access token or a JWT, and it is not the caller's own token:
+   nobody's token for the gateway goes on to a server.
+
+Not checked: what the token says, which is for the server that it is for, and the scopes that were granted.
+"""
+
+import hashlib
+import re
+from base64 import b64encode
+from typing import Annotated, Any, Literal
+from urllib.parse import quote_plus, urlencode
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from accredit.errors import AccessTokenError
+from accredit.limits import MAX_TOKEN_BYTES, MAX_TOLD_TOKEN_SECONDS, UNTOLD_TOKEN_SECONDS
+from accredit.tokens.claims import VerifiedToken
+from accredit.tokens.compact import NOT_JSON, take_apart
+
+GrantType = Literal["client_credentials", "token_exchange"]
+
+_ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - a type's name
+_JWT = "urn:ietf:params:oauth:token-type:jwt"
+_GRANTS = {
+    "client_credentials": "client_credentials",
+    "token_exchange": "urn:ietf:params:oauth:grant-type:token-exchange",
+}
+_B64TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+_OF_ONE_TOKEN = frozenset({"iat", "exp", "nbf", "jti"})
+"""Claims in which two tokens differ that say the same."""
+_WORDS = frozenset(
+    {
+        "invalid_request",
+        "invalid_client",
+        "invalid_grant",
+        "invalid_scope",
+        "invalid_target",
+        "unauthorized_client",
+        "unsupported_grant_type",
+        "temporarily_unavailable",
+        "server_error",
+    }
+)
+"""Errors of RFC 6749 section 5.2 and RFC 8693 section 2.2.2, and two that servers borrow: these alone are quoted."""
+
+
+class _Secret:
+    """Shows nothing of itself."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
+
+
+class SubjectToken(_Secret, Struct, frozen=True):
+    """A caller's verified token, to be exchanged. `key` is the same for all that say the same of the same caller: the
+    SHA-256 of their claims but for times and ids."""
+
+    text: str
+    key: bytes
+
+
+class ExchangeableToken(VerifiedToken, frozen=True, kw_only=True):
+    """A verified token with what is needed to exchange it."""
+
+    carried: SubjectToken
+
+
+class AccessToken(_Secret, Struct, frozen=True):
+    """A token for the server behind the gateway, good for `seconds` from when it was asked for."""
+
+    text: str
+    seconds: int
+
+    @property
+    def field(self) -> tuple[bytes, bytes]:
+        """The header field that brings it."""
+        return b"authorization", b"Bearer " + self.text.encode("ascii")
+
+
+class AccessGrant(_Secret, Struct, frozen=True):
+    """How the gateway gets access tokens for one server: `[upstream.auth]`. "" is for what is not sent."""
+
+    type: GrantType
+    token_url: str
+    client_id: str
+    client_secret: str
+    audience: str = ""
+    resource: str = ""
+    scope: str = ""
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether each caller's own token is exchanged."""
+        return self.type == "token_exchange"
+
+    @property
+    def authorization(self) -> str:
+        """The value of the `Authorization` header that says who asks."""
+        pair = f"{quote_plus(self.client_id)}:{quote_plus(self.client_secret)}"
+        return f"Basic {b64encode(pair.encode('ascii')).decode('ascii')}"
+
+    def form(self, subject: SubjectToken | None) -> bytes:
+        """Return the body of a request; `subject` is what is exchanged, and None if nothing is."""
+        fields = {"grant_type": _GRANTS[self.type]}
+        if subject is not None:
+            fields["subject_token"] = subject.text
+            fields["subject_token_type"] = fields["requested_token_type"] = _ACCESS_TOKEN
+        fields |= {name: value for name in ("audience", "resource", "scope") if (value := getattr(self, name))}
+        return urlencode(fields).encode("ascii")
+
+
+class _Answer(Struct, frozen=True):
+    access_token: str
+    token_type: str
+    expires_in: Annotated[int, Meta(ge=1, le=MAX_TOLD_TOKEN_SECONDS)] = UNTOLD_TOKEN_SECONDS
+    issued_token_type: str = ""
+
+
+class _Error(Struct, frozen=True):
+    error: str
+
+
+_read_answer = msgspec.json.Decoder(_Answer).decode
+_read_error = msgspec.json.Decoder(_Error).decode
+_read_claims = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+def read_access_token(body: bytes, subject: SubjectToken | None = None) -> AccessToken:
+    """Return the token in an answer; `subject` is what was exchanged. Raises `AccessTokenError`, which quotes
+    nothing."""
+    try:
+        answer = _read_answer(body)
+    except NOT_JSON:
+        raise AccessTokenError("the answer is no token response") from None
+    if answer.token_type.lower() != "bearer":
+        raise AccessTokenError("the answer's token_type is not Bearer")
+    text = answer.access_token
+    if len(text) > MAX_TOKEN_BYTES or not _B64TOKEN.fullmatch(text):
+        raise AccessTokenError("the answer's access_token is none that a header can bring")
+    if subject is not None and answer.issued_token_type not in (_ACCESS_TOKEN, _JWT):
+        raise AccessTokenError("the answer's issued_token_type is that of no access token")
+    if subject is not None and text == subject.text:
+        raise AccessTokenError("the answer's access_token is the caller's own")
+    return AccessToken(text, answer.expires_in)
+
+
+def error_word(body: bytes) -> str:
+    """Return the `error` of a refusal if it is a word of the specification, else ""."""
+    try:
+        word = _read_error(body).error
+    except NOT_JSON:
+        return ""
+    return word if word in _WORDS else ""
+
+
+def exchangeable(token: VerifiedToken, text: str, key: bytes) -> ExchangeableToken:
+    """Return a verified token with its text and the `subject_key` of that."""
+    return ExchangeableToken(**msgspec.structs.asdict(token), carried=SubjectToken(text, key))
+
+
+def subject_key(text: str) -> bytes:
+    """Return the key of a token that has been verified. Raises `InvalidToken`."""
+    claims = _read_claims(take_apart(text).claims)
+    said = {name: value for name, value in claims.items() if name not in _OF_ONE_TOKEN}
+    return hashlib.sha256(msgspec.json.encode(said, order="sorted")).digest()
