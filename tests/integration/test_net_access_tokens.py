@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -278,6 +279,24 @@ def test_a_redirect_is_not_followed__the_secret_would_go_there() -> None:
 def test_the_secret_goes_nowhere_in_the_clear(url: str) -> None:
     with pytest.raises(ConfigurationError, match=r"upstream\.auth\.token_url"):
         AccessTokens(AccessGrant("client_credentials", url, "gw", "s"))
+
+
+@pytest.mark.holds("net/token_endpoint", 2)
+def test_neither_a_proxy_nor_a_password_of_the_environment_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1\nlogin eve\npassword eve\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+
+    async def main() -> None:
+        async with RawServer(answer(GOOD, "200 OK", JSON)) as proxy, world() as this:
+            for name in ("HTTP_PROXY", "ALL_PROXY", "http_proxy", "all_proxy"):
+                monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
+            assert await this.text() == this.idp.given[0]
+            assert proxy.requests == []
+
+    run(main())
 
 
 def test_a_gateway_that_stops_waits_for_no_token() -> None:

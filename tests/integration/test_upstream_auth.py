@@ -204,10 +204,10 @@ def test_without_a_token_nothing_is_forwarded(kind: GrantType, era: Era, road: s
             this.idp.instead = answer(f'{{"error":"{SECRET}"}}'.encode(), "500 Oops")
             for asked in (this.call(), post(era, "tools/list", {}), post(era, "prompts/list", {}), notification(era)):
                 refused = await this.send(asked)
-                assert refused.status == 502
+                assert refused.status == 503
                 assert text_of(refused.body) == f"{DOWN}: the gateway has no token for the upstream"
             for method in ("GET", "DELETE"):
-                assert (await this.bodiless(method)).status == 502
+                assert (await this.bodiless(method)).status == 503
             assert this.server.requests == []
             assert len(this.idp.requests) == 1
             this.idp.instead = None

@@ -20,7 +20,7 @@ from accredit.tokens import (
     subject_key,
 )
 
-pytestmark = pytest.mark.holds("tokens/access")
+pytestmark = [pytest.mark.holds("tokens"), pytest.mark.holds("tokens/access")]
 
 SUBJECT = SubjectToken("caller.s.own", b"k")
 JWT_TYPE = "urn:ietf:params:oauth:token-type:jwt"
@@ -73,6 +73,7 @@ def test_a_good_answer_is_a_token(kind: str) -> None:
     assert read_access_token(answer(expires_in=None)).seconds == UNTOLD_TOKEN_SECONDS
 
 
+@pytest.mark.holds("tokens/access", 1, 2, 3, 4)
 @pytest.mark.parametrize(
     "changes",
     [
@@ -113,6 +114,7 @@ def test_bytes_that_are_no_answer_are_none(body: bytes) -> None:
         read_access_token(body)
 
 
+@pytest.mark.holds("tokens/access", 5)
 def test_of_an_exchange_the_kind_of_token_is_said_and_it_is_not_the_callers_own() -> None:
     for kind in ("urn:ietf:params:oauth:token-type:access_token", JWT_TYPE):
         assert read_access_token(answer(issued_token_type=kind), SUBJECT).seconds == 600

@@ -1,0 +1,101 @@
+"""The how-to on credentials towards a server, followed with the real command."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+from tests.world.calls import post
+from tests.world.command import Serving, accredit
+from tests.world.honest_server import HonestServer
+from tests.world.issuer import AUDIENCE, key_set_text
+from tests.world.raw_client import RawClient
+from tests.world.raw_server import RawServer
+from tests.world.running import run
+from tests.world.token_server import CLIENT, MAIL, SECRET, Guarded, TokenServer
+from tests.world.tokened import ISSUER, Tokened
+
+from accredit.jsonrpc.methods import Era
+
+PAGE = (Path(__file__).parents[2] / "docs/how-to/credentials-towards-a-server.md").read_text("utf-8")
+KEY, OWN, EXCHANGED = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+CALL = {"name": "list_inbox", "arguments": {}}
+
+
+def configured(folder: Path, text: str, world: Tokened, idp: TokenServer, server: str) -> None:
+    """The how-to's configuration, at servers of this test."""
+    for said, here in (
+        ("https://mail.internal/mcp", server),
+        ("https://mail.internal", MAIL),
+        ("https://idp.example/token", idp.url),
+        ('issuer = "https://idp.example"', f'issuer = "{ISSUER}"'),
+        ('jwks_url = "https://idp.example/jwks.json"', 'jwks_file = "keys.json"'),
+        ("https://gw.example/mcp", AUDIENCE),
+        ('"gw"', f'"{CLIENT}"'),
+    ):
+        text = text.replace(said, here)
+    (folder / "accredit.toml").write_text(text, "utf-8")
+    (folder / "keys.json").write_bytes(key_set_text(world.key))
+    (folder / "gateway.secret").write_text(f"{SECRET}\n")
+    (folder / "gateway.secret").chmod(0o600)
+
+
+@pytest.mark.parametrize("exchanged", [False, True])
+def test_the_how_to_works__and_no_log_or_process_list_shows_a_secret(exchanged: bool, tmp_path: Path) -> None:
+    world = Tokened()
+
+    async def main() -> None:
+        async with TokenServer(world.key) as idp:
+            guard = Guarded(idp, HonestServer())
+            async with RawServer(guard) as server:
+                configured(tmp_path, EXCHANGED if exchanged else OWN, world, idp, server.url)
+                env = {"GW_SECRET": SECRET}
+                command = ("--workers", "2", "--log-level", "debug")
+                gateway = Serving(*command, folder=tmp_path, env=env)
+                await asyncio.to_thread(gateway.__enter__)
+                try:
+                    tokens = [world.token(sub=sub) for sub in ("alice", "bob")]
+                    for token in tokens:
+                        async with RawClient(gateway.port) as client:
+                            asked = post(Era.MODERN, "tools/call", CALL).and_header("Authorization", f"Bearer {token}")
+                            await client.ask("POST", "/mcp", asked.headers, asked.body)
+                            assert (await client.answer()).status == 200
+                    guard.refuses_all = True
+                    idp.lifetime = -1
+                    async with RawClient(gateway.port) as client:
+                        await client.ask("POST", "/mcp", asked.headers, asked.body)
+                        assert (await client.answer()).status == 502
+                    shown = gateway.stderr + Path(f"/proc/{gateway.process.pid}/cmdline").read_text()
+                finally:
+                    gateway.__exit__(None, None, None)
+                assert guard.subjects[:2] == (["alice", "bob"] if exchanged else [CLIENT, CLIENT])
+                for secret in (SECRET, *idp.given, *tokens):
+                    assert secret.rpartition(".")[2] not in shown
+
+    run(main())
+
+
+def test_a_check_brings_a_token_of_the_gateways__and_says_what_is_wrong_with_it(tmp_path: Path) -> None:
+    world = Tokened()
+
+    async def main() -> None:
+        async with TokenServer(world.key) as idp, RawServer(guard := Guarded(idp, HonestServer())) as server:
+            configured(tmp_path, OWN, world, idp, server.url)
+            await asyncio.to_thread(accredit, "check", folder=tmp_path)
+            assert (set(guard.subjects), guard.refused) == ({CLIENT}, [])
+            (tmp_path / "gateway.secret").write_text("another marked")
+            checked = await asyncio.to_thread(accredit, "check", folder=tmp_path)
+            assert checked.returncode != 0
+            assert "status 401: invalid_client" in checked.stderr
+            assert "marked" not in checked.stderr + checked.stdout
+            configured(tmp_path, EXCHANGED, world, idp, server.url)
+            checked = await asyncio.to_thread(accredit, "check", folder=tmp_path, env={"GW_SECRET": SECRET})
+            assert "--token-env" in checked.stderr
+
+    run(main())
+
+
+def test_the_first_way_of_the_page_is_a_good_configuration(tmp_path: Path) -> None:
+    (tmp_path / "accredit.toml").write_text(KEY, "utf-8")
+    checked = accredit("config", "check", folder=tmp_path, env={"MAIL_KEY": "k"})
+    assert checked.returncode == 0, checked.stderr
