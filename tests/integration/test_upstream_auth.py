@@ -327,9 +327,9 @@ def test_over_http_sse_the_stream_and_each_message_bring_it(kind: GrantType) -> 
             guard = Guarded(idp, upstream.server._handler)
             async with RawServer(guard) as server:
                 url = server.url.replace("/mcp", "/sse")
-                tokens = {"tokens": world.settings()} if kind == "token_exchange" else {}
+                tokens = world.settings() if kind == "token_exchange" else None
                 app = create_app(
-                    GatewaySettings(HttpUpstream(url, auth=idp.grant(kind)), **tokens),
+                    GatewaySettings(HttpUpstream(url, auth=idp.grant(kind)), tokens=tokens),
                     key_sets=world.key_sets if tokens else None,
                     access_tokens=AccessTokens,
                 )

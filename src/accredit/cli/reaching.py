@@ -11,6 +11,7 @@ import math
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -93,7 +94,7 @@ def reached(upstream: "HttpUpstream | StdioUpstream", reach: Reach) -> "HttpUpst
     added = {name.lower() for name in reach.all_headers}
     kept = {name: value for name, value in upstream.headers.items() if name.lower() not in added}
     auth = None if "authorization" in added else upstream.auth
-    return HttpUpstream(upstream.url, {**kept, **reach.all_headers}, auth)
+    return replace(upstream, headers={**kept, **reach.all_headers}, auth=auth)
 
 
 def as_configured(headers: Sequence[str] | None, token_env: str | None) -> dict[str, str | dict[str, str]]:

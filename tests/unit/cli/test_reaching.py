@@ -2,9 +2,11 @@
 
 import pytest
 
-from accredit.cli.reaching import read_reach
+from accredit.cli.reaching import reached, read_reach
 from accredit.errors import ConfigurationError
+from accredit.gateway import HttpUpstream
 from accredit.limits import MAX_TIMEOUT_SECONDS
+from accredit.tokens import AccessGrant
 
 SECRET = "s3cr3t-value"
 
@@ -75,3 +77,20 @@ def test_a_header_is_named_once__and_one_of_them_authorizes(monkeypatch: pytest.
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), MAX_TIMEOUT_SECONDS + 1])
 def test_a_time_that_nobody_could_wait_for_is_refused(seconds: float) -> None:
     assert "--timeout" in refused(timeout=seconds)
+
+
+def test_a_header_of_the_command_line_takes_nothing_else_of_a_server_away__but_a_token_its_own_way_to_get_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TOKEN", "abc")
+    grant = AccessGrant("client_credentials", "https://idp.example/token", "gw", SECRET)
+    server = HttpUpstream("https://a.example/mcp", {"X-Team": "a"}, ("https://b.example/mcp",), 7, grant)
+    with_header = reached(server, read_reach(["x-team=b"], None, None))
+    assert with_header == HttpUpstream(server.url, {"x-team": "b"}, server.others, 7, grant)
+    with_token = reached(server, read_reach(None, "TOKEN", None))
+    assert isinstance(with_token, HttpUpstream)
+    assert (with_token.auth, with_token.headers["Authorization"], with_token.others) == (
+        None,
+        "Bearer abc",
+        server.others,
+    )

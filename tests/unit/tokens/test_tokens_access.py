@@ -27,13 +27,14 @@ JWT_TYPE = "urn:ietf:params:oauth:token-type:jwt"
 
 
 def grant(**changes: Any) -> AccessGrant:
-    given = {
+    given: dict[str, Any] = {
         "type": "client_credentials",
         "token_url": "https://idp.example/t",
         "client_id": "gw",
         "client_secret": "s",
+        **changes,
     }
-    return AccessGrant(**{**given, **changes})
+    return AccessGrant(**given)
 
 
 def answer(**changes: Any) -> bytes:
