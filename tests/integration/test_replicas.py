@@ -12,13 +12,26 @@ import pytest
 from mcp import Client
 from tests.conformance.targets import direct
 from tests.integration.conftest import SdkServer
-from tests.world.calls import ERAS, STREAM_HEAD, Posted, chunk, compact, event, http, initialize, initialized, post
+from tests.world.calls import (
+    ERAS,
+    STREAM_HEAD,
+    Posted,
+    chunk,
+    compact,
+    event,
+    http,
+    initialize,
+    initialized,
+    post,
+    response,
+)
+from tests.world.cut_streams import CutStreams
 from tests.world.honest_server import answer_to
 from tests.world.hostile import SOON
 from tests.world.ports import reserved_port
 from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.raw_server import PATIENCE, Connection, RawRequest, RawServer, until
-from tests.world.recorded import calls_of, records_at
+from tests.world.recorded import calls_of, outcomes, records_at
 from tests.world.running import RunningGateway, run
 from tests.world.tokened import Tokened
 
@@ -358,5 +371,36 @@ def test_of_two_real_servers_one_dies__and_calls_go_on_at_the_other(mode: str, t
                         assert not (await client.call_tool("test_simple_text")).is_error
                 assert seen[1].methods().count("tools/call") >= 2 * BREAKER_FAILURES
                 await until(lambda: not gateway.state.tasks)
+
+    run(main())
+
+
+def test_a_stream_is_resumed_at_its_replica__and_a_session_of_the_same_id_at_another_ends_nothing_of_it(
+    tmp_path: Path,
+) -> None:
+    one, other, log = CutStreams(), CutStreams(), tmp_path / "log.db"
+
+    async def main() -> None:
+        async with (
+            RawServer(one) as first,
+            RawServer(other) as second,
+            gateway_of(first.url, second.url, log=log) as gateway,
+        ):
+            sessions: dict[str, str] = {}
+            while len(sessions) < 2:
+                count = len(first.requests)
+                begun = await ask(gateway, initialize())
+                sessions["one" if len(first.requests) > count else "other"] = begun.header("mcp-session-id") or ""
+            assert b'"error"' not in (await ask(gateway, call(Era.LEGACY), session=sessions["one"])).body
+            assert (await ask(gateway, Posted([], b""), "DELETE", sessions["other"])).status == 204
+            assert outcomes(log) == [("list_inbox", None)]
+            async with RawClient(gateway.port) as client:
+                named = [("Mcp-Session-Id", sessions["one"]), ("Last-Event-ID", "1")]
+                await client.ask("GET", "/mcp", [("Accept", "text/event-stream"), *named])
+                assert (await client.head())[0] == 200
+                await one.resumed[-1].send(chunk(event(response(), id="2")))
+                assert await client.event() is not None
+                assert outcomes(log) == [("list_inbox", "ok")]
+            assert not other.resumed
 
     run(main())
