@@ -10,7 +10,7 @@
     ├── UpstreamError             the upstream gave no answer to judge
     │   ├── UpstreamUnavailable   unreachable or cut off
     │   │   └── UpstreamLeftOut   ... or not asked at all
-    │   │   └── UpstreamRefuses   ... to the gateway: it takes its own token for none
+    │   │   └── UpstreamRefuses   ... to the gateway: it takes its credentials for none
     │   └── UpstreamTimeout       too late
     ├── ClientGone                nobody is left to answer
     ├── StoreUnavailable          the store can't answer: what depends on it is refused
@@ -158,10 +158,10 @@ class UpstreamLeftOut(UpstreamUnavailable):
 
 
 class UpstreamRefuses(UpstreamUnavailable):
-    """The upstream does not take the gateway's own token (401). That is none of the client's business."""
+    """The upstream does not take the gateway's own credentials (401). That is none of the client's business."""
 
     def __init__(self) -> None:
-        super().__init__("the upstream does not accept the gateway's own token")
+        super().__init__("the upstream does not accept the gateway's credentials")
 
 
 class UpstreamTimeout(UpstreamError):

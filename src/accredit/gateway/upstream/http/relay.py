@@ -32,8 +32,8 @@ from accredit.errors import (
     RequestError,
     UpstreamError,
     UpstreamLeftOut,
+    UpstreamRefuses,
     UpstreamTimeout,
-    UpstreamUnavailable,
 )
 from accredit.gateway.admission.identity import Identity
 from accredit.gateway.admission.tool_directory import ToolDirectory
@@ -328,12 +328,11 @@ class HttpRelay:
         return head.passed_on
 
     async def error(self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]) -> None:
-        """Pass on an answer of status 400 and above (rule 1)."""
+        """Pass on an answer of status 400 and above (rules 1 and 5)."""
+        if answer.status == 401 and self._looked_after:
+            raise UpstreamRefuses
         text, headers = b"", self.forwarding.unread_to_client(answer.headers)
         outcome = Outcome(status="error", detail=f"HTTP status {answer.status}")
-        if answer.status == 401 and self._looked_after:
-            await reply.calls.fail(outcome)
-            raise UpstreamUnavailable("the server does not take the gateway's credentials")
         try:
             text = raw = await answer.read(self._max_bytes, timeout=self._patience)
             problem = charset_problem(answer)
