@@ -26,7 +26,7 @@ from accredit.config import (
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import ProofSettings
 from accredit.gateway.upstream.http.own_token import AccessTokensFor
-from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
+from accredit.ports import AccessTokens, KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.stores import (
     InMemory,
     PostgresDatabase,
@@ -41,8 +41,15 @@ from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.queue import QueuedRecords
 from accredit.stores.audit_log.requests import DatabaseLog, FileLog, LogExecutor, LogPlace
 from accredit.stores.audit_log.thread import DatabaseThread, FileThread
+from accredit.tokens import AccessGrant
 
 _logger = logging.getLogger("accredit.app")
+
+
+def _access_tokens(grant: AccessGrant) -> AccessTokens:
+    from accredit import net  # noqa: PLC0415 - httpx2 costs 2 MiB, and only who needs a token needs it
+
+    return net.AccessTokens(grant)
 
 
 class Ports(NamedTuple):
@@ -53,7 +60,7 @@ class Ports(NamedTuple):
     key_sets: KeySets | None = None
     records: Records | None = None
     tasks: TaskStore | None = None
-    access_tokens: AccessTokensFor | None = None
+    access_tokens: AccessTokensFor = _access_tokens
 
 
 def assemble(loaded: Loaded, proofs: ProofSettings | None) -> Ports:
@@ -64,15 +71,13 @@ def assemble(loaded: Loaded, proofs: ProofSettings | None) -> Ports:
     _load_libraries(loaded, proofs)
     key_sets = _key_sets(loaded) if loaded.config.tokens.mode != "off" else None
     records = _records(loaded)
-    access_tokens = access_tokens_for() if loaded.config.upstream.auth is not None else None
     if proofs is None or not proofs.required:
-        tasks = _tasks_alone(loaded)
-        return Ports(key_sets=key_sets, records=records, tasks=tasks, access_tokens=access_tokens)
+        return Ports(key_sets=key_sets, records=records, tasks=_tasks_alone(loaded))
     store = store_of(loaded)
     check_store(store)
     opened = open_store(store)
     revocations = _revocations(loaded, proofs, store, opened)
-    return Ports(opened, revocations, key_sets, records, open_tasks(store), access_tokens)
+    return Ports(opened, revocations, key_sets, records, open_tasks(store))
 
 
 def _tasks_alone(loaded: Loaded) -> TaskStore | None:
@@ -97,13 +102,6 @@ def _key_sets(loaded: Loaded) -> KeySets:
     from accredit.net import IssuerKeys  # noqa: PLC0415 - httpx2 costs 2 MiB, and only keys at a URL need it
 
     return IssuerKeys(build_key_sources(loaded))
-
-
-def access_tokens_for() -> AccessTokensFor:
-    """Return what gets the gateway its own tokens for a server behind it."""
-    from accredit.net import AccessTokens  # noqa: PLC0415 - as above
-
-    return AccessTokens
 
 
 def _records(loaded: Loaded) -> Records | None:
