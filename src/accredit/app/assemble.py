@@ -92,7 +92,8 @@ def _load_libraries(loaded: Loaded, proofs: ProofSettings | None) -> None:
     """Load what calls will need: the first does not wait for it then, and workers share what their parent loaded."""
     if proofs is not None and proofs.required:
         load("cryptography.hazmat.primitives.asymmetric.mldsa")
-    if loaded.config.tokens.mode != "off" or loaded.config.upstream.identity == "jwt":
+    servers = (loaded.config.upstream, *loaded.config.servers.by_name.values())
+    if loaded.config.tokens.mode != "off" or any(each.identity == "jwt" for each in servers):
         load("jwt")
     if loaded.config.tokens.mode != "off" or loaded.config.cluster.keys_file or loaded.config.rounds.keys_file:
         load("cryptography.hazmat.primitives.ciphers.aead", "cryptography.hazmat.primitives.kdf.hkdf")  # sessions' ids

@@ -53,7 +53,8 @@ class FastProtocol(EdgeProtocol):
         gateway = app if isinstance(app, Gateway) else None
         fits = not self.access_log and not self.root_path and self.limit_concurrency is None
         self._gateway = gateway if fits else None
-        self._target = gateway.endpoint_path.encode("utf-8") if gateway is not None else b""
+        paths = gateway.endpoint_paths if gateway is not None else ()
+        self._targets = frozenset(path.encode("utf-8") for path in paths)
         self._known: _Head | None = None
         self._at_boundary = True
         """Whether the next byte begins another request: the parser has read whole ones only, or nothing."""
@@ -178,6 +179,6 @@ class FastProtocol(EdgeProtocol):
         return vars(cycle)
 
     def _is_plain(self, scope: Scope) -> bool:
-        if scope["raw_path"] != self._target or scope["method"] != "POST" or scope["query_string"]:
+        if scope["raw_path"] not in self._targets or scope["method"] != "POST" or scope["query_string"]:
             return False
         return scope["http_version"] == "1.1" and _NOT_PLAIN.isdisjoint([name for name, _ in scope["headers"]])

@@ -1,15 +1,15 @@
 """The configuration: `accredit.toml`, the environment and the command line, parsed once into frozen values.
 
-`load` finds and validates; `build_settings` checks the result against this machine, and `build_upstream`,
-`build_catalog`, `build_pins`, `build_proofs`, `build_records`, `build_rounds`, `build_tokens` and `build_key_sources`
-do so for parts of it; `read_lock_file` reads what is pinned, and `store_of` parses the store's URL; `tls_context` loads
-the certificate; `try_record_signer` has the signer of records sign once; `shown` prints the configuration, and
-`policy_digest` is what records name it by. Every failure is an `accredit.errors.ConfigurationError`: one line for what
-is wrong, one for what to do.
+`load` finds and validates; `build_settings` checks the result against this machine (`build_all_settings` where there
+may be several servers), and `build_upstream`, `build_catalog`, `build_pins`, `build_proofs`, `build_records`,
+`build_rounds`, `build_tokens` and `build_key_sources` do so for parts of it; `read_lock_file` reads what is pinned, and
+`store_of` parses the store's URL; `tls_context` loads the certificate; `try_record_signer` has the signer of records
+sign once; `shown` prints the configuration, and `policy_digest` is what records name it by. Every failure is an
+`accredit.errors.ConfigurationError`: one line for what is wrong, one for what to do.
 """
 
 from accredit.config.attest import build_log_signer, build_records, gateway_id, own_key_file, try_record_signer
-from accredit.config.build import build_settings, build_upstream
+from accredit.config.build import build_all_settings, build_settings, build_upstream
 from accredit.config.conversion import converted, json_schema
 from accredit.config.digest import policy_digest
 from accredit.config.listen import check_exposure, tls_context
@@ -28,6 +28,7 @@ __all__ = [
     "Origin",
     "Shown",
     "Values",
+    "build_all_settings",
     "build_catalog",
     "build_key_sources",
     "build_log_signer",

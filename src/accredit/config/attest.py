@@ -113,6 +113,12 @@ def own_key_file(loaded: Loaded) -> Path | None:
     return loaded.file.parent / GATEWAY_KEY_FILE if loaded.file is not None else None
 
 
+def verifier_id(loaded: Loaded) -> str:
+    """Return the id that proofs for the one server are bound to: a view's is below the gateway's. Raises
+    `ConfigurationError`."""
+    return f"{gateway_id(loaded)}/{loaded.server}" if loaded.server else gateway_id(loaded)
+
+
 def gateway_id(loaded: Loaded) -> str:
     """Return the gateway's id by rule 4. Raises `ConfigurationError`."""
     if loaded.config.gateway.id is not None:

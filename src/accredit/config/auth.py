@@ -20,49 +20,49 @@ from accredit.keys import read_file
 from accredit.limits import MAX_CLIENT_SECRET_BYTES
 from accredit.tokens import AccessGrant
 
-_KEY = "upstream.auth"
-
 
 def build_auth(loaded: Loaded, environ: Mapping[str, str]) -> AccessGrant | None:
     """Return how the gateway gets tokens for the server, or None if it needs none. Raises `ConfigurationError`."""
-    auth = loaded.config.upstream.auth
+    auth, place = loaded.config.upstream.auth, loaded.place("upstream")
     if auth is None:
         return None
+    named = f"{place}.auth"
     if any(name.lower() == "authorization" for name in loaded.config.upstream.headers):
         raise ConfigurationError(
-            f"upstream.headers holds Authorization, which {_KEY} sets", "keep the one that the server expects"
+            f"{place}.headers holds Authorization, which {named} sets", "keep the one that the server expects"
         )
     if auth.type == "token_exchange":
-        _check_exchange(loaded, for_somebody=auth.audience is not None or auth.resource is not None)
+        _check_exchange(loaded, named, for_somebody=auth.audience is not None or auth.resource is not None)
     return AccessGrant(
         type=auth.type,
         token_url=auth.token_url,
         client_id=auth.client_id,
-        client_secret=_secret(auth.client_secret, folder_of(loaded, ("upstream", "auth")), environ),
+        client_secret=_secret(
+            auth.client_secret, f"{named}.client_secret", folder_of(loaded, ("upstream", "auth")), environ
+        ),
         audience=auth.audience or "",
         resource=auth.resource or "",
         scope=auth.scope or "",
     )
 
 
-def _check_exchange(loaded: Loaded, *, for_somebody: bool) -> None:
+def _check_exchange(loaded: Loaded, named: str, *, for_somebody: bool) -> None:
     """Check rule 2."""
     if loaded.config.tokens.mode != "required":
         raise ConfigurationError(
-            f'{_KEY}.type is "token_exchange" and tokens.mode is "{loaded.config.tokens.mode}": a caller may come'
+            f'{named}.type is "token_exchange" and tokens.mode is "{loaded.config.tokens.mode}": a caller may come'
             " without a token that could be exchanged",
-            f'set tokens.mode = "required", or {_KEY}.type = "client_credentials"',
+            f'set tokens.mode = "required", or {named}.type = "client_credentials"',
         )
     if not for_somebody:
         raise ConfigurationError(
-            f'{_KEY}.type is "token_exchange", and nothing says for whom the new token is',
-            f"set {_KEY}.audience or {_KEY}.resource",
+            f'{named}.type is "token_exchange", and nothing says for whom the new token is',
+            f"set {named}.audience or {named}.resource",
         )
 
 
-def _secret(source: SecretFrom, folder: Path, environ: Mapping[str, str]) -> str:
+def _secret(source: SecretFrom, key: str, folder: Path, environ: Mapping[str, str]) -> str:
     """Apply rule 3."""
-    key = f"{_KEY}.client_secret"
     if source.env:
         text, where = environ.get(source.env, ""), source.env
         if not text:

@@ -7,22 +7,25 @@ are taken from the environment, or the program is looked for; then what `identit
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from accredit.base.text import one_line
 from accredit.config.attest import build_records
 from accredit.config.auth import build_auth
+from accredit.config.digest import policy_digest
 from accredit.config.identity import build_identity
 from accredit.config.load import Loaded
 from accredit.config.pins import build_pins
 from accredit.config.proofs import build_proofs
 from accredit.config.rounds import build_rounds
 from accredit.config.schema import Upstream
+from accredit.config.servers import views
 from accredit.config.tokens import build_tokens
 from accredit.config.values import FromEnvironment, check_header_text
 from accredit.errors import ConfigurationError
-from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstream
+from accredit.gateway.settings import GatewaySettings, HttpUpstream, RoundsSettings, StdioUpstream
 from accredit.gateway.upstream.stdio.child import find_program
 
 
@@ -33,14 +36,36 @@ def build_settings(
 
     `starting` says that it is about to serve: a key of its own that is missing is then made.
     """
+    return _settings(loaded, environ, build_rounds(loaded), workers=workers, starting=starting)
+
+
+def build_all_settings(
+    loaded: Loaded, environ: Mapping[str, str], *, workers: int = 1, starting: bool = False
+) -> list[GatewaySettings]:
+    """Return the settings of each server that a gateway stands before: of several, those of its views (`servers`).
+
+    They have one set of keys for sealing, and each record names the whole configuration. Raises `ConfigurationError`.
+    """
+    rounds, digest = build_rounds(loaded), policy_digest(loaded)
+    built = [_settings(each, environ, rounds, workers=workers, starting=starting) for each in views(loaded)]
+    return [
+        replace(each, records=replace(each.records, policy_digest=digest)) if each.records is not None else each
+        for each in built
+    ]
+
+
+def _settings(
+    loaded: Loaded, environ: Mapping[str, str], rounds: RoundsSettings, *, workers: int, starting: bool
+) -> GatewaySettings:
     gateway = loaded.config.gateway
     upstream = build_upstream(loaded, environ)
     if workers > 1 and isinstance(upstream, StdioUpstream):
         raise ConfigurationError(
-            f"{workers} workers can't share an upstream that is a command: its sessions live in one process",
+            f"{workers} workers can't share {loaded.place('upstream')}.command: its sessions live in one process",
             "leave out --workers, or run the server behind a URL",
         )
     return GatewaySettings(
+        server=loaded.server,
         upstream=upstream,
         path=gateway.path,
         allowed_origins=tuple(gateway.allowed_origins),
@@ -58,7 +83,7 @@ def build_settings(
         proofs=build_proofs(loaded, workers=workers),
         records=build_records(loaded),
         tokens=build_tokens(loaded, workers=workers),
-        rounds=build_rounds(loaded),
+        rounds=rounds,
         pins=build_pins(loaded),
         workers=workers,
     )
@@ -72,45 +97,48 @@ def _patience(loaded: Loaded) -> float | None:
 
 def build_upstream(loaded: Loaded, environ: Mapping[str, str]) -> HttpUpstream | StdioUpstream:
     """Return the server behind the gateway. Raises `ConfigurationError`."""
-    upstream = loaded.config.upstream
+    upstream, place = loaded.config.upstream, loaded.place("upstream")
+    if loaded.config.servers.by_name:
+        raise ConfigurationError(
+            f"[servers] names {len(loaded.config.servers.by_name)} servers, and this is about one",
+            "name a server's own URL or command, or use a configuration with [upstream]",
+        )
     named = [key for key in ("url", "urls", "command") if getattr(upstream, key)]
     if len(named) > 1:
-        places = [f"upstream.{key} ({loaded.origins['upstream', key].name})" for key in named]
+        places = [f"{place}.{key} ({loaded.origins['upstream', key].name})" for key in named]
         raise ConfigurationError(
             f"{', '.join(places[:-1])} and {places[-1]} exclude each other", "keep the one that names your server"
         )
     urls = upstream.urls or ([upstream.url] if upstream.url else [])
     if urls:
-        _check_replicas(urls)
+        _check_replicas(urls, place)
         for key in ("env", "cwd"):
             if getattr(upstream, key):
-                raise ConfigurationError(f"upstream.{key} is for a command, not for a url", f"remove upstream.{key}")
-        headers, auth = _headers(upstream, environ), build_auth(loaded, environ)
+                raise ConfigurationError(f"{place}.{key} is for a command, not for a url", f"remove {place}.{key}")
+        headers, auth = _headers(upstream, place, environ), build_auth(loaded, environ)
         return HttpUpstream(urls[0], headers, tuple(urls[1:]), upstream.max_in_flight, auth)
     if upstream.command:
-        if upstream.auth is not None:
-            raise ConfigurationError("upstream.auth is for a url, not for a command", "remove upstream.auth")
-        if upstream.headers:
-            raise ConfigurationError("upstream.headers is for a url, not for a command", "remove upstream.headers")
-        if upstream.max_in_flight is not None:
-            what = "upstream.max_in_flight is for a url, not for a command"
-            raise ConfigurationError(what, "remove upstream.max_in_flight")
-        return _stdio(upstream.command, upstream.env, _folder(loaded))
+        for key in ("auth", "headers", "max_in_flight"):
+            if getattr(upstream, key):
+                raise ConfigurationError(f"{place}.{key} is for a url, not for a command", f"remove {place}.{key}")
+        return _stdio(upstream.command, upstream.env, _folder(loaded), place)
+    if loaded.server:
+        raise ConfigurationError(f"{place}: neither url nor command is set", f"set {place}.url, or {place}.command")
     raise ConfigurationError(
         "no upstream: there is no MCP server to stand in front of",
         "give a URL, or a command after --, or [upstream] url or command in accredit.toml",
     )
 
 
-def _check_replicas(urls: Sequence[str]) -> None:
+def _check_replicas(urls: Sequence[str], place: str) -> None:
     """Raise `ConfigurationError` unless the URLs are of different places with the same path and query."""
     parts = [urlsplit(url) for url in urls]
     if len({(each.path or "/", each.query) for each in parts}) > 1:
-        what = "upstream.urls: the replicas of a server have the same path"
+        what = f"{place}.urls: the replicas of a server have the same path"
         raise ConfigurationError(what, "make their URLs differ only in scheme, host and port")
     places = {(each.hostname, each.port or (443 if each.scheme == "https" else 80)) for each in parts}
     if len(places) < len(parts):
-        raise ConfigurationError("upstream.urls names a replica twice", "name each once")
+        raise ConfigurationError(f"{place}.urls names a replica twice", "name each once")
 
 
 def _folder(loaded: Loaded) -> Path | None:
@@ -120,21 +148,22 @@ def _folder(loaded: Loaded) -> Path | None:
         folder = Path(loaded.config.upstream.cwd)
         if not folder.is_dir():
             raise ConfigurationError(
-                one_line(f"upstream.cwd: there is no folder {folder}"), "name the folder that the command is to run in"
+                one_line(f"{loaded.place('upstream')}.cwd: there is no folder {folder}"),
+                "name the folder that the command is to run in",
             )
         return folder
     from_file = loaded.origins["upstream", "command"].kind == "file"
     return loaded.file.parent if loaded.file and from_file else None
 
 
-def _stdio(command: list[str], env: Mapping[str, str], folder: Path | None) -> StdioUpstream:
+def _stdio(command: list[str], env: Mapping[str, str], folder: Path | None, place: str) -> StdioUpstream:
     program = command[0]
     if folder and os.path.dirname(program):
         program = str(folder / program)
     upstream = StdioUpstream((program, *command[1:]), env, str(folder) if folder else None)
     if find_program(upstream) is None:
         raise ConfigurationError(
-            one_line(f"upstream command not found: {program}"),
+            one_line(f"{place} command not found: {program}"),
             "correct the path, or make the file executable"
             if os.path.dirname(program)
             else "install it, correct its name, or give its full path",
@@ -142,17 +171,17 @@ def _stdio(command: list[str], env: Mapping[str, str], folder: Path | None) -> S
     return upstream
 
 
-def _headers(upstream: Upstream, environ: Mapping[str, str]) -> dict[str, str]:
-    return {name: _header(name, value, environ) for name, value in upstream.headers.items()}
+def _headers(upstream: Upstream, place: str, environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: _header(f"{place}.headers.{name}", value, environ) for name, value in upstream.headers.items()}
 
 
-def _header(name: str, value: str | FromEnvironment, environ: Mapping[str, str]) -> str:
+def _header(key: str, value: str | FromEnvironment, environ: Mapping[str, str]) -> str:
     if isinstance(value, str):
         return value
     text = environ.get(value.env)
     if text is None:
         raise ConfigurationError(
-            f"upstream.headers.{name} is to come from the environment, which has no {value.env}",
+            f"{key} is to come from the environment, which has no {value.env}",
             f"set {value.env} before the start",
         )
     text = value.text(text)
@@ -160,7 +189,7 @@ def _header(name: str, value: str | FromEnvironment, environ: Mapping[str, str])
         check_header_text(text)
     except ValueError as error:
         raise ConfigurationError(
-            f"upstream.headers.{name} can't be sent: the value of {value.env} {error}",
+            f"{key} can't be sent: the value of {value.env} {error}",
             f"correct {value.env} in the environment",
         ) from None
     return text

@@ -3,7 +3,7 @@ place, and never quoted. No I/O."""
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, TypeVar, cast, get_args, get_origin
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec.structs import replace
@@ -44,18 +44,31 @@ def json_schema() -> dict[str, Any]:
 def _section(name: str, table: object, *, strict: bool) -> Section:
     if name not in SECTIONS:
         raise WrongValue((name,), NO_SUCH_KEY)
-    kind = SECTIONS[name]
+    return _table(table, SECTIONS[name], (name,), strict=strict)
+
+
+def _table(table: object, kind: type[Section], place: Place, *, strict: bool) -> Section:
+    """Convert a table, and by themselves those in it that hold names of the user's own."""
     entries = ENTRIES.get(kind)
-    if entries is None or not isinstance(table, dict):
-        return _convert(table, kind, (name,), strict=strict)
-    own = kinds(kind).keys() - {entries.attribute}
-    keys = {key: value for key, value in cast("dict[str, object]", table).items() if key in own}
-    others = {key: value for key, value in cast("dict[str, object]", table).items() if key not in own}
-    section = _convert(keys, kind, (name,), strict=strict)
-    for key in others:
-        check(entries.name, key, (name, key))
-    tables = {key: _convert(value, entries.table, (name, key), strict=strict) for key, value in others.items()}
-    return replace(section, **{entries.attribute: tables})
+    given = cast("dict[str, object] | None", table if isinstance(table, dict) else None)
+    inner = {key: each for key, each in get_type_hints(kind).items() if each in ENTRIES}
+    if given is None or (entries is None and not inner):
+        return _convert(cast("object", table), kind, place, strict=strict)
+    own = kinds(kind).keys() - {entries.attribute if entries is not None else ""}
+    below = {key: value for key, value in given.items() if key in inner}
+    others = {key: value for key, value in given.items() if key not in own} if entries is not None else {}
+    keys = {key: value for key, value in given.items() if key not in below and key not in others}
+    section = _convert(keys, kind, place, strict=strict)
+    changes: dict[str, object] = {
+        key: _table(value, inner[key], (*place, key), strict=strict) for key, value in below.items()
+    }
+    if entries is not None:
+        for key in others:
+            check(entries.name, key, (*place, key))
+        changes[entries.attribute] = {
+            key: _table(value, entries.table, (*place, key), strict=strict) for key, value in others.items()
+        }
+    return replace(section, **changes)
 
 
 def _convert(value: object, kind: type[_S], place: Place, *, strict: bool) -> _S:

@@ -7,7 +7,8 @@ prints them, whatever their origin, without `gateway.host` and `gateway.port`. I
 2. a secret is represented by the name that it comes from (a file, an environment variable); one that is, or may be (the
    query of a URL), written into the configuration itself is masked;
 3. a file in the configuration's own folder is represented by its relative name, so that a copy elsewhere has the same
-   digest.
+   digest;
+4. `servers` is left out where there are none, as it was before there could be any.
 
 It is not the `policy_digest` of session tokens, which covers the file's bytes.
 """
@@ -41,6 +42,8 @@ def policy_digest(loaded: Loaded) -> str:
     tree: dict[str, dict[str, object]] = {section: {} for section in SECTIONS}
     for section, key, value in _values(loaded):
         tree[section][key] = value
+    if not tree["servers"]:
+        del tree["servers"]  # rule 4
     try:
         return sha256_hex(canonical(json.dumps(tree).encode()))
     except AttestationError:
@@ -56,7 +59,7 @@ def _values(loaded: Loaded) -> Iterator[tuple[str, str, object]]:
         if key in PUBLIC_KEYS:
             yield *key, _with_contents(row.value, PUBLIC_KEYS[key], folder_of(loaded, key))
         elif key not in _LISTENS:
-            yield *key, _named(row.value, loaded) if key in FILES else row.value
+            yield *key, _named(row.value, loaded) if key in FILES or row.section == "servers" else row.value
 
 
 def _with_contents(value: object, members: tuple[str, ...], folder: Path) -> object:
@@ -77,7 +80,10 @@ def _content(path: Path) -> dict[str, str] | None:
 
 
 def _named(value: object, loaded: Loaded) -> object:
-    """Apply rule 3."""
+    """Apply rule 3 to a file, or to a server's folder."""
+    if isinstance(value, dict):
+        server = cast("dict[str, object]", value)
+        return server | {"cwd": _named(server["cwd"], loaded)}
     if isinstance(value, str) and loaded.file is not None and Path(value).is_relative_to(loaded.file.parent):
         return str(Path(value).relative_to(loaded.file.parent))
     return value

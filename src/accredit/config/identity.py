@@ -36,38 +36,39 @@ def build_identity(
 
     Unless a gateway is `starting`, no key is written: for a missing one a temporary key is made.
     """
-    table = loaded.config.upstream
+    table, place = loaded.config.upstream, loaded.place("upstream")
     if table.identity != "jwt":
         if ("upstream", "identity_header") in loaded.origins:
             raise ConfigurationError(
-                f'upstream.identity_header is set and upstream.identity is "{table.identity}": nothing would be in it',
-                'set upstream.identity = "jwt", or remove upstream.identity_header',
+                f'{place}.identity_header is set and {place}.identity is "{table.identity}": nothing would be in it',
+                f'set {place}.identity = "jwt", or remove {place}.identity_header',
             )
         return None
     header = table.identity_header
     for key, names in (
-        ("upstream.headers", table.headers),
+        (f"{place}.headers", table.headers),
         ("gateway.forward_headers", loaded.config.gateway.forward_headers),
     ):
         if any(same_name(name, header) for name in names):
             raise ConfigurationError(
-                f"{key} holds {header}, which upstream.identity_header says is the gateway's own",
-                f"remove it from {key}, or give upstream.identity_header another name",
+                f"{key} holds {header}, which {place}.identity_header says is the gateway's own",
+                f"remove it from {key}, or give {place}.identity_header another name",
             )
-    check_reads_headers(upstream)
+    check_reads_headers(upstream, place)
     if loaded.file is None:
         raise ConfigurationError(
-            f'upstream.identity is "jwt" and there is no configuration file beside which {_IDENTITY_KEY_FILE} could be',
-            "write upstream.identity into accredit.toml, and name that file with --config",
+            f'{place}.identity is "jwt" and there is no configuration file beside which {_IDENTITY_KEY_FILE} could be',
+            f"write {place}.identity into accredit.toml, and name that file with --config",
         )
     gateway = gateway_id(loaded)
-    return IdentitySettings(_key(loaded.file.parent / _IDENTITY_KEY_FILE, starting=starting), gateway, header)
+    key = _key(loaded.file.parent / _IDENTITY_KEY_FILE, place, starting=starting)
+    return IdentitySettings(key, gateway, header, loaded.server)
 
 
-def _key(path: Path, *, starting: bool) -> "EllipticCurvePrivateKey":
+def _key(path: Path, place: str, *, starting: bool) -> "EllipticCurvePrivateKey":
     try:
         if os.path.lexists(path):
             return load_token_key(path)
         return kept_token_key(path) if starting else make_token_key()
     except ConfigurationError as error:
-        raise ConfigurationError(one_line(f"upstream.identity: {error.what}"), one_line(error.remedy)) from None
+        raise ConfigurationError(one_line(f"{place}.identity: {error.what}"), one_line(error.remedy)) from None

@@ -7,7 +7,9 @@ In this order, each overriding the ones before:
    itself and strictly: a broken file stops the start, even if something else overrides the broken part;
 2. the environment, `ACCREDIT_<SECTION>__<KEY>`: text, or JSON where a key holds several values;
 3. the command line. A URL or a command given there replaces the whole of `[upstream]`: headers with a secret that are
-   meant for one server must not reach another.
+   meant for one server must not reach another. It replaces `[servers]` as well.
+
+`[servers]` has each server's own keys, so `[upstream]` and the catalog's sections are not beside it.
 """
 
 import json
@@ -16,7 +18,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 from accredit.base.text import one_line
 from accredit.config.conversion import converted
@@ -29,6 +31,8 @@ DEFAULT_FILE = "accredit.toml"
 
 _Key = tuple[str, str]
 """A section, and a key in it."""
+_OF_ONE = frozenset({"upstream", "tools", "resources", "prompts"})
+"""The sections that `[servers.NAME]` has for each server."""
 
 
 class Origin(NamedTuple):
@@ -45,13 +49,21 @@ Values = Mapping[_Key, tuple[Origin, object]]
 class Loaded:
     """A configuration that is valid by itself, and its origins. A key without an origin has its default.
 
-    `content` is the file's bytes, as they were read.
+    `content` is the file's bytes, as they were read. `server` is the name of the one server of `[servers]` that this is
+    a view of (`servers.view`), "" for the whole.
     """
 
     config: Config
     file: Path | None
     origins: Mapping[_Key, Origin]
     content: bytes = b""
+    server: str = ""
+
+    def place(self, section: str) -> str:
+        """Return where a section of the server's own is in the file: `servers.NAME...` in a view."""
+        if not self.server:
+            return section
+        return f"servers.{self.server}" if section == "upstream" else f"servers.{self.server}.{section}"
 
 
 def load(file: Path | None, environ: Mapping[str, str], command_line: Values, *, look_here: bool = True) -> Loaded:
@@ -84,7 +96,7 @@ def load_command_line(command_line: Values) -> Loaded:
 
 def _joined(file: Path | None, from_file: Values, from_environment: Values, command_line: Values) -> Loaded:
     if _names_a_server(command_line):
-        from_file = {key: found for key, found in from_file.items() if key[0] != "upstream"}
+        from_file = {key: found for key, found in from_file.items() if key[0] not in ("upstream", "servers")}
         from_environment = {key: found for key, found in from_environment.items() if key[0] != "upstream"}
     joined = {**from_file, **from_environment, **command_line}
     origins = {key: origin for key, (origin, _) in joined.items()}
@@ -95,7 +107,20 @@ def _joined(file: Path | None, from_file: Values, from_environment: Values, comm
         config = converted(tables, strict=False)
     except WrongValue as error:
         raise problem(error, lambda section, key: origins[section, key].name) from None
+    if config.servers.by_name:
+        _check_several(origins)
     return Loaded(config, file, origins)
+
+
+def _check_several(origins: Mapping[_Key, Origin]) -> None:
+    """Refuse what belongs to one server beside `[servers]`. Raises `ConfigurationError`."""
+    for (section, key), origin in origins.items():
+        if section in _OF_ONE:
+            inside = f"[servers.NAME.{section}]" if section != "upstream" else "[servers.NAME]"
+            raise ConfigurationError(
+                one_line(f"{section}.{key} ({origin.name}) is for one server, and [servers] names several"),
+                f"move it to {inside}, or remove [servers]",
+            )
 
 
 def _find(file: Path | None, environ: Mapping[str, str], *, look_here: bool) -> Path | None:
@@ -138,6 +163,9 @@ def _anchored(key: _Key, value: object, folder: Path) -> object:
     """Make a relative path in a file relative to that file's folder."""
     if key in FILES:
         return str(folder / str(value))
+    if key[0] == "servers":
+        server = cast("dict[str, object]", value)
+        return server | {"cwd": str(folder / str(server["cwd"]))} if "cwd" in server else server
     return value
 
 

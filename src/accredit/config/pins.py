@@ -33,9 +33,9 @@ def build_pins(loaded: Loaded) -> Pins | None:
             f"there is no {path}" if path is not None else f"{LOCK_FILE} is beside a configuration, and there is none"
         )
         raise ConfigurationError(one_line(f'pins.mode is "{pins.mode}", and {what}'), _PIN)
-    server = read_lock_file(path).get(UPSTREAM)
+    server = read_lock_file(path).get(lock_name(loaded))
     if server is None:
-        raise ConfigurationError(one_line(f"{path} pins nothing of the server of [upstream]"), _PIN)
+        raise ConfigurationError(one_line(f"{path} pins nothing of the server of [{loaded.place('upstream')}]"), _PIN)
     return Pins(
         tools={name: tool.sha256 for name, tool in server.tools.items() if tool.sha256 is not None},
         instructions=server.instructions_sha256,
@@ -48,7 +48,12 @@ def read_pinned(loaded: Loaded) -> Definitions | None:
     """Return all that the lock of a configuration holds of its server, whatever `pins.mode` says; None without a lock.
     Raises `ConfigurationError`."""
     path = lock_file(loaded)
-    return read_lock_file(path).get(UPSTREAM) if path is not None and os.path.lexists(path) else None
+    return read_lock_file(path).get(lock_name(loaded)) if path is not None and os.path.lexists(path) else None
+
+
+def lock_name(loaded: Loaded) -> str:
+    """Return the name of a configuration's one server, or of a view's, in the lock."""
+    return loaded.server or UPSTREAM
 
 
 def lock_file(loaded: Loaded) -> Path | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from difflib import SequenceMatcher
 
 from accredit.base.text import one_line
-from accredit.config.schema import ENTRIES, NESTED, SECTIONS, Section, description, keys
+from accredit.config.schema import ENTRIES, NESTED, SECTIONS, Section, Server, description, keys
 from accredit.config.values import NO_SUCH_KEY, Place, WrongValue
 from accredit.errors import ConfigurationError
 
@@ -72,6 +72,8 @@ def _meaning(place: Place) -> str:
         if said:
             return f"{_dotted(place[:end])} is {said}"
     section = str(place[0])
+    if section == "servers" and len(place) == 2:
+        return "write it as a table, such as [servers.mail]"
     return f"write it as a table: [{_dotted(place[:2]) if section in _ENTRIES else section}]"
 
 
@@ -80,6 +82,11 @@ def _table_around(place: Place) -> type[Section] | None:
     section, *rest = place
     if section not in SECTIONS or not rest:
         return None
+    if section == "servers" and len(rest) > 1:
+        if ("upstream", str(rest[1])) in NESTED:
+            return _table_around(("upstream", *rest[1:])) if len(rest) > 2 else Server
+        inside = rest[1] in SECTIONS and len(rest) > 2  # the same table as the section of its name
+        return _table_around((*rest[1:],)) if inside else Server
     model, first = SECTIONS[str(section)], str(rest[0])
     if len(rest) == 1:
         return model

@@ -17,7 +17,7 @@ import shlex
 from pathlib import Path
 
 from accredit.base.text import one_line
-from accredit.config.attest import gateway_id
+from accredit.config.attest import verifier_id
 from accredit.config.evaluators import load_evaluators
 from accredit.config.load import Loaded, folder_of
 from accredit.config.schema import Config, Resource, Tool
@@ -51,7 +51,8 @@ def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
             'set store.url = "sqlite:///accredit.db", or leave out --workers',
         )
     policy = Policy(
-        verifier_id=gateway_id(loaded) if required else "",
+        verifier_id=verifier_id(loaded) if required else "",
+        server=loaded.server,
         roots=roots,
         catalog=catalog,
         vocabulary=catalog.vocabulary(),

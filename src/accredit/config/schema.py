@@ -27,6 +27,7 @@ from accredit.config.values import (
     Scope,
     Seconds,
     Secret,
+    ServerName,
     StoreText,
     TokenScope,
     TokenScopes,
@@ -64,7 +65,9 @@ class Section(Struct, frozen=True, forbid_unknown_fields=True):
 
     def members(self) -> dict[str, object]:
         """Return it as it is written, with all defaults."""
-        return to_builtins(self)
+        return {
+            key: value.members() if isinstance(value, Section) else to_builtins(value) for key, value in self.items()
+        }
 
 
 def keys(table: type[Section]) -> list[str]:
@@ -287,6 +290,23 @@ class Prompts(Section, frozen=True):
     scope: Annotated[Scope, "the scope of all prompts"] = "mcp:prompt"
 
 
+class Server(Upstream, frozen=True):
+    """`[servers.NAME]`: one of several servers, with the keys of `[upstream]` and a catalog of its own."""
+
+    timeout_seconds: Annotated[
+        Seconds | None, "the number of seconds for which it may be silent; else gateway.upstream_timeout_seconds"
+    ] = None
+    tools: Annotated[Tools, "a table of its tools, as [tools]"] = Tools()
+    resources: Annotated[Resources, "a table of its resources, as [resources]"] = Resources()
+    prompts: Annotated[Prompts, "a table of its prompts, as [prompts]"] = Prompts()
+
+
+class Servers(Section, frozen=True):
+    """`[servers]`: a table for each server, by its name."""
+
+    by_name: dict[str, Server] = {}
+
+
 class Attest(Section, frozen=True):
     """`[attest]`: whether guarded calls are recorded, and how."""
 
@@ -374,6 +394,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
 
     gateway: Gateway = Gateway()
     upstream: Upstream = Upstream()
+    servers: Servers = Servers()
     validation: Validation = Validation()
     tokens: Tokens = Tokens()
     proofs: Proofs = Proofs()
@@ -411,6 +432,7 @@ class Entries(NamedTuple):
 ENTRIES: Mapping[type[Section], Entries] = {
     Tools: Entries("by_name", ToolName, Tool),
     Resources: Entries("by_prefix", UriPrefix, Resource),
+    Servers: Entries("by_name", ServerName, Server),
 }
 SECRETS = (("upstream", "env"), ("upstream", "headers"))
 """Tables whose values are never shown."""

@@ -6,7 +6,7 @@ from typing import cast
 from msgspec.structs import replace
 
 from accredit.config.load import Loaded
-from accredit.config.schema import SECRETS, SECTIONS, Auth, Section
+from accredit.config.schema import SECRETS, SECTIONS, Auth, Section, Server
 from accredit.config.values import FromEnvironment
 
 _MASK = "***"
@@ -34,6 +34,8 @@ def shown(loaded: Loaded) -> list[Shown]:
 
 
 def _masked(section: str, key: str, value: object) -> object:
+    if isinstance(value, Server):
+        return {name: _masked("upstream", name, each) for name, each in value.items()}
     if (section, key) in SECRETS:
         table = cast("dict[str, object]", value)
         return {name: text.members() if isinstance(text, FromEnvironment) else _MASK for name, text in table.items()}

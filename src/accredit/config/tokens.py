@@ -50,7 +50,7 @@ def build_tokens(loaded: Loaded, *, workers: int = 1) -> TokenSettings | None:
             "tokens.bind_agent ties each call's token to its proof, and a call may come without one of them",
             'set tokens.mode and proofs.mode to "required", or remove tokens.bind_agent',
         )
-    issuers = tuple(_issuer(index, issuer) for index, issuer in enumerate(tokens.issuers))
+    issuers = tuple(_issuer(index, issuer, loaded.server) for index, issuer in enumerate(tokens.issuers))
     TokenVerifier(issuers)  # raises if one is named twice
     digest = policy_digest(loaded.content)
     return TokenSettings(
@@ -76,7 +76,7 @@ def _check_meant(loaded: Loaded, scopes: dict[str, str]) -> None:
     if ("tokens", "mode") in loaded.origins:
         return
     depends = "tokens.issuers" if tokens.issuers else "tokens.bind_agent" if tokens.bind_agent else ""
-    depends = depends or (f"tools.{next(iter(scopes))}.token_scope" if scopes else "")
+    depends = depends or (f"{loaded.place('tools')}.{next(iter(scopes))}.token_scope" if scopes else "")
     if depends:
         raise ConfigurationError(
             one_line(f"{depends} is set and tokens.mode is not: no token would be asked for"),
@@ -84,14 +84,15 @@ def _check_meant(loaded: Loaded, scopes: dict[str, str]) -> None:
         )
 
 
-def _issuer(index: int, table: TokenIssuer) -> Issuer:
+def _issuer(index: int, table: TokenIssuer, server: str) -> Issuer:
     named = [name for name in ("jwks_url", "jwks_file", "public_key_file") if getattr(table, name) is not None]
     if len(named) != 1:
         what = f"{named[0]} and {named[1]} exclude each other" if named else "no keys are named"
         raise ConfigurationError(
             f"tokens.issuers[{index}]: {what}", "name its keys with one of jwks_url, jwks_file and public_key_file"
         )
-    return Issuer(table.issuer, table.audience, tuple(table.algorithms), tuple(table.required_scopes))
+    own = f"{table.audience.rstrip('/')}/{server}" if server else ""
+    return Issuer(table.issuer, table.audience, tuple(table.algorithms), tuple(table.required_scopes), own)
 
 
 def _keys(index: int, table: TokenIssuer, folder: Path) -> KeySet | str:
@@ -107,7 +108,8 @@ def _keys(index: int, table: TokenIssuer, folder: Path) -> KeySet | str:
 
 def _resource(loaded: Loaded, issuers: tuple[Issuer, ...]) -> str:
     """Return the endpoint's URL as clients know it, which tokens are issued for; else the one that it listens on."""
-    urls = [issuer.audience for issuer in issuers if issuer.audience.startswith(("https://", "http://"))]
+    audiences = [issuer.server_audience or issuer.audience for issuer in issuers]
+    urls = [audience for audience in audiences if audience.startswith(("https://", "http://"))]
     gateway = loaded.config.gateway
     scheme = "https" if gateway.tls_cert_file is not None else "http"
     return urls[0] if urls else f"{scheme}://{gateway.host}:{gateway.port}{gateway.path}"

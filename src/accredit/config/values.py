@@ -124,7 +124,8 @@ def _path(value: str) -> None:
         raise ValueError("should hold no space, query or fragment")
 
 
-def _endpoint(value: str) -> None:
+def check_endpoint(value: str) -> None:
+    """Refuse a path that can't be an endpoint's. Raises `ValueError`."""
     if value in ("/healthz", "/readyz", "/.well-known/accredit/jwks.json"):
         raise ValueError("should not be a path that the gateway itself answers")
     _path(value)
@@ -242,6 +243,11 @@ def _tool_name(value: str) -> None:
         raise ValueError("should have a name")
 
 
+def _server_name(value: str) -> None:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,31}", value):
+        raise ValueError("should have a name of a-z, 0-9 and -, which begins with no -, of at most 32 characters")
+
+
 def _facts(value: dict[str, str | int | float]) -> None:
     fault = facts_fault(value)
     if fault is not None:
@@ -279,7 +285,7 @@ Path = Annotated[str, _Check(_path)]
 Method = Annotated[str, _Check(_method)]
 Forwarded = Annotated[str, _Check(_forwarded)]
 IdentityHeader = Annotated[str, _Check(_identity_header)]
-Endpoint = Annotated[str, _Check(_endpoint)]
+Endpoint = Annotated[str, _Check(check_endpoint)]
 Name = Annotated[str, Meta(min_length=1)]
 Bytes = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0), _Check(_finite)]
@@ -287,6 +293,7 @@ Scope = Annotated[str, _Check(_scope)]
 OptionalScope = Annotated[str, _Check(_optional_scope)]
 Facts = Annotated[dict[str, str | int | float], _Check(_facts)]
 ToolName = Annotated[str, _Check(_tool_name)]
+ServerName = Annotated[str, _Check(_server_name)]
 UriPrefix = Annotated[str, _Check(_uri_prefix)]
 TokenScope = Annotated[str, _Check(_token_scope)]
 """RFC 6749 section 3.3; empty for none."""

@@ -5,43 +5,37 @@ back at the end of its lifespan.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
-from msgspec import Raw
+from msgspec import Raw, structs
 
-from accredit.errors import AccreditError, ClientGone, TokenError, UpstreamUnavailable
+from accredit.errors import AccreditError, ClientGone, ConfigurationError, TokenError, UpstreamUnavailable
 from accredit.gateway.admission.bearer import bearer_for
-from accredit.gateway.admission.gate import Gate
-from accredit.gateway.admission.identity import KEYS_PATH
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.front.asgi import AsgiExchange, Receive, Scope, Send
 from accredit.gateway.front.authenticator import HttpAuthenticator
+from accredit.gateway.front.bootstrap import PATH, Bootstrap
 from accredit.gateway.front.cors import is_preflight, preflight
-from accredit.gateway.front.endpoint import Endpoint
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.health import ALIVE, READY, Health
-from accredit.gateway.front.legacy_sse import MESSAGES_PATH, SSE_PATH, LegacySse
-from accredit.gateway.front.passthrough import forward, named, refuse
-from accredit.gateway.front.resource_metadata import Resource
+from accredit.gateway.front.passthrough import refuse
 from accredit.gateway.front.session_binding import sessions_of
 from accredit.gateway.headers import JSON
-from accredit.gateway.recording.recorder import recorder_of
 from accredit.gateway.replies import refusal
 from accredit.gateway.room import Rooms
+from accredit.gateway.server import Server, Shared
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstream
 from accredit.gateway.trace import set_current
-from accredit.gateway.upstream.backend import Backend
 from accredit.gateway.upstream.http.own_token import AccessTokensFor
-from accredit.gateway.upstream.http.relay import HttpRelay
-from accredit.gateway.upstream.stdio.backend import StdioBackend
 from accredit.jsonrpc.long_text import Steps
 from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.stores import MemoryTasks
 
 
 def create_app(
-    upstream: GatewaySettings | str | Sequence[str],
+    upstream: GatewaySettings | str | Sequence[str] | Sequence[GatewaySettings],
     *,
     store: ProofStore | None = None,
     revocations: Revocations | None = None,
@@ -51,77 +45,60 @@ def create_app(
     on_tools: Callable[[Raw], Steps[None]] | None = None,
     access_tokens: AccessTokensFor | None = None,
 ) -> "Gateway":
-    """Return an ASGI application in front of one upstream.
+    """Return an ASGI application in front of one upstream, or of several.
 
-    `upstream` is a URL, a command (a list of strings), or complete settings. If these require proofs, `store` and
+    `upstream` is a URL, a command (a list of strings), complete settings, or a list of these, each with a `server` and
+    a `path` of its own: else they say the same. If these require proofs, `store` and
     `revocations` answer the decisions' questions; if they take tokens, `key_sets` has the issuers' keys; if they say
     that calls are recorded, `records` is the log. `tasks` remembers whose tasks are, by default in this process.
     `access_tokens` gives what gets the gateway's own tokens for a server, where the settings say that it needs some.
     `on_tools` is shown the result of each `tools/list` as the upstream sent it, in steps; if it raises `FrameError`,
     the answer is invalid. At its end the application closes all but the revocations. Raises `ConfigurationError`.
     """
-    if isinstance(upstream, str):
-        upstream = GatewaySettings(HttpUpstream(upstream))
-    elif not isinstance(upstream, GatewaySettings):
-        upstream = GatewaySettings(StdioUpstream(tuple(upstream)))
-    if upstream.guards and tasks is None:
+    servers = _servers(upstream)
+    if servers[0].guards and tasks is None:
         tasks = MemoryTasks()
-    return Gateway(upstream, store, revocations, key_sets, records, tasks, on_tools, access_tokens)
+    return Gateway(servers, Shared(Counters(), store, revocations, key_sets, records, tasks, on_tools, access_tokens))
+
+
+def _servers(upstream: GatewaySettings | str | Sequence[str] | Sequence[GatewaySettings]) -> list[GatewaySettings]:
+    if isinstance(upstream, str):
+        return [GatewaySettings(HttpUpstream(upstream))]
+    if isinstance(upstream, GatewaySettings):
+        return [upstream]
+    settings = [each for each in upstream if isinstance(each, GatewaySettings)]
+    return settings or [GatewaySettings(StdioUpstream(tuple(each for each in upstream if isinstance(each, str))))]
 
 
 class Gateway:
     """The application. `drain` and `end_streams` are for the server that runs it, and is told to stop."""
 
-    def __init__(
-        self,
-        settings: GatewaySettings,
-        store: ProofStore | None = None,
-        revocations: Revocations | None = None,
-        key_sets: KeySets | None = None,
-        records: Records | None = None,
-        tasks: TaskStore | None = None,
-        on_tools: Callable[[Raw], Steps[None]] | None = None,
-        access_tokens: AccessTokensFor | None = None,
-    ) -> None:
-        self._settings = settings
-        self._store = store
-        self._counters = Counters()
-        self.rooms = Rooms(settings.max_request_bytes, proving=settings.proving)
+    def __init__(self, servers: Sequence[GatewaySettings], shared: Shared) -> None:
+        """`servers` share all of their settings but what is each server's own."""
+        self._settings = settings = servers[0]
+        self._shared = shared
+        self._counters = shared.counters
+        self._servers = [Server(each, shared) for each in servers]
+        self._endpoints = {each.settings.path: each for each in self._servers}
+        self._beside = {path: each for each in reversed(self._servers) for path in each.paths}
+        self._check_paths()
+        first = self._servers[0]
+        self._only = first if not first.name else None
+        own = None if self._only is not None else Rooms(settings.max_request_bytes, proving=settings.proving)
+        self.rooms = own or first.rooms
         self.surroundings = (self.rooms, settings.allowed_origins)
         """What an exchange needs to know of its gateway."""
-        self._recorder = recorder_of(settings, self._counters, records)
-        self._key_sets = key_sets
-        directory = ToolDirectory(on_tools)
-        bearer = bearer_for(settings, key_sets, directory)
         tokens = settings.tokens
-        self._resource = Resource(tokens, settings.path) if tokens is not None else None
-        sessions = sessions_of(settings, live_here=isinstance(settings.upstream, StdioUpstream))
-        authenticator = HttpAuthenticator(bearer, sessions) if bearer is not None else None
-        self._tasks = tasks
-        gate = Gate(
-            settings,
-            self._counters,
-            directory,
-            store=store,
-            revocations=revocations,
-            bearer=bearer,
-            recorder=self._recorder,
-            tasks=tasks,
-        )
-        self._backend: Backend
-        self._http: HttpRelay | None = None
-        if isinstance(settings.upstream, HttpUpstream):
-            self._backend = self._http = HttpRelay(
-                settings, settings.upstream, self._counters, directory, access_tokens
-            )
-            self._sse = LegacySse(
-                settings, settings.upstream.url, gate, self._http, self._counters, sessions, authenticator
-            )
-        else:
-            self._backend = StdioBackend(settings, settings.upstream, self._counters, directory)
-        self._endpoint = Endpoint(settings, gate, self._backend, sessions, authenticator)
+        bootstrap = tokens.bootstrap if tokens is not None else None
+        self._bootstrap = Bootstrap(bootstrap) if bootstrap is not None else None
         self._health = Health(
-            self._backend, self._counters, authenticator, self._recorder, store, revocations, key_sets, gate.pinned
+            self._servers,
+            shared.counters,
+            first.authenticator if self._only is not None else self._authenticator(),
+            store=shared.store,
+            records=shared.records if settings.records is not None else None,
+            revocations=shared.revocations,
+            key_sets=shared.key_sets,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -135,9 +112,9 @@ class Gateway:
             await send({"type": "websocket.close", "code": 1000})
 
     @property
-    def endpoint_path(self) -> str:
-        """The path whose POSTs are MCP's."""
-        return self._settings.path
+    def endpoint_paths(self) -> Collection[str]:
+        """The paths whose POSTs are MCP's."""
+        return self._endpoints.keys()
 
     @property
     def refused(self) -> dict[str, int]:
@@ -155,26 +132,23 @@ class Gateway:
 
     def end_streams(self) -> None:
         """End standing streams, and let calls finish: the process is about to stop."""
-        self._backend.drain()
+        for server in self._servers:
+            server.backend.drain()
 
     async def aclose(self) -> None:
         """Release all resources."""
-        await self._backend.aclose()
-        if self._recorder is not None:
-            await self._recorder.aclose()
-        if self._store is not None:
-            await self._store.aclose()
-        if self._tasks is not None:
-            await self._tasks.aclose()
-        if self._key_sets is not None:
-            await self._key_sets.aclose()
+        await asyncio.gather(*(server.aclose() for server in self._servers))
+        shared = self._shared
+        for port in (shared.records, shared.store, shared.tasks, shared.key_sets):
+            if port is not None:
+                await port.aclose()
 
     async def _live(self, receive: Receive, send: Send) -> None:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
-                if self._recorder is not None:
-                    await self._recorder.ready()  # calls that a dead process left open are closed now
+                if self._shared.records is not None and self._settings.records is not None:
+                    await self._shared.records.ready()  # calls that a dead process left open are closed now
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
                 await self.aclose()
@@ -186,60 +160,72 @@ class Gateway:
 
         If its answer can't be brought to an end, its carrier has to show that: by closing the connection.
         """
+        path = exchange.head.path
+        server = self._endpoints.get(path)
         try:
-            if self._resource is not None:
+            if self._settings.tokens is not None:
                 exchange.take_credentials()
-            if exchange.head.path == self._settings.path and exchange.head.method != "OPTIONS":
-                await self._endpoint.serve(exchange)
+            if server is not None and exchange.head.method != "OPTIONS":
+                exchange.rooms = server.rooms
+                await server.endpoint.serve(exchange)
             else:
-                await self._route(exchange)
+                server = server or self._beside.get(path) or self._only
+                await self._route(exchange, path, server)
         except ClientGone:
             pass
         except AccreditError as error:
-            await self._refuse(exchange, error)
+            await self._refuse(exchange, error, server)
         except asyncio.CancelledError:
             if exchange.started:
                 raise
             # The server stops, and its grace was too short for this call. Its own answer would be no JSON-RPC.
-            await self._refuse(exchange, UpstreamUnavailable("the gateway has stopped before the answer came"))
+            gone = UpstreamUnavailable("the gateway has stopped before the answer came")
+            await self._refuse(exchange, gone, server)
         finally:
             exchange.over()
 
-    async def _refuse(self, exchange: Exchange, error: AccreditError) -> None:
+    async def _refuse(self, exchange: Exchange, error: AccreditError, server: Server | None) -> None:
         self._counters.refused(error)
         if not exchange.started:  # else nothing more can be said: the server closes the connection
-            answer = refusal(error, self._resource.metadata_url if self._resource is not None else "")
+            resource = server.resource if server is not None else None
+            answer = refusal(error, resource.metadata_url if resource is not None else "")
             id = exchange.request_id if isinstance(error, TokenError) else None
             await exchange.reply(answer.status, answer.frame(id), [JSON, *answer.headers])
 
-    async def _route(self, exchange: Exchange) -> None:
-        head, path = exchange.head, exchange.head.path
-        if is_preflight(head.method, head.headers) and self._endpoint.is_of_listed(exchange):
+    async def _route(self, exchange: Exchange, path: str, server: Server | None) -> None:
+        head, of_all = exchange.head, (server or self._servers[0]).endpoint
+        if is_preflight(head.method, head.headers) and of_all.is_of_listed(exchange):
             await exchange.reply(204, headers=preflight(head.headers, self._settings.forward_headers))
             return
-        if path == self._settings.path:
-            await self._endpoint.serve(exchange)
+        if server is not None:
+            exchange.rooms = server.rooms
+        if path in self._endpoints:
+            await of_all.serve(exchange)
             return
-        self._endpoint.check_source(exchange)
+        of_all.check_source(exchange)
         if path in (ALIVE, READY):
             await self._health.serve(exchange, path)
-        elif path == KEYS_PATH and self._http is not None and self._http.identity is not None:
-            await self._http.identity.serve(exchange)
-        elif self._resource is None or not await self._resource.serve(exchange, path):
-            await self._elsewhere(exchange, path)
-
-    async def _elsewhere(self, exchange: Exchange, path: str) -> None:
-        head = exchange.head
-        if self._http is None:
-            raise refuse(path)
-        if path == SSE_PATH and head.method == "GET":
-            await self._sse.stream(exchange, head.root)
-        elif path == MESSAGES_PATH and head.method == "POST":
-            await self._sse.message(exchange)
-        elif named(path, self._settings.passthrough):
-            target = head.raw_path.removeprefix(head.root.encode("utf-8"))
-            if head.query:
-                target += b"?" + head.query
-            await forward(exchange, target, self._http.client, self._settings, self._http.forwarding)
+        elif path == PATH and head.method == "POST" and self._bootstrap is not None:
+            await self._bootstrap.serve(exchange, exchange.address)
+        elif server is not None:
+            await server.serve_beside(exchange, path)
         else:
             raise refuse(path)
+
+    def _authenticator(self) -> HttpAuthenticator | None:
+        """Return who comes in where no server of several is meant: whose token is for all of them."""
+        settings, tokens = self._settings, self._settings.tokens
+        if tokens is not None:
+            issuers = tuple(structs.replace(each, server_audience="") for each in tokens.issuers)
+            settings = replace(settings, tokens=replace(tokens, issuers=issuers))
+        bearer = bearer_for(settings, self._shared.key_sets, ToolDirectory())
+        return HttpAuthenticator(bearer, sessions_of(settings, live_here=False)) if bearer is not None else None
+
+    def _check_paths(self) -> None:
+        """Raise `ConfigurationError` for endpoints of several servers that are not told apart."""
+        names = {each.name for each in self._servers}
+        if len(self._servers) == len(names) == len(self._endpoints) and (len(names) == 1 or "" not in names):
+            return
+        raise ConfigurationError(
+            "several servers need names and paths of their own", "give each GatewaySettings a server and a path"
+        )

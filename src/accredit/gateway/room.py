@@ -242,8 +242,8 @@ class Room:
 
 
 class Rooms:
-    """The rooms of one process, and which sessions have proved something. `proving` says that tokens or proofs are
-    required.
+    """The rooms for one server in one process, and which sessions have proved something. `proving` says that tokens or
+    proofs are required.
 
     `max_body` is the largest size of a request's body, in bytes.
     """

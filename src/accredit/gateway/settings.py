@@ -86,19 +86,23 @@ class ProofSettings:
 
 @dataclass(frozen=True, slots=True)
 class IdentitySettings:
-    """`[upstream] identity = "jwt"`: the signing key, the issuer's id, and the header's name."""
+    """`[upstream] identity = "jwt"`: the signing key, the issuer's id, and the header's name.
+
+    `audience` is the server's name in `[servers]`; "": its URL takes the place of one.
+    """
 
     key: "EllipticCurvePrivateKey" = field(repr=False)
     gateway_id: str
     header: str = "Accredit-Identity"
+    audience: str = ""
 
 
-def check_reads_headers(upstream: HttpUpstream | StdioUpstream) -> None:
+def check_reads_headers(upstream: HttpUpstream | StdioUpstream, place: str = "upstream") -> None:
     """Raise `ConfigurationError` for a server that reads no headers."""
     if isinstance(upstream, StdioUpstream):
         raise ConfigurationError(
-            'upstream.identity is "jwt", a header of HTTP requests, and upstream.command reads none',
-            'set upstream.identity = "meta", or run the server behind a URL',
+            f'{place}.identity is "jwt", a header of HTTP requests, and {place}.command reads none',
+            f'set {place}.identity = "meta", or run the server behind a URL',
         )
 
 
@@ -160,12 +164,14 @@ class RecordSettings:
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
-    """The sections `[gateway]`, `[upstream]` and `[validation]` of the configuration.
+    """The sections `[gateway]`, `[upstream]` and `[validation]` of the configuration, for one server.
 
     Processes forked from one share its `rounds`, and so can open each other's states and sessions' ids.
     """
 
     upstream: HttpUpstream | StdioUpstream
+    server: str = ""
+    """Its name in `[servers]`; "" for the server of `[upstream]`."""
     path: str = "/mcp"
     allowed_origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")

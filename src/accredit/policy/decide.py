@@ -30,6 +30,7 @@ agent (`binding = "required"` checks that).
 
 import hmac
 from collections.abc import Generator
+from hashlib import sha256
 
 from msgspec.structs import replace
 
@@ -150,7 +151,8 @@ class _Case:
 
     @Once
     def _request_hash(self) -> bytes:
-        return self._call.request_hash(self._scope)
+        found, server = self._call.request_hash(self._scope), self._policy.server
+        return sha256(b"accredit server 1\0" + server.encode() + b"\0" + found).digest() if server else found
 
     def authority(self) -> Generator[Need, object, Authority]:
         """Run steps 4 to 8. Raises `ProofRefused`."""

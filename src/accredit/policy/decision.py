@@ -17,7 +17,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     """What a deployment decides by. `roots` maps pinned keys to names; times are in seconds.
 
     With `bind_agent` a call needs a token whose subject is the id of the proof's agent. `constraint_evaluators`
-    evaluate the constraints of extensions, by their type (`policy.evaluators`).
+    evaluate the constraints of extensions, by their type (`policy.evaluators`). `server` is the name of the server that
+    calls go to, where a store is shared with what decides for others: a challenge is good for one.
     """
 
     verifier_id: str
@@ -30,6 +31,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     bind_agent: bool = False
     cert_cache: CertificateCache
     constraint_evaluators: Mapping[str, Evaluator] = OWN_EVALUATORS
+    server: str = ""
 
     @property
     def binding(self) -> str:

@@ -7,7 +7,8 @@ The steps, in order; the first failure decides, and raises `InvalidToken` except
 3. its `alg` is one that this issuer may use: never none, never symmetric;
 4. a key of the issuer, found by `kid`, fits that algorithm and made the signature;
 5. the claims, read from what was signed: `iss`, `sub`, `aud` and `exp` are there, and all types are right (`claims`);
-6. `aud` names this audience; `nbf` and `iat` are not in the future, `exp` is not in the past (30 s of leeway);
+6. `aud` names this audience, or the server's; `nbf` and `iat` are not in the future, `exp` is not in the past (30 s of
+   leeway);
 7. the scopes that the issuer's tokens must have are there, else `InsufficientScope`.
 
 `read` does 1 to 3, so that its caller can find the keys; `verify` does the rest. Steps 4 to 6, except for `exp`, are
@@ -37,12 +38,16 @@ else:
 
 
 class Issuer(Struct, frozen=True):
-    """An accepted issuer and the tokens that it may issue: `[[tokens.issuers]]`. Raises `ConfigurationError`."""
+    """An accepted issuer and the tokens that it may issue: `[[tokens.issuers]]`. Raises `ConfigurationError`.
+
+    At one of several servers, tokens for `server_audience` count as well.
+    """
 
     issuer: str
     audience: str
     algorithms: tuple[str, ...] = ("ES256",)
     required_scopes: tuple[str, ...] = ()
+    server_audience: str = ""
 
     def __post_init__(self) -> None:
         if not self.issuer or not self.audience:
@@ -156,7 +161,7 @@ def _signed_by(key: object, compact: Compact) -> bool:
 
 def _check_claims(claims: Claims, issuer: Issuer, now: int) -> None:
     """Take step 6, except for `exp`, which is checked on every use."""
-    if issuer.audience not in claims.audiences:
+    if not {issuer.audience, issuer.server_audience or issuer.audience}.intersection(claims.audiences):
         raise InvalidToken("for another audience", "the token is not for this server")
     if max(claims.nbf, claims.iat) > now + TOKEN_LEEWAY_SECONDS:
         raise InvalidToken("not valid yet", "the token is not valid yet")

@@ -154,12 +154,12 @@ def test_no_key_that_names_public_keys_is_forgotten__a_new_owner_in_an_old_file_
     assert named == known
 
 
-@pytest.mark.holds("config/digest", 1, 2)
+@pytest.mark.holds("config/digest", 1, 2, 4)
 def test_it_can_be_computed_by_anybody__from_what_config_show_prints(folder: Path) -> None:
     tree: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
     for row in shown(load_command_line({})):
         tree[row.section][row.key] = row.value
-    del tree["gateway"]["host"], tree["gateway"]["port"]
+    del tree["gateway"]["host"], tree["gateway"]["port"], tree["servers"]
     assert digest(folder, "") == hashlib.sha256(rfc8785.dumps(tree)).hexdigest()
     content = hashlib.sha256((folder / "owner.key.pub").read_bytes()).hexdigest()
     tree["proofs"]["roots"] = [{"name": "Owner", "public_key_file": {"sha256": content}}]

@@ -11,7 +11,7 @@ whose arguments constraints could be about, if the catalog did not leave them ou
 what the tool does.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
 from mcp.types import Tool
@@ -46,32 +46,62 @@ class Finding(NamedTuple):
     found: str | None = None
 
 
+def check_offers(offers: Mapping[str, tuple[Offer, Catalog, Definitions | None]], *, as_json: bool) -> int:
+    """Print what is wrong with the tools of each of several servers, by their names; return the exit code."""
+    checked = {name: _checked(*each) for name, each in offers.items()}
+    if as_json:
+        print_json(
+            {"ok": all(each.ok for each in checked.values()), "servers": {n: c.members for n, c in checked.items()}}
+        )
+    else:
+        for name, each in checked.items():
+            for line in each.lines:
+                say(f"{name}: {line}")
+    return 0 if all(each.ok for each in checked.values()) else 1
+
+
 def check_offer(offer: Offer, catalog: Catalog | None, pinned: Definitions | None = None, *, as_json: bool) -> int:
     """Print what is wrong with a server's tools, by a catalog and by what is pinned; return the exit code."""
+    checked = _checked(offer, catalog, pinned)
+    if as_json:
+        print_json(checked.members)
+    else:
+        for line in checked.lines:
+            say(line)
+    return 0 if checked.ok else 1
+
+
+class _Checked(NamedTuple):
+    """What was found at one server: as members of an object, and in lines for people."""
+
+    ok: bool
+    members: dict[str, object]
+    lines: list[str]
+
+
+def _checked(offer: Offer, catalog: Catalog | None, pinned: Definitions | None) -> _Checked:
     findings = list(_with(catalog, offer.tools) if catalog is not None else _alone(offer.tools))
     different = changes(pinned, offer.definitions) if pinned is not None and offer.definitions is not None else []
     findings += _unpinned(different)
     instructions = [change for change in different if change.problem == "instructions_changed"]
-    if as_json:
-        members = [finding._asdict() for finding in findings]
-        some = sorted(offer.only_some)
-        told = {"instructions_changed": bool(instructions)} if pinned is not None else {}
-        print_json({"ok": not findings, "tools": len(offer.tools), "findings": members, "only_some": some} | told)
-        return 1 if findings else 0
-    for finding in findings:
-        say(finding.text)
+    some = sorted(offer.only_some)
+    members: dict[str, object] = {
+        "ok": not findings,
+        "tools": len(offer.tools),
+        "findings": [finding._asdict() for finding in findings],
+        "only_some": some,
+        **({"instructions_changed": bool(instructions)} if pinned is not None else {}),
+    }
+    lines = [finding.text for finding in findings]
     if not findings:
-        say(f"ok: {len(offer.tools)} tools, each with a scope")
-    if offer.only_some:
-        some = ", ".join(sorted(offer.only_some))
-        say(f"note: only some clients see these tools, by what they can do: {some}")
-    for change in instructions:
-        say(f"note: {change.text}")
+        lines.append(f"ok: {len(offer.tools)} tools, each with a scope")
+    if some:
+        lines.append(f"note: only some clients see these tools, by what they can do: {', '.join(some)}")
+    lines += [f"note: {change.text}" for change in instructions]
     if different:
-        say("note: accredit pin shows what is different from accredit.lock")
-    for note in _unsaid_facts(catalog, offer.tools) if catalog is not None else ():
-        say(note)
-    return 1 if findings else 0
+        lines.append("note: accredit pin shows what is different from accredit.lock")
+    lines += _unsaid_facts(catalog, offer.tools) if catalog is not None else ()
+    return _Checked(not findings, members, lines)
 
 
 def _unpinned(different: Iterable[Change]) -> Iterable[Finding]:

@@ -103,6 +103,10 @@ def _known(place: Place, *, ask: bool) -> _Known:
         tools = {tool.name: Entry(scope=scope) for tool in offer.tools if (scope := advertised_scope(tool))}
         return _Known(f"the list at {urlsplit(place.url).netloc}", Catalog(tools=tools), offer.tools, has_facts=False)
     loaded = load(place.config, os.environ, {})
+    if loaded.config.servers.by_name:
+        raise ConfigurationError(
+            "[servers] names several, each with a catalog of its own", "name the endpoint of one: --url URL/NAME"
+        )
     listed: Sequence[Tool] = ()
     if ask:
         offer, _ = ask_upstream(reached(build_upstream(loaded, os.environ), place.reach), seconds=place.reach.timeout)

@@ -25,17 +25,19 @@ from accredit.pins.shown import shown
 
 
 class Approval(NamedTuple):
-    """Where the lock is, for which server, and whether somebody has agreed already."""
+    """Where the lock is, for which server of those that the configuration has, and whether somebody has agreed
+    already."""
 
     path: Path
     server: str = UPSTREAM
     agreed: bool = False
+    configured: frozenset[str] = frozenset({UPSTREAM})
 
 
 def pin_offer(approval: Approval, offer: Offer, *, as_json: bool) -> int:
     """Show what is different, and write it if it is agreed to; return the exit code. Raises `ConfigurationError`."""
     lock = read_lock_file(approval.path) if os.path.lexists(approval.path) else {}
-    if approval.server not in {UPSTREAM, *lock}:
+    if approval.server not in {*approval.configured, *lock}:
         raise ConfigurationError(
             f"no server is called {approval.server!a}", f"leave the name out: the server of [upstream] is {UPSTREAM}"
         )

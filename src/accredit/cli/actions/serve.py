@@ -15,7 +15,7 @@ from accredit import __version__
 from accredit.app import Ending, address_of, allow_descriptors, assemble, open_listener, run_workers, serve
 from accredit.base.log_events import LogFormat, LogLevel, configure_logs, log_event, notice
 from accredit.cli.command_line import values_of
-from accredit.config import Loaded, build_settings, check_exposure, load, tls_context
+from accredit.config import Loaded, build_all_settings, build_settings, check_exposure, load, tls_context
 from accredit.config.load import DEFAULT_FILE
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
@@ -71,7 +71,8 @@ def start_wrap(
 def _run_server(loaded: Loaded, *, workers: int, insecure: bool, log_level: LogLevel, log_format: LogFormat) -> int:
     """Run `accredit serve` until a signal ends it; return the exit code. Raises `ConfigurationError`."""
     gateway = loaded.config.gateway
-    settings = build_settings(loaded, os.environ, workers=workers, starting=True)
+    servers = build_all_settings(loaded, os.environ, workers=workers, starting=True)
+    settings = servers[0]
     ports = assemble(loaded, settings.proofs)
     tls = tls_context(gateway)
     if not insecure:
@@ -79,32 +80,33 @@ def _run_server(loaded: Loaded, *, workers: int, insecure: bool, log_level: LogL
     ending = Ending(gateway.drain_seconds, gateway.grace_seconds)
     allow_descriptors()
     listener = open_listener(gateway.host, gateway.port)
-    endpoint = f"{'https' if tls else 'http'}://{address_of(listener)}{_path(settings, gateway.path)}"
+    base = f"{'https' if tls else 'http'}://{address_of(listener)}"
     configure_logs(log_level, log_format)
-    _log_start(loaded, settings)
+    _log_start(loaded, servers)
     if settings.tokens is not None and settings.tokens.bootstrap is not None:
         _offer_token(settings.tokens.bootstrap)
 
     def announce() -> None:
-        notice(f"listening on {endpoint} ({workers} worker{'s' if workers > 1 else ''})")
+        for each in servers:
+            notice(f"listening on {base}{_path(each)} ({workers} worker{'s' if workers > 1 else ''})")
 
     if workers == 1:
-        return serve(create_app(settings, **ports._asdict()), listener, tls=tls, ending=ending, announce=announce)
+        return serve(create_app(servers, **ports._asdict()), listener, tls=tls, ending=ending, announce=announce)
 
     def serve_as_worker(lifeline: int, first: bool) -> int:
-        app = create_app(settings, **ports._asdict())
+        app = create_app(servers, **ports._asdict())
         told = announce if first else None
         return serve(app, listener, tls=tls, ending=ending, lifeline=lifeline, announce=told)
 
     return run_workers(workers, listener, serve_as_worker, ending_seconds=sum(ending))
 
 
-def _path(settings: GatewaySettings, path: str) -> str:
+def _path(settings: GatewaySettings) -> str:
     """Return the path for clients: in front of a server of HTTP+SSE (2024-11-05) there is no other than its own."""
     upstream = settings.upstream
     if isinstance(upstream, HttpUpstream) and urlsplit(upstream.url).path.rstrip("/").endswith(SSE_PATH):
-        return SSE_PATH
-    return path
+        return f"{settings.path}{SSE_PATH}" if settings.server else SSE_PATH
+    return settings.path
 
 
 def _run_wrap(loaded: Loaded, *, log_level: LogLevel, log_format: LogFormat) -> int:
@@ -117,11 +119,12 @@ def _run_wrap(loaded: Loaded, *, log_level: LogLevel, log_format: LogFormat) -> 
         )
     ports = assemble(loaded, settings.proofs)
     configure_logs(log_level, log_format)
-    _log_start(loaded, settings)
+    _log_start(loaded, [settings])
     return uvloop.run(run(settings, **ports._asdict(), token=os.environ.get(_TOKEN_VARIABLE)))
 
 
-def _log_start(loaded: Loaded, settings: GatewaySettings) -> None:
+def _log_start(loaded: Loaded, servers: list[GatewaySettings]) -> None:
+    settings = servers[0]
     proofs = settings.proofs is not None and settings.proofs.required
     # What only validates must not be taken for a gate.
     if loaded.file is None and not proofs and settings.tokens is None and settings.records is None:
@@ -132,7 +135,8 @@ def _log_start(loaded: Loaded, settings: GatewaySettings) -> None:
         "the gateway starts",
         version=__version__,
         configuration=str(loaded.file) if loaded.file else None,
-        upstream="command" if isinstance(settings.upstream, StdioUpstream) else "url",
+        upstream=_kind(settings) if not settings.server else None,
+        servers={each.server: _kind(each) for each in servers} if settings.server else None,
         responses="enforce" if settings.enforce else "observe",
         tokens=loaded.config.tokens.mode,
         proofs="required" if proofs else "off",
@@ -146,6 +150,10 @@ def _log_start(loaded: Loaded, settings: GatewaySettings) -> None:
             "requestState is sealed with a key of this process: a restart, or another machine, does not know it",
             remedy="set cluster.keys_file",
         )
+
+
+def _kind(settings: GatewaySettings) -> str:
+    return "command" if isinstance(settings.upstream, StdioUpstream) else "url"
 
 
 def _why_no_file(settings: GatewaySettings) -> str:

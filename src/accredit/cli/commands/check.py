@@ -4,7 +4,7 @@
 
 import os
 import re
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,13 @@ from accredit.cli.dashes import command_of
 from accredit.cli.options import JsonOption, ServerConfigOption
 from accredit.cli.reaching import HeaderOption, TimeoutOption, TokenEnvOption, reached, read_reach
 from accredit.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from accredit.cli.asking.listing import Offer
+    from accredit.cli.reaching import Reach
+    from accredit.config import Loaded
+    from accredit.pins import Definitions
+    from accredit.policy import Catalog
 
 _PYTHON = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 
@@ -33,10 +40,10 @@ def check(
 ) -> int:
     """Whether every tool of a server has a scope; exit code 1 lists those that have not.
 
-    With a configuration its upstream is asked, and its tools have to be those of the catalog: each has an entry, no
-    other scope than the server says, and no entry is left over. Where accredit.lock is beside it, each tool has to be
-    as it is pinned there. A URL, a command or an object is asked for itself: each tool has to say which scope it
-    needs.
+    With a configuration its upstream is asked, or each of its servers, and the tools have to be those of the catalog:
+    each has an entry, no other scope than the server says, and no entry is left over. Where accredit.lock is beside it,
+    each tool has to be as it is pinned there. A URL, a command or an object is asked for itself: each tool has to say
+    which scope it needs.
 
     Examples:
 
@@ -69,8 +76,27 @@ def check(
         offer, _ = ask_upstream(reached(build_upstream(named, os.environ), reach), seconds=reach.timeout)
         return check_offer(offer, None, as_json=as_json)
     loaded = load(config, os.environ, {})
+    if loaded.config.servers.by_name:
+        return _check_all(loaded, reach, fix=fix, as_json=as_json)
     offer, _ = ask_upstream(reached(build_upstream(loaded, os.environ), reach), seconds=reach.timeout)
     if fix:
         add_tables(loaded, offer)
         loaded = load(config, os.environ, {})
     return check_offer(offer, build_catalog(loaded.config), read_pinned(loaded), as_json=as_json)
+
+
+def _check_all(loaded: "Loaded", reach: "Reach", *, fix: bool, as_json: bool) -> int:
+    """Check each of several servers; return the exit code. Raises `ConfigurationError`."""
+    from accredit.cli.actions.check import check_offers
+    from accredit.cli.asking.server import ask_upstream
+    from accredit.config import build_catalog, build_upstream, read_pinned
+    from accredit.config.servers import views
+
+    if fix:
+        raise ConfigurationError("--fix is for one server, and [servers] names several", "write the tables by hand")
+
+    def asked(server: "Loaded") -> "tuple[Offer, Catalog, Definitions | None]":
+        offer, _ = ask_upstream(reached(build_upstream(server, os.environ), reach), seconds=reach.timeout)
+        return offer, build_catalog(server.config), read_pinned(server)
+
+    return check_offers({each.server: asked(each) for each in views(loaded)}, as_json=as_json)

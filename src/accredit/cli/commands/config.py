@@ -5,7 +5,7 @@
 import json
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import typer
 
@@ -48,7 +48,10 @@ def check(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         return
     upstream = parts["upstream"]
     typer.echo(f"ok: {loaded.file} is valid")
-    if upstream is not None:
+    if "servers" in parts:
+        for name, each in cast("dict[str, str]", parts["servers"]).items():
+            typer.echo(f"ok: the server {name} is a {'URL' if each == 'url' else 'command'}")
+    elif upstream is not None:
         typer.echo(f"ok: the upstream is a {'URL' if upstream == 'url' else 'command'}")
     else:
         typer.echo("ok: it names no upstream, so `accredit serve --config` needs a URL or a command")
@@ -66,10 +69,10 @@ def _examined(loaded: "Loaded") -> dict[str, object]:
     `ConfigurationError`."""
     from accredit.app import assemble
     from accredit.config import (
+        build_all_settings,
         build_proofs,
         build_records,
         build_rounds,
-        build_settings,
         build_tokens,
         check_exposure,
         tls_context,
@@ -78,7 +81,9 @@ def _examined(loaded: "Loaded") -> dict[str, object]:
     config, exposed = loaded.config, None
     behind = config.upstream
     upstream = "url" if behind.url or behind.urls else "command" if behind.command else None
-    proofs = build_settings(loaded, os.environ).proofs if upstream else build_proofs(loaded)
+    servers = {name: "url" if each.url or each.urls else "command" for name, each in config.servers.by_name.items()}
+    built = build_all_settings(loaded, os.environ) if upstream or servers else []
+    proofs = built[0].proofs if built else build_proofs(loaded)
     build_records(loaded)
     build_tokens(loaded)
     build_rounds(loaded)
@@ -94,6 +99,7 @@ def _examined(loaded: "Loaded") -> dict[str, object]:
         "ok": True,
         "file": str(loaded.file),
         "upstream": upstream,
+        **({"servers": servers} if servers else {}),
         **modes,
         "signer": signer,
         "tls": tls,

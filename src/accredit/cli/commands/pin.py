@@ -13,7 +13,8 @@ from accredit.cli.reaching import HeaderOption, TimeoutOption, TokenEnvOption, r
 
 def pin(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="The server; else that of [upstream], which is `upstream`.")
+        str | None,
+        typer.Argument(metavar="NAME", help="One of [servers]; else that of [upstream], `upstream`."),
     ] = None,
     config: ConfigOption = None,
     yes: Annotated[bool, typer.Option("--yes", help="Approve without being asked.")] = False,
@@ -37,13 +38,19 @@ def pin(
     from accredit.cli.actions.pin import Approval, pin_offer
     from accredit.cli.asking.server import ask_upstream
     from accredit.config import build_upstream, load, lock_file
+    from accredit.config.pins import lock_name
+    from accredit.config.servers import view
     from accredit.errors import ConfigurationError
-    from accredit.pins import UPSTREAM
 
     loaded = load(config, os.environ, {})
     path = lock_file(loaded)
     if path is None:
         raise ConfigurationError("there is no configuration, beside which a lock would be", "name one with --config")
+    servers = loaded.config.servers.by_name
+    if servers and name is None:
+        raise ConfigurationError("[servers] names several, and pin approves one", f"name one of {', '.join(servers)}")
+    server = view(loaded, name) if servers and name is not None else loaded
     reach = read_reach(header, token_env, timeout)
-    offer, _ = ask_upstream(reached(build_upstream(loaded, os.environ), reach), seconds=reach.timeout)
-    return pin_offer(Approval(path, name or UPSTREAM, yes), offer, as_json=as_json)
+    offer, _ = ask_upstream(reached(build_upstream(server, os.environ), reach), seconds=reach.timeout)
+    configured = frozenset(servers) or frozenset({lock_name(loaded)})
+    return pin_offer(Approval(path, name or lock_name(server), yes, configured), offer, as_json=as_json)

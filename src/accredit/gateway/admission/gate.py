@@ -95,7 +95,7 @@ class Admission(Struct, frozen=True):
 
 
 class Gate:
-    """One per gateway. Raises `ConfigurationError` where the settings need a port that is missing."""
+    """One per server. Raises `ConfigurationError` where the settings need a port that is missing."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Gate:
         self._bearer = bearer
         self._recorder = recorder
         self._tasks = Tasks(tasks, settings, counters)
-        self._sealer = RequestStateSealer(settings.rounds)
+        self._sealer = RequestStateSealer(settings.rounds, settings.server)
         self._judge = Judge(settings, store, revocations, self._tasks, self._sealer, bearer, self._pinned)
         self._lists = ListEdits(settings.proofs, tools, settings.pins)
         self.early_refusals = EarlyRefusals(recorder, bearer, counters)

@@ -37,7 +37,7 @@ class Identity:
     def __init__(self, settings: IdentitySettings, upstream: str) -> None:
         self._settings = settings
         self._header = settings.header.lower().encode("ascii")
-        self._audience = upstream.partition("?")[0]
+        self._audience = settings.audience or upstream.partition("?")[0]
         self._keys = to_json({"keys": [public_jwk(settings.key.public_key())]})
 
     def fields(self, speaker: Speaker | None) -> RawHeaders:

@@ -11,8 +11,9 @@ Reads the clock and randomness; logs.
 3. A state that comes with a task, or with what is said of one, is sealed for that task: it opens for whatever is asked
    about it, for as long as a task without a `ttl` is remembered.
 
-A state is bound to the principal, the method, the target and the other params. In the legacy era nothing is sealed, so
-nothing opens: a server that reads a state there all the same would otherwise get a forged one.
+A state is bound to the server (one of several), the principal, the method, the target and the other params.
+In the legacy era nothing is sealed, so nothing opens: a server that reads a state there all the same would otherwise
+get a forged one.
 
 Not checked here: whether a state was brought back before. Each leg is authorized anew, and the decision asks for the
 leg's place in its flow where a certificate is for one very call.
@@ -65,11 +66,12 @@ class Leg(Struct, frozen=True):
 
 
 class RequestStateSealer:
-    """Seals and opens states, one per gateway. Those with the same keys open each other's states."""
+    """Seals and opens states, one per server. Those with the same keys open each other's states of the same server."""
 
-    def __init__(self, settings: RoundsSettings) -> None:
+    def __init__(self, settings: RoundsSettings, server: str = "") -> None:
         self._ring = settings.ring
         self._seconds = settings.state_seconds
+        self._server = ("server", server) if server else ()
         self._flows = RandomIds()
 
     def leg(self, request: Request, principal: Sequence[str] = ()) -> Leg:
@@ -77,6 +79,7 @@ class RequestStateSealer:
 
         Raises `RequestError` (-32602) for a state that does not open.
         """
+        principal = (*self._server, *principal)
         if brings_state(request):
             state = self._opened(request, principal)
             request, flow, round = _with_state(request, state.state), state.flow, state.round
@@ -94,7 +97,7 @@ class RequestStateSealer:
     def place(self, request: Request, principal: Sequence[str]) -> Flow | None:
         """Return which leg of which call a request is that brings a state, or None if its state does not open."""
         try:
-            state = self._open(request, principal)
+            state = self._open(request, (*self._server, *principal))
         except SealError:
             return None
         return Flow(state.flow, state.round)

@@ -4,8 +4,8 @@
    its client does not see the answer. Where it can't be, the client gets a refusal in its place.
 2. An id that is known already is good only in answer to the same call of the same owner (same tool, same params):
    else a task could be given another's scope. Any other is an invalid answer.
-3. An id means something at one place: behind a URL at that server; behind a command in one session, whose child nobody
-   else talks to, or in the one process that serves it.
+3. An id means something at one place, which names the one of several servers: behind a URL at that server; behind a
+   command in one session, whose child nobody else talks to, or in the one process that serves it.
 4. A notification about a task goes only to the session that made or named the task, and to the subscription or request
    that names it. Any other is dropped.
 """
@@ -96,6 +96,7 @@ class Tasks:
         if settings.guards and store is None:
             raise ConfigurationError("calls are guarded, and nobody remembers their tasks", "give the gateway tasks")
         self._counters = counters
+        self._server = f"{settings.server}|" if settings.server else ""
         self._apart = secrets.token_hex(8) if isinstance(settings.upstream, StdioUpstream) else ""
         self._told = RecentlyUsed[str, set[str]](MAX_TASK_SESSIONS)
         self.unrecorded = Unrecorded()
@@ -103,7 +104,7 @@ class Tasks:
 
     def place(self, client: Client) -> str:
         """Return the part of a task's key that rule 3 asks for."""
-        return f"{self._apart}/{client.session_id}" if self._apart else ""
+        return self._server + (f"{self._apart}/{client.session_id}" if self._apart else "")
 
     def opened(
         self,

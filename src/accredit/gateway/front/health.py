@@ -2,19 +2,23 @@
 
 1. `Host` and `Origin` are allowed, as at the endpoint (`Endpoint.check_source`): 403.
 2. The method is GET or HEAD: 405.
-3. An unauthenticated caller is told the names of parts with true or false, and nothing more: no path, name, text or
-   count.
+3. An unauthenticated caller is told the names of parts (and in `servers` those of the configuration) with true or
+   false, and nothing more: no path, text or count.
 4. A caller with a valid token in the header, where tokens are on, is also told the reasons, and what was refused.
 
-The status is 503 if `upstream`, `store` or `records` don't answer, and while the gateway drains. `revocations` and
+The status is 503 if `upstream`, `store` or `records` don't answer, or of several servers one (each is named in
+`servers`), and while the gateway drains. With `?scope=gateway` servers are left out: one that is down must not take the
+gateway from the others' clients. `revocations` and
 `key_sets` don't change it: what was last known is still in force. Nor does `instructions`, which is false where the
 server's, as last seen by this process, are not the pinned ones. Each answer has the time (`Date`), so that clocks can
 be compared.
 """
 
+import asyncio
 import contextlib
+from collections.abc import Sequence
 from email.utils import formatdate
-from typing import Any
+from typing import Any, Protocol
 
 from accredit.errors import AccreditError, RequestError
 from accredit.gateway.admission.pinned_tools import PinnedTools
@@ -22,37 +26,56 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.front.authenticator import HttpAuthenticator
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.headers import JSON
-from accredit.gateway.recording.recorder import Recorder
 from accredit.gateway.upstream.backend import Backend
 from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
-from accredit.ports import KeySets, ProofStore, Revocations
+from accredit.ports import KeySets, ProofStore, Records, Revocations
 
 ALIVE, READY = "/healthz", "/readyz"
+_ONLY_GATEWAY = b"scope=gateway"
+_UPSTREAM = "upstream"
+
+
+class Part(Protocol):
+    """What is asked of a server: its name in `[servers]` ("" for the only one)."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def backend(self) -> Backend:
+        """What answers for it."""
+        ...
+
+    @property
+    def pinned(self) -> PinnedTools | None:
+        """What holds it to its definitions."""
+        ...
 
 
 class Health:
-    """One per gateway. Parts that are None are not reported."""
+    """One per gateway. Ports that are None are not reported; an `authenticator` of None knows nobody."""
 
     def __init__(
         self,
-        backend: Backend,
+        servers: Sequence[Part],
         counters: Counters,
         authenticator: HttpAuthenticator | None,
-        recorder: Recorder | None,
-        store: ProofStore | None,
-        revocations: Revocations | None,
-        key_sets: KeySets | None,
-        pinned: PinnedTools | None = None,
+        *,
+        store: ProofStore | None = None,
+        records: Records | None = None,
+        revocations: Revocations | None = None,
+        key_sets: KeySets | None = None,
     ) -> None:
         self.draining = False
-        self._backend = backend
+        self._servers = servers
         self._counters = counters
         self._authenticator = authenticator
-        self._recorder = recorder
+        self._records = records
         self._store = store
         self._revocations = revocations
         self._key_sets = key_sets
-        self._pinned = pinned
 
     async def serve(self, exchange: Exchange, path: str) -> None:
         """Answer a request from an allowed host for one of the two paths. Raises `RequestError`."""
@@ -61,8 +84,11 @@ class Health:
         if path == ALIVE:
             await _tell(exchange, 200, {"status": "ok"})
             return
-        parts = await self._answering()
-        ready = all(parts.values()) and not self.draining
+        servers = {} if _ONLY_GATEWAY in exchange.head.query.split(b"&") else await self._servers_answering()
+        own = await self._answering()
+        ready = all({**own, **servers}.values()) and not self.draining
+        named = {"servers": servers} if servers.keys() - {_UPSTREAM} else servers
+        parts = {**named, **own}
         problems = await self._problems()
         stale = {part: problem is None for part, problem in problems.items() if part not in parts}
         status = "draining" if self.draining else "ok" if ready else "not ready"
@@ -72,28 +98,34 @@ class Health:
             body |= {**why, "refused": dict(self._counters.counts)}
         await _tell(exchange, 200 if ready else 503, body)
 
+    async def _servers_answering(self) -> dict[str, bool]:
+        answers = await asyncio.gather(*(each.backend.ready() for each in self._servers))
+        return {each.name or _UPSTREAM: ready for each, ready in zip(self._servers, answers, strict=True)}
+
     async def _answering(self) -> dict[str, bool]:
-        parts = {"upstream": await self._backend.ready()}
+        parts: dict[str, bool] = {}
         if self._store is not None:
             parts["store"] = await self._store.ready()
-        if self._recorder is not None:
-            parts["records"] = await self._recorder.ready()
+        if self._records is not None:
+            parts["records"] = await self._records.ready()
         return parts
 
     async def _problems(self) -> dict[str, str | None]:
         """Return what is wrong with each part, or None, in words that only authenticated callers may see."""
         problems: dict[str, str | None] = {}
-        if self._recorder is not None:
-            problems["records"] = self._recorder.problem()
+        if self._records is not None:
+            problems["records"] = self._records.problem()
         if self._revocations is not None:
             with contextlib.suppress(AccreditError):
                 await self._revocations.is_revoked("")  # makes it look at the lists
             problems["revocations"] = self._revocations.problem()
         if self._key_sets is not None:
             problems["key_sets"] = self._key_sets.problem()
-        if self._pinned is not None:
-            changed = self._pinned.instructions_changed
-            problems["instructions"] = "the server's instructions are not the pinned ones" if changed else None
+        pinned = [(each.name, each.pinned) for each in self._servers if each.pinned is not None]
+        if pinned:
+            changed = [name for name, pins in pinned if pins.instructions_changed]
+            whose = f" of {', '.join(changed)}" if any(changed) else ""
+            problems["instructions"] = f"the server's instructions{whose} are not the pinned ones" if changed else None
         return problems
 
     async def _is_known(self, exchange: Exchange) -> bool:

@@ -60,7 +60,8 @@ class _Session(NamedTuple):
 
 
 class LegacySse(Intake[Exchange]):
-    """Serves the two paths. Messages come by one of them, and take the same steps as on every way in (`intake`).
+    """Serves the two paths; those of one of several servers are below its endpoint. Messages come by one of them, and
+    take the same steps as on every way in (`intake`).
 
     The stream is at the upstream's `url` if that ends in `/sse`, else beside it.
     """
@@ -81,6 +82,7 @@ class LegacySse(Intake[Exchange]):
         self._authenticator = authenticator
         self._relay = relay
         self._counters = counters
+        self._messages = f"{settings.path}{MESSAGES_PATH}" if settings.server else MESSAGES_PATH
         self._own_target = _target_of(_stream_url(url))
         self._sessions: dict[str, _Session] = {}
 
@@ -106,7 +108,7 @@ class LegacySse(Intake[Exchange]):
             url = _stream_url(self._relay.client.url_of(answer.replica))
             target = _target(url, data)
             self._sessions[session] = _Session(target, answer.replica, expected, exchange, principal_of(token))
-            return f"{root}{MESSAGES_PATH}?session_id={session}".encode()
+            return f"{root}{self._messages}?session_id={session}".encode()
 
         async with exchange.calls:
             with exchange.rooms.streams.held(exchange, yields=True), WhileConnected(exchange):

@@ -154,9 +154,9 @@ def sessions_of(settings: GatewaySettings, *, live_here: bool) -> Sessions:
     if not settings.seals_sessions:
         return PlainSessions()
     if live_here:
-        return SealedSessions(SessionIds(settings.rounds.ring, secrets.token_hex(_NODE_BYTES)))
+        return SealedSessions(SessionIds(settings.rounds.ring, secrets.token_hex(_NODE_BYTES), server=settings.server))
     replicas = settings.upstream.replicas if isinstance(settings.upstream, HttpUpstream) else ("",)
-    return SealedSessions(SessionIds(settings.rounds.ring, replicas=replicas))
+    return SealedSessions(SessionIds(settings.rounds.ring, replicas=replicas, server=settings.server))
 
 
 def not_found(id: MessageId | None = None) -> RequestError:

@@ -50,12 +50,13 @@ class SessionState(Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
 
 class SessionIds:
-    """Makes and opens ids with the keys of `ring`. With a `node` they are of sessions that live in this process.
+    """Makes and opens ids with the keys of `ring`, of sessions at `server`. With a `node` they live in this process.
     `replicas` are the names of those that sessions may live at; an only one is called ""."""
 
-    def __init__(self, ring: KeyRing, node: str = "", replicas: Collection[str] = ("",)) -> None:
+    def __init__(self, ring: KeyRing, node: str = "", replicas: Collection[str] = ("",), *, server: str = "") -> None:
         self._replicas = frozenset(replicas)
         self._shared_ring = ring
+        self._server = server
         self._version = f"{_VERSION}{node}." if node else _VERSION
 
     @Once
@@ -70,7 +71,7 @@ class SessionIds:
         if len(id) > MAX_SESSION_ID_BYTES:
             raise SealError(f"a session's id of more than {MAX_SESSION_ID_BYTES} bytes")
         named = revision.encode("ascii", "replace")[:_REVISION_CHARS].decode("ascii")
-        state = SessionState("", replica, id, named, subject, now)
+        state = SessionState(self._server, replica, id, named, subject, now)
         return self._ring.lock(self._version, msgspec.msgpack.encode(state), b"", nonce).encode("ascii")
 
     def open(self, value: bytes) -> SessionState:
@@ -80,7 +81,7 @@ class SessionIds:
             state = msgspec.msgpack.decode(data, type=SessionState)
         except msgspec.MsgspecError:
             raise SealError("another form of state") from None
-        if state.server or state.replica not in self._replicas:
+        if state.server != self._server or state.replica not in self._replicas:
             raise SealError("for another server")
         return state
 

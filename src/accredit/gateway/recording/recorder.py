@@ -91,7 +91,7 @@ class Part(Struct, frozen=True):
 
 
 class Recorder:
-    """Writes what the gate decides into the log, and what came of it. One per gateway."""
+    """Writes what the gate decides into the log, and what came of it. One per server, by its name in `[servers]`."""
 
     def __init__(
         self,
@@ -101,7 +101,9 @@ class Recorder:
         *,
         hides_sessions: bool = False,
         pins: Pins | None = None,
+        server: str = "",
     ) -> None:
+        self._server = server
         self._records = records
         self._hides_sessions = hides_sessions
         self._settings = settings
@@ -150,7 +152,7 @@ class Recorder:
             authority=_authority(decision, chain.sha256) if decision is not None and chain is not None else None,
             token=_token(token) if token is not None else None,
             certificates=chain.text if chain is not None else None,
-            resume=_resume(client.session_id, request.id) if client.session_id else None,
+            resume=self._resume(client.session_id, request.id) if client.session_id else None,
         )
         call = OpenCall(self, decided, request.id, client.session_id)
         try:
@@ -196,7 +198,7 @@ class Recorder:
     async def _claim(self, session_id: str, id: MessageId) -> OpenCall | None:
         call = self._in_sessions.get((session_id, id))
         if call is None:
-            decided = await self._records.claim(_resume(session_id, id))
+            decided = await self._records.claim(self._resume(session_id, id))
             call = OpenCall(self, decided, id) if decided is not None else None
         return call
 
@@ -245,7 +247,16 @@ class Recorder:
             round=part.round if part is not None else None,
             definition=self._pinned.get(target) if method == "tools/call" else None,
             trace=trace,
+            server=self._server or None,
         )
+
+    def _resume(self, session_id: str, id: MessageId) -> bytes:
+        """The 32 bytes by which a call of a session is found: at every gateway where the session has this id, at the
+        same server."""
+        session = f"{session_id} {self._server}" if self._server else session_id
+        named = session.encode("utf-8", "surrogatepass")
+        request = f"{type(id).__name__} {id}".encode("utf-8", "surrogatepass")
+        return sha256(b"accredit resumed call 1" + len(named).to_bytes(8, "big") + named + request).digest()
 
     def _session(self, id: str) -> str:
         """Return the id by which a record names a session.
@@ -282,7 +293,9 @@ def recorder_of(settings: GatewaySettings, counters: Counters, records: Records 
     recording = settings.records
     if not recording.policy_digest:
         recording = replace(recording, policy_digest=settings_digest(settings))
-    return Recorder(records, recording, counters, hides_sessions=settings.seals_sessions, pins=settings.pins)
+    return Recorder(
+        records, recording, counters, hides_sessions=settings.seals_sessions, pins=settings.pins, server=settings.server
+    )
 
 
 async def _params(request: Request, decision: Decision | None, *, full: bool) -> RecordedParams:
@@ -311,13 +324,6 @@ def _authority(decision: Decision, chain_sha256: str) -> RecordedAuthority | Non
 
 def _token(token: VerifiedToken) -> RecordedToken:
     return RecordedToken(issuer=token.issuer, subject=token.subject, sha256=token.sha256, jti=token.jti, kid=token.kid)
-
-
-def _resume(session_id: str, id: MessageId) -> bytes:
-    """The 32 bytes by which a call of a session is found: at every gateway where the session has this id."""
-    session = session_id.encode("utf-8", "surrogatepass")
-    request = f"{type(id).__name__} {id}".encode("utf-8", "surrogatepass")
-    return sha256(b"accredit resumed call 1" + len(session).to_bytes(8, "big") + session + request).digest()
 
 
 def _word(refused: AccreditError) -> str:

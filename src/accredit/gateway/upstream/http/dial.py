@@ -6,6 +6,7 @@ import socket
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from accredit.errors import ConfigurationError, UpstreamTimeout, UpstreamUnavailable
@@ -46,15 +47,20 @@ def parse_origin(url: str) -> Origin:
     if port is not None and port != usual:
         authority += f":{port}"
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Origin(host, port or usual, authority.encode(), target.encode(), _trust() if secure else None)
+    trust = _trust(ssl.get_default_verify_paths()) if secure else None
+    return Origin(host, port or usual, authority.encode(), target.encode(), trust)
 
 
 def _unusable(why: str) -> ConfigurationError:
     return ConfigurationError(f"the upstream's URL can't be used: {why}", 'write it like "http://127.0.0.1:9000/mcp"')
 
 
-def _trust() -> ssl.SSLContext:
-    """Return a context with the system's certificates (or those that SSL_CERT_FILE names), for HTTP/1.1 only."""
+@lru_cache(1)
+def _trust(_places: ssl.DefaultVerifyPaths) -> ssl.SSLContext:
+    """Return a context with the system's certificates (or those that SSL_CERT_FILE names), for HTTP/1.1 only.
+
+    All servers share one: it holds some 100 certificates.
+    """
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
     return context

@@ -1,0 +1,77 @@
+"""From `[servers]` to a view of the configuration for each server, in which it is the only one. No I/O.
+
+What is each server's own takes the place of `[upstream]`, `[tools]`, `[resources]` and `[prompts]`; its endpoint is at
+`<gateway.path>/NAME`. So whatever builds from a configuration of one server builds from a view.
+
+1. What forwards paths to the one server behind the gateway (`gateway.passthrough`) is not beside several.
+2. No endpoint is a path that the gateway itself answers.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+
+from msgspec.structs import replace as changed
+
+from accredit.base.text import one_line
+from accredit.config.load import Loaded, Origin
+from accredit.config.schema import Server, Servers, Upstream, keys
+from accredit.config.values import check_endpoint
+from accredit.errors import ConfigurationError
+
+
+def views(loaded: Loaded) -> list[Loaded]:
+    """Return a view for each of several servers; of one server, the configuration itself. Raises
+    `ConfigurationError`."""
+    servers = loaded.config.servers.by_name
+    if not servers:
+        return [loaded]
+    if loaded.config.gateway.passthrough:
+        raise ConfigurationError(
+            "gateway.passthrough is set, and [servers] names several: to which would these paths go?",
+            "remove gateway.passthrough",
+        )
+    return [_view(loaded, name, server) for name, server in servers.items()]
+
+
+def view(loaded: Loaded, name: str) -> Loaded:
+    """Return the view for one server. Raises `ConfigurationError` if there is none of that name."""
+    for each in views(loaded):
+        if each.server == name:
+            return each
+    known = ", ".join(loaded.config.servers.by_name)
+    raise ConfigurationError(
+        f"no server is called {name!a}",
+        one_line(f"name one of {known}" if known else "leave the name out: there is one"),
+    )
+
+
+def _view(loaded: Loaded, name: str, server: Server) -> Loaded:
+    gateway = loaded.config.gateway
+    path = f"{gateway.path.rstrip('/')}/{name}"
+    try:
+        check_endpoint(path)
+    except ValueError as error:
+        raise ConfigurationError(f"servers.{name}: its path {path} {error}", "give the server another name") from None
+    config = changed(
+        loaded.config,
+        gateway=changed(
+            gateway, path=path, upstream_timeout_seconds=server.timeout_seconds or gateway.upstream_timeout_seconds
+        ),
+        upstream=Upstream(**{key: getattr(server, key) for key in keys(Upstream)}),
+        servers=Servers(),
+        tools=server.tools,
+        resources=server.resources,
+        prompts=server.prompts,
+    )
+    return replace(
+        loaded, config=config, origins=dict(chain(loaded.origins.items(), _origins(loaded, name, server))), server=name
+    )
+
+
+def _origins(loaded: Loaded, name: str, server: Server) -> Iterator[tuple[tuple[str, str], Origin]]:
+    origin = loaded.origins["servers", name]
+    default = Server()
+    yield from ((("upstream", key), origin) for key in keys(Upstream) if getattr(server, key) != getattr(default, key))
+    if server.timeout_seconds is not None:
+        yield ("gateway", "upstream_timeout_seconds"), origin

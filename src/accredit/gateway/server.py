@@ -1,0 +1,138 @@
+"""What a gateway has for each server behind it: an endpoint, and all that stands between that and the server.
+
+A server has rooms, connections and children of its own: one that is slow or down, or whose callers are many, takes
+nothing from the others. The store, the log, key sets, revocation lists and counters are the process's, and shared; what
+is remembered there names the server.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from msgspec import Raw
+
+from accredit.gateway.admission.bearer import bearer_for
+from accredit.gateway.admission.gate import Gate
+from accredit.gateway.admission.identity import KEYS_PATH
+from accredit.gateway.admission.pinned_tools import PinnedTools
+from accredit.gateway.admission.tool_directory import ToolDirectory
+from accredit.gateway.counters import Counters
+from accredit.gateway.front.authenticator import HttpAuthenticator
+from accredit.gateway.front.endpoint import Endpoint
+from accredit.gateway.front.exchange import Exchange
+from accredit.gateway.front.legacy_sse import MESSAGES_PATH, SSE_PATH, LegacySse
+from accredit.gateway.front.passthrough import forward, named, refuse
+from accredit.gateway.front.resource_metadata import Resource
+from accredit.gateway.front.session_binding import sessions_of
+from accredit.gateway.recording.recorder import recorder_of
+from accredit.gateway.room import Rooms
+from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstream
+from accredit.gateway.upstream.backend import Backend
+from accredit.gateway.upstream.http.own_token import AccessTokensFor
+from accredit.gateway.upstream.http.relay import HttpRelay
+from accredit.gateway.upstream.stdio.backend import StdioBackend
+from accredit.jsonrpc.long_text import Steps
+from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
+
+
+class Shared(NamedTuple):
+    """What a process has once, whichever server a call is for (`create_app`)."""
+
+    counters: Counters
+    store: ProofStore | None
+    revocations: Revocations | None
+    key_sets: KeySets | None
+    records: Records | None
+    tasks: TaskStore | None
+    on_tools: Callable[[Raw], Steps[None]] | None
+    access_tokens: AccessTokensFor | None
+
+
+class Server:
+    """One server. Raises `ConfigurationError` where its settings need a port that is missing."""
+
+    def __init__(self, settings: GatewaySettings, shared: Shared) -> None:
+        self.settings = settings
+        counters = shared.counters
+        self.rooms = Rooms(settings.max_request_bytes, proving=settings.proving)
+        self.recorder = recorder_of(settings, counters, shared.records)
+        directory = ToolDirectory(shared.on_tools)
+        bearer = bearer_for(settings, shared.key_sets, directory)
+        tokens = settings.tokens
+        self.resource = Resource(tokens, settings.path, only=not settings.server) if tokens is not None else None
+        sessions = sessions_of(settings, live_here=isinstance(settings.upstream, StdioUpstream))
+        self.authenticator = HttpAuthenticator(bearer, sessions) if bearer is not None else None
+        gate = Gate(
+            settings,
+            counters,
+            directory,
+            store=shared.store,
+            revocations=shared.revocations,
+            bearer=bearer,
+            recorder=self.recorder,
+            tasks=shared.tasks,
+        )
+        self.backend: Backend
+        self._http: HttpRelay | None = None
+        if isinstance(settings.upstream, HttpUpstream):
+            self.backend = self._http = HttpRelay(
+                settings, settings.upstream, counters, directory, shared.access_tokens
+            )
+            self._sse = LegacySse(
+                settings, settings.upstream.url, gate, self._http, counters, sessions, self.authenticator
+            )
+        else:
+            self.backend = StdioBackend(settings, settings.upstream, counters, directory)
+        self._gate = gate
+        self.endpoint = Endpoint(settings, gate, self.backend, sessions, self.authenticator)
+
+    @property
+    def name(self) -> str:
+        """Its name in `[servers]`; "" for the only one."""
+        return self.settings.server
+
+    @property
+    def pinned(self) -> PinnedTools | None:
+        """What holds it to its definitions, where they are pinned."""
+        return self._gate.pinned
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """Where it is asked beside its endpoint; more are there where paths pass unread."""
+        below = self.settings.path if self.name else ""
+        named = {KEYS_PATH} if self._http is not None and self._http.identity is not None else set[str]()
+        own = self.resource.paths if self.resource is not None else frozenset[str]()
+        return frozenset({f"{below}{SSE_PATH}", f"{below}{MESSAGES_PATH}", *named, *own})
+
+    async def serve_beside(self, exchange: Exchange, path: str) -> None:
+        """Answer a request from an allowed host for a path beside the endpoint. Raises `RequestError`."""
+        method = exchange.head.method
+        if self.resource is not None and method == "GET" and path in self.resource.paths:
+            await self.resource.serve(exchange)
+            return
+        if self._http is None:
+            raise refuse(path)
+        if path == KEYS_PATH and self._http.identity is not None:
+            await self._http.identity.serve(exchange)
+            return
+        below = path.removeprefix(self.settings.path) if self.name else path
+        if below == SSE_PATH and method == "GET":
+            await self._sse.stream(exchange, exchange.head.root)
+        elif below == MESSAGES_PATH and method == "POST":
+            await self._sse.message(exchange)
+        elif named(path, self.settings.passthrough):
+            await self._pass_unread(exchange, self._http)
+        else:
+            raise refuse(path)
+
+    async def aclose(self) -> None:
+        """Release what is its own, once the outcomes that are being recorded are."""
+        await self.backend.aclose()
+        if self.recorder is not None:
+            await self.recorder.drain()
+
+    async def _pass_unread(self, exchange: Exchange, relay: HttpRelay) -> None:
+        head = exchange.head
+        target = head.raw_path.removeprefix(head.root.encode("utf-8"))
+        if head.query:
+            target += b"?" + head.query
+        await forward(exchange, target, relay.client, self.settings, relay.forwarding)
