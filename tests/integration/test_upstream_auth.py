@@ -409,3 +409,10 @@ def test_settings_that_could_not_hold_stop_the_start() -> None:
         create_app(
             GatewaySettings(HttpUpstream("http://127.0.0.1:9/mcp", auth=AccessGrant("client_credentials", *"abc")))
         )
+    both = HttpUpstream("http://127.0.0.1:9/mcp", {"AUTHORIZATION": "Basic x"}, auth=grant)
+    with pytest.raises(ConfigurationError, match="in two ways"):
+        create_app(
+            GatewaySettings(both, tokens=Tokened().settings()),
+            key_sets=Tokened().key_sets,
+            access_tokens=AccessTokens,
+        )

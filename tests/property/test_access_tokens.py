@@ -39,7 +39,7 @@ def check(body: bytes, subject: SubjectToken | None) -> None:
     if token is None:
         assert re.fullmatch(r"the answer('s \w+)? is [a-zA-Z' _]+", said)
         return
-    assert re.fullmatch(rb"Bearer [A-Za-z0-9._~+/=-]+", token.field[1])
+    assert re.fullmatch(rb"Authorization: Bearer [A-Za-z0-9._~+/=-]+\r\n", token.line)
     assert len(token.text) <= MAX_TOKEN_BYTES
     assert 1 <= token.seconds <= MAX_TOLD_TOKEN_SECONDS
     assert subject is None or token.text != subject.text

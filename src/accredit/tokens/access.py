@@ -81,15 +81,20 @@ class ExchangeableToken(VerifiedToken, frozen=True, kw_only=True):
 
 
 class AccessToken(_Secret, Struct, frozen=True):
-    """A token for the server behind the gateway, good for `seconds` from when it was asked for."""
+    """A token for the server behind the gateway, good for `seconds` from when it was asked for. Raises
+    `AccessTokenError` for a text that breaks rule 3."""
 
     text: str
     seconds: int
 
+    def __post_init__(self) -> None:
+        if len(self.text) > MAX_TOKEN_BYTES or not _B64TOKEN.fullmatch(self.text):
+            raise AccessTokenError("the answer's access_token is none that a header can bring")
+
     @property
-    def field(self) -> tuple[bytes, bytes]:
-        """The header field that brings it."""
-        return b"authorization", b"Bearer " + self.text.encode("ascii")
+    def line(self) -> bytes:
+        """The line of a request that brings it."""
+        return b"Authorization: Bearer %b\r\n" % self.text.encode("ascii")
 
 
 class AccessGrant(_Secret, Struct, frozen=True):
@@ -149,14 +154,12 @@ def read_access_token(body: bytes, subject: SubjectToken | None = None) -> Acces
         raise AccessTokenError("the answer is no token response") from None
     if answer.token_type.lower() != "bearer":
         raise AccessTokenError("the answer's token_type is not Bearer")
-    text = answer.access_token
-    if len(text) > MAX_TOKEN_BYTES or not _B64TOKEN.fullmatch(text):
-        raise AccessTokenError("the answer's access_token is none that a header can bring")
+    token = AccessToken(answer.access_token, answer.expires_in)
     if subject is not None and answer.issued_token_type not in (_ACCESS_TOKEN, _JWT):
         raise AccessTokenError("the answer's issued_token_type is that of no access token")
-    if subject is not None and text == subject.text:
+    if subject is not None and token.text == subject.text:
         raise AccessTokenError("the answer's access_token is the caller's own")
-    return AccessToken(text, answer.expires_in)
+    return token
 
 
 def error_word(body: bytes) -> str:

@@ -70,7 +70,7 @@ def test_what_is_asked_for_is_said_and_nothing_else() -> None:
 def test_a_good_answer_is_a_token(kind: str) -> None:
     token = read_access_token(answer(token_type=kind, refresh_token="r", scope=["odd"]))
     assert (token.text, token.seconds) == ("a.b-c_d~e+f/g==", 600)
-    assert token.field == (b"authorization", b"Bearer a.b-c_d~e+f/g==")
+    assert token.line == b"Authorization: Bearer a.b-c_d~e+f/g==\r\n"
     assert read_access_token(answer(expires_in=None)).seconds == UNTOLD_TOKEN_SECONDS
 
 

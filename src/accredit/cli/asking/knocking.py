@@ -74,13 +74,13 @@ async def authenticated(upstream: HttpUpstream) -> HttpUpstream:
         )
     try:
         async with asyncio.timeout(ACCESS_TOKEN_REQUEST_SECONDS):
-            name, value = (await request_token(auth, None)).field
+            token = await request_token(auth, None)
     except (AccessTokenError, TimeoutError) as error:
         raise ConfigurationError(
             f"no token for the server from {shown(auth.token_url)}: {str(error) or 'no answer in time'}",
             "see whether upstream.auth names the right URL, client, secret and audience",
         ) from None
-    return replace(upstream, headers={**upstream.headers, name.decode(): value.decode()}, auth=None)
+    return replace(upstream, headers={**upstream.headers, "Authorization": f"Bearer {token.text}"}, auth=None)
 
 
 def shown(url: str) -> str:

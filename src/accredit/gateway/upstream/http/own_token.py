@@ -42,7 +42,9 @@ class OwnToken:
         if self._exchanges and subject is None:
             raise UpstreamLeftOut("no token of a caller that could be exchanged for one for the upstream")
         token = self._tokens.known(subject) or await self._tokens.token(subject)
-        answer = await client.exchange(prepared, body, [*headers, token.field], route)
+        # A token is sound by itself: nothing in its line is to be checked again with each call.
+        brings = Prepared(prepared.head + token.line, prepared.bodiless, prepared.has_length)
+        answer = await client.exchange(brings, body, headers, route)
         if answer.status == 401:
             answer.close()
             self._tokens.refused(subject, token)
@@ -58,6 +60,8 @@ def own_token(upstream: HttpUpstream, tokens_for: AccessTokensFor | None) -> Own
     """Return what authenticates the gateway to a server, or None. Raises `ConfigurationError`."""
     if upstream.auth is None:
         return None
+    if any(name.lower() == "authorization" for name in upstream.headers):
+        raise ConfigurationError("the server is to get Authorization in two ways", "leave out one of headers and auth")
     if tokens_for is None:
         raise ConfigurationError(
             "the gateway is to authenticate itself to the server, and nothing gets it a token",
