@@ -400,6 +400,31 @@ def test_one_who_leaves_while_the_token_is_asked_for_takes_it_from_nobody() -> N
     run(main())
 
 
+def test_each_replica_gets_it__and_one_that_refuses_it_has_the_call_sent_to_no_other() -> None:
+    async def main() -> None:
+        async with TokenServer() as idp:
+            guards = [Guarded(idp, HonestServer()) for _ in range(2)]
+            async with RawServer(guards[0]) as one, RawServer(guards[1]) as two:
+                upstream = HttpUpstream(one.url, others=(two.url,), auth=idp.grant())
+                app = create_app(GatewaySettings(upstream), access_tokens=AccessTokens)
+                async with RunningGateway(app) as gateway, RawClient(gateway.port) as client:
+                    asked = post(Era.MODERN, "tools/call", CALL)
+
+                    async def call() -> int:
+                        await client.ask("POST", "/mcp", asked.headers, asked.body)
+                        return (await client.answer()).status
+
+                    while not (one.requests and two.requests):
+                        assert await call() == 200
+                    assert [set(guard.subjects) for guard in guards] == [{CLIENT}, {CLIENT}]
+                    for guard in guards:
+                        guard.refuses_all = True
+                    assert await call() == 502
+                    assert [len(guard.refused) for guard in guards] in ([1, 0], [0, 1])
+
+    run(main())
+
+
 def test_settings_that_could_not_hold_stop_the_start() -> None:
     grant = AccessGrant("token_exchange", "https://idp.example/token", "gw", "s", "https://mail.example")
     for tokens in (None, Tokened().settings(required=False)):
