@@ -40,11 +40,11 @@ def configured(folder: Path, text: str, world: Tokened, idp: TokenServer, server
     (folder / "gateway.secret").chmod(0o600)
 
 
-async def called(port: int, token: str) -> int:
+async def called(port: int, token: str, path: str = "/mcp") -> int:
     """The status of a call."""
     asked = post(Era.MODERN, "tools/call", CALL).and_header("Authorization", f"Bearer {token}")
     async with RawClient(port) as client:
-        await client.ask("POST", "/mcp", asked.headers, asked.body)
+        await client.ask("POST", path, asked.headers, asked.body)
         return (await client.answer()).status
 
 
@@ -73,6 +73,34 @@ def test_the_how_to_works__and_no_log_or_process_list_shows_a_secret(exchanged: 
                 assert guard.subjects[:2] == (["alice", "bob"] if exchanged else [CLIENT, CLIENT])
                 for secret in (SECRET, *idp.given, *tokens):
                     assert secret.rpartition(".")[2] not in shown
+
+    run(main())
+
+
+def test_of_several_servers_each_gets_its_own_token_and_no_other_s(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with TokenServer() as mail, TokenServer() as files:
+            guards = [Guarded(mail, HonestServer()), Guarded(files, HonestServer())]
+            async with RawServer(guards[0]) as one, RawServer(guards[1]) as two, RawServer(HonestServer()) as plain:
+                text = f'[servers.plain]\nurl = "{plain.url}"\n'
+                for name, idp, server in (("mail", mail, one), ("files", files, two)):
+                    own = OWN.replace("[upstream", f"[servers.{name}")
+                    configured(tmp_path, own, Tokened(), idp, server.url)
+                    text += (tmp_path / "accredit.toml").read_text("utf-8")
+                (tmp_path / "accredit.toml").write_text(text, "utf-8")
+                gateway = Serving(folder=tmp_path)
+                await asyncio.to_thread(gateway.__enter__)
+                try:
+                    called_at = [await called(gateway.port, "t", f"/mcp/{name}") for name in ("mail", "files")]
+                    assert called_at == [200, 200]
+                    asked = post(Era.MODERN, "tools/call", CALL)
+                    async with RawClient(gateway.port) as client:
+                        await client.ask("POST", "/mcp/plain", asked.headers, asked.body)
+                        assert (await client.answer()).status == 200
+                finally:
+                    gateway.__exit__(None, None, None)
+                assert [(guard.subjects, guard.refused) for guard in guards] == [([CLIENT], []), ([CLIENT], [])]
+                assert plain.requests[0].header("authorization") is None
 
     run(main())
 
