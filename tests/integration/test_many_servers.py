@@ -270,7 +270,7 @@ def test_readiness_names_each_server__and_one_that_is_down_takes_nothing_from_th
 def test_a_server_that_hangs__and_strangers_who_fill_it__keep_nobody_from_another(
     trust: Trust, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("accredit.gateway.room.MAX_CALLS", 4)
+    monkeypatch.setattr("accredit.gateway.room.MAX_CALLS", 8)
     came = asyncio.Event()
     left = asyncio.Event()
 
@@ -284,7 +284,9 @@ def test_a_server_that_hangs__and_strangers_who_fill_it__keep_nobody_from_anothe
             held = [group.create_task(several.send("files", modern(CALL))) for _ in range(4)]
             await came.wait()
             statuses = {(await several.send("mail", modern(CALL))).status for _ in range(8)}
+            refused = await several.send("files", modern(CALL))
             left.set()
+            assert (refused.status, error_of(refused)["message"]) == (503, "Too many calls")
             assert statuses == {200}
             assert {(await each).status for each in held} <= {502, 503}
 

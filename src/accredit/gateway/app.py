@@ -78,7 +78,7 @@ class Gateway:
         self._settings = settings = servers[0]
         self._shared = shared
         self._counters = shared.counters
-        self._servers = [Server(each, shared) for each in servers]
+        self._servers = [Server(each, shared, servers=len(servers)) for each in servers]
         self._endpoints = {each.settings.path: each for each in self._servers}
         self._beside = {path: each for each in reversed(self._servers) for path in each.paths}
         self._check_paths()

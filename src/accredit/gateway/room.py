@@ -245,16 +245,20 @@ class Rooms:
     """The rooms for one server in one process, and which sessions have proved something. `proving` says that tokens or
     proofs are required.
 
-    `max_body` is the largest size of a request's body, in bytes.
+    `max_body` is the largest size of a request's body, in bytes. Before several `servers` each has an equal part: else
+    two that hang could take every client's connection. One body fits in any part.
     """
 
-    def __init__(self, max_body: int, *, proving: bool) -> None:
+    def __init__(self, max_body: int, *, proving: bool, servers: int = 1) -> None:
         self._proving = proving
         self._sessions = RecentlyUsed[bytes, bool](MAX_REMEMBERED_SESSIONS)
         bodies = max(MAX_BODIES_BYTES, MAX_LARGEST_BODIES * max_body)
+        if servers > 1:
+            bodies = max(bodies // servers, 2 * max_body)
+        streams, calls = max(1, MAX_STREAMS // servers), max(1, MAX_CALLS // servers)
         reserved = RESERVED_SHARE if proving else 0.0
-        self.streams = Room("streams", MAX_STREAMS, int(MAX_STREAMS * reserved))
-        self.calls = Room("calls", MAX_CALLS, int(MAX_CALLS * reserved))
+        self.streams = Room("streams", streams, int(streams * reserved))
+        self.calls = Room("calls", calls, int(calls * reserved))
         self.bodies = Room("large or slow requests", bodies, int(bodies * reserved), waiting=MAX_WAITING_BODIES)
 
     def proved(self, session: bytes) -> None:

@@ -50,10 +50,11 @@ class Shared(NamedTuple):
 class Server:
     """One server. Raises `ConfigurationError` where its settings need a port that is missing."""
 
-    def __init__(self, settings: GatewaySettings, shared: Shared) -> None:
+    def __init__(self, settings: GatewaySettings, shared: Shared, *, servers: int = 1) -> None:
+        """`servers` is how many there are, this one included."""
         self.settings = settings
         counters = shared.counters
-        self.rooms = Rooms(settings.max_request_bytes, proving=settings.proving)
+        self.rooms = Rooms(settings.max_request_bytes, proving=settings.proving, servers=servers)
         self.recorder = recorder_of(settings, counters, shared.records)
         directory = ToolDirectory(shared.on_tools)
         bearer = bearer_for(settings, shared.key_sets, directory)
