@@ -58,10 +58,10 @@ class SlowClient(MemoryClient):
         self.answers: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def send(
-        self, method: str, headers: RawHeaders, body: bytes = b"", *, target: bytes | None = None
+        self, method: str, headers: RawHeaders, body: bytes = b"", *, target: bytes | None = None, route: object = None
     ) -> MemoryAnswer:
         await self.answers
-        return await super().send(method, headers, body, target=target)
+        return await super().send(method, headers, body, target=target, route=route)
 
 
 @pytest.mark.holds("gateway/upstream/reply", 3)
