@@ -64,10 +64,12 @@ def shown(found: object) -> object:
             return "request", found.id, found.method, found.params, found.text
         case Notification():
             return "notification", found.method, found.params, found.text
+        case Success():  # that it is complete, only who judges the usual form has looked at
+            return "success", found.id, found.result, found.text
         case (bytes() as text, frame):
             return text, shown(frame)
         case _:
-            assert found is None or isinstance(found, Success | Failure | bytes)
+            assert found is None or isinstance(found, Failure | bytes)
             return found
 
 

@@ -120,7 +120,17 @@ def _run_wrap(loaded: Loaded, *, log_level: LogLevel, log_format: LogFormat) -> 
     ports = assemble(loaded, settings.proofs)
     configure_logs(log_level, log_format)
     _log_start(loaded, [settings])
-    return uvloop.run(run(settings, **ports._asdict(), token=os.environ.get(_TOKEN_VARIABLE)))
+    return uvloop.run(
+        run(
+            settings,
+            store=ports.store,
+            revocations=ports.revocations,
+            key_sets=ports.key_sets,
+            records=ports.records,
+            tasks=ports.tasks,
+            token=os.environ.get(_TOKEN_VARIABLE),
+        )
+    )
 
 
 def _log_start(loaded: Loaded, servers: list[GatewaySettings]) -> None:
