@@ -16,6 +16,7 @@ from accredit.base.addresses import is_loopback_host
 from accredit.errors import ConfigurationError
 from accredit.gateway.forwarding import can_be_added, can_name_caller
 from accredit.policy import facts_fault, may_guard, scope_fault
+from accredit.policy.merging import SERVER_NAME
 from accredit.stores.postgres.address import SCHEME, parse_address
 
 NO_SUCH_KEY = "no such key"
@@ -244,7 +245,7 @@ def _tool_name(value: str) -> None:
 
 
 def _server_name(value: str) -> None:
-    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,31}", value):
+    if not SERVER_NAME.fullmatch(value):
         raise ValueError("should have a name of a-z, 0-9 and -, which begins with no -, of at most 32 characters")
 
 

@@ -1,0 +1,84 @@
+"""What tools, prompts and resources of several servers are called at one endpoint, and which scopes they need. No I/O.
+
+1. A tool, a prompt or a task is `NAME__own`, a resource `accredit+NAME:URI`, always: what one server adds renames
+   nothing of another's.
+2. A server's name holds neither `_` nor `:`, so the first `__` or `:` ends it. Whatever a server calls its own, such as
+   `a__b`, it is `NAME__a__b`, and nothing of the server `a`.
+3. Each name stands for one of one server, and each of one server has one name. There is no other spelling: another case
+   or an escape is another name, which is nobody's.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from accredit.jsonrpc.methods import TARGET_MEMBER
+from accredit.policy.catalog import MCP_SCOPES, Catalog, Entry
+
+SERVER_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+"""The names that servers may have (`[servers.NAME]`)."""
+
+_TOOLS = "tools/call"
+_AFTER_NAME = "__"
+_SCHEME = "accredit+"
+
+
+class Member(NamedTuple):
+    """One of several servers, and what it calls something itself."""
+
+    server: str
+    own: str
+
+
+def merged_name(server: str, own: str) -> str:
+    """Return what a server's tool, prompt or task is called beside those of others."""
+    return f"{server}{_AFTER_NAME}{own}"
+
+
+def member_of_name(name: str) -> Member | None:
+    """Return whose tool, prompt or task a name stands for; None if it is nobody's."""
+    server, after, own = name.partition(_AFTER_NAME)
+    return Member(server, own) if after and SERVER_NAME.fullmatch(server) else None
+
+
+def merged_uri(server: str, own: str) -> str:
+    """Return the URI of a server's resource, or of a template of such, beside those of others."""
+    return f"{_SCHEME}{server}:{own}"
+
+
+def member_of_uri(uri: str) -> Member | None:
+    """Return whose resource a URI stands for; None if it is nobody's."""
+    server, after, own = uri.removeprefix(_SCHEME).partition(":")
+    return Member(server, own) if after and uri.startswith(_SCHEME) and SERVER_NAME.fullmatch(server) else None
+
+
+def member_of_target(method: str, target: str) -> Member | None:
+    """Return whose a request's target is; None for methods without one, and for a target that is nobody's."""
+    if method not in TARGET_MEMBER:
+        return None
+    return member_of_uri(target) if TARGET_MEMBER[method] == "uri" else member_of_name(target)
+
+
+class MergedCatalog(Catalog, frozen=True, kw_only=True):
+    """The catalogs of several servers as one: a target needs what its server's own catalog says of it."""
+
+    by_server: Mapping[str, Catalog]
+
+    def find(self, method: str, target: str) -> Entry | None:
+        """Return the entry for a guarded call; None if no scope would allow it, or it is no server's."""
+        found = member_of_target(method, target)
+        catalog = self.by_server.get(found.server) if found is not None else None
+        return catalog.find(method, found.own) if catalog is not None and found is not None else None
+
+    def tool(self, name: str) -> Entry | None:
+        """Return the entry of a tool, or None."""
+        return self.find(_TOOLS, name)
+
+    @property
+    def says_something(self) -> bool:
+        """Whether the operator has named anything."""
+        return any(each.says_something for each in self.by_server.values())
+
+    def vocabulary(self) -> frozenset[str]:
+        """Return the scopes that this deployment adds to the canonical ones."""
+        return MCP_SCOPES.union(*(each.vocabulary() for each in self.by_server.values()))
