@@ -38,6 +38,10 @@
     │   ├── UnsupportedResultType ... since its result is of an unknown kind
     │   └── SealError             ... since its state can't be sealed, or does not open
     ├── NoBackChannel             a handler tried to send to the server that asks
+    ├── ConsentError              what a person is asked, or answers, that can't be used
+    │   ├── AskError              ... an ask that can't be read or made, or does not hold
+    │   ├── UnusableAnswer        ... an answer that does not allow the call it is used for
+    │   └── NotOffered            ... a choice that is not offered for the call
     └── RatifyError               the delegation protocol
         ├── WireError             bytes or values that are not an object of the protocol
         ├── IssueError            an object that may not be signed
@@ -378,6 +382,23 @@ class SealError(RoundsError):
 
 class LockError(AccreditError):
     """A lock of definitions (`accredit.lock`) that can't be read. The text says why."""
+
+
+class ConsentError(AccreditError):
+    """What a person is asked, or answers, that can't be used. The text quotes nothing that a peer sent but names of
+    members."""
+
+
+class AskError(ConsentError):
+    """An ask that can't be read or made, has expired, or was not signed by its agent."""
+
+
+class UnusableAnswer(ConsentError):
+    """An answer that does not allow the call that it is used for."""
+
+
+class NotOffered(ConsentError):
+    """A choice that is not offered for the call: nothing is signed."""
 
 
 class NoBackChannel(AccreditError):

@@ -1092,3 +1092,24 @@ MAX_TOLD_TASKS = 1_000
 
 MAX_TASK_SESSIONS = 10_000
 """Sessions whose tasks are known, to tell them apart in streams that nobody's proof came with."""
+
+# --- consent ------------------------------------------------------------------------------------------
+
+MAX_ASK_BYTES = 98_304
+"""Bytes of an ask (96 KiB): its params, and some 10 KiB for a key, two signatures and what is said about the call."""
+
+MAX_ASKED_PARAMS_BYTES = 65_536
+"""Bytes of the params of a call that can be asked for. A person reads a few pages, not a book."""
+
+MAX_SERVER_WORDS_BYTES = 1_024
+"""Bytes of what an ask repeats of the server's words about a tool."""
+
+MAX_PRINCIPALS = 8
+"""People whom an ask may name: an agent has one principal, or one for each of a few delegations."""
+
+MAX_CONSENT_ANSWER_BYTES = 131_072
+"""Bytes of an answer: a chain of certificates, which has to fit into a proof."""
+
+ASK_SECONDS = 600
+"""How long an ask is good: a person who is at hand answers within ten minutes. A delegation for one call ends after as
+much."""

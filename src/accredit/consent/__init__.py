@@ -1,8 +1,11 @@
-"""What a person consents to: the constraint that ties a certificate to certain calls. No I/O.
+"""What a person consents to: asks, answers, and the constraint that ties a certificate to certain calls. No I/O.
 
-`call` has its codec, its evaluator, and its text for people.
+`asks` is what an agent asks, `answers` what comes back and when it allows the call; `offers` are the choices that a
+person has, `shown` is what the person sees. `call` has the constraint: its codec, its evaluator, its text for people.
 """
 
+from accredit.consent.answers import Answer, chain_allowed, read_answer
+from accredit.consent.asks import Ask, check_ask, read_ask, read_code
 from accredit.consent.call import (
     CALL,
     CallTerms,
@@ -12,4 +15,18 @@ from accredit.consent.call import (
     this_call_only,
 )
 
-__all__ = ["CALL", "CallTerms", "evaluate_call", "named_arguments", "names_definition", "this_call_only"]
+__all__ = [
+    "CALL",
+    "Answer",
+    "Ask",
+    "CallTerms",
+    "chain_allowed",
+    "check_ask",
+    "evaluate_call",
+    "named_arguments",
+    "names_definition",
+    "read_answer",
+    "read_ask",
+    "read_code",
+    "this_call_only",
+]

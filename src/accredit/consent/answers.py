@@ -1,0 +1,117 @@
+"""What a person answers to an ask, and when an answer allows the call. No I/O.
+
+An answer that says *allow* is used only if all of these hold, checked in this order. A desk, or whoever carries its
+answers, may lie: it can then waste time, and nothing else.
+
+1. it is at most `MAX_CONSENT_ANSWER_BYTES` of strict JSON with these members, and says *allow*;
+2. it answers this very ask;
+3. its certificates, leaf first, are a chain whose signatures hold now, for the key that asked, from one of the people
+   who were asked for (if any were named);
+4. the leaf names the gateway that was asked for, and nothing in the chain is certain to refuse the call there;
+5. the chain grants the scope that the call needs.
+
+Not checked: what only the gateway knows of a call (amounts, uses, revocation), and whether it trusts the person.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta
+from msgspec.structs import replace
+
+from accredit.consent.asks import Ask
+from accredit.consent.call import CALL, evaluate_call
+from accredit.errors import UnusableAnswer, WireError
+from accredit.limits import (
+    MAX_CONSENT_ANSWER_BYTES,
+    MAX_DELEGATION_CHAIN_DEPTH,
+    MAX_TOLD_REASON_CHARS,
+)
+from accredit.ratify import DelegationCert, Extension, IdentityStatus, verify_chain
+from accredit.ratify.facts import CallFacts, VerifierContext
+from accredit.ratify.verify import Terms, constraints_fault
+from accredit.ratify.wire import WireObject
+
+_LEVEL_OF_CERTIFICATE = 3
+
+
+class Answer(WireObject, frozen=True):
+    """A person's answer. `ask` is the ask's digest in lower-case hex; `certificates` are a chain, leaf first, if the
+    call is allowed; `reason` says why it is not, or not yet."""
+
+    max_bytes: ClassVar[int] = MAX_CONSENT_ANSWER_BYTES
+
+    ask: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+    decision: Literal["allow", "deny", "later"]
+    certificates: Annotated[tuple[DelegationCert, ...], Meta(max_length=MAX_DELEGATION_CHAIN_DEPTH)] = ()
+    reason: Annotated[str, Meta(max_length=MAX_TOLD_REASON_CHARS)] = ""
+
+    def check(self, path: str, level: int) -> None:
+        """Check each certificate, and that there is one if the call is allowed, and only then. Raises `WireError`."""
+        if bool(self.certificates) is not (self.decision == "allow"):
+            raise WireError(f"{path}.certificates", "there are some if the call is allowed, and only then")
+        for index, cert in enumerate(self.certificates):
+            cert.check(f"{path}.certificates[{index}]", level + _LEVEL_OF_CERTIFICATE - 1)
+
+
+def read_answer(data: bytes) -> Answer:
+    """Read an answer (step 1). Raises `UnusableAnswer`."""
+    try:
+        return Answer.decode(data)
+    except WireError as error:
+        raise UnusableAnswer(f"not an answer: {error.path.removeprefix('Answer.')}: {error.reason}") from None
+
+
+def chain_allowed(answer: Answer, ask: Ask, now: int) -> tuple[DelegationCert, ...]:
+    """Return the chain by which an answer allows the call that was asked for (steps 1 to 5), leaf first.
+
+    `now` is in unix seconds. Raises `UnusableAnswer`, also for an answer that does not allow the call.
+    """
+    if answer.ask != ask.digest.hex():
+        raise UnusableAnswer("the answer is to another ask")
+    if answer.decision != "allow" or not answer.certificates:
+        raise UnusableAnswer("the answer does not allow the call")
+    chain = answer.certificates
+    if chain[0].subject_pub_key != ask.agent.public_key:
+        raise UnusableAnswer("the delegation is for another key")
+    if ask.principals and chain[-1].issuer_id not in ask.principals:
+        raise UnusableAnswer("the delegation comes from nobody who was asked")
+    vocabulary = frozenset(scope for cert in chain for scope in cert.scope)
+    result = verify_chain(chain, now=now, vocabulary=vocabulary)
+    if not result.valid:
+        raise UnusableAnswer(f"the delegation proves nothing: {result.error_reason}")
+    fault = call_fault(chain, ask, now)
+    if fault is not None:
+        raise UnusableAnswer(fault)
+    if ask.refusal.required_scope not in result.granted_scope:
+        raise UnusableAnswer("the delegation does not grant the scope that the call needs")
+    return chain
+
+
+def call_fault(chain: Sequence[DelegationCert], ask: Ask, now: int) -> str | None:
+    """Return why a chain is certain not to be for the call that is asked for (step 4), or None."""
+    if not any(isinstance(each, Extension) and each.name == CALL for each in chain[0].constraints):
+        return "the delegation is not for certain calls at the gateway that was asked for"
+    facts = CallFacts(
+        verifier_id=ask.gateway.id,
+        method=ask.method,
+        target=ask.target,
+        arguments=ask.params.get("arguments"),
+        params_digest=lambda: bytes.fromhex(ask.params_sha256),
+    )
+    return refused_for_certain(chain, VerifierContext(call=facts), now)
+
+
+def refused_for_certain(chain: Sequence[DelegationCert], context: VerifierContext, now: int) -> str | None:
+    """Return why a constraint of the chain refuses a call whatever else the gateway may know of it, or None.
+
+    Each constraint is looked at by itself: one that can't be judged here does not hide the next.
+    """
+    for cert in chain:
+        for each in cert.constraints:
+            alone = (replace(cert, constraints=(each,)),)
+            terms = Terms(now=now, context=context, constraint_evaluators={CALL: evaluate_call})
+            refused = constraints_fault(alone, terms)
+            if refused is not None and refused.identity_status is IdentityStatus.CONSTRAINT_DENIED:
+                return f"the delegation is not for this call: {refused.error_reason}"
+    return None

@@ -1,0 +1,231 @@
+"""What an agent asks a person for: one very call that a gateway refused, signed by the agent. No I/O.
+
+An ask is read and judged in these steps; any bytes at all give an ask or one `AskError`:
+
+1. at most `MAX_ASK_BYTES` of strict JSON with these members and no others, each within its bound (`ratify.wire`);
+2. its `params` are those of all legs of a call: `_meta`, `inputResponses` and `requestState` are not among them, the
+   target is the one that they name, no two names in them could be read as one, they nest at most `MAX_DEPTH` deep, and
+   have at most `MAX_ASKED_PARAMS_BYTES` in the form of RFC 8785;
+3. it holds now, and for no longer than `ASK_SECONDS` in all;
+4. the agent signed it: both signatures, over `accredit/ask/v1`, NUL, and the RFC 8785 form of the ask without
+   `signature`.
+
+Steps 1 and 2 are `read_ask`, 3 and 4 `check_ask`. Not checked: whether the gateway refused such a call, and whether
+anything in `refusal` and `server_says` is true. They are what the agent says, and only the person's key allows a call.
+"""
+
+import hashlib
+from typing import Annotated, Any, ClassVar, Literal, cast
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec.structs import replace
+
+from accredit.base.caching import Once
+from accredit.canonical import canonical
+from accredit.errors import AskError, FrameError, WireError
+from accredit.jsonrpc.methods import TARGET_MEMBER
+from accredit.jsonrpc.same_names import check_same_names
+from accredit.limits import (
+    ASK_SECONDS,
+    CLOCK_LEAD_SECONDS,
+    MAX_AGENT_NAME_LENGTH_BYTES,
+    MAX_ASK_BYTES,
+    MAX_ASKED_PARAMS_BYTES,
+    MAX_DEPTH,
+    MAX_IDENTIFIER_LENGTH_BYTES,
+    MAX_PRINCIPALS,
+    MAX_SCOPE_LENGTH_BYTES,
+    MAX_SCOPES_PER_CERT,
+    MAX_SERVER_WORDS_BYTES,
+    MAX_TOLD_REASON_CHARS,
+    MAX_URI_LENGTH,
+)
+from accredit.ratify.hybrid import UNSIGNED, HybridPublicKey, HybridSignature, HybridSigner, signature_fault
+from accredit.ratify.wire import Integer, WireObject, tree
+
+ASKABLE = ("tools/call", "resources/read", "prompts/get")
+"""The methods of calls that can be asked for."""
+
+LEG_MEMBERS = frozenset({"_meta", "inputResponses", "requestState"})
+"""Members of `params` that belong to one leg of a call, and to no ask."""
+
+_TAG = b"accredit/ask/v1\0"
+_CODE_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_CODE_CHARS = 6
+_MISREAD = str.maketrans("OIL", "011", " -\u2010\u2011\u2012\u2013\u2014")
+
+_Id = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
+_Identifier = Annotated[str, Meta(min_length=1, max_length=MAX_IDENTIFIER_LENGTH_BYTES)]
+_Scope = Annotated[str, Meta(max_length=MAX_SCOPE_LENGTH_BYTES)]
+
+
+class Asker(Struct, frozen=True, forbid_unknown_fields=True):
+    """The agent: the name that it gives itself, and its key."""
+
+    name: Annotated[str, Meta(max_length=MAX_AGENT_NAME_LENGTH_BYTES)]
+    public_key: HybridPublicKey
+
+
+class AskedGateway(Struct, frozen=True, forbid_unknown_fields=True):
+    """The gateway that refused the call: its verifier id, and its URL as the agent knows it."""
+
+    id: _Identifier
+    url: Annotated[str, Meta(max_length=MAX_URI_LENGTH)]
+
+
+class AskedRefusal(Struct, frozen=True, forbid_unknown_fields=True):
+    """Why the call was refused, in the gateway's words. `error` is the word for programs."""
+
+    error: Annotated[str, Meta(max_length=64)]
+    required_scope: Annotated[_Scope, Meta(min_length=1)]
+    granted_scope: Annotated[tuple[_Scope, ...], Meta(max_length=MAX_SCOPES_PER_CERT)] = ()
+    reason: Annotated[str, Meta(max_length=MAX_TOLD_REASON_CHARS)] = ""
+
+
+class ServerWords(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the server says of the tool. Nobody has checked it: it may raise caution, and never lower it."""
+
+    title: str = ""
+    description: str = ""
+    annotations: Annotated[dict[str, bool], Meta(max_length=8)] = {}
+
+
+class Ask(WireObject, frozen=True, dict=True):
+    """A call that an agent asks a person to allow. Times are unix seconds; `principals` are the ids of the people whom
+    it is for (none: whoever has a key); `params` are those that all legs of the call share."""
+
+    max_bytes: ClassVar[int] = MAX_ASK_BYTES
+
+    accredit_ask: Literal[1]
+    id: _Id
+    asked_at: Integer
+    expires_at: Integer
+    agent: Asker
+    gateway: AskedGateway
+    principals: Annotated[tuple[_Id, ...], Meta(max_length=MAX_PRINCIPALS)]
+    method: Literal["tools/call", "resources/read", "prompts/get"]
+    target: Annotated[str, Meta(min_length=1)]
+    params: dict[str, Any]
+    refusal: AskedRefusal
+    server_says: ServerWords | UnsetType = UNSET
+    signature: HybridSignature = UNSIGNED
+
+    def text(self) -> bytes:
+        """Return the ask in the form of RFC 8785. Raises `WireError` if it has none."""
+        try:
+            return canonical(tree(self))
+        except ValueError as error:
+            raise WireError("Ask", str(error)) from None
+
+    def check(self, path: str, level: int) -> None:
+        """Check step 2, and the bound on the server's words. Raises `WireError`."""
+        _check_depth(self.params, f"{path}.params")
+        if not LEG_MEMBERS.isdisjoint(self.params):
+            raise WireError(f"{path}.params", "holds a member of a single leg")
+        if self.params.get(TARGET_MEMBER[self.method]) != self.target:
+            raise WireError(f"{path}.target", "not the one that params name")
+        form = _form(self.params, f"{path}.params")
+        if len(form) > MAX_ASKED_PARAMS_BYTES:
+            raise WireError(f"{path}.params", f"more than {MAX_ASKED_PARAMS_BYTES} bytes")
+        try:
+            check_same_names(Raw(form))
+        except FrameError as error:
+            raise WireError(f"{path}.params", error.detail) from None
+        if self.server_says is not UNSET and len(canonical(tree(self.server_says))) > MAX_SERVER_WORDS_BYTES:
+            raise WireError(f"{path}.server_says", f"more than {MAX_SERVER_WORDS_BYTES} bytes")
+
+    @Once
+    def digest(self) -> bytes:
+        """The SHA-256 of the ask in the form of RFC 8785. An answer names it."""
+        return hashlib.sha256(self.text()).digest()
+
+    @Once
+    def params_sha256(self) -> str:
+        """The digest of the call, as a certificate for this very call names it: lower-case hex."""
+        return hashlib.sha256(canonical(self.params)).hexdigest()
+
+    @property
+    def code(self) -> str:
+        """What people call the ask, such as `7KQ4-M2`. It identifies; it is no secret, and grants nothing."""
+        number = int.from_bytes(self.digest[:4]) >> 2
+        text = "".join(_CODE_ALPHABET[number >> 5 * place & 31] for place in reversed(range(_CODE_CHARS)))
+        return f"{text[:4]}-{text[4:]}"
+
+    @property
+    def agent_id(self) -> str:
+        """The id of the agent's key."""
+        return self.agent.public_key.id
+
+    @property
+    def same_call(self) -> tuple[str, str, str, str, str]:
+        """What two asks have in common that ask for the same: agent, gateway, method, target, digest of the params."""
+        return (self.agent_id, self.gateway.id, self.method, self.target, self.params_sha256)
+
+    def signed(self, signer: HybridSigner) -> "Ask":
+        """Return the ask with the agent's signature. Raises `AskError` for one that nobody could read."""
+        signed = replace(self, signature=signer.sign(_sign_bytes(self)))
+        read_ask(signed.text())
+        return signed
+
+
+def read_ask(data: bytes) -> Ask:
+    """Read an ask (steps 1 and 2). Raises `AskError`."""
+    try:
+        return Ask.decode(data)
+    except WireError as error:
+        raise AskError(f"not an ask: {error.path.removeprefix('Ask.')}: {error.reason}") from None
+
+
+def check_ask(ask: Ask, now: int) -> None:
+    """Check steps 3 and 4; `now` is in unix seconds. Raises `AskError`."""
+    if not 0 < ask.expires_at - ask.asked_at <= ASK_SECONDS:
+        raise AskError(f"an ask is good for {ASK_SECONDS} seconds at most")
+    if ask.asked_at > now + CLOCK_LEAD_SECONDS:
+        raise AskError("the ask comes from the future: compare the clocks")
+    if ask.expires_at < now:
+        raise AskError("the ask has expired")
+    fault = signature_fault(_sign_bytes(ask), ask.signature, ask.agent.public_key)
+    if fault is not None:
+        raise AskError(f"the agent did not sign this ask: {fault}")
+
+
+def read_code(text: str) -> str:
+    """Return a code as it is written, whatever case, blanks and dashes a person gave it, and O for 0, I and L for 1.
+
+    Raises `AskError` for a text that can be no code.
+    """
+    plain = text.upper().translate(_MISREAD) if len(text) <= 4 * _CODE_CHARS else ""
+    if len(plain) != _CODE_CHARS or not set(plain) <= set(_CODE_ALPHABET):
+        raise AskError("a code has six letters and digits, such as 7KQ4-M2")
+    return f"{plain[:4]}-{plain[4:]}"
+
+
+def _sign_bytes(ask: Ask) -> bytes:
+    members = cast("dict[str, Any]", tree(ask))
+    members.pop("signature", None)
+    try:
+        return _TAG + canonical(members)
+    except ValueError as error:
+        raise AskError(f"the ask has no canonical form: {error}") from None
+
+
+def _form(value: object, path: str) -> bytes:
+    try:
+        return canonical(value)
+    except ValueError as error:
+        raise WireError(path, str(error)) from None
+
+
+def _check_depth(value: object, path: str) -> None:
+    waiting = [value]
+    for _ in range(MAX_DEPTH):
+        waiting = [inner for item in waiting for inner in _inner(item)]
+        if not waiting:
+            return
+    raise WireError(path, "nested too deep")
+
+
+def _inner(item: object) -> list[Any]:
+    if isinstance(item, dict):
+        return list(cast("dict[str, Any]", item).values())
+    return cast("list[Any]", item) if isinstance(item, list) else []

@@ -1,0 +1,52 @@
+"""Asks and answers made by the real code, for tests of what reads them. No I/O."""
+
+import secrets
+from typing import Any
+
+from tests.world.delegations import NOW, World
+
+from accredit.consent import Answer, Ask, CallTerms
+from accredit.consent.asks import AskedGateway, AskedRefusal, Asker
+from accredit.ratify import DelegationCert
+from accredit.ratify.constraints import Constraint, MaxRate
+
+WORLD = World()
+GATEWAY = "9f0c2d11"
+SCOPE = "comms:email:send"
+PARAMS: dict[str, Any] = {"name": "send_email", "arguments": {"to": "ada@example.org", "subject": "Hello"}}
+
+
+def an_ask(params: dict[str, Any] = PARAMS, **changes: Any) -> Ask:
+    """A signed ask of the agent of `WORLD`."""
+    members: dict[str, Any] = {
+        "accredit_ask": 1,
+        "id": secrets.token_hex(16),
+        "asked_at": NOW,
+        "expires_at": NOW + 600,
+        "agent": Asker("Assistant", WORLD.agent.public_key),
+        "gateway": AskedGateway(GATEWAY, "http://127.0.0.1:8484/mcp"),
+        "principals": (WORLD.owner.id,),
+        "method": "tools/call",
+        "target": str(params.get("name")),
+        "params": params,
+        "refusal": AskedRefusal("ratify_scope_denied", SCOPE, ("mcp:tool",)),
+    }
+    return Ask(**members | changes).signed(WORLD.agent.signer())
+
+
+def once(ask: Ask, **changes: Any) -> tuple[Constraint, ...]:
+    """The constraints of a delegation for the very call that is asked for."""
+    terms: dict[str, Any] = {
+        "gateway": ask.gateway.id,
+        "method": ask.method,
+        "target": (ask.target,),
+        "params_sha256": ask.params_sha256,
+    }
+    return (MaxRate(1, 600), CallTerms(**terms | changes).constraint())
+
+
+def allowed(ask: Ask, *certificates: DelegationCert, **changes: Any) -> Answer:
+    """The answer that allows a call by these certificates; by default by one for the very call."""
+    chain = certificates or (WORLD.grant(SCOPE, constraints=once(ask), ends=NOW + 599),)
+    members: dict[str, Any] = {"ask": ask.digest.hex(), "decision": "allow", "certificates": chain}
+    return Answer(**members | changes)
