@@ -405,6 +405,14 @@ MAX_REMEMBERED_HEAD_BYTES = 4_096
 """Bytes of a head that is remembered, so that the same need not be parsed again: clients say the same for each call,
 most in less than 1 KiB, with a token in some 2 KiB; so do servers. A request's is held twice, on each connection."""
 
+MAX_REMEMBERED_VALUE_BYTES = 256
+"""Bytes of one header's name or value of which is remembered what it says, for a few hundred of them: a host's name has
+up to 253. A longer one, which may fill a whole head, is read each time."""
+
+MAX_REMEMBERED_SESSION_BYTES = 1_024
+"""Bytes of a session's id of which something is remembered. A UUID has 36, sealed 170; ids that hold a sealed state
+have some 500, sealed 900. A longer one only goes without."""
+
 REQUEST_HEAD_SECONDS = 20.0
 """The time from a connection's beginning, or the first byte of its next request, to the end of that request's head. A
 head is one or two packets; a connection that sends none holds a file descriptor."""
@@ -429,6 +437,10 @@ RESTART_SECONDS = 1
 """The wait before a dead worker is replaced: one that dies at once must not use up a core."""
 
 # --- Mcp-Param-* ------------------------------------------------------------------------------------
+
+MAX_DECLARED_CHARS = 8_192
+"""Characters of the headers that one tool declares, and of the paths to their arguments: 64 of 128 each. What a tool
+declares is remembered, for `MAX_KNOWN_TOOLS`: a schema's own bound would let a server fill a gigabyte."""
 
 MAX_KNOWN_TOOLS = 4_096
 """Tools whose declared headers are remembered; the one named longest ago is forgotten first."""

@@ -2,10 +2,16 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Generic, TypeVar
+from functools import lru_cache, wraps
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from accredit.limits import MAX_REMEMBERED_VALUE_BYTES
 
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
+_More = ParamSpec("_More")
+_Said = TypeVar("_Said", bound=bytes | None)
+_Read = Callable[Concatenate[_Said, _More], _Value]
 
 
 class RecentlyUsed(Generic[_Key, _Value]):
@@ -73,3 +79,23 @@ class Once(Generic[_Value]):
         # Python looks into the object's own dictionary first, so this runs once.
         value = holder.__dict__[self._name] = self._compute(holder)
         return value
+
+
+def remembered(entries: int) -> Callable[[_Read[_Said, _More, _Value]], _Read[_Said, _More, _Value]]:
+    """Remember what a function found out about so many peers' values: only about short ones, which others can bring,
+    too. A long one is read each time, as it would take thousands of times as much memory as it saves time.
+    """
+
+    def of_short(read: _Read[_Said, _More, _Value]) -> _Read[_Said, _More, _Value]:
+        known: Any = lru_cache(entries)(read)
+
+        @wraps(read)
+        def look(value: _Said, *more: _More.args, **named: _More.kwargs) -> _Value:
+            if value is not None and len(value) > MAX_REMEMBERED_VALUE_BYTES:
+                return read(value, *more, **named)
+            return known(value, *more, **named)
+
+        look.cache_info = known.cache_info  # type: ignore[attr-defined]
+        return look
+
+    return of_short

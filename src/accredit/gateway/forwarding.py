@@ -15,8 +15,8 @@ Source: RFC 9110 sections 7.6, 8 and 12 to 14, RFC 9530, and what common servers
 import re
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
-from functools import lru_cache
 
+from accredit.base.caching import remembered
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.media_types import JSON_TYPE, parse_media_type
 from accredit.jsonrpc.param_headers import PARAM_HEADERS
@@ -115,26 +115,26 @@ class Forwarding:
         self.listed_only = listed_only
         self._added = frozenset(name.lower().encode() for name in added)
         self._own = frozenset(name.lower().encode().translate(_TO_DASHES) for name in own)
-        self._goes_up = lru_cache(512)(self._to_upstream)
-        self._comes_back = lru_cache(512)(self._to_client)
+        self._goes_up = remembered(512)(self._to_upstream)
+        self._comes_back = remembered(512)(self._to_client)
 
     def to_upstream(self, raw: RawHeaders, *, body: bool) -> RawHeaders:
         """Return the fields of a client's request that go on. `body` says that JSON comes with them."""
         goes, hops = self._goes_up, False
         kept: RawHeaders = []
-        accepts: tuple[bytes, ...] = ()
+        accepts: list[bytes] = []
         for pair in raw:
             name = pair[0]
             if goes(name, False):
                 kept.append(pair)
             elif name == b"accept":
-                accepts = (*accepts, pair[1])
+                accepts.append(pair[1])
             elif name == b"connection":
                 hops = True
         if hops:
             named = _hops(raw)
             kept = [pair for pair in kept if pair[0] not in named]
-        accepted = accepted_types(accepts) if accepts else b""
+        accepted = accepted_types(b",".join(accepts)) if accepts else b""
         if accepted:
             kept.append((b"accept", accepted))
         if body:
@@ -219,14 +219,14 @@ def _hops(raw: RawHeaders) -> Collection[bytes]:
     return {name for name in named - _END_TO_END if Fate.PASSES not in (TO_UPSTREAM.fate(name), TO_CLIENT.fate(name))}
 
 
-@lru_cache(256)
-def accepted_types(values: tuple[bytes, ...]) -> bytes:
+@remembered(256)
+def accepted_types(value: bytes) -> bytes:
     """Return a client's `Accept` in the gateway's words, b"" if nothing is left.
 
     Only types and weights: by another parameter a server could choose another representation.
     """
     ranges: list[bytes] = []
-    for element in b",".join(values).split(b",", MAX_MEDIA_RANGES)[:MAX_MEDIA_RANGES]:
+    for element in value.split(b",", MAX_MEDIA_RANGES)[:MAX_MEDIA_RANGES]:
         range_, _, parameters = element.partition(b";")
         media_type = parse_media_type(range_)
         if media_type is None or len(element) > MAX_MEDIA_TYPE_BYTES:

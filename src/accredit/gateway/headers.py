@@ -10,11 +10,10 @@ A POST is JSON in UTF-8 and nothing else (415), in this order:
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from accredit.base.caching import Once
+from accredit.base.caching import Once, remembered
 from accredit.errors import RequestError
 from accredit.gateway.media_types import is_json_request
 from accredit.jsonrpc.encode import INVALID_REQUEST
@@ -201,7 +200,7 @@ def of_unjudged(raw: RawHeaders, session: bytes | None) -> RawHeaders:
     ]
 
 
-@lru_cache(256)
+@remembered(256)
 def host_allowed(host: bytes | None, allowed: tuple[str, ...]) -> bool:
     """Return whether a `Host` header names this gateway: a rebound DNS name does not. The port does not matter."""
     if host is None or DUPLICATED in host:

@@ -8,10 +8,10 @@ nothing.
 """
 
 import re
-from functools import lru_cache
 
 from msgspec import Struct
 
+from accredit.base.caching import remembered
 from accredit.jsonrpc.param_headers import DUPLICATED
 from accredit.limits import MAX_MEDIA_TYPE_BYTES
 
@@ -42,7 +42,7 @@ class MediaType(Struct, frozen=True):
 _NO_TYPE = MediaType(b"")
 
 
-@lru_cache(256)
+@remembered(256)
 def parse_media_type(value: bytes | None) -> MediaType | None:
     """Return a header's media type; None if it has none, or is ambiguous."""
     if value is None or len(value) > MAX_MEDIA_TYPE_BYTES:
@@ -62,7 +62,7 @@ def parse_media_type(value: bytes | None) -> MediaType | None:
     return MediaType(name[1].lower(), tuple(parameters.items()))
 
 
-@lru_cache(256)
+@remembered(256)
 def is_json_request(value: bytes | None) -> bool:
     """Return whether a request says that its body is JSON in UTF-8, and nothing more."""
     media_type = parse_media_type(value)
@@ -73,7 +73,7 @@ def is_json_request(value: bytes | None) -> bool:
     )
 
 
-@lru_cache(256)
+@remembered(256)
 def answer_type(value: bytes | None) -> MediaType:
     """Return an answer's type, with `JSON_TYPE` for any JSON-RPC type; its name is b"" if it can't be read.
 

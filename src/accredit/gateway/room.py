@@ -24,6 +24,7 @@ from accredit.limits import (
     MAX_BODIES_BYTES,
     MAX_CALLS,
     MAX_LARGEST_BODIES,
+    MAX_REMEMBERED_SESSION_BYTES,
     MAX_REMEMBERED_SESSIONS,
     MAX_STREAMS,
     MAX_WAITING_BODIES,
@@ -263,6 +264,8 @@ class Rooms:
 
     def proved(self, session: bytes) -> None:
         """Note that a caller has proved something in a session. The id is the one that the client knows."""
+        if len(session) > MAX_REMEMBERED_SESSION_BYTES:
+            return
         known = session in self._sessions
         self._sessions.put(session, True)
         if not known:

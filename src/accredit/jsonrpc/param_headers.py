@@ -32,7 +32,7 @@ from accredit.jsonrpc.encode import HEADER_MISMATCH
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.header_values import DUPLICATED, Headers, decode_header
 from accredit.jsonrpc.objects import as_string, is_object, members
-from accredit.limits import MAX_PARAM_HEADERS, MAX_SCHEMA_BYTES, MAX_TOOL_LIST_BYTES
+from accredit.limits import MAX_DECLARED_CHARS, MAX_PARAM_HEADERS, MAX_SCHEMA_BYTES, MAX_TOOL_LIST_BYTES
 
 _Path = tuple[str, ...]
 """Names of properties from the root of a tool's arguments to one value."""
@@ -92,7 +92,8 @@ def declared_headers(input_schema: bytes | Raw) -> tuple[DeclaredHeader, ...]:
     """Return the headers that a tool's `inputSchema` declares; none if one of its annotations is not valid. Never
     raises.
 
-    A schema of more than `MAX_SCHEMA_BYTES`, or with more than `MAX_PARAM_HEADERS`, declares none.
+    A schema of more than `MAX_SCHEMA_BYTES`, or with more than `MAX_PARAM_HEADERS` or `MAX_DECLARED_CHARS`, declares
+    none.
     """
     text = bytes(input_schema)
     if len(text) > MAX_SCHEMA_BYTES or (_ANNOTATED not in text and b"\\" not in text):
@@ -102,10 +103,14 @@ def declared_headers(input_schema: bytes | Raw) -> tuple[DeclaredHeader, ...]:
     except _UNREADABLE:
         return ()
     found: dict[bytes, DeclaredHeader] = {}
+    chars = 0
     for path, schema in _schemas(root):
         if _ANNOTATION in schema:
             header = _declared(path, schema)
             if header is None or header.name in found or len(found) == MAX_PARAM_HEADERS:
+                return ()
+            chars += len(header.name) + sum(map(len, header.path))
+            if chars > MAX_DECLARED_CHARS:
                 return ()
             found[header.name] = header
     return tuple(found.values())

@@ -121,13 +121,13 @@ def test_a_body_is_json_in_our_own_words() -> None:
     ],
 )
 def test_accept_names_types_and_weights_only(values: tuple[bytes, ...], ours: bytes) -> None:
-    assert accepted_types(values) == ours
+    assert accepted_types(b",".join(values)) == ours
 
 
 @given(st.lists(st.binary(max_size=80), max_size=4).map(tuple))
 def test_no_accept_breaks_it_and_ours_is_stable(values: tuple[bytes, ...]) -> None:
-    ours = accepted_types(values)
-    assert accepted_types((ours,)) == ours
+    ours = accepted_types(b",".join(values))
+    assert accepted_types(ours) == ours
 
 
 @pytest.mark.parametrize(

@@ -25,11 +25,23 @@ from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_seconds
 from accredit.errors import AnswerError, MessageId, RequestError, SealError
 from accredit.gateway.front.exchange import Exchange
-from accredit.gateway.front.session_ids import Principal, SessionIds, SessionState, is_current, subject_of
+from accredit.gateway.front.session_ids import (
+    REVISION_CHARS,
+    Principal,
+    SessionIds,
+    SessionState,
+    is_current,
+    subject_of,
+)
 from accredit.gateway.headers import SESSION_HEADER, RequestHead
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.jsonrpc.encode import INVALID_REQUEST
-from accredit.limits import MAX_REMEMBERED_SESSIONS, MAX_SEALED_SESSION_ID_BYTES, MAX_SESSION_ID_BYTES
+from accredit.limits import (
+    MAX_REMEMBERED_SESSION_BYTES,
+    MAX_REMEMBERED_SESSIONS,
+    MAX_SEALED_SESSION_ID_BYTES,
+    MAX_SESSION_ID_BYTES,
+)
 from accredit.rounds.sealing import NONCE_BYTES
 from accredit.tokens import VerifiedToken
 
@@ -85,7 +97,8 @@ class PlainSessions(Sessions):
         exchange.learn_revision = self._learn
 
     def _learn(self, id: bytes, revision: str, replica: str) -> None:
-        self._revisions.put(id, revision)
+        if len(id) <= MAX_REMEMBERED_SESSION_BYTES:
+            self._revisions.put(id, revision[:REVISION_CHARS])
 
 
 class SealedSessions(Sessions):

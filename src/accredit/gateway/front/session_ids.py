@@ -33,7 +33,7 @@ Principal = tuple[str, str]
 _VERSION = "a1."
 _LABEL = b"accredit session ids 1"
 _SUBJECT_BYTES = 16
-_REVISION_CHARS = 32
+REVISION_CHARS = 32
 
 
 class SessionState(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -70,7 +70,7 @@ class SessionIds:
         """
         if len(id) > MAX_SESSION_ID_BYTES:
             raise SealError(f"a session's id of more than {MAX_SESSION_ID_BYTES} bytes")
-        named = revision.encode("ascii", "replace")[:_REVISION_CHARS].decode("ascii")
+        named = revision.encode("ascii", "replace")[:REVISION_CHARS].decode("ascii")
         state = SessionState(self._server, replica, id, named, subject, now)
         return self._ring.lock(self._version, msgspec.msgpack.encode(state), b"", nonce).encode("ascii")
 

@@ -6,13 +6,13 @@ besides its codec's window, however much its input expands to.
 
 import zlib
 from collections.abc import Generator, Iterator
-from functools import lru_cache
 from io import BytesIO
 from typing import Protocol
 
 import brotli
 from msgspec import Struct
 
+from accredit.base.caching import remembered
 from accredit.errors import AnswerError
 from accredit.limits import DECODED_PIECE_BYTES, DECODED_STEP_BYTES, ENCODED_STEP_BYTES, MAX_GZIP_MEMBERS
 
@@ -92,7 +92,7 @@ def decode_answer(raw: bytes, coding: bytes | None, limit: int) -> Generator[Non
     return Decoded(body.getvalue(), decoder.coding_of(raw))
 
 
-@lru_cache(maxsize=64)
+@remembered(64)
 def accepted_codings(accepted: bytes | None) -> bytes:
     """Return the `Accept-Encoding` for the upstream: the codings that the client accepts and that are decoded here.
 

@@ -260,7 +260,8 @@ class HttpRelay:
         if prepared is None:
             headers = self._headers_for(head, body=True)
             prepared = self.client.prepare(head.method, headers, target=self.client.target(self._query(head)))
-            if len(prepared.head) <= MAX_REMEMBERED_HEAD_BYTES:
+            # What the client says and the server is not told is in the key as well.
+            if max(len(prepared.head), _size(head)) <= MAX_REMEMBERED_HEAD_BYTES:
                 self._prepared.put(key, prepared)
         head.sent_as = prepared
         return prepared
@@ -450,6 +451,11 @@ class HttpRelay:
         """Send what nobody waits for."""
         with contextlib.suppress(AccreditError):
             (await self.exchange(reply, self.client.prepare(method, headers), text, route)).close()
+
+
+def _size(head: RequestHead) -> int:
+    """Return how many bytes of a client's stand in a head, but for its path."""
+    return len(head.query) + sum(len(name) + len(value) for name, value in head.raw_headers)
 
 
 def _session_of(head: RequestHead) -> str:

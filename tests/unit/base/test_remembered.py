@@ -1,0 +1,118 @@
+"""What is remembered of peers' values takes little memory, whatever they send."""
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import accredit
+from accredit.base.caching import remembered
+from accredit.gateway.admission.tool_directory import ToolDirectory
+from accredit.gateway.counters import Counters
+from accredit.gateway.forwarding import Forwarding, accepted_types
+from accredit.gateway.front.session_binding import PlainSessions
+from accredit.gateway.headers import RequestHead, host_allowed
+from accredit.gateway.media_types import answer_type, is_json_request, parse_media_type
+from accredit.gateway.room import Rooms
+from accredit.gateway.settings import GatewaySettings, HttpUpstream
+from accredit.gateway.upstream.http.encoding import accepted_codings
+from accredit.gateway.upstream.http.relay import HttpRelay
+from accredit.jsonrpc.param_headers import declared_headers
+from accredit.limits import (
+    MAX_DECLARED_CHARS,
+    MAX_REMEMBERED_HEAD_BYTES,
+    MAX_REMEMBERED_SESSION_BYTES,
+    MAX_REMEMBERED_VALUE_BYTES,
+)
+
+LONG = b"a" * (MAX_REMEMBERED_VALUE_BYTES + 1)
+FORWARDING = Forwarding(listed_only=False)
+READERS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
+    (host_allowed, (("localhost",),)),
+    (parse_media_type, ()),
+    (is_json_request, ()),
+    (answer_type, ()),
+    (accepted_types, ()),
+    (accepted_codings, ()),
+    (FORWARDING._goes_up, (False,)),
+    (FORWARDING._comes_back, (False,)),
+]
+OF_OUR_OWN = {
+    "attest/statements.py": "of a time",
+    "base/addresses.py": "of an address, which the kernel gives",
+    "base/caching.py": "this bound itself",
+    "config/schema.py": "of a part of the configuration",
+    "gateway/front/session_binding.py": "of a principal of a verified token, which is bounded",
+    "gateway/upstream/http/dial.py": "of one place of certificates",
+    "net/fetch.py": "of nothing",
+    "policy/facts.py": "of a part of the configuration",
+    "policy/passing.py": "of a name in `_meta`, which is bounded (MAX_META_NAME_CHARS)",
+    "ratify/constraints/timing.py": "of nothing",
+}
+"""Who may use those of `functools`, which keep what they were asked however long it is, and for what."""
+
+
+@pytest.mark.parametrize(("read", "more"), READERS)
+def test_a_long_header_is_read_but_never_kept(read: Callable[..., Any], more: tuple[Any, ...]) -> None:
+    read(b"application/json", *more)
+    before = read.cache_info().currsize  # type: ignore[attr-defined]
+    said = [read(LONG + b"%d" % number, *more) for number in range(300)]
+    assert read.cache_info().currsize == before  # type: ignore[attr-defined]
+    assert set(map(str, said)) == {str(read.__wrapped__(LONG, *more))}  # type: ignore[attr-defined]
+
+
+def test_a_short_value_is_kept_and_said_again() -> None:
+    asked: list[bytes | None] = []
+
+    @remembered(2)
+    def read(value: bytes | None) -> int:
+        asked.append(value)
+        return len(value or b"")
+
+    assert [read(value) for value in (b"a", b"a", None, None, LONG, LONG)] == [1, 1, 0, 0, len(LONG), len(LONG)]
+    assert asked == [b"a", None, LONG, LONG]
+
+
+def test_nothing_else_in_the_product_keeps_what_it_was_asked_without_a_bound_in_bytes() -> None:
+    source = Path(accredit.__file__).parent
+    users = {
+        str(file.relative_to(source))
+        for file in source.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module == "functools"
+        if any(alias.name in ("cache", "lru_cache") for alias in node.names)
+    }
+    assert users == OF_OUR_OWN.keys()
+
+
+def test_what_goes_up_is_not_kept_for_a_head_that_is_long_where_it_does_not() -> None:
+    upstream = HttpUpstream("http://127.0.0.1:9/mcp")
+    relay = HttpRelay(GatewaySettings(upstream), upstream, Counters(), ToolDirectory())
+    for number in range(3):
+        relay._head_for(RequestHead("POST", "/mcp", [(b"x-forwarded-for", b"%d" % number * 5_000)]))
+        relay._head_for(RequestHead("POST", "/mcp", [], query=b"%d" % number * MAX_REMEMBERED_HEAD_BYTES + b"x"))
+    assert len(relay._prepared) == 0
+    relay._head_for(RequestHead("POST", "/mcp", [(b"user-agent", b"one")]))
+    assert len(relay._prepared) == 1
+
+
+def test_of_a_session_neither_a_long_id_nor_a_long_revision_is_kept() -> None:
+    sessions, rooms = PlainSessions(), Rooms(1_000, proving=True)
+    long = b"s" * (MAX_REMEMBERED_SESSION_BYTES + 1)
+    sessions._learn(long, "2025-11-25", "")
+    sessions._learn(b"short", "v" * 1_000_000, "")
+    assert [*map(len, sessions._revisions.values())] == [32]
+    rooms.proved(long)
+    assert len(rooms._sessions) == 0
+    assert not rooms.has_proved(long)
+
+
+def test_of_a_tool_no_long_path_is_kept() -> None:
+    def schema(chars: int) -> bytes:
+        return b'{"properties":{"%b":{"type":"string","x-mcp-header":"h"}}}' % (b"p" * chars)
+
+    own = len("mcp-param-h")
+    assert len(declared_headers(schema(MAX_DECLARED_CHARS - own))) == 1
+    assert declared_headers(schema(MAX_DECLARED_CHARS - own + 1)) == ()
