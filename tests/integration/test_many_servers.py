@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.world.authorization import GATEWAY, Signed, Trust, challenge_in
 from tests.world.calls import STREAM_HEAD, chunk, initialize, post
+from tests.world.changing_server import ChangingServer, Listed, pins
 from tests.world.many_servers import NAMES, Several
 from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.raw_server import Connection
@@ -265,6 +266,25 @@ def test_readiness_names_each_server__and_one_that_is_down_takes_nothing_from_th
             assert "result" in messages_of(await several.send("mail", modern(proved(trust, "mail", CALL))))[-1]
 
     run(main())
+
+
+def test_a_server_that_says_with_each_answer_that_its_tools_have_changed_makes_nobody_look_at_another(
+    trust: Trust, tmp_path: Path
+) -> None:
+    quiet, restless = Listed(tmp_path / "quiet.json"), Listed(tmp_path / "restless.json")
+    restless.say(told=True)
+    handlers = {"mail": ChangingServer(quiet.path), "files": ChangingServer(restless.path, sse=True)}
+    own = {"mail": {"pins": pins()}}
+
+    async def main() -> None:
+        async with Several(trust, required=False, handlers=handlers, own=own) as several:
+            for _ in range(3):
+                for name in ("files", "mail"):
+                    assert "result" in messages_of(await several.send(name, modern(CALL)))[-1]
+
+    run(main())
+    came = [each["method"] for each in handlers["mail"].messages]
+    assert came == ["tools/list", "tools/list", *["tools/call"] * 3]  # one look, of two pages
 
 
 def test_a_server_that_hangs__and_strangers_who_fill_it__keep_nobody_from_another(

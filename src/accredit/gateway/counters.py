@@ -25,10 +25,15 @@ _CHALLENGED = "call_challenged"
 class Counters:
     """Counts of this process since it started, by kind; `/readyz` shows them to callers with a good token."""
 
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
+    def __init__(self, counts: Counter[str] | None = None) -> None:
+        self.counts: Counter[str] = Counter() if counts is None else counts
         self.tool_list_changes = 0
-        """How often the upstream has said that its list of tools has changed, on whatever stream."""
+        """How often the one server has said that its list of tools has changed, on whatever stream."""
+
+    def of_server(self) -> "Counters":
+        """Return what one of several servers counts with: of the same counts, but what it says of its tools is about
+        its own."""
+        return Counters(self.counts)
 
     def refused(
         self, error: AccreditError, *, method: str | None = None, observed: bool = False, logged: bool = True

@@ -53,7 +53,7 @@ class Server:
     def __init__(self, settings: GatewaySettings, shared: Shared, *, servers: int = 1) -> None:
         """`servers` is how many there are, this one included."""
         self.settings = settings
-        counters = shared.counters
+        counters = shared.counters.of_server()
         self.rooms = Rooms(settings.max_request_bytes, proving=settings.proving, servers=servers)
         self.recorder = recorder_of(settings, counters, shared.records)
         directory = ToolDirectory(shared.on_tools)

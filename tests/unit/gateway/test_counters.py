@@ -38,3 +38,12 @@ def test_a_challenge_is_no_denial__an_alarm_for_each_call_of_a_sensitive_tool_wo
             counters.refused(ProofRefused({}, "x", code))
     assert counters.counts == {"call_challenged": 1, "call_denied": 1}
     assert [record.levelno for record in caplog.records] == [logging.INFO, logging.WARNING]
+
+
+def test_what_one_server_says_of_its_tools_is_about_no_other__each_call_elsewhere_would_cost_a_look() -> None:
+    shared = Counters()
+    loud, quiet = shared.of_server(), shared.of_server()
+    loud.notified("notifications/tools/list_changed")
+    loud.refused(AnswerError("x"))
+    assert (loud.tool_list_changes, quiet.tool_list_changes) == (1, 0)
+    assert shared.counts == quiet.counts == {"answer_refused": 1}
