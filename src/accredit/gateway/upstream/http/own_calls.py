@@ -11,7 +11,7 @@ from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE, answer_type
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import in_turns
 from accredit.gateway.upstream.http.client import Answer
-from accredit.gateway.upstream.http.sse_relay import pieces
+from accredit.gateway.upstream.http.sse_relay import frame_in, pieces
 from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import Era
@@ -44,8 +44,9 @@ async def whole_response(answer: Answer, era: Era, request: Request, settings: G
         raise AnswerError("neither JSON nor an event stream")
     async with aclosing(_events(answer, settings)) as events:
         async for event in events:
-            if event.data is not None:
-                text, _ = await in_turns(expected.judging(event.data))
+            data = frame_in(event, era)
+            if data is not None:
+                text, _ = await in_turns(expected.judging(data))
                 if expected.done:
                     return text
     raise AnswerError("the stream ended without a response")

@@ -234,18 +234,13 @@ class EventRelay:
         if event.name == b"endpoint" and event.data is not None and self._endpoint is not None:
             return encode_event(self._endpoint(event.data), name=event.name)
         try:
-            if event.raw.startswith(codecs.BOM_UTF8):
-                # Here it makes the line an unknown field; where it is the first that a client sees, it is ignored.
-                raise AnswerError("a byte order mark within the stream")
-            if event.data is None or (legacy and not event.data):
+            data = frame_in(event, self._expected.era)
+            if data is None:
                 return event.raw if legacy or event.id is None else b""
-            if event.name not in (None, b"", b"message"):
-                # Clients ignore events of other names: if one counted here, nobody would get the answer.
-                raise AnswerError("an event that is no message")
-            if len(event.data) <= SHORT_MESSAGE_BYTES:
-                text, frame = self._expected.event(event.data)
+            if len(data) <= SHORT_MESSAGE_BYTES:
+                text, frame = self._expected.event(data)
             else:
-                text, frame = await in_turns(self._expected.judging(event.data))
+                text, frame = await in_turns(self._expected.judging(data))
         except AnswerError as error:
             if self._enforce or error.bound:
                 raise
@@ -273,6 +268,19 @@ class EventRelay:
         """Wait briefly for the end of the upstream's body, so that its connection can be reused."""
         with contextlib.suppress(UpstreamError, AnswerError):
             await self._answer.chunk(timeout=AFTERMATH_SECONDS)
+
+
+def frame_in(event: Event, era: Era) -> bytes | None:
+    """Return the text of an event's frame, or None if it has none (rule 1). Raises `AnswerError`."""
+    if event.raw.startswith(codecs.BOM_UTF8):
+        # Here it makes the line an unknown field; where it is the first that a client sees, it is ignored.
+        raise AnswerError("a byte order mark within the stream")
+    if event.data is None or (era is Era.LEGACY and not event.data):
+        return None
+    if event.name not in (None, b"", b"message"):
+        # Clients ignore events of other names: if one counted here, nobody would get the answer.
+        raise AnswerError("an event that is no message")
+    return event.data
 
 
 def pieces(chunk: bytes) -> Iterable[bytes]:

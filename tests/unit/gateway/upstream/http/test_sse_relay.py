@@ -5,7 +5,7 @@ import json
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.world.asgi import MemoryAnswer, Told
 from tests.world.calls import ERAS, error, event, log_message, post, response
@@ -14,7 +14,9 @@ from accredit.errors import AccreditError, AnswerError, UpstreamUnavailable
 from accredit.gateway.counters import Counters
 from accredit.gateway.forwarding import Forwarding
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
+from accredit.gateway.upstream.http.own_calls import whole_response
 from accredit.gateway.upstream.http.sse_relay import EventRelay
+from accredit.jsonrpc.encode import UPSTREAM_ERROR
 from accredit.jsonrpc.frames import Failure, Request, Success, decode_frame
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
@@ -128,6 +130,29 @@ def test_whatever_comes_the_client_gets_sound_events_and_one_response(era: Era, 
             responses += 1
     assert responses == 1 or (responses == 0 and resumable and era is Era.LEGACY)
     assert era is Era.LEGACY or not resumable
+
+
+@pytest.mark.holds("gateway/upstream/http/own_calls")
+@pytest.mark.parametrize("era", ERAS)
+@given(text=st.one_of(streams, bytes_like_events))
+@example(text=b"id: 1\ndata:\n\n" + event(response()))
+def test_what_the_gateway_reads_for_itself_is_what_a_client_is_given(era: Era, text: bytes) -> None:
+    request = decode_request(post(era).body)
+    assert isinstance(request, Request)
+    answer = MemoryAnswer(200, [(b"content-type", b"text/event-stream")], *([text] if text else []))
+    try:
+        own = asyncio.run(whole_response(answer.as_answer(), era, request, SETTINGS))
+    except AnswerError:
+        own = None
+    try:
+        told = relayed(era, *([text] if text else []))
+    except AccreditError:
+        assert own is None
+        return
+    given = [found.data for found in SseParser(1 << 20).feed(told.body) if found.data]
+    answered = [data for data in given if isinstance(decode_frame(data), Success | Failure)]
+    refused = [data for data in answered if json.loads(data).get("error", {}).get("code") == UPSTREAM_ERROR]
+    assert [data for data in answered if data not in refused] == ([own] if own is not None else [])
 
 
 @given(text=st.one_of(streams, bytes_like_events))
