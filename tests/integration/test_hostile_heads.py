@@ -76,7 +76,7 @@ def test_an_answer_of_the_wrong_kind_is_replaced(era: Era, name: str) -> None:
     run(case())
 
 
-@pytest.mark.holds("gateway/upstream/http/relay", 2)
+@pytest.mark.holds("gateway/upstream/http/answer_relay", 2)
 def test_a_redirect_is_not_followed__the_upstream_would_choose_where_the_gateway_goes() -> None:
     async def elsewhere(connection: Connection, request: RawRequest) -> None:
         await connection.send(sound_answer(request))
@@ -164,7 +164,7 @@ KEPT_ERRORS = {
 }
 
 
-@pytest.mark.holds("gateway/upstream/http/relay", 1)
+@pytest.mark.holds("gateway/upstream/http/answer_relay", 1)
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("name", KEPT_ERRORS)
 def test_an_error_of_the_upstream_passes_as_it_is__its_status_has_meaning(era: Era, name: str) -> None:
@@ -207,7 +207,7 @@ REPLACED_ERRORS = {
 }
 
 
-@pytest.mark.holds("gateway/upstream/http/relay", 1)
+@pytest.mark.holds("gateway/upstream/http/answer_relay", 1)
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("name", REPLACED_ERRORS)
 def test_an_error_that_claims_to_be_json_and_is_no_error_keeps_only_its_status(era: Era, name: str) -> None:
@@ -242,7 +242,7 @@ BAD_RECEIPTS = {
 }
 
 
-@pytest.mark.holds("gateway/upstream/http/relay", 3)
+@pytest.mark.holds("gateway/upstream/http/answer_relay", 3)
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("name", GOOD_RECEIPTS)
 def test_a_notification_is_answered_without_a_body(era: Era, name: str) -> None:

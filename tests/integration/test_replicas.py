@@ -291,7 +291,7 @@ def test_a_session_stays_at_its_replica__and_is_over_when_that_is_left_out() -> 
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/http/relay", 5)
+@pytest.mark.holds("gateway/upstream/http/answer_relay", 5)
 def test_a_401_of_a_server_that_is_looked_after_is_not_the_client_s__but_that_of_a_plain_one_is() -> None:
     async def main() -> None:
         only = Replica("only", "unauthorized")

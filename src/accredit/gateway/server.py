@@ -100,7 +100,7 @@ class Server:
     def paths(self) -> frozenset[str]:
         """Where it is asked beside its endpoint; more are there where paths pass unread."""
         below = self.settings.path if self.name else ""
-        named = {KEYS_PATH} if self._http is not None and self._http.identity is not None else set[str]()
+        named = {KEYS_PATH} if self._http is not None and self._http.sender.identity is not None else set[str]()
         own = self.resource.paths if self.resource is not None else frozenset[str]()
         return frozenset({f"{below}{SSE_PATH}", f"{below}{MESSAGES_PATH}", *named, *own})
 
@@ -112,8 +112,8 @@ class Server:
             return
         if self._http is None:
             raise refuse(path)
-        if path == KEYS_PATH and self._http.identity is not None:
-            await self._http.identity.serve(exchange)
+        if path == KEYS_PATH and self._http.sender.identity is not None:
+            await self._http.sender.identity.serve(exchange)
             return
         below = path.removeprefix(self.settings.path) if self.name else path
         if below == SSE_PATH and method == "GET":
@@ -136,4 +136,4 @@ class Server:
         target = head.raw_path.removeprefix(head.root.encode("utf-8"))
         if head.query:
             target += b"?" + head.query
-        await forward(exchange, target, relay.client, self.settings, relay.forwarding)
+        await forward(exchange, target, relay.sender.client, self.settings, relay.sender.forwarding)

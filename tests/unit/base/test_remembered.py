@@ -9,20 +9,15 @@ import pytest
 
 import accredit
 from accredit.base.caching import remembered
-from accredit.gateway.admission.tool_directory import ToolDirectory
-from accredit.gateway.counters import Counters
 from accredit.gateway.forwarding import Forwarding, accepted_types
 from accredit.gateway.front.session_binding import PlainSessions
-from accredit.gateway.headers import RequestHead, host_allowed
+from accredit.gateway.headers import host_allowed
 from accredit.gateway.media_types import answer_type, is_json_request, parse_media_type
 from accredit.gateway.room import Rooms
-from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.upstream.http.encoding import accepted_codings
-from accredit.gateway.upstream.http.relay import HttpRelay
 from accredit.jsonrpc.param_headers import declared_headers
 from accredit.limits import (
     MAX_DECLARED_CHARS,
-    MAX_REMEMBERED_HEAD_BYTES,
     MAX_REMEMBERED_SESSION_BYTES,
     MAX_REMEMBERED_VALUE_BYTES,
 )
@@ -85,17 +80,6 @@ def test_nothing_else_in_the_product_keeps_what_it_was_asked_without_a_bound_in_
         if any(alias.name in ("cache", "lru_cache") for alias in node.names)
     }
     assert users == OF_OUR_OWN.keys()
-
-
-def test_what_goes_up_is_not_kept_for_a_head_that_is_long_where_it_does_not() -> None:
-    upstream = HttpUpstream("http://127.0.0.1:9/mcp")
-    relay = HttpRelay(GatewaySettings(upstream), upstream, Counters(), ToolDirectory())
-    for number in range(3):
-        relay._head_for(RequestHead("POST", "/mcp", [(b"x-forwarded-for", b"%d" % number * 5_000)]))
-        relay._head_for(RequestHead("POST", "/mcp", [], query=b"%d" % number * MAX_REMEMBERED_HEAD_BYTES + b"x"))
-    assert len(relay._prepared) == 0
-    relay._head_for(RequestHead("POST", "/mcp", [(b"user-agent", b"one")]))
-    assert len(relay._prepared) == 1
 
 
 def test_of_a_session_neither_a_long_id_nor_a_long_revision_is_kept() -> None:

@@ -105,7 +105,7 @@ class LegacySse(Intake[Exchange]):
             session = self._names.sealed(session, _REVISION, principal_of(token))
 
         def rewrite(data: bytes) -> bytes:
-            url = _stream_url(self._relay.client.url_of(answer.replica))
+            url = _stream_url(self._relay.sender.client.url_of(answer.replica))
             target = _target(url, data)
             self._sessions[session] = _Session(target, answer.replica, expected, exchange, principal_of(token))
             return f"{root}{self._messages}?session_id={session}".encode()
@@ -115,7 +115,7 @@ class LegacySse(Intake[Exchange]):
                 answer = await self._send(exchange, b"", self._own_target, ANYWHERE)
                 try:
                     if answer.status >= 400:
-                        await self._relay.error(exchange, answer, expected, [])
+                        await self._relay.answers.error(exchange, answer, expected, [])
                         return
                     if answer.status != 200 or not answer.head.is_stream:
                         raise AnswerError("no event stream in answer to GET")
@@ -123,14 +123,14 @@ class LegacySse(Intake[Exchange]):
                         exchange,
                         answer,
                         expected,
-                        headers=self._relay.stream_headers(answer),
+                        headers=self._relay.answers.stream_headers(answer),
                         settings=self._settings,
                         counters=self._counters,
                         learn=_nothing_to_learn,
                         idle_seconds=None,
                         endpoint=rewrite,
                     )
-                    await self._relay.standing.run(stream)
+                    await self._relay.answers.standing.run(stream)
                 finally:
                     self._sessions.pop(session, None)
                     answer.close()
@@ -196,7 +196,7 @@ class LegacySse(Intake[Exchange]):
                     if answer.status >= 400:
                         if isinstance(message, Request):
                             exchange.calls.add(session.stream.calls.take(message.id))
-                        await self._relay.error(exchange, answer, expected, [])
+                        await self._relay.answers.error(exchange, answer, expected, [])
                     elif answer.status >= 300:
                         raise AnswerError(f"status {answer.status}")
                     else:
@@ -212,11 +212,11 @@ class LegacySse(Intake[Exchange]):
 
     async def _send(self, exchange: Exchange, body: bytes, target: bytes, route: Route) -> Answer:
         headers = [
-            *self._relay.forwarding.to_upstream(exchange.head.raw_headers, body=bool(body)),
+            *self._relay.sender.forwarding.to_upstream(exchange.head.raw_headers, body=bool(body)),
             (b"accept-encoding", b"identity"),
         ]
-        prepared = self._relay.client.prepare(exchange.head.method, headers, target=target)
-        return await self._relay.exchange(exchange, prepared, body, route)
+        prepared = self._relay.sender.client.prepare(exchange.head.method, headers, target=target)
+        return await self._relay.sender.exchange(exchange, prepared, body, route)
 
 
 def _stream_url(url: str) -> str:

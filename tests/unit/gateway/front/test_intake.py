@@ -73,7 +73,7 @@ def test_a_call_comes_to_its_wait_for_the_upstream_without_a_task_and_ends_in_th
         tools = ToolDirectory()
         relay = HttpRelay(settings, UPSTREAM, Counters(), tools)
         client = SlowClient(MemoryAnswer(200, [(b"content-type", b"application/json")], response()))
-        relay.client = client.as_client()
+        relay.sender.client = client.as_client()
         asked = post(era)
         headers = [(name.lower().encode(), value.encode()) for name, value in asked.headers]
         exchange = MemoryExchange([(b"host", b"127.0.0.1"), *headers], asked.body)

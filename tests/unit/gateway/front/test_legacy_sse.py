@@ -36,7 +36,7 @@ def sse_to(
     settings = GatewaySettings(HttpUpstream(url))
     relay = HttpRelay(settings, HttpUpstream(url), Counters(), tools := ToolDirectory())
     client = MemoryClient(answer or MemoryAnswer(202, []))
-    relay.client = client.as_client()
+    relay.sender.client = client.as_client()
     gate = Gate(settings, Counters(), tools, recorder=recorder)
     return LegacySse(settings, url, gate, relay, Counters(), PlainSessions()), client
 

@@ -1,0 +1,205 @@
+"""An answer of a server behind HTTP, whole or as a stream: judged, and forwarded as far as it is good.
+
+1. A status of 400 and above passes with its body; one that claims to be JSON and is no JSON-RPC error of this
+   exchange is replaced, with the same status, and `WWW-Authenticate` stays.
+2. A redirect is neither followed nor passed on, and no other status below 200 or above 299 means anything here.
+3. A notification or a response is answered without a body.
+4. A request is answered with JSON, one frame, or with an event stream, each event a frame.
+5. Where the gateway looks after the server itself (`HttpUpstream.looked_after`), a 401 is a server that is not
+   available: it is about the gateway's credentials, and the client has none for it.
+
+A refused answer takes all its headers with it; a session that it announced is ended upstream.
+"""
+
+import contextlib
+import logging
+from collections.abc import Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+from accredit.attest import Outcome
+from accredit.base.log_events import log_event
+from accredit.errors import AnswerError, FrameError, UpstreamRefuses
+from accredit.gateway.counters import Counters
+from accredit.gateway.headers import JSON, SESSION_HEADER, RawHeaders
+from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE
+from accredit.gateway.recording.open_calls import outcome_of_end
+from accredit.gateway.replies import refusal
+from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.trace import traced
+from accredit.gateway.turns import in_turns
+from accredit.gateway.upstream.http.client import Answer
+from accredit.gateway.upstream.http.redirects import REDIRECTS, words_for
+from accredit.gateway.upstream.http.representation import as_it_came, charset_problem, decoded, error_type
+from accredit.gateway.upstream.http.sending import Sender
+from accredit.gateway.upstream.http.sse_relay import EventRelay, LongLivedStreams
+from accredit.gateway.upstream.reply import Reply
+from accredit.jsonrpc.frames import Frame, Request, Success
+from accredit.jsonrpc.methods import LISTEN
+from accredit.jsonrpc.objects import as_string, members
+from accredit.jsonrpc.responses import Expected
+from accredit.limits import LONG_ANSWER_BYTES, SHORT_MESSAGE_BYTES
+
+_log = logging.getLogger("accredit.gateway")
+
+
+class AnswerRelay:
+    """One per server. `standing` are its long-lived streams."""
+
+    def __init__(self, settings: GatewaySettings, sender: Sender, counters: Counters, *, looked_after: bool) -> None:
+        self._settings = settings
+        self._max_bytes = settings.max_response_bytes
+        self._patience = settings.patience
+        self._sender = sender
+        self._forwarding = sender.forwarding
+        self._counters = counters
+        self._looked_after = looked_after
+        self.standing = LongLivedStreams()
+
+    def forward(
+        self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]
+    ) -> Coroutine[Any, Any, None]:
+        """Answer a client's POST with the answer to it. Raises `AccreditError`."""
+        if answer.status >= 400:
+            return self.error(reply, answer, expected, requests)
+        if answer.head.is_stream and expected.waiting and 200 <= answer.status < 300:
+            return self.stream(reply, answer, expected, requests)
+        return self._whole(reply, answer, expected, requests)
+
+    async def error(self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]) -> None:
+        """Pass on an answer of status 400 and above (rules 1 and 5)."""
+        if answer.status == 401 and self._looked_after:
+            raise UpstreamRefuses
+        text, headers = b"", self._forwarding.unread_to_client(answer.headers)
+        outcome = Outcome(status="error", detail=f"HTTP status {answer.status}")
+        try:
+            text = raw = await answer.read(self._max_bytes, timeout=self._patience)
+            problem = charset_problem(answer)
+            if problem is not None:
+                raise problem
+            body = await decoded(answer, raw, self._max_bytes)
+            said = error_type(answer, raw, body.text, expected)
+            text, coding = as_it_came(raw, body, reply.head.headers.get(b"accept-encoding"))
+            headers = [*self._passed_on(answer), *said, *coding]
+        except AnswerError as error:
+            outcome = outcome_of_end(error)
+            if self._settings.enforce or error.bound:
+                self._counters.refused(error)
+                self._sender.disown(reply, answer, requests)
+                text = refusal(error).frame()
+                headers = [JSON, *(pair for pair in headers if pair[0] == b"www-authenticate")]
+            else:
+                self._counters.refused(error, observed=True)
+        await reply.calls.fail(outcome)
+        await reply.reply(answer.status, text, headers)
+
+    async def stream(self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]) -> None:
+        """Apply rule 4 to a stream, also to a standing one."""
+        stands = not requests or any(request.method == LISTEN for request in requests)
+        relay = EventRelay(
+            reply,
+            answer,
+            expected,
+            headers=self.stream_headers(answer),
+            settings=self._settings,
+            counters=self._counters,
+            learn=partial(self._learn, reply, answer, requests),
+            idle_seconds=None if stands else self._patience,
+            hold=any(request.method == "initialize" for request in requests),
+        )
+        await (self.standing.run(relay) if stands else relay.run())
+        if relay.late:
+            self._sender.take_back(reply, expected)
+
+    def stream_headers(self, answer: Answer) -> RawHeaders:
+        """Return the head of an event stream.
+
+        Events are forwarded decoded, since a compressed stream can't be cut where an event ends. Raises `AnswerError`
+        for a charset that is not UTF-8; in observe mode it passes, noted.
+        """
+        problem = charset_problem(answer)
+        if problem is None:
+            return [*self._passed_on(answer), (b"content-type", EVENTS_TYPE)]
+        self._observe(problem)
+        return [pair for pair in self._forwarding.unread_to_client(answer.headers) if pair[0] != b"content-encoding"]
+
+    async def _whole(self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]) -> None:
+        """Apply rules 2 to 4 to an answer with one body."""
+        problem = self._head_problem(answer, expected)
+        if problem is not None and self._settings.enforce:
+            raise problem
+        raw = answer.whole(self._max_bytes)
+        if raw is None:
+            raw = await answer.read(self._max_bytes, timeout=self._patience)
+        text = raw
+        try:
+            if problem is not None:
+                raise problem
+            body = await decoded(answer, raw, self._max_bytes)
+            judged = await self._judged(body.text, expected)
+            for response, _ in expected.answers.members:
+                self._learn(reply, answer, requests, response)
+            if reply.calls:
+                judged = await reply.calls.withhold(expected.answers) or judged
+            text, coding = judged, []
+            if judged is body.text and body.coding:
+                text, coding = as_it_came(raw, body, reply.head.headers.get(b"accept-encoding"))
+            headers = [*self._passed_on(answer), *([JSON] if expected.waiting else []), *coding]
+        except AnswerError as error:
+            self._observe(error)
+            headers = self._forwarding.unread_to_client(answer.headers)
+            await reply.calls.fail(outcome_of_end(error))
+        await reply.reply(answer.status, text, headers)
+
+    async def _judged(self, text: bytes, expected: Expected) -> bytes:
+        """Return a body as it is forwarded. Raises `AnswerError`."""
+        if not expected.waiting:
+            if text:
+                raise AnswerError("a body in answer to no request")
+            return text
+        if len(text) <= SHORT_MESSAGE_BYTES:
+            return expected.body(text)
+        return (await in_turns(expected.judging(text, alone=True)))[0]
+
+    def _passed_on(self, answer: Answer) -> RawHeaders:
+        """Return those of an answer's headers that go to the client."""
+        head = answer.head
+        if head.passed_on is None:
+            head.passed_on = self._forwarding.to_client(head.headers)
+        return head.passed_on
+
+    def _observe(self, error: AnswerError) -> None:
+        """Note a bad answer and let it pass (observe mode), or raise (enforce mode, and any bound that is passed)."""
+        if self._settings.enforce or error.bound:
+            raise error
+        self._counters.refused(error, observed=True)
+
+    def _learn(self, reply: Reply, answer: Answer, requests: Sequence[Request], frame: Frame) -> None:
+        """Note the revision of the session that an `initialize` answer begins. Raises `AnswerError`."""
+        if not isinstance(frame, Success) or len(frame.result) > LONG_ANSWER_BYTES:
+            return  # nobody writes so much about a session
+        for request in requests:
+            if request.method == "initialize" and frame.id == request.id:
+                session, revision = answer.header(SESSION_HEADER), None
+                with contextlib.suppress(FrameError):
+                    revision = as_string(members(frame.result).get("protocolVersion"))
+                if session is not None and revision is not None:
+                    reply.negotiated(session, revision)
+
+    def _head_problem(self, answer: Answer, expected: Expected) -> AnswerError | None:
+        """Return what breaks rules 2 and 3 in the head of an answer, or None."""
+        if expected.waiting and answer.status == 200 and answer.head.is_json:
+            return None
+        if answer.status in REDIRECTS:
+            # For whoever runs the gateway; a client is told the status.
+            told = words_for(answer.status, self._sender.client.url_of(answer.replica), answer.header(b"location"))
+            log_event(_log, logging.WARNING, "upstream_redirects", detail=told, **traced())
+        if not 200 <= answer.status < 300:
+            return AnswerError(f"status {answer.status}")
+        if not expected.waiting:
+            return AnswerError("an event stream in answer to no request") if answer.head.is_stream else None
+        if answer.status == 202:
+            return AnswerError("status 202 in answer to a request")
+        if answer.head.media_type.name != JSON_TYPE:
+            return AnswerError("neither JSON nor an event stream")
+        return charset_problem(answer)

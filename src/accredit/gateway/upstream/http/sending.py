@@ -1,0 +1,144 @@
+"""What goes to a server behind HTTP on its callers' behalf: heads, places, credentials, and what nobody waits for. I/O
+through the client.
+
+Clients say the same with each call, so what goes up for a head is remembered by the head that came (`Sender.for_post`).
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from accredit.base.caching import RecentlyUsed
+from accredit.errors import AccreditError, RequestError, UpstreamLeftOut
+from accredit.gateway.admission.identity import Identity
+from accredit.gateway.forwarding import Forwarding
+from accredit.gateway.headers import SESSION_HEADER, RawHeaders, RequestHead
+from accredit.gateway.room import Place, Room
+from accredit.gateway.settings import GatewaySettings, HttpUpstream
+from accredit.gateway.upstream.http.client import ANYWHERE, Answer, Prepared, Route
+from accredit.gateway.upstream.http.encoding import accepted_codings
+from accredit.gateway.upstream.http.own_token import TAKEN_OFF, AccessTokensFor, own_token
+from accredit.gateway.upstream.http.replicas import client_of, route_of
+from accredit.gateway.upstream.reply import Reply
+from accredit.gateway.upstream.stdio.pending_calls import LATE, cancellation
+from accredit.jsonrpc.frames import Request
+from accredit.jsonrpc.methods import LISTEN, Era
+from accredit.jsonrpc.responses import Expected
+from accredit.limits import MAX_PREPARED_HEADS, MAX_REMEMBERED_HEAD_BYTES, RESERVED_SHARE
+
+
+class Sender:
+    """One per server. `identity` tells it who calls; `forwarding` says which headers go on, in both directions."""
+
+    def __init__(
+        self, settings: GatewaySettings, upstream: HttpUpstream, tokens_for: AccessTokensFor | None = None
+    ) -> None:
+        self.client = client_of(upstream, settings.patience)
+        most = upstream.max_in_flight
+        reserved = int(most * RESERVED_SHARE) if most is not None and settings.proving else 0
+        self._room = Room("requests to this server", most, reserved) if most is not None else None
+        self.identity = Identity(settings.identity, upstream.url) if settings.identity is not None else None
+        self._own_token = own_token(upstream, tokens_for)
+        own = [*upstream.headers, *([settings.identity.header] if settings.identity is not None else [])]
+        own += TAKEN_OFF if self._own_token is not None else ()
+        self.forwarding = Forwarding(listed_only=settings.guards, added=settings.forward_headers, own=own)
+        self._prepared = RecentlyUsed[tuple[object, ...], Prepared](MAX_PREPARED_HEADS)
+        self._chores: set[asyncio.Task[None]] = set()
+
+    def exchange(
+        self, reply: Reply, prepared: Prepared, body: bytes = b"", route: Route = ANYWHERE
+    ) -> Coroutine[Any, Any, Answer]:
+        """Send what was prepared on a caller's behalf, with what the server is told of that, and the gateway's own
+        token. Raises like `client.send`."""
+        said = self.identity.fields(reply.speaker) if self.identity is not None else []
+        if self._own_token is not None:
+            return self._own_token.exchange(self.client, reply, prepared, body, said, route)
+        return self.client.exchange(prepared, body, said, route)
+
+    def for_post(self, head: RequestHead) -> Prepared:
+        """Return what goes to the server for a POST with this head."""
+        if isinstance(head.sent_as, Prepared):
+            return head.sent_as
+        fields = [pair for pair in head.raw_headers if pair[0] != b"content-length"]
+        key = (head.query, head.headers.get(b"accept-encoding"), *fields)
+        prepared = self._prepared.get(key)
+        if prepared is None:
+            headers = self._headers_for(head, body=True)
+            prepared = self.client.prepare(head.method, headers, target=self.client.target(self._query(head)))
+            # What the client says and the server is not told is in the key as well.
+            if max(len(prepared.head), _size(head)) <= MAX_REMEMBERED_HEAD_BYTES:
+                self._prepared.put(key, prepared)
+        head.sent_as = prepared
+        return prepared
+
+    async def without_body(self, reply: Reply) -> Answer:
+        """Send a client's request that has no body. Raises like `client.send`."""
+        head = reply.head
+        headers = self._headers_for(head, body=False)
+        target = self.client.target(self._query(head))
+        prepared = self.client.prepare(head.method, headers, target=target)
+        answer = await self.exchange(reply, prepared, route=route_of(head, []))
+        reply.replica = answer.replica
+        return answer
+
+    def place(self, reply: Reply, requests: Sequence[Request]) -> Place | None:
+        """Take a place for what is not a standing stream, where there is a bound. Raises `UpstreamLeftOut`."""
+        if self._room is None or any(request.method == LISTEN for request in requests):
+            return None
+        try:
+            return self._room.take(reply)
+        except RequestError:
+            raise UpstreamLeftOut("too many requests to the upstream are under way") from None
+
+    def disown(self, reply: Reply, answer: Answer, requests: Sequence[Request]) -> None:
+        """End the session that a refused `initialize` answer announced; the client never learns of it."""
+        session = answer.header(SESSION_HEADER)
+        if session is None or not any(request.method == "initialize" for request in requests):
+            return
+        headers = [
+            pair
+            for pair in self.forwarding.to_upstream(reply.head.raw_headers, body=False)
+            if pair[0] != SESSION_HEADER
+        ]
+        self._start(self._tell(reply, "DELETE", [*headers, (SESSION_HEADER, session)], b"", Route(answer.replica)))
+
+    def take_back(self, reply: Reply, expected: Expected) -> None:
+        """Tell a server that took too long that nobody waits any more. A modern one sees that from the connection."""
+        if expected.era is not Era.LEGACY or SESSION_HEADER not in reply.head.headers:
+            return
+        headers = self.forwarding.to_upstream(reply.head.raw_headers, body=True)
+        for id in expected.open:
+            text = cancellation(id, LATE)
+            self._start(self._tell(reply, "POST", headers, text, Route(reply.head.replica)))
+
+    async def aclose(self) -> None:
+        """Close idle connections, and end what is left to do."""
+        for chore in self._chores:
+            chore.cancel()
+        await asyncio.gather(*self._chores, return_exceptions=True)
+        if self._own_token is not None:
+            await self._own_token.aclose()
+        await self.client.close()
+
+    def _headers_for(self, head: RequestHead, *, body: bool) -> RawHeaders:
+        codings = accepted_codings(head.headers.get(b"accept-encoding"))
+        return [*self.forwarding.to_upstream(head.raw_headers, body=body), (b"accept-encoding", codings)]
+
+    def _query(self, head: RequestHead) -> bytes:
+        return b"" if self.forwarding.listed_only else head.query
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        chore = asyncio.create_task(work)
+        self._chores.add(chore)
+        chore.add_done_callback(self._chores.discard)
+
+    async def _tell(self, reply: Reply, method: str, headers: RawHeaders, text: bytes, route: Route) -> None:
+        """Send what nobody waits for."""
+        with contextlib.suppress(AccreditError):
+            (await self.exchange(reply, self.client.prepare(method, headers), text, route)).close()
+
+
+def _size(head: RequestHead) -> int:
+    """Return how many bytes of a client's stand in a head, but for its path."""
+    return len(head.query) + sum(len(name) + len(value) for name, value in head.raw_headers)
