@@ -33,8 +33,8 @@ PURE_LIBRARIES = {
     "cryptography.hazmat.primitives.ciphers.aead",
 }
 PURE_LIBRARIES["pins"] = f"json, unicodedata, {PURE_LIBRARIES['jsonrpc']}"
-PURE_LIBRARIES["consent"] = f"rfc8785, {PURE_LIBRARIES['ratify']}"
-ABOVE = {"consent": {"ratify"}, "pins": {"jsonrpc"}}
+PURE_LIBRARIES["consent"] = f"rfc8785, {PURE_LIBRARIES['ratify']}, {PURE_LIBRARIES['pins']}"
+ABOVE = {"consent": {"ratify", "jsonrpc", "pins"}, "pins": {"jsonrpc"}}
 """Cores that are above others, and above which."""
 BELOW = {
     *("accredit.base", "accredit.base.caching", "accredit.base.deferred", "accredit.base.text"),

@@ -1125,3 +1125,27 @@ MAX_CONSENT_ANSWER_BYTES = 131_072
 ASK_SECONDS = 600
 """How long an ask is good: a person who is at hand answers within ten minutes. A delegation for one call ends after as
 much."""
+
+LIKE_CALLS = 5
+"""Calls that a person is proposed to allow beside the one that is asked for."""
+
+LIKE_SECONDS = 3_600
+"""For how long, as it is proposed: an hour, some errand of an agent."""
+
+MAX_LIKE_CALLS = 100
+"""The most calls that can be allowed at once without reading each. Who wants more signs a delegation (`grant`)."""
+
+MAX_LIKE_SECONDS = 86_400
+"""The longest time for which they can be allowed: today."""
+
+MAX_UNFOLDED_CHARS = 1_000
+"""Characters of one value of a call that show at once: what fits on a screen."""
+
+MAX_UNFOLDED_LINES = 20
+"""Lines of such a value that show at once."""
+
+MAX_UNFOLDED_FIELDS = 100
+"""Values of a call that show at once: 64 KiB can hold 30,000."""
+
+MAX_TOLD_MARKS = 3
+"""Marks of one kind on one value: the first few say what kind of text it is."""

@@ -145,6 +145,12 @@ class Ask(WireObject, frozen=True, dict=True):
         return hashlib.sha256(canonical(self.params)).hexdigest()
 
     @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of the call, by name; none if it has no object of them."""
+        arguments = self.params.get("arguments")
+        return cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
+
+    @property
     def code(self) -> str:
         """What people call the ask, such as `7KQ4-M2`. It identifies; it is no secret, and grants nothing."""
         number = int.from_bytes(self.digest[:4]) >> 2

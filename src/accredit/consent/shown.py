@@ -1,0 +1,183 @@
+"""A call as a person is shown it, before allowing it. No I/O.
+
+1. Everything that the call's digest covers is shown: method, target, and each value in its params with the place where
+   it stands. Two calls with different digests are never shown alike.
+2. What does not show is written as its code point, and so are the brackets of such codes, by the rule of
+   `pins.shown`; in a place, so are `/` and `[`. Only a line's end begins a new line.
+3. A long text, and what comes after many values, is folded: it counts as seen only once it was unfolded.
+4. What a person may overlook is marked: letters of several scripts in one word, domain names in punycode, text that
+   runs from right to left, wide gaps, names that look like those of other tools, commands that are known to do harm.
+
+Marks are hints: no mark does not mean harmless. A page has to keep blanks and line ends as they are.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, NamedTuple, cast
+
+from msgspec import Struct
+
+from accredit.canonical import canonical
+from accredit.consent.asks import Ask
+from accredit.consent.offers import RUNS
+from accredit.limits import MAX_TOLD_MARKS, MAX_UNFOLDED_CHARS, MAX_UNFOLDED_FIELDS, MAX_UNFOLDED_LINES
+from accredit.pins.lookalikes import LookAlikes, mixes_scripts
+from accredit.pins.shown import coded, hides, shown
+
+Kind = Literal["text", "number", "yes or no", "nothing", "list", "object"]
+
+_EMPTY = "⟨empty⟩"
+_PUNYCODE = re.compile(r"(?i)\bxn--[a-z0-9-]+")
+_GAP, _WIDE_GAP = " " * 8, " " * 40
+_COMMANDS = (
+    (re.compile(r"(?is)\b(?:curl|wget|fetch)\b.{0,500}\|\s{0,9}(?:sudo\s{1,9})?(?:\w{0,9}sh|python\d?|perl|ruby|node)\b"),
+     "It downloads and runs a program."),
+    (re.compile(r"(?i)\bsudo\b|\bdoas\b|\bsu\s{1,9}-"), "It takes the rights of another user."),
+    (re.compile(r"\brm\s{1,9}-\w{0,9}[rf]|\bmkfs|\bdd\s{1,9}if=|(?i:\bdrop\s{1,9}(?:table|database)\b|\bdelete\s{1,9}from\b)"),
+     "It deletes."),
+)  # fmt: skip
+
+
+class Field(Struct, frozen=True):
+    """A value of a call. `label` is its name, or its number in a list; it stands in the value before it that has a
+    lower `level` (0 for arguments). `lines` are its text: of a list or object none. `chars` counts what was written.
+
+    If it is `folded`, the call may not be allowed before it was unfolded. `marks` are about what may be overlooked.
+    """
+
+    level: int
+    label: str
+    kind: Kind
+    lines: tuple[str, ...]
+    chars: int
+    folded: bool
+    marks: tuple[str, ...]
+
+
+class ShownCall(Struct, frozen=True):
+    """A call. `fields` are its values, in the order in which they are signed; `marks` are about the call as a whole."""
+
+    method: str
+    target: str
+    fields: tuple[Field, ...]
+    marks: tuple[str, ...]
+
+    @property
+    def folded(self) -> bool:
+        """Whether anything has to be unfolded before the call may be allowed."""
+        return any(each.folded for each in self.fields)
+
+
+def shown_call(ask: Ask, known_tools: Iterable[str] = ()) -> ShownCall:
+    """Return the call that is asked for as it is shown. `known_tools` are the names of tools that it might be taken
+    for."""
+    marks = [*_marks(ask.target), *look_alikes(ask.target, known_tools)] if ask.method == "tools/call" else []
+    fields: list[Field] = []
+    for each in _values(ask):
+        fields.append(_field(each, folded=len(fields) >= MAX_UNFOLDED_FIELDS))
+    return ShownCall(ask.method, shown(ask.target), tuple(fields), (*marks, *_command_marks(ask)))
+
+
+def look_alikes(name: str, known: Iterable[str]) -> list[str]:
+    """Return a line for each known name that looks like this one, and is another."""
+    others = LookAlikes(known).of(name)[:MAX_TOLD_MARKS]
+    return [f"“{coded(name)}” looks like “{coded(other)}”, and is another tool." for other in others]
+
+
+class _Value(NamedTuple):
+    level: int
+    name: str
+    label: str
+    value: Any
+
+
+def _values(ask: Ask) -> Iterator[_Value]:
+    """Yield each value; of those that are no arguments, the label begins with a slash."""
+    named = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}[ask.method]
+    for name in _in_order(ask.params):
+        if name == "arguments" and ask.arguments:
+            yield from _inside(0, ask.arguments)
+        elif name != named:  # the target stands in the title
+            yield from _leaves(_Value(0, name, f"/{_step(name)}", ask.params[name]))
+
+
+def _leaves(value: _Value) -> Iterator[_Value]:
+    yield value
+    if isinstance(value.value, dict | list):
+        yield from _inside(value.level + 1, cast("dict[str, Any] | list[Any]", value.value))
+
+
+def _inside(level: int, value: dict[str, Any] | list[Any]) -> Iterator[_Value]:
+    if isinstance(value, dict):
+        for name in _in_order(value):
+            yield from _leaves(_Value(level, name, _step(name), value[name]))
+    else:
+        for index, each in enumerate(value):
+            yield from _leaves(_Value(level, "", f"[{index}]", each))
+
+
+def _in_order(members: dict[str, Any]) -> list[str]:
+    return sorted(members, key=lambda name: name.encode("utf-16-be"))
+
+
+def _step(name: str) -> str:
+    return shown(name).replace("/", "⟨U+002F⟩").replace("[", "⟨U+005B⟩") or _EMPTY
+
+
+def _field(found: _Value, *, folded: bool) -> Field:
+    value = found.value
+    text = value if isinstance(value, str) else "" if isinstance(value, dict | list) else canonical(value).decode()
+    lines = () if isinstance(value, dict | list) else tuple(shown(line) for line in text.split("\n"))
+    long = len(text) + len(found.name) > MAX_UNFOLDED_CHARS or len(lines) > MAX_UNFOLDED_LINES
+    marks = (*_marks(found.name), *_marks(text))
+    return Field(found.level, found.label, _kind(value), lines, len(text), folded or long, marks)
+
+
+def _kind(value: Any) -> Kind:
+    match value:
+        case str():
+            return "text"
+        case bool():
+            return "yes or no"
+        case int() | float():
+            return "number"
+        case None:
+            return "nothing"
+        case list():
+            return "list"
+        case _:
+            return "object"
+
+
+def _marks(text: str) -> list[str]:
+    """Return what may be overlooked in a text (rule 4). Linear in its length."""
+    marks = [f"{shown(each)} is a domain name in punycode: other letters are shown for it." for each in _few(text)]
+    if any(_GAP in line.strip() or _WIDE_GAP in line.rstrip() for line in text.split("\n")):
+        marks.append("It has a wide gap: look for what stands behind it.")
+    if text.isascii():
+        return marks
+    mixed = [word for word in text.split() if not word.isascii() and mixes_scripts(word)][:MAX_TOLD_MARKS]
+    marks += [f"“{coded(word[:MAX_UNFOLDED_CHARS])}” mixes letters of several scripts." for word in mixed]
+    if any(unicodedata.bidirectional(char) in ("R", "AL") for char in text):
+        marks.append("A part of it runs from right to left, and changes places with what stands beside it.")
+    hidden = sum(hides(char) for char in text) - text.count("\n")
+    if hidden:
+        marks.append(f"It holds {hidden} character{'s' if hidden > 1 else ''} that would not show.")
+    return marks
+
+
+def _few(text: str) -> list[str]:
+    return [match[0] for match, _ in zip(_PUNYCODE.finditer(text), range(MAX_TOLD_MARKS), strict=False)]
+
+
+def _command_marks(ask: Ask) -> list[str]:
+    commands = [
+        value if isinstance(value, str) else canonical(value).decode()
+        for name, value in ask.arguments.items()
+        if name.casefold() in RUNS
+    ]
+    if not commands:
+        return []
+    found = [told for pattern, told in _COMMANDS if any(pattern.search(command) for command in commands)]
+    return [*found, "It can do whatever that server's account can."]

@@ -1,0 +1,182 @@
+"""What a person may choose is narrow, limited and ends; each choice is the delegation that it says."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from tests.world.asked import GATEWAY, PARAMS, SCOPE, WORLD, allowed, an_ask
+from tests.world.delegations import NOW
+
+from accredit.consent import Ask, CallTerms, chain_allowed, evaluate_call
+from accredit.consent.offers import Offer, offers_for
+from accredit.errors import NotOffered, UnusableAnswer
+from accredit.limits import ASK_SECONDS, MAX_LIKE_CALLS, MAX_LIKE_SECONDS
+from accredit.policy.constraint_words import constraint
+from accredit.ratify import CallFacts, Extension, VerifierContext, issue_delegation
+from accredit.ratify.constraints import MaxAmount, MaxRate, ResourcePath
+
+PATH = {"resource_id": "files", "requested_path": "/home/ada/docs/plan.md"}
+
+
+def keys(ask: Ask, *, is_new: bool = False, facts: Any = None) -> list[str]:
+    return [offer.key for offer in offers_for(ask, is_new=is_new, facts=facts)]
+
+
+def call(**arguments: Any) -> Ask:
+    return an_ask({"name": "send_email", "arguments": arguments})
+
+
+def choice(ask: Ask, key: str, facts: Any = None) -> Offer:
+    return next(offer for offer in offers_for(ask, is_new=False, facts=facts) if offer.key == key)
+
+
+def terms(offer: Offer) -> CallTerms:
+    (found,) = [CallTerms.read(each) for each in offer.constraints if isinstance(each, Extension)]
+    return found
+
+
+@pytest.mark.holds("consent/offers", 1)
+def test_only_this_call_is_always_offered_and_is_only_this_call() -> None:
+    ask = an_ask()
+    once = choice(ask, "once")
+    grant = once.grant(ask, "c1", NOW)
+    assert [constraint(each) for each in grant.constraints] == [
+        f"only at gateway {GATEWAY}, only tools/call send_email, only arguments with SHA-256 {ask.params_sha256}",
+        "at most 1 call in 10m",
+    ]
+    assert grant.expires_at - grant.issued_at < ASK_SECONDS  # within the window of its limit
+    cert = issue_delegation(WORLD.owner.signer(), grant)
+    assert chain_allowed(allowed(ask, cert), ask, NOW) == (cert,)
+    other = call(to="eve@example.org")
+    with pytest.raises(UnusableAnswer):
+        chain_allowed(allowed(other, cert), other, NOW)
+    for changed in ({"max_calls": 2}, {"seconds": 3_600}):
+        with pytest.raises(NotOffered):
+            once.grant(ask, "c2", NOW, **changed)
+
+
+@pytest.mark.holds("consent/offers", 2)
+def test_calls_like_it_keep_what_they_are_about() -> None:
+    ask = an_ask()
+    like = choice(ask, "like")
+    assert like.kept == ("/to",)
+    grant = like.grant(ask, "c1", NOW, max_calls=7, seconds=1_800)
+    assert MaxRate(7, 1_800) in grant.constraints
+
+    def judged(**arguments: Any) -> str | None:
+        facts = CallFacts(
+            verifier_id=GATEWAY, method="tools/call", target="send_email", arguments=arguments, params_digest=bytes
+        )
+        return evaluate_call(terms(like).constraint(), "c1", VerifierContext(call=facts), NOW)
+
+    assert judged(to="ada@example.org", subject="Again") is None
+    assert judged(to="eve@example.org", subject="Hello") is not None
+    assert judged(subject="Hello") is not None
+
+
+@pytest.mark.holds("consent/offers", 2)
+@pytest.mark.parametrize(
+    ("ask", "offered"),
+    [
+        (call(to="ada"), True),
+        (call(to=["ada", "bob"], cc=[]), True),
+        (call(repo="a/b", title="x"), True),
+        (call(), False),
+        (call(to=""), False),
+        (call(subject="ada"), False),
+        (call(to="x" * 2_000), False),
+        (an_ask({"name": "send_email"}), False),
+        (an_ask({"name": "hello", "arguments": {"to": "x"}}, method="prompts/get"), False),
+        (an_ask({"uri": "mail://inbox"}, method="resources/read", target="mail://inbox"), True),
+    ],
+)
+def test_calls_like_it_are_offered_only_where_they_can_be_told(ask: Ask, offered: bool) -> None:
+    assert ("like" in keys(ask)) is offered
+
+
+@pytest.mark.holds("consent/offers", 3)
+def test_a_folder_is_offered_only_on_a_trusted_catalog_s_word() -> None:
+    ask = call(path="/home/ada/docs/plan.md", content="x")
+    assert keys(ask) == ["once"]
+    below = choice(ask, "below", PATH)
+    assert ResourcePath(resource_id="files", path_prefix="/home/ada/docs") in below.constraints
+    assert terms(below).gateway == GATEWAY
+    for path in ("/plan.md", "/", "plan.md", "/a/../b", "", "/a<b/c"):
+        assert "below" not in keys(ask, facts=PATH | {"requested_path": path})
+
+
+@pytest.mark.holds("consent/offers", 4)
+@pytest.mark.parametrize(
+    ("ask", "facts"),
+    [
+        (call(to="bob", amount=480), None),
+        (call(to="bob", Price=480), None),
+        (call(to="bob", payment=[{"iban": "DE89"}]), None),
+        (call(to="bob"), {"amount": 480.0, "currency": "EUR"}),
+        (call(to="bob", command="ls"), None),
+        (call(database="shop", SQL="select 1"), PATH),
+    ],
+)
+def test_money_and_commands_are_allowed_one_by_one(ask: Ask, facts: Any) -> None:
+    assert keys(ask, facts=facts) == ["once"]
+
+
+@pytest.mark.holds("consent/offers", 4)
+def test_an_agent_that_is_new_is_allowed_one_call() -> None:
+    assert keys(an_ask(), is_new=True, facts=PATH) == ["once"]
+    assert keys(an_ask(), facts=PATH) == ["once", "below", "like"]
+
+
+def test_an_amount_that_a_catalog_knows_is_signed_and_stands_on_the_button() -> None:
+    once = choice(call(to="bob"), "once", {"amount": 1480.5, "currency": "EUR"})
+    assert once.button == "Allow paying 1,480.50 EUR"
+    assert MaxAmount(max_amount=1480.5, currency="EUR") in once.constraints
+    assert choice(call(amount=5), "once", {"amount": 5}).button == "Allow only this call"
+
+
+@pytest.mark.holds("consent/offers", 5)
+@pytest.mark.parametrize("scope", ["identity:delegate", "comms:*", "*", "custom:*"])
+def test_what_would_hand_the_keys_over_is_not_offered(scope: str) -> None:
+    ask = an_ask(refusal=replace(an_ask().refusal, required_scope=scope))
+    with pytest.raises(NotOffered, match="accredit grant"):
+        offers_for(ask, is_new=False)
+
+
+@pytest.mark.holds("consent/offers", 5)
+def test_a_name_that_other_verifiers_would_print_differently_is_not_offered() -> None:
+    uri = "mail://inbox?a=1&b=2"
+    with pytest.raises(NotOffered):
+        offers_for(an_ask({"uri": uri}, method="resources/read", target=uri), is_new=False)
+
+
+NAMES = st.sampled_from(["to", "cc", "repo", "amount", "command", "x", "a/b~c", "⟨", "<&>"])
+FACTS = st.sampled_from([None, PATH, {"amount": 5.0, "currency": "EUR"}, PATH | {"requested_path": "/a&b/c/d"}])
+
+
+@pytest.mark.holds("consent/offers", 5)
+@given(st.dictionaries(NAMES, st.text(max_size=9) | st.integers(0, 9), max_size=4), FACTS, st.booleans())
+def test_each_choice_is_signed_as_offered_and_is_good_for_the_call(
+    arguments: dict[str, Any], facts: Any, is_new: bool
+) -> None:
+    ask = replace(an_ask(), params=PARAMS | {"arguments": arguments})
+    for offer in offers_for(ask, is_new=is_new, facts=facts):
+        assert offer.button.startswith("Allow")
+        for length in {offer.seconds, MAX_LIKE_SECONDS} if offer.key != "once" else {offer.seconds}:
+            grant = offer.grant(ask, "c1", NOW, seconds=length)
+            cert = issue_delegation(WORLD.owner.signer(), grant)
+            assert cert.scope == (SCOPE,)
+            assert 0 < cert.expires_at - cert.issued_at < length
+            assert MaxRate(offer.max_calls, length) in cert.constraints
+            assert terms(offer).gateway == GATEWAY
+            assert terms(offer).target == (ask.target,)
+            assert chain_allowed(allowed(ask, cert), ask, NOW) == (cert,)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"max_calls": MAX_LIKE_CALLS + 1}, {"seconds": MAX_LIKE_SECONDS + 1}, {"seconds": 1}]
+)
+def test_more_than_is_offered_is_not_signed(changes: dict[str, int]) -> None:
+    with pytest.raises(NotOffered):
+        choice(an_ask(), "like").grant(an_ask(), "c1", NOW, **changes)
