@@ -1105,6 +1105,10 @@ MAX_TOLD_TASKS = 1_000
 MAX_TASK_SESSIONS = 10_000
 """Sessions whose tasks are known, to tell them apart in streams that nobody's proof came with."""
 
+MAX_LEAVING_SERVERS = 16
+"""Servers that a reload has changed or taken out and whose calls may still finish. Each may have children; who reloads
+again and again within one `grace_seconds` does not heap them up."""
+
 # --- consent ------------------------------------------------------------------------------------------
 
 MAX_ASK_BYTES = 98_304

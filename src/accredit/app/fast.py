@@ -23,7 +23,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from accredit.app.edge import EdgeProtocol
 from accredit.app.plain_post import PlainPost
-from accredit.gateway.app import Gateway
+from accredit.gateway.app import Gateway, Routes
 from accredit.gateway.eager import EagerTask
 from accredit.gateway.front.asgi import Scope, head_of
 from accredit.gateway.headers import HeadText, RequestHead
@@ -35,11 +35,12 @@ _NOT_PLAIN = frozenset({b"expect", b"upgrade"})
 
 
 class _Head(NamedTuple):
-    """A request's head as it came, what was made of it (but for its Content-Length), and who answers."""
+    """A request's head as it came, what was made of it (but for its Content-Length), and who answers: what is known of
+    it is known by these settings."""
 
     text: HeadText
     head: RequestHead
-    gateway: Gateway
+    routes: Routes
     cycle: dict[str, Any]
     """What uvicorn's cycle for it is made of."""
 
@@ -53,8 +54,6 @@ class FastProtocol(EdgeProtocol):
         gateway = app if isinstance(app, Gateway) else None
         fits = not self.access_log and not self.root_path and self.limit_concurrency is None
         self._gateway = gateway if fits else None
-        paths = gateway.endpoint_paths if gateway is not None else ()
-        self._targets = frozenset(path.encode("utf-8") for path in paths)
         self._known: _Head | None = None
         self._at_boundary = True
         """Whether the next byte begins another request: the parser has read whole ones only, or nothing."""
@@ -83,6 +82,8 @@ class FastProtocol(EdgeProtocol):
     def data_received(self, data: bytes) -> None:
         """A head that is known, with its body; else what the parser makes of it."""
         known = self._known
+        if known is not None and self._gateway is not None and known.routes is not self._gateway.routes:
+            known = self._known = None  # there was a reload
         self._reading, self._begun = True, 0
         if known is not None and not (self._at_boundary and self.cycle.response_complete):
             known = None
@@ -117,7 +118,7 @@ class FastProtocol(EdgeProtocol):
         if self._gateway is None or not self._is_plain(cast(Scope, cycle.scope)):
             super()._start_asgi_task(cycle, app)
         else:
-            self._start(PlainPost(self, cycle, self._gateway, head_of(cast(Scope, cycle.scope))))
+            self._start(PlainPost(self, cycle, self._gateway.routes, head_of(cast(Scope, cycle.scope))))
 
     def _start(self, post: PlainPost) -> None:
         self._post = post
@@ -148,7 +149,7 @@ class FastProtocol(EdgeProtocol):
             return
         if self._gateway is not None:
             head = head_of(cast(Scope, cycle.scope)).without(_FRAMING)
-            self._known = _Head(text, head, self._gateway, self._whole_cycle(cast(Scope, cycle.scope)))
+            self._known = _Head(text, head, self._gateway.routes, self._whole_cycle(cast(Scope, cycle.scope)))
 
     def _repeat(self, known: _Head, body: bytes) -> None:
         """What the parser does about a plain POST that is whole, of one whose head is known."""
@@ -156,8 +157,8 @@ class FastProtocol(EdgeProtocol):
         self.cycle = cycle = RequestResponseCycle.__new__(RequestResponseCycle)
         cycle.__dict__ |= known.cycle
         cycle.default_headers = self.server_state.default_headers
-        cycle.keep_alive = not known.gateway.draining
-        self._start(PlainPost(self, cycle, known.gateway, known.head, body))
+        cycle.keep_alive = self._gateway is None or not self._gateway.draining
+        self._start(PlainPost(self, cycle, known.routes, known.head, body))
 
     def _whole_cycle(self, scope: Scope) -> dict[str, Any]:
         """What a cycle is made of whose request has come whole. To make it anew for each would cost more than all else
@@ -179,6 +180,8 @@ class FastProtocol(EdgeProtocol):
         return vars(cycle)
 
     def _is_plain(self, scope: Scope) -> bool:
-        if scope["raw_path"] not in self._targets or scope["method"] != "POST" or scope["query_string"]:
+        if self._gateway is None or scope["raw_path"] not in self._gateway.routes.targets:
+            return False
+        if scope["method"] != "POST" or scope["query_string"]:
             return False
         return scope["http_version"] == "1.1" and _NOT_PLAIN.isdisjoint([name for name, _ in scope["headers"]])

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
-from accredit.gateway.app import Gateway
+from accredit.gateway.app import Routes
 from accredit.gateway.front.asgi import ASGIApplication, AsgiExchange
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.headers import RawHeaders, RequestHead
@@ -32,31 +32,31 @@ class _Connection(Protocol):
 class PlainPost(AsgiExchange):
     """One plain POST, over uvicorn's cycle. `body` is its body, where the whole of it has come already."""
 
-    __slots__ = ("_connection", "_cycle", "_gateway", "_looks", "_lost", "_watches", "_whole")
+    __slots__ = ("_connection", "_cycle", "_looks", "_lost", "_routes", "_watches", "_whole")
 
     def __init__(
         self,
         connection: _Connection,
         cycle: RequestResponseCycle,
-        gateway: Gateway,
+        routes: Routes,
         head: RequestHead,
         body: bytes | None = None,
     ) -> None:
-        Exchange.__init__(self, head, connection.address, *gateway.surroundings)
+        Exchange.__init__(self, head, connection.address, *routes.surroundings)
         self._receive: Any = cycle.receive
         self._send: Any = cycle.send
         self._connection = connection
         self._cycle = cycle
-        self._gateway = gateway
+        self._routes = routes
         self._whole = body
         self._task = None
         self._gone = self._lost = self._looks = self._watches = False
 
     async def answer(self) -> None:
-        """Have the gateway answer it."""
+        """Have it answered."""
         problem: BaseException | None = None
         try:
-            await self._gateway.serve(self)
+            await self._routes.serve(self)
         except BaseException as error:
             problem = error
         if problem is not None or not self._cycle.response_complete:

@@ -5,7 +5,7 @@ back at the end of its lifespan.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from msgspec import Raw, structs
@@ -19,7 +19,7 @@ from accredit.gateway.front.authenticator import HttpAuthenticator
 from accredit.gateway.front.bootstrap import PATH, Bootstrap
 from accredit.gateway.front.cors import is_preflight, preflight
 from accredit.gateway.front.exchange import Exchange
-from accredit.gateway.front.health import ALIVE, READY, Health
+from accredit.gateway.front.health import ALIVE, READY, Condition, Health
 from accredit.gateway.front.passthrough import refuse
 from accredit.gateway.front.session_binding import sessions_of
 from accredit.gateway.headers import JSON
@@ -30,6 +30,7 @@ from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstre
 from accredit.gateway.trace import set_current
 from accredit.gateway.upstream.http.own_token import AccessTokensFor
 from accredit.jsonrpc.long_text import Steps
+from accredit.limits import MAX_LEAVING_SERVERS
 from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.stores import MemoryTasks
 
@@ -71,15 +72,122 @@ def _servers(upstream: GatewaySettings | str | Sequence[str] | Sequence[GatewayS
 
 
 class Gateway:
-    """The application. `drain` and `end_streams` are for the server that runs it, and is told to stop."""
+    """The application. `drain` and `end_streams` are for the server that runs it, and is told to stop.
+
+    All that its settings decide is in `routes`, one value: a reload puts another one in its place (`swap`), and whoever
+    answers a request reads it once, and goes by that to the end.
+    """
 
     def __init__(self, servers: Sequence[GatewaySettings], shared: Shared) -> None:
         """`servers` share all of their settings but what is each server's own."""
-        self._settings = settings = servers[0]
-        self._shared = shared
+        self.condition = Condition()
+        self.routes = Routes(servers, shared, self.condition)
+        """What is in force."""
+        self._leaving: dict[Server, asyncio.TimerHandle] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one ASGI scope."""
+        if scope["type"] == "http":
+            set_current(None)  # the server's task may have served another one
+            routes = self.routes
+            await routes.serve(AsgiExchange(scope, receive, send, *routes.surroundings))
+        elif scope["type"] == "lifespan":
+            await self._live(receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1000})
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """What this process has refused since it started, by kind, for whoever mounts the application."""
+        return dict(self.routes.shared.counters.counts)
+
+    @property
+    def draining(self) -> bool:
+        """Whether the end has begun."""
+        return self.condition.draining
+
+    def drain(self) -> None:
+        """Begin the end: `/readyz` says so, and everything is served as before."""
+        self.condition.draining = True
+
+    def end_streams(self) -> None:
+        """End standing streams, and let calls finish: the process is about to stop."""
+        for server in self.routes.servers:
+            server.backend.drain()
+
+    def prepare(self, servers: Sequence[GatewaySettings], shared: Shared) -> "Routes":
+        """Return what would be served by other settings; nothing is different yet. A server that is reached as before
+        keeps all that it has. Raises `ConfigurationError`."""
+        return Routes(servers, shared, self.condition, self.routes)
+
+    def swap(self, routes: "Routes", grace_seconds: float) -> None:
+        """Let what `prepare` has returned be in force. Of what it does not go on with streams end now, and the rest
+        after `grace_seconds`, in which calls may finish; of too many such servers the oldest has no more time."""
+        before, self.routes = self.routes, routes
+        for server in routes.servers:
+            server.begin()
+        kept = {server.line for server in routes.servers}
+        for server in before.servers:
+            if server.line not in kept:
+                server.backend.drain()
+                self._leaving[server] = asyncio.get_running_loop().call_later(grace_seconds, self._end, server)
+        while len(self._leaving) > MAX_LEAVING_SERVERS:
+            self._end(next(iter(self._leaving)))
+
+    async def aclose(self) -> None:
+        """Release all resources."""
+        for server in list(self._leaving):
+            self._end(server)
+        await asyncio.gather(*self._closing, *(server.aclose() for server in self.routes.servers))
+        shared = self.routes.shared
+        for port in (shared.records, shared.store, shared.tasks, shared.key_sets):
+            if port is not None:
+                await port.aclose()
+
+    def _end(self, server: Server) -> None:
+        self._leaving.pop(server).cancel()
+        # One of the same name waits for what both record, at the end.
+        replaced = any(each.name == server.name for each in self.routes.servers)
+        task = asyncio.get_running_loop().create_task(server.backend.aclose() if replaced else server.aclose())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                records = self.routes.shared.records
+                if records is not None and self.routes.settings.records is not None:
+                    await records.ready()  # calls that a dead process left open are closed now
+                await send({"type": "lifespan.startup.complete"})
+            elif message["type"] == "lifespan.shutdown":
+                await self.aclose()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+
+class Routes:
+    """Which path goes where, by one value of the settings: it never changes."""
+
+    def __init__(
+        self,
+        servers: Sequence[GatewaySettings],
+        shared: Shared,
+        condition: Condition,
+        before: "Routes | None" = None,
+    ) -> None:
+        """`before` is what this goes on with. Raises `ConfigurationError`."""
+        self.settings = settings = servers[0]
+        self.shared = shared
         self._counters = shared.counters
-        self._servers = [Server(each, shared, servers=len(servers)) for each in servers]
+        known = {each.name: each for each in before.servers} if before is not None else {}
+        self.servers = self._servers = [
+            Server(each, shared, servers=len(servers), before=known.get(each.server)) for each in servers
+        ]
         self._endpoints = {each.settings.path: each for each in self._servers}
+        self.targets = frozenset(path.encode("utf-8") for path in self._endpoints)
+        """The paths whose POSTs are MCP's."""
         self._beside = {path: each for each in reversed(self._servers) for path in each.paths}
         self._check_paths()
         first = self._servers[0]
@@ -90,7 +198,8 @@ class Gateway:
         """What an exchange needs to know of its gateway."""
         tokens = settings.tokens
         bootstrap = tokens.bootstrap if tokens is not None else None
-        self._bootstrap = Bootstrap(bootstrap) if bootstrap is not None else None
+        given = before._bootstrap if before is not None else None
+        self._bootstrap = Bootstrap(bootstrap, given) if bootstrap is not None else None
         self._health = Health(
             self._servers,
             shared.counters,
@@ -99,61 +208,8 @@ class Gateway:
             records=shared.records if settings.records is not None else None,
             revocations=shared.revocations,
             key_sets=shared.key_sets,
+            condition=condition,
         )
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one ASGI scope."""
-        if scope["type"] == "http":
-            set_current(None)  # the server's task may have served another one
-            await self.serve(AsgiExchange(scope, receive, send, *self.surroundings))
-        elif scope["type"] == "lifespan":
-            await self._live(receive, send)
-        else:
-            await send({"type": "websocket.close", "code": 1000})
-
-    @property
-    def endpoint_paths(self) -> Collection[str]:
-        """The paths whose POSTs are MCP's."""
-        return self._endpoints.keys()
-
-    @property
-    def refused(self) -> dict[str, int]:
-        """What this process has refused since it started, by kind, for whoever mounts the application."""
-        return dict(self._counters.counts)
-
-    @property
-    def draining(self) -> bool:
-        """Whether the end has begun."""
-        return self._health.draining
-
-    def drain(self) -> None:
-        """Begin the end: `/readyz` says so, and everything is served as before."""
-        self._health.draining = True
-
-    def end_streams(self) -> None:
-        """End standing streams, and let calls finish: the process is about to stop."""
-        for server in self._servers:
-            server.backend.drain()
-
-    async def aclose(self) -> None:
-        """Release all resources."""
-        await asyncio.gather(*(server.aclose() for server in self._servers))
-        shared = self._shared
-        for port in (shared.records, shared.store, shared.tasks, shared.key_sets):
-            if port is not None:
-                await port.aclose()
-
-    async def _live(self, receive: Receive, send: Send) -> None:
-        while True:
-            message = await receive()
-            if message["type"] == "lifespan.startup":
-                if self._shared.records is not None and self._settings.records is not None:
-                    await self._shared.records.ready()  # calls that a dead process left open are closed now
-                await send({"type": "lifespan.startup.complete"})
-            elif message["type"] == "lifespan.shutdown":
-                await self.aclose()
-                await send({"type": "lifespan.shutdown.complete"})
-                return
 
     async def serve(self, exchange: Exchange) -> None:
         """Answer one request, whatever carries it.
@@ -163,7 +219,7 @@ class Gateway:
         path = exchange.head.path
         server = self._endpoints.get(path)
         try:
-            if self._settings.tokens is not None:
+            if self.settings.tokens is not None:
                 exchange.take_credentials()
             if server is not None and exchange.head.method != "OPTIONS":
                 exchange.rooms = server.rooms
@@ -195,7 +251,7 @@ class Gateway:
     async def _route(self, exchange: Exchange, path: str, server: Server | None) -> None:
         head, of_all = exchange.head, (server or self._servers[0]).endpoint
         if is_preflight(head.method, head.headers) and of_all.is_of_listed(exchange):
-            await exchange.reply(204, headers=preflight(head.headers, self._settings.forward_headers))
+            await exchange.reply(204, headers=preflight(head.headers, self.settings.forward_headers))
             return
         if server is not None:
             exchange.rooms = server.rooms
@@ -214,11 +270,11 @@ class Gateway:
 
     def _authenticator(self) -> HttpAuthenticator | None:
         """Return who comes in where no server of several is meant: whose token is for all of them."""
-        settings, tokens = self._settings, self._settings.tokens
+        settings, tokens = self.settings, self.settings.tokens
         if tokens is not None:
             issuers = tuple(structs.replace(each, server_audience="") for each in tokens.issuers)
             settings = replace(settings, tokens=replace(tokens, issuers=issuers))
-        bearer = bearer_for(settings, self._shared.key_sets, ToolDirectory())
+        bearer = bearer_for(settings, self.shared.key_sets, ToolDirectory())
         return HttpAuthenticator(bearer, sessions_of(settings, live_here=False)) if bearer is not None else None
 
     def _check_paths(self) -> None:

@@ -126,6 +126,10 @@ class Room:
         self._yielding: dict[str, dict[Place, None]] = {}
         self._waiters: set[asyncio.Future[None]] = set()
 
+    def fit(self, most: int, reserved: int = 0) -> None:
+        """Have so many places from now on. Who has one keeps it."""
+        self._most, self._for_strangers = most, most - reserved
+
     @property
     def taken(self) -> int:
         """How much is taken."""
@@ -251,16 +255,22 @@ class Rooms:
     """
 
     def __init__(self, max_body: int, *, proving: bool, servers: int = 1) -> None:
-        self._proving = proving
         self._sessions = RecentlyUsed[bytes, bool](MAX_REMEMBERED_SESSIONS)
+        self.streams, self.calls = Room("streams", 0), Room("calls", 0)
+        self.bodies = Room("large or slow requests", 0, waiting=MAX_WAITING_BODIES)
+        self.fit(max_body, proving=proving, servers=servers)
+
+    def fit(self, max_body: int, *, proving: bool, servers: int) -> None:
+        """Have the rooms that these settings ask for from now on. Who has a place keeps it."""
+        self._proving = proving
         bodies = max(MAX_BODIES_BYTES, MAX_LARGEST_BODIES * max_body)
         if servers > 1:
             bodies = max(bodies // servers, 2 * max_body)
         streams, calls = max(1, MAX_STREAMS // servers), max(1, MAX_CALLS // servers)
         reserved = RESERVED_SHARE if proving else 0.0
-        self.streams = Room("streams", streams, int(streams * reserved))
-        self.calls = Room("calls", calls, int(calls * reserved))
-        self.bodies = Room("large or slow requests", bodies, int(bodies * reserved), waiting=MAX_WAITING_BODIES)
+        self.streams.fit(streams, int(streams * reserved))
+        self.calls.fit(calls, int(calls * reserved))
+        self.bodies.fit(bodies, int(bodies * reserved))
 
     def proved(self, session: bytes) -> None:
         """Note that a caller has proved something in a session. The id is the one that the client knows."""

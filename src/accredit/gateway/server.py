@@ -3,6 +3,9 @@
 A server has rooms, connections and children of its own: one that is slow or down, or whose callers are many, takes
 nothing from the others. The store, the log, key sets, revocation lists and counters are the process's, and shared; what
 is remembered there names the server.
+
+After a reload there is another `Server` for each. One that is reached as before goes on with the same connections,
+sessions and children, and with what is known of them; whatever else its settings say counts from then on.
 """
 
 from collections.abc import Callable
@@ -25,7 +28,7 @@ from accredit.gateway.front.resource_metadata import Resource
 from accredit.gateway.front.session_binding import sessions_of
 from accredit.gateway.recording.recorder import recorder_of
 from accredit.gateway.room import Rooms
-from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstream
+from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.upstream.backend import Backend
 from accredit.gateway.upstream.http.own_token import AccessTokensFor
 from accredit.gateway.upstream.http.relay import HttpRelay
@@ -50,17 +53,30 @@ class Shared(NamedTuple):
 class Server:
     """One server. Raises `ConfigurationError` where its settings need a port that is missing."""
 
-    def __init__(self, settings: GatewaySettings, shared: Shared, *, servers: int = 1) -> None:
-        """`servers` is how many there are, this one included."""
+    def __init__(
+        self, settings: GatewaySettings, shared: Shared, *, servers: int = 1, before: "Server | None" = None
+    ) -> None:
+        """`servers` is how many there are, this one included. `before` is the one of this name until now: nothing
+        that it goes by changes before `begin`."""
         self.settings = settings
-        counters = shared.counters.of_server()
-        self.rooms = Rooms(settings.max_request_bytes, proving=settings.proving, servers=servers)
-        self.recorder = recorder_of(settings, counters, shared.records)
-        directory = ToolDirectory(shared.on_tools)
+        self._servers = servers
+        recorder = before.recorder if before is not None else None
+        rooms = before.rooms if before is not None else None
+        self.rooms = rooms or Rooms(settings.max_request_bytes, proving=settings.proving, servers=servers)
+        if before is not None and not _reached_alike(before.settings, settings):
+            before = None
+        self.line = before.line if before is not None else object()
+        """The same for all that go on with the same connections and children."""
+        self._counters = counters = before._counters if before is not None else shared.counters.of_server()
+        self.recorder = recorder_of(settings, counters, shared.records, recorder)
+        self._directory = directory = before._directory if before is not None else ToolDirectory(shared.on_tools)
         bearer = bearer_for(settings, shared.key_sets, directory)
         tokens = settings.tokens
         self.resource = Resource(tokens, settings.path, only=not settings.server) if tokens is not None else None
-        sessions = sessions_of(settings, live_here=isinstance(settings.upstream, StdioUpstream))
+        live_here = isinstance(settings.upstream, StdioUpstream)
+        self._sessions = sessions = sessions_of(
+            settings, live_here=live_here, before=before._sessions if before is not None else None
+        )
         self.authenticator = HttpAuthenticator(bearer, sessions) if bearer is not None else None
         gate = Gate(
             settings,
@@ -71,20 +87,37 @@ class Server:
             bearer=bearer,
             recorder=self.recorder,
             tasks=shared.tasks,
+            before=before._gate if before is not None else None,
         )
-        self.backend: Backend
-        self._http: HttpRelay | None = None
-        if isinstance(settings.upstream, HttpUpstream):
-            self.backend = self._http = HttpRelay(
-                settings, settings.upstream, counters, directory, shared.access_tokens
-            )
-            self._sse = LegacySse(
-                settings, settings.upstream.url, gate, self._http, counters, sessions, self.authenticator
-            )
-        else:
-            self.backend = StdioBackend(settings, settings.upstream, counters, directory)
         self._gate = gate
+        self._http: HttpRelay | None = None
+        self._sse: LegacySse | None = None
+        self._stdio: StdioBackend | None = None
+        self.backend = self._reach(settings, before, shared.access_tokens)
         self.endpoint = Endpoint(settings, gate, self.backend, sessions, self.authenticator)
+
+    def _reach(self, settings: GatewaySettings, before: "Server | None", tokens: AccessTokensFor | None) -> Backend:
+        """Return what answers for the server, and make the rest of what leads there."""
+        upstream, counters, directory = settings.upstream, self._counters, self._directory
+        if isinstance(upstream, StdioUpstream):
+            self._stdio = before._stdio if before is not None else None
+            if self._stdio is None:
+                self._stdio = StdioBackend(settings, upstream, counters, directory)
+            return self._stdio
+        self._http = HttpRelay(
+            settings, upstream, counters, directory, tokens, before=before._http if before is not None else None
+        )
+        self._sse = LegacySse(
+            settings,
+            upstream.url,
+            self._gate,
+            self._http,
+            counters,
+            self._sessions,
+            self.authenticator,
+            before=before._sse if before is not None else None,
+        )
+        return self._http
 
     @property
     def name(self) -> str:
@@ -104,13 +137,22 @@ class Server:
         own = self.resource.paths if self.resource is not None else frozenset[str]()
         return frozenset({f"{below}{SSE_PATH}", f"{below}{MESSAGES_PATH}", *named, *own})
 
+    def begin(self) -> None:
+        """Be in force from now on, in the place of the one before."""
+        settings = self.settings
+        self.rooms.fit(settings.max_request_bytes, proving=settings.proving, servers=self._servers)
+        if self._http is not None:
+            self._http.begin()
+        elif self._stdio is not None:
+            self._stdio.go_by(settings)
+
     async def serve_beside(self, exchange: Exchange, path: str) -> None:
         """Answer a request from an allowed host for a path beside the endpoint. Raises `RequestError`."""
         method = exchange.head.method
         if self.resource is not None and method == "GET" and path in self.resource.paths:
             await self.resource.serve(exchange)
             return
-        if self._http is None:
+        if self._http is None or self._sse is None:
             raise refuse(path)
         if path == KEYS_PATH and self._http.sender.identity is not None:
             await self._http.sender.identity.serve(exchange)
@@ -137,3 +179,8 @@ class Server:
         if head.query:
             target += b"?" + head.query
         await forward(exchange, target, relay.sender.client, self.settings, relay.sender.forwarding)
+
+
+def _reached_alike(before: GatewaySettings, settings: GatewaySettings) -> bool:
+    """Return whether a server is the same one, and reached in the same way."""
+    return before.upstream == settings.upstream and before.patience == settings.patience

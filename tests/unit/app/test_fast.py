@@ -319,7 +319,7 @@ def test_a_field_that_no_head_can_carry_is_an_error_and_nothing_is_sent(monkeypa
     async def evil(self: object, exchange: Any) -> None:
         await exchange.reply(200, b"", [(b"a", b"b\r\nc: d")])
 
-    monkeypatch.setattr("accredit.gateway.app.Gateway.serve", evil)
+    monkeypatch.setattr("accredit.gateway.app.Routes.serve", evil)
 
     async def main() -> None:
         settings = GatewaySettings(HttpUpstream("http://127.0.0.1:9/mcp"))

@@ -108,16 +108,20 @@ class Gate:
         bearer: Bearer | None = None,
         recorder: Recorder | None = None,
         tasks: TaskStore | None = None,
+        before: "Gate | None" = None,
     ) -> None:
+        """`before` is that of the same server until now: what it knows of sessions, tasks and definitions counts."""
         self._guards = settings.guards
         self._pinned = PinnedTools(settings.pins, counters) if settings.pins is not None else None
+        if before is not None and before._pinned is not None and before._pinned.pins == settings.pins:
+            self._pinned = before._pinned
         self._is_open = not settings.guards and bearer is None and recorder is None and self._pinned is None
         self._tells = settings.tells_identity
         self._methods = frozenset(settings.methods)
         self._counters = counters
         self._bearer = bearer
         self._recorder = recorder
-        self._tasks = Tasks(tasks, settings, counters)
+        self._tasks = Tasks(tasks, settings, counters, before._tasks if before is not None else None)
         self._sealer = RequestStateSealer(settings.rounds, settings.server)
         self._judge = Judge(settings, store, revocations, self._tasks, self._sealer, bearer, self._pinned)
         self._lists = ListEdits(settings.proofs, tools, settings.pins)

@@ -91,8 +91,11 @@ Hears = Callable[[Notification], bool]
 class Tasks:
     """One per gateway. Without a `store` nobody has to show who they are: then a task is everybody's."""
 
-    def __init__(self, store: TaskStore | None, settings: GatewaySettings, counters: Counters) -> None:
-        """Raise `ConfigurationError` if calls are guarded and there is nowhere to remember tasks."""
+    def __init__(
+        self, store: TaskStore | None, settings: GatewaySettings, counters: Counters, before: "Tasks | None" = None
+    ) -> None:
+        """`before` is what knew tasks of this server until now. Raises `ConfigurationError` if calls are guarded and
+        there is nowhere to remember tasks."""
         if settings.guards and store is None:
             raise ConfigurationError("calls are guarded, and nobody remembers their tasks", "give the gateway tasks")
         self._counters = counters
@@ -100,6 +103,8 @@ class Tasks:
         self._apart = secrets.token_hex(8) if isinstance(settings.upstream, StdioUpstream) else ""
         self._told = RecentlyUsed[str, set[str]](MAX_TASK_SESSIONS)
         self.unrecorded = Unrecorded()
+        if before is not None:
+            self._apart, self._told, self.unrecorded = before._apart, before._told, before.unrecorded
         self.store = store if settings.guards else None
 
     def place(self, client: Client) -> str:

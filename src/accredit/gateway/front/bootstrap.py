@@ -15,6 +15,7 @@ same machine every peer is on loopback: the secret is what counts then.
 import hmac
 import logging
 import secrets
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -51,12 +52,18 @@ class _TokenRequest(Struct, forbid_unknown_fields=True):
 _read = msgspec.json.Decoder(_TokenRequest).decode
 
 
+class _Attempts:
+    def __init__(self) -> None:
+        self.left = MAX_BOOTSTRAP_ATTEMPTS
+
+
 class Bootstrap:
     """Serves `/token`: gives one token, once."""
 
-    def __init__(self, settings: BootstrapSettings) -> None:
-        self._settings = settings
-        self._left = MAX_BOOTSTRAP_ATTEMPTS
+    def __init__(self, settings: BootstrapSettings, before: "Bootstrap | None" = None) -> None:
+        """After a reload the secret is that of `before`, and what was used of it stays used."""
+        self._settings = settings if before is None else replace(settings, secret=before._settings.secret)
+        self._attempts = _Attempts() if before is None else before._attempts
 
     async def serve(self, exchange: Exchange, peer: str) -> None:
         """Answer a POST; `peer` is the address that it comes from. Raises `RequestError`."""
@@ -64,13 +71,13 @@ class Bootstrap:
             raise RequestError(INVALID_REQUEST, "Forbidden: tokens are given on loopback only", status=403)
         wanted = _read_request(await exchange.body(MAX_BOOTSTRAP_BYTES))
         # From here on nothing waits: two requests can't both find the secret unused.
-        if self._left <= 0:
+        if self._attempts.left <= 0:
             raise RequestError(INVALID_REQUEST, "Gone: the secret was used, or guessed at too often", status=410)
         if not hmac.compare_digest(wanted.secret.encode("utf-8", "replace"), self._settings.secret.encode()):
-            self._left -= 1
+            self._attempts.left -= 1
             raise RequestError(INVALID_REQUEST, "Forbidden: this is not the secret", status=403)
         token = self._issue(wanted.agent)
-        self._left = 0
+        self._attempts.left = 0
         self._settings.used()
         log_event(_log, logging.INFO, "bootstrap_token_given")
         answer = {"access_token": token, "token_type": "Bearer", "expires_in": self._settings.ttl_seconds}

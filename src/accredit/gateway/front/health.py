@@ -8,10 +8,10 @@
 
 The status is 503 if `upstream`, `store` or `records` don't answer, or of several servers one (each is named in
 `servers`), and while the gateway drains. With `?scope=gateway` servers are left out: one that is down must not take the
-gateway from the others' clients. `revocations` and
-`key_sets` don't change it: what was last known is still in force. Nor does `instructions`, which is false where the
-server's, as last seen by this process, are not the pinned ones. Each answer has the time (`Date`), so that clocks can
-be compared.
+gateway from the others' clients. Not so for these: `revocations` and `key_sets`, as what was last known is still in
+force; `reload`, which is there once the configuration was read again, and false where the one before stays in force;
+and `instructions`, which is false where the server's, as last seen by this process, are not the pinned ones. Each
+answer has the time (`Date`), so that clocks can be compared.
 """
 
 import asyncio
@@ -54,8 +54,19 @@ class Part(Protocol):
         ...
 
 
+class Condition:
+    """What is told of a gateway beside its parts. `reload_problem` is why its last reload was refused; before the first
+    one nothing is `reloaded`."""
+
+    def __init__(self) -> None:
+        self.draining = False
+        self.reloaded = False
+        self.reload_problem: str | None = None
+
+
 class Health:
-    """One per gateway. Ports that are None are not reported; an `authenticator` of None knows nobody."""
+    """One for each value of the settings. Ports that are None are not reported; an `authenticator` of None knows
+    nobody."""
 
     def __init__(
         self,
@@ -67,8 +78,9 @@ class Health:
         records: Records | None = None,
         revocations: Revocations | None = None,
         key_sets: KeySets | None = None,
+        condition: Condition,
     ) -> None:
-        self.draining = False
+        self._condition = condition
         self._servers = servers
         self._counters = counters
         self._authenticator = authenticator
@@ -86,12 +98,12 @@ class Health:
             return
         servers = {} if _ONLY_GATEWAY in exchange.head.query.split(b"&") else await self._servers_answering()
         own = await self._answering()
-        ready = all({**own, **servers}.values()) and not self.draining
+        ready = all({**own, **servers}.values()) and not self._condition.draining
         named = {"servers": servers} if servers.keys() - {_UPSTREAM} else servers
         parts = {**named, **own}
         problems = await self._problems()
         stale = {part: problem is None for part, problem in problems.items() if part not in parts}
-        status = "draining" if self.draining else "ok" if ready else "not ready"
+        status = "draining" if self._condition.draining else "ok" if ready else "not ready"
         body: dict[str, Any] = {"status": status, **parts, **stale}
         if await self._is_known(exchange):
             why = {f"{part}_problem": problem for part, problem in problems.items() if problem is not None}
@@ -121,6 +133,8 @@ class Health:
             problems["revocations"] = self._revocations.problem()
         if self._key_sets is not None:
             problems["key_sets"] = self._key_sets.problem()
+        if self._condition.reloaded:
+            problems["reload"] = self._condition.reload_problem
         pinned = [(each.name, each.pinned) for each in self._servers if each.pinned is not None]
         if pinned:
             changed = [name for name, pins in pinned if pins.instructions_changed]

@@ -75,16 +75,19 @@ class LegacySse(Intake[Exchange]):
         counters: Counters,
         sessions: Sessions,
         authenticator: HttpAuthenticator | None = None,
+        *,
+        before: "LegacySse | None" = None,
     ) -> None:
+        """`before` is that of the same server until now: its sessions go on."""
         super().__init__(settings, gate)
         self._sessions_of_headers = sessions
-        self._names = sessions_of(settings, live_here=True)
+        self._names = sessions_of(settings, live_here=True, before=before._names if before is not None else None)
         self._authenticator = authenticator
         self._relay = relay
         self._counters = counters
         self._messages = f"{settings.path}{MESSAGES_PATH}" if settings.server else MESSAGES_PATH
         self._own_target = _target_of(_stream_url(url))
-        self._sessions: dict[str, _Session] = {}
+        self._sessions: dict[str, _Session] = before._sessions if before is not None else {}
 
     async def stream(self, exchange: Exchange, root: str) -> None:
         """Serve `GET /sse`: a session, for as long as the client stays. `root` is the path of the application that

@@ -107,7 +107,7 @@ class SealedSessions(Sessions):
     max_bytes = MAX_SEALED_SESSION_ID_BYTES
 
     def __init__(self, ids: SessionIds) -> None:
-        self._ids = ids
+        self.ids = ids
 
     def revision(self, head: RequestHead) -> str | None:
         """Return what the id says."""
@@ -137,7 +137,7 @@ class SealedSessions(Sessions):
     def seal(self, id: bytes, revision: str, subject: bytes, replica: str = "") -> bytes:
         """Return the client's id of a session. Raises `AnswerError` for an id of the server's that is too long."""
         try:
-            return self._ids.seal(id, revision, subject, unix_seconds(), secrets.token_bytes(NONCE_BYTES), replica)
+            return self.ids.seal(id, revision, subject, unix_seconds(), secrets.token_bytes(NONCE_BYTES), replica)
         except SealError as error:
             raise AnswerError(error.reason, bound=True) from None
 
@@ -154,7 +154,7 @@ class SealedSessions(Sessions):
 
     def _open(self, head: RequestHead) -> object:
         try:
-            state = self._ids.open(head.headers.get(SESSION_HEADER, b""))
+            state = self.ids.open(head.headers.get(SESSION_HEADER, b""))
         except SealError:
             return _NOT_FOUND
         own = head.with_field(SESSION_HEADER, state.id)
@@ -162,12 +162,14 @@ class SealedSessions(Sessions):
         return _Found(state, own)
 
 
-def sessions_of(settings: GatewaySettings, *, live_here: bool) -> Sessions:
-    """Return how a gateway names its sessions. Where they live in this process, their ids name it from now on."""
+def sessions_of(settings: GatewaySettings, *, live_here: bool, before: Sessions | None = None) -> Sessions:
+    """Return how a gateway names its sessions. Where they live in this process, their ids name it from now on. `before`
+    is how it named them until now: where it can, it goes on so."""
     if not settings.seals_sessions:
-        return PlainSessions()
+        return before if isinstance(before, PlainSessions) else PlainSessions()
     if live_here:
-        return SealedSessions(SessionIds(settings.rounds.ring, secrets.token_hex(_NODE_BYTES), server=settings.server))
+        node = before.ids.node if isinstance(before, SealedSessions) else secrets.token_hex(_NODE_BYTES)
+        return SealedSessions(SessionIds(settings.rounds.ring, node, server=settings.server))
     replicas = settings.upstream.replicas if isinstance(settings.upstream, HttpUpstream) else ("",)
     return SealedSessions(SessionIds(settings.rounds.ring, replicas=replicas, server=settings.server))
 

@@ -57,6 +57,7 @@ class SessionIds:
         self._replicas = frozenset(replicas)
         self._shared_ring = ring
         self._server = server
+        self.node = node
         self._version = f"{_VERSION}{node}." if node else _VERSION
 
     @Once

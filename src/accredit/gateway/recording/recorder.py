@@ -102,15 +102,17 @@ class Recorder:
         hides_sessions: bool = False,
         pins: Pins | None = None,
         server: str = "",
+        before: "Recorder | None" = None,
     ) -> None:
+        """`before` is the one of this server until now: the calls that it has opened are this one's, too."""
         self._server = server
         self._records = records
         self._hides_sessions = hides_sessions
         self._settings = settings
         self._counters = counters
         self._pinned: Mapping[str, str] = pins.tools if pins is not None else {}
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._in_sessions: dict[tuple[str, MessageId], OpenCall] = {}
+        self._tasks: set[asyncio.Task[Any]] = before._tasks if before is not None else set()
+        self._in_sessions: dict[tuple[str, MessageId], OpenCall] = before._in_sessions if before is not None else {}
         self._chains = RecentlyUsed[bytes, RecordedChain](MAX_RECORDED_CHAINS)
         self._ids = RandomIds()
 
@@ -281,8 +283,10 @@ class Recorder:
         return RecordedDecision(verdict=verdict, error=refused.error, reason=text)
 
 
-def recorder_of(settings: GatewaySettings, counters: Counters, records: Records | None) -> Recorder | None:
-    """Return who records calls, or None if they are not recorded.
+def recorder_of(
+    settings: GatewaySettings, counters: Counters, records: Records | None, before: Recorder | None = None
+) -> Recorder | None:
+    """Return who records calls, or None if they are not recorded. `before` is who did until now.
 
     Raises `ConfigurationError` if there is no log for that.
     """
@@ -294,7 +298,13 @@ def recorder_of(settings: GatewaySettings, counters: Counters, records: Records 
     if not recording.policy_digest:
         recording = replace(recording, policy_digest=settings_digest(settings))
     return Recorder(
-        records, recording, counters, hides_sessions=settings.seals_sessions, pins=settings.pins, server=settings.server
+        records,
+        recording,
+        counters,
+        hides_sessions=settings.seals_sessions,
+        pins=settings.pins,
+        server=settings.server,
+        before=before,
     )
 
 

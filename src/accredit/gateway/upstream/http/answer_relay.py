@@ -46,7 +46,15 @@ _log = logging.getLogger("accredit.gateway")
 class AnswerRelay:
     """One per server. `standing` are its long-lived streams."""
 
-    def __init__(self, settings: GatewaySettings, sender: Sender, counters: Counters, *, looked_after: bool) -> None:
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        sender: Sender,
+        counters: Counters,
+        *,
+        looked_after: bool,
+        standing: LongLivedStreams | None = None,
+    ) -> None:
         self._settings = settings
         self._max_bytes = settings.max_response_bytes
         self._patience = settings.patience
@@ -54,7 +62,7 @@ class AnswerRelay:
         self._forwarding = sender.forwarding
         self._counters = counters
         self._looked_after = looked_after
-        self.standing = LongLivedStreams()
+        self.standing = standing or LongLivedStreams()
 
     def forward(
         self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]

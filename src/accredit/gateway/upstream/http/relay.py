@@ -38,14 +38,27 @@ class HttpRelay:
         counters: Counters,
         tools: ToolDirectory,
         tokens_for: AccessTokensFor | None = None,
+        *,
+        before: "HttpRelay | None" = None,
     ) -> None:
+        """`before` is the one to the same server until now, whose connections, streams and tokens go on."""
         self._settings = settings
         self._counters = counters
         self._looked_after = upstream.looked_after
-        self.sender = Sender(settings, upstream, tokens_for)
-        self.answers = AnswerRelay(settings, self.sender, counters, looked_after=upstream.looked_after)
+        self.sender = Sender(settings, upstream, tokens_for, before=before.sender if before is not None else None)
+        self.answers = AnswerRelay(
+            settings,
+            self.sender,
+            counters,
+            looked_after=upstream.looked_after,
+            standing=before.answers.standing if before is not None else None,
+        )
         self._tools = tools
-        self._cut_off = ResumableCalls()
+        self._cut_off = before._cut_off if before is not None else ResumableCalls()
+
+    def begin(self) -> None:
+        """Bound what is under way by these settings from now on."""
+        self.sender.begin()
 
     async def post(self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
         """Forward a message, and judge its answer."""

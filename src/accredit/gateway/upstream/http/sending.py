@@ -32,19 +32,33 @@ class Sender:
     """One per server. `identity` tells it who calls; `forwarding` says which headers go on, in both directions."""
 
     def __init__(
-        self, settings: GatewaySettings, upstream: HttpUpstream, tokens_for: AccessTokensFor | None = None
+        self,
+        settings: GatewaySettings,
+        upstream: HttpUpstream,
+        tokens_for: AccessTokensFor | None = None,
+        *,
+        before: "Sender | None" = None,
     ) -> None:
-        self.client = client_of(upstream, settings.patience)
-        most = upstream.max_in_flight
-        reserved = int(most * RESERVED_SHARE) if most is not None and settings.proving else 0
-        self._room = Room("requests to this server", most, reserved) if most is not None else None
+        """`before` is the one to the same server until now, whose connections and tokens go on."""
+        self._most = upstream.max_in_flight
+        self._reserved = int(self._most * RESERVED_SHARE) if self._most is not None and settings.proving else 0
+        if before is not None:
+            self.client, self._room, self._own_token = before.client, before._room, before._own_token
+        else:
+            self.client = client_of(upstream, settings.patience)
+            self._room = Room("requests to this server", self._most, self._reserved) if self._most is not None else None
+            self._own_token = own_token(upstream, tokens_for)
         self.identity = Identity(settings.identity, upstream.url) if settings.identity is not None else None
-        self._own_token = own_token(upstream, tokens_for)
         own = [*upstream.headers, *([settings.identity.header] if settings.identity is not None else [])]
         own += TAKEN_OFF if self._own_token is not None else ()
         self.forwarding = Forwarding(listed_only=settings.guards, added=settings.forward_headers, own=own)
         self._prepared = RecentlyUsed[tuple[object, ...], Prepared](MAX_PREPARED_HEADS)
-        self._chores: set[asyncio.Task[None]] = set()
+        self._chores: set[asyncio.Task[None]] = before._chores if before is not None else set()
+
+    def begin(self) -> None:
+        """Have so much room from now on."""
+        if self._room is not None and self._most is not None:
+            self._room.fit(self._most, self._reserved)
 
     def exchange(
         self, reply: Reply, prepared: Prepared, body: bytes = b"", route: Route = ANYWHERE

@@ -40,6 +40,11 @@ class StdioBackend:
         self._sessions = Sessions(settings, upstream, self._guard, counters)
         self._shared = SharedUpstream(settings, upstream, self._guard, counters, tools)
 
+    def go_by(self, settings: GatewaySettings) -> None:
+        """Judge what children write by these settings from now on, and start the next ones by them."""
+        self._sessions.go_by(settings)
+        self._shared.go_by(settings)
+
     async def post(self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
         """Answer a client's message."""
         try:

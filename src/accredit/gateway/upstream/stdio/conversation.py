@@ -52,6 +52,10 @@ class Conversation(ABC, Generic[_S]):
         self.alive = True
         self.over: asyncio.Task[None] = asyncio.create_task(self._run())
 
+    def go_by(self, settings: GatewaySettings) -> None:
+        """Judge what the child writes from now on by these settings."""
+        self._pending.settings = settings
+
     async def aclose(self) -> None:
         """End it, and its child."""
         self.over.cancel()

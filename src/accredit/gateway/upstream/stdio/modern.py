@@ -41,6 +41,12 @@ class SharedUpstream:
         self._not_before = 0.0
         self._tools = tools
 
+    def go_by(self, settings: GatewaySettings) -> None:
+        """Go by these settings from now on."""
+        self._settings = settings
+        for life in self._lives:
+            life.go_by(settings)
+
     async def post(self, reply: Reply, request: Request, edit: Edit | None) -> None:
         """Forward a request and answer the client. Raises `AccreditError`."""
         life = await self._living()

@@ -146,7 +146,7 @@ class PendingCalls(Generic[_C]):
         max_open: int = MAX_OPEN_REQUESTS,
     ) -> None:
         self._max_open = max_open
-        self._settings = settings
+        self.settings = settings
         self._counters = counters
         self._late = late
         self._expected = Expected(era)
@@ -178,7 +178,7 @@ class PendingCalls(Generic[_C]):
             self._expected.edits[call.id] = call.edit
         if call.token is not None:
             self._tokens[call.token] = call
-        seconds = self._settings.patience
+        seconds = self.settings.patience
         call.deadline = Deadline(seconds, lambda: self._late(call), lambda: bool(self._child_requests))
 
     def close(self, call: _C) -> None:
@@ -287,7 +287,7 @@ class PendingCalls(Generic[_C]):
         calls = [self.calls[id] for id in ids if id in self.calls] if ids else self._possible(line, error)
         for call in calls:
             self.close(call)
-        observed = isinstance(line, bytes) and not self._settings.enforce and not error.bound
+        observed = isinstance(line, bytes) and not self.settings.enforce and not error.bound
         method = calls[0].request.method if calls else None
         set_current(calls[0].request if calls else None)
         logged = bool(calls) or self._pace.admits(asyncio.get_running_loop().time())

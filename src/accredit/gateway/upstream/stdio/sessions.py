@@ -67,14 +67,20 @@ class Sessions:
         guard: OrphanGuard,
         counters: Counters,
     ) -> None:
-        self._settings = settings
         self._upstream = upstream
         self._guard = guard
         self._counters = counters
-        self._reserved = int(MAX_SESSIONS * RESERVED_SHARE) if settings.proving else 0
         self._entries: dict[str, _Entry] = {}
+        self.go_by(settings)
         self._children = 0
         self._endings: set[asyncio.Task[None]] = set()
+
+    def go_by(self, settings: GatewaySettings) -> None:
+        """Go by these settings from now on."""
+        self._settings = settings
+        self._reserved = int(MAX_SESSIONS * RESERVED_SHARE) if settings.proving else 0
+        for entry in self._entries.values():
+            entry.session.go_by(settings)
 
     async def create(self, reply: Reply, request: Request, edit: Edit | None = None) -> None:
         """Start a child for an `initialize`, and answer the client: with a session, if the child's answer is valid.

@@ -92,6 +92,11 @@ class SharedChild(Conversation[_SharedCall]):
         self._on_lost = lost
         self._numbers = itertools.count(1)
 
+    def go_by(self, settings: GatewaySettings) -> None:
+        """Do so with whose notifications go where, too."""
+        super().go_by(settings)
+        self._guards = settings.guards
+
     async def post(self, reply: Reply, request: Request, edit: Edit | None) -> None:
         """Forward a request and answer the client. Raises `AccreditError`."""
         call = _SharedCall(request, next(self._numbers))
