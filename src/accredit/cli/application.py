@@ -13,6 +13,7 @@ from typer.main import get_command
 
 from accredit import __version__
 from accredit.base.text import two_lines
+from accredit.cli.commands.add import add
 from accredit.cli.commands.call import call
 from accredit.cli.commands.check import check
 from accredit.cli.commands.config import config_app
@@ -30,7 +31,7 @@ from accredit.cli.commands.store import store_app
 from accredit.cli.commands.token import token_app
 from accredit.cli.commands.verify import verify
 from accredit.cli.commands.wrap import wrap
-from accredit.cli.dashes import CommandAfterDashes
+from accredit.cli.dashes import CommandAfterDashes, NameAndCommandAfterDashes
 from accredit.errors import ConfigurationError
 
 app = typer.Typer(
@@ -46,6 +47,7 @@ app.command(cls=CommandAfterDashes)(serve)
 app.command(cls=CommandAfterDashes)(wrap)
 app.command()(connect)
 app.command(cls=CommandAfterDashes)(init)
+app.command(cls=NameAndCommandAfterDashes)(add)
 app.command(cls=CommandAfterDashes)(check)
 app.command()(pin)
 app.command()(call)

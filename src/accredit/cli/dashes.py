@@ -22,10 +22,16 @@ _META = "accredit.command"
 class CommandAfterDashes(TyperCommand):
     """A command that takes another program's command line after `--`."""
 
+    own_words = 0
+    """How many words of its own come before it."""
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Split off what follows the first `--`, or a command without one, and parse what precedes it."""
         at = args.index("--") if "--" in args else len(args)
         begins = self._first_word(ctx, args[:at])
+        for _ in range(self.own_words):
+            after = None if begins is None else self._first_word(ctx, args[begins + 1 : at])
+            begins = None if begins is None or after is None else begins + 1 + after
         if begins is not None and self._is_command(ctx, args[begins:at]):
             self._check_unambiguous(ctx, args, begins)
             ctx.meta[_META] = args[begins:]
@@ -69,6 +75,12 @@ class CommandAfterDashes(TyperCommand):
 
     def _options(self, ctx: Any) -> dict[str, Any]:
         return {name: param for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)}
+
+
+class NameAndCommandAfterDashes(CommandAfterDashes):
+    """One that takes a name before that."""
+
+    own_words = 1
 
 
 def command_of(ctx: Context) -> list[str] | None:

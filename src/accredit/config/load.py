@@ -31,7 +31,7 @@ DEFAULT_FILE = "accredit.toml"
 
 _Key = tuple[str, str]
 """A section, and a key in it."""
-_OF_ONE = frozenset({"upstream", "tools", "resources", "prompts"})
+OF_ONE = frozenset({"upstream", "tools", "resources", "prompts"})
 """The sections that `[servers.NAME]` has for each server."""
 
 
@@ -66,13 +66,21 @@ class Loaded:
         return f"servers.{self.server}" if section == "upstream" else f"servers.{self.server}.{section}"
 
 
-def load(file: Path | None, environ: Mapping[str, str], command_line: Values, *, look_here: bool = True) -> Loaded:
+def load(
+    file: Path | None,
+    environ: Mapping[str, str],
+    command_line: Values,
+    *,
+    look_here: bool = True,
+    content: bytes | None = None,
+) -> Loaded:
     """Read and merge the three sources. Raises `ConfigurationError`.
 
-    With `look_here` False the current folder is not searched for a file.
+    With `look_here` False the current folder is not searched for a file. `content` is what the file is going to hold:
+    it is not read.
     """
     file = _find(file, environ, look_here=look_here and not _names_a_server(command_line))
-    content = _content(file) if file else b""
+    content = content if content is not None else _content(file) if file else b""
     from_file: Values = _read(file, content) if file else {}
     return replace(_joined(file, from_file, _from_environment(environ), command_line), content=content)
 
@@ -115,7 +123,7 @@ def _joined(file: Path | None, from_file: Values, from_environment: Values, comm
 def _check_several(origins: Mapping[_Key, Origin]) -> None:
     """Refuse what belongs to one server beside `[servers]`. Raises `ConfigurationError`."""
     for (section, key), origin in origins.items():
-        if section in _OF_ONE:
+        if section in OF_ONE:
             inside = f"[servers.NAME.{section}]" if section != "upstream" else "[servers.NAME]"
             raise ConfigurationError(
                 one_line(f"{section}.{key} ({origin.name}) is for one server, and [servers] names several"),

@@ -16,8 +16,18 @@ from msgspec.structs import replace as changed
 from accredit.base.text import one_line
 from accredit.config.load import Loaded, Origin
 from accredit.config.schema import Server, Servers, Upstream, keys
-from accredit.config.values import check_endpoint
+from accredit.config.values import ServerName, WrongValue, check, check_endpoint
 from accredit.errors import ConfigurationError
+
+
+def check_server_name(name: str, what: str) -> None:
+    """Refuse a name that no server of `[servers]` can have. Raises `ConfigurationError`."""
+    try:
+        check(ServerName, name, (what,))
+    except WrongValue as error:
+        raise ConfigurationError(
+            one_line(f"{what} {name!a}: {error.text}"), "give the server a name such as mail"
+        ) from None
 
 
 def views(loaded: Loaded) -> list[Loaded]:

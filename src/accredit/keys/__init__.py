@@ -5,7 +5,7 @@ them. `token_keys` has the keys of session tokens and issuers, in PEM and as JWK
 `record_keys` have those of the audit log that other services hold.
 """
 
-from accredit.keys.files import read_file, write_file
+from accredit.keys.files import read_file, replace_file, write_file
 from accredit.keys.formats import DelegationFile, KeyFile, KeyKind, PrivateKeyFile
 from accredit.keys.load import (
     SigningKey,
@@ -40,6 +40,7 @@ __all__ = [
     "public_path",
     "read_file",
     "read_key",
+    "replace_file",
     "write_file",
     "write_key",
     "write_token_key",

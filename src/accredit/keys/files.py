@@ -1,7 +1,8 @@
 """Files of `accredit`: reading is bounded, and a file is written whole or not at all.
 
 A file is written under a temporary name in the same folder, synced to disk, and then given its name in one step: a
-reader finds the old file, the new one or none. An existing file stays, unless it is to be replaced.
+reader finds the old file, the new one or none, whenever the writer dies. An existing file stays, unless it is to be
+replaced.
 """
 
 import os
@@ -70,14 +71,42 @@ def write_file(path: Path, data: bytes, *, private: bool = False, replace: bool 
         raise ConfigurationError(f"can't write {path}: {error.strerror}", "name a file that can be written") from None
 
 
+def replace_file(path: Path, data: bytes, *, old: bytes) -> None:
+    """Give a file other bytes, if it still has the `old` ones. Its mode and owner stay; links are followed.
+
+    Raises `ConfigurationError`, also if the new file could not have the same owner.
+    """
+    path = Path(os.path.realpath(path))
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        was = path.stat()
+        try:
+            _write_new(temporary, data, _PRIVATE, like=was)
+            if path.read_bytes() != old:
+                raise ConfigurationError(f"{path} was changed meanwhile", "run the command again")
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise ConfigurationError(
+            f"can't replace {path}: {error.strerror}", "run the command as the file's owner, in a folder of theirs"
+        ) from None
+
+
 def exists_already(path: Path) -> ConfigurationError:
     """Return the refusal to overwrite a file."""
     return ConfigurationError(f"{path} exists already", "name another file, or say --force to replace it")
 
 
-def _write_new(path: Path, data: bytes, mode: int) -> None:
+def _write_new(path: Path, data: bytes, mode: int, *, like: os.stat_result | None = None) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     with open(descriptor, "wb") as file:
+        if like is not None:
+            new = os.fstat(descriptor)
+            if (new.st_uid, new.st_gid) != (like.st_uid, like.st_gid):
+                os.fchown(descriptor, like.st_uid, like.st_gid)
+            os.fchmod(descriptor, stat.S_IMODE(like.st_mode))
         file.write(data)
         file.flush()
         os.fsync(descriptor)

@@ -7,9 +7,6 @@
 3. The file is replaced in one step, and only if it is still what was read.
 """
 
-import contextlib
-import os
-import stat
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -20,7 +17,7 @@ from accredit.cli.actions.suggest_scopes import Suggestion, suggestions
 from accredit.cli.asking.listing import Offer
 from accredit.config import Loaded, build_catalog
 from accredit.errors import ConfigurationError
-from accredit.keys import write_file
+from accredit.keys import replace_file
 
 _HEAD = "# Added by `accredit check --fix` from what the server says of its tools. Nobody has checked that.\n"
 
@@ -59,13 +56,4 @@ def _write(file: Path, old: bytes, new: bytes, missing: list[Suggestion]) -> Non
         raise ConfigurationError(
             f"{file} has its tools in a form that --fix can't add to", "write [tools.NAME] tables in place of one value"
         )
-    try:
-        unchanged, was = file.read_bytes() == old, file.stat()
-    except OSError as error:
-        raise ConfigurationError(f"can't read {file}: {error.strerror}", "name a file that can be read") from None
-    if not unchanged:
-        raise ConfigurationError(f"{file} was changed meanwhile", "run the command again")
-    write_file(file, new, private=True, replace=True)
-    file.chmod(stat.S_IMODE(was.st_mode))
-    with contextlib.suppress(PermissionError):
-        os.chown(file, was.st_uid, was.st_gid)
+    replace_file(file, new, old=old)

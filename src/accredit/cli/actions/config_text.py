@@ -33,7 +33,7 @@ host = "127.0.0.1"
 port = 8484
 # id is that of gateway.key, beside this file. Proofs are made out to it.
 
-[upstream]
+[{table}]
 {upstream}
 {identity}
 [proofs]
@@ -54,8 +54,14 @@ arguments = "digest"       # "full": records hold the arguments of calls
 url = "sqlite:///accredit.db"    # which proofs were used, for all workers and over restarts; and the records
 
 {kinds}
+{tools}"""
+
+_TOOLS = """\
 # The tools, each with the scope that a delegation has to hold. A sensitive one takes only proofs over a challenge that
 # the gateway made for this very call.
+"""
+_ADDED = """\
+# Added by `accredit add` from what the server says of itself. Nobody has checked that: read it before you serve.
 """
 
 
@@ -69,15 +75,36 @@ def configuration(
     offer: Offer,
     suggestions: Iterable[Suggestion],
     headers: _Headers = {},  # noqa: B006 - it is read only
+    name: str = "",
 ) -> str:
-    """Return the file's text. `headers` are those of a URL, in the form that the file has them in."""
+    """Return the file's text. `headers` are those of a URL, in the form that the file has them in. With a `name` the
+    server is one of `[servers]`."""
     server = _said(offer.server) or "an MCP server"
-    kinds = _resources(offer) + _prompts(offer)
     identity = _IDENTITY if isinstance(upstream, HttpUpstream) else ""
-    where = _upstream(upstream, headers)
-    parts = [_HEAD.format(server=server, upstream=where, identity=identity, kinds=kinds)]
-    parts += [tool_table(each) for each in suggestions]
+    where, kinds = _upstream(upstream, headers), _kinds(offer, name)
+    table = _table("upstream", name)
+    parts = [_HEAD.format(server=server, table=table, upstream=where, identity=identity, kinds=kinds, tools=_TOOLS)]
+    parts += [tool_table(each, name) for each in suggestions]
     return "\n".join(parts)
+
+
+def server_tables(
+    name: str,
+    upstream: HttpUpstream | StdioUpstream,
+    offer: Offer,
+    suggestions: Iterable[Suggestion],
+    headers: _Headers = {},  # noqa: B006 - it is read only
+) -> str:
+    """Return the tables of one server of `[servers]`, to be put behind others."""
+    head = f"{_ADDED}[{_table('upstream', name)}]\n{_upstream(upstream, headers)}\n"
+    return "\n".join([head, f"{_kinds(offer, name)}\n{_TOOLS}", *(tool_table(each, name) for each in suggestions)])
+
+
+def _table(section: str, name: str) -> str:
+    """Return what the header of a section is for a server of this name ("": the only one)."""
+    if not name:
+        return section
+    return f"servers.{name}" if section == "upstream" else f"servers.{name}.{section}"
 
 
 def _string(text: str) -> str:
@@ -95,33 +122,29 @@ def holds(text: str) -> bool:
     return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
-def tool_table(suggestion: Suggestion) -> str:
-    """Return the table of one tool, or a comment if it can't have one."""
+def tool_table(suggestion: Suggestion, name: str = "") -> str:
+    """Return the table of one tool, or a comment if it can't have one. `name` is its server's in `[servers]`."""
     comment = f'# "{_said(suggestion.description)}"\n' if suggestion.description.strip() else ""
     if not suggestion.tool or not holds(suggestion.tool):
         return f"# A tool whose name can't be written here is left out, and so refused: {_said(suggestion.tool)}\n"
     sensitive = "sensitive = true\n" if suggestion.sensitive else ""
     some = "# Only some clients see it, by what they can do.\n" if suggestion.only_some else ""
     scope = f"scope = {_string(suggestion.scope)}    # {suggestion.reason}\n"
-    return f"[tools.{key(suggestion.tool)}]\n{comment}{some}{scope}{sensitive}"
+    return f"[{_table('tools', name)}.{key(suggestion.tool)}]\n{comment}{some}{scope}{sensitive}"
 
 
-def _resources(offer: Offer) -> str:
-    """Return `[resources]`, and a table for each resource that asks for a scope of its own."""
+def _kinds(offer: Offer, name: str) -> str:
+    """Return `[resources]`, with a table for each that asks for a scope of its own, and `[prompts]`."""
     listed = [str(each.uri) for each in offer.resources] + [
         f"{each.uri_template} (template)" for each in offer.templates
     ]
-    text = f'[resources]\nscope = "{RESOURCE}"\n{_examples("resources", listed)}\n'
+    table = _table("resources", name)
+    text = f'[{table}]\nscope = "{RESOURCE}"\n{_examples("resources", listed)}\n'
     for prefix, scope in resource_scopes(offer).items():
         if holds(prefix):
-            text += (
-                f"[resources.{_string(prefix)}]\nscope = {_string(scope)}    # the scope that it asks for itself\n\n"
-            )
-    return text
-
-
-def _prompts(offer: Offer) -> str:
-    return f'[prompts]\nscope = "{PROMPT}"\n{_examples("prompts", [each.name for each in offer.prompts])}'
+            text += f"[{table}.{_string(prefix)}]\nscope = {_string(scope)}    # the scope that it asks for itself\n\n"
+    prompts = _examples("prompts", [each.name for each in offer.prompts])
+    return f'{text}[{_table("prompts", name)}]\nscope = "{PROMPT}"\n{prompts}'
 
 
 def _examples(kind: str, names: Sequence[str]) -> str:

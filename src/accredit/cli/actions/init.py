@@ -35,12 +35,14 @@ from accredit.pins import LOCK_FILE, UPSTREAM
 
 
 class Plan(NamedTuple):
-    """What to ask, where the files go, `upstream.headers` as they are to be written, and how many seconds to wait."""
+    """What to ask, where the files go, `upstream.headers` as they are to be written, how many seconds to wait, and the
+    server's name in `[servers]` ("": it is that of `[upstream]`)."""
 
     upstream: HttpUpstream | StdioUpstream
     folder: Path
     headers: Mapping[str, str | Mapping[str, str]] = {}
     seconds: float | None = None
+    server: str = ""
 
 
 def set_up(plan: Plan, *, as_json: bool) -> int:
@@ -55,10 +57,10 @@ def set_up(plan: Plan, *, as_json: bool) -> int:
     if not nearest.is_dir():
         raise _no_folder(folder, f"{nearest} is a file")
     offer, upstream = ask_upstream(plan.upstream, follow=True, seconds=plan.seconds)
-    lock = lock_text({UPSTREAM: definitions_of(offer)})
+    lock = lock_text({plan.server or UPSTREAM: definitions_of(offer)})
     _make(folder)
-    suggested = suggestions(offer)
-    text = configuration(_placed(upstream, folder), offer, suggested, plan.headers).encode()
+    suggested = suggestions(offer, plan.server)
+    text = configuration(placed(upstream, folder), offer, suggested, plan.headers, plan.server).encode()
     write_key(key_file, make_key("gateway", "gateway", unix_seconds()))
     try:
         write_file(files[-1], lock)
@@ -85,7 +87,7 @@ def _no_folder(folder: Path, why: str) -> ConfigurationError:
     return ConfigurationError(f"can't make {folder}: {why}", "name another folder with --dir")
 
 
-def _placed(upstream: HttpUpstream | StdioUpstream, folder: Path) -> HttpUpstream | StdioUpstream:
+def placed(upstream: HttpUpstream | StdioUpstream, folder: Path) -> HttpUpstream | StdioUpstream:
     """Return the upstream as it is to be written: a command goes on running in this folder, wherever its configuration
     is."""
     here = Path.cwd()
@@ -96,8 +98,8 @@ def _placed(upstream: HttpUpstream | StdioUpstream, folder: Path) -> HttpUpstrea
 
 def _next_steps(folder: Path, offer: Offer, suggested: Sequence[Suggestion]) -> list[str]:
     """Return three command lines for a shell: keys, a delegation of what only reads, and the gateway."""
-    owner, agent, out, file = (_word(folder / name) for name in _NAMES)
-    scopes = " ".join(f"--scope {shlex.quote(scope)}" for scope in _first_scopes(offer, suggested))
+    owner, agent, out, file = (word(folder / name) for name in _NAMES)
+    scopes = first_scopes(offer, suggested)
     return [
         f"accredit keys new {owner} --kind human --name Owner && accredit keys new {agent} --kind agent --name Agent",
         f"accredit grant --issuer {owner} --agent {agent}.pub {scopes} --expires 7d --out {out}",
@@ -105,21 +107,27 @@ def _next_steps(folder: Path, offer: Offer, suggested: Sequence[Suggestion]) -> 
     ]
 
 
-def _first_scopes(offer: Offer, suggested: Sequence[Suggestion]) -> list[str]:
-    """Return the scopes to grant first: of what only reads; if nothing says that it does, of one tool."""
+def first_scopes(offer: Offer, suggested: Sequence[Suggestion]) -> str:
+    """Return the options of `accredit grant` for the scopes to grant first: of what only reads; if nothing says that it
+    does, of one tool."""
     scopes = [each.scope for each in suggested]
     if READING in scopes:
-        return [READING]
-    if scopes:
-        return [scopes[0]]
-    kinds = [RESOURCE] if offer.resources or offer.templates else []
-    return [*kinds, *([PROMPT] if offer.prompts else [])] or [READING]
+        scopes = [READING]
+    if not scopes:
+        kinds = [RESOURCE] if offer.resources or offer.templates else []
+        return _scopes([*kinds, *([PROMPT] if offer.prompts else [])] or [READING])
+    return _scopes(scopes[:1])
+
+
+def _scopes(scopes: Sequence[str]) -> str:
+    return " ".join(f"--scope {shlex.quote(scope)}" for scope in scopes)
 
 
 _NAMES = ("owner.key", "agent.key", "delegation.json", DEFAULT_FILE)
 
 
-def _word(path: Path) -> str:
+def word(path: Path) -> str:
+    """Return a path as a word of a command line."""
     return shlex.quote(str(path))
 
 
@@ -131,7 +139,7 @@ def _report(
         others = {"resources": len(offer.resources) + len(offer.templates), "prompts": len(offer.prompts)}
         print_json({"files": [str(file) for file in files], "tools": tools, **others, "next": steps})
         return
-    say(f"wrote {files[0]}: {_counted(offer, suggested)}. Read it before you go on.")
+    say(f"wrote {files[0]}: {counted(offer, suggested)}. Read it before you go on.")
     say(f"wrote {files[1]}, which only you can read, and {files[2]}")
     say(f"wrote {files[3]}: what these tools say of themselves; a gateway refuses calls of one that changes")
     say("")
@@ -140,7 +148,8 @@ def _report(
         typer.echo(f"  {one_line(step)}")  # unfolded: a folded line could not be copied
 
 
-def _counted(offer: Offer, suggested: Sequence[Suggestion]) -> str:
+def counted(offer: Offer, suggested: Sequence[Suggestion]) -> str:
+    """Return how much a server offers, in words."""
     counts = [f"{len(suggested)} tools, {sum(each.sensitive for each in suggested)} of them sensitive"]
     if offer.only_some:
         counts.append(f"{len(offer.only_some)} that only some clients see")

@@ -8,7 +8,8 @@ The first that applies:
    says that it destroys nothing: MCP assumes that a tool which does not say is destructive (2025-11-25, schema,
    `ToolAnnotations`).
 
-A tool's own scope names the server: one owner may have several servers, and a grant for one must not hold for all. Not
+A tool's own scope names the server: one owner may have several servers, and a grant for one must not hold for all. Of
+several behind one gateway it has the name that the owner gave it, as what it calls itself may be another's name. Not
 checked: whether a tool's description is true. The operator reads it and decides.
 """
 
@@ -44,9 +45,10 @@ class Suggestion(NamedTuple):
     only_some: bool = False
 
 
-def suggestions(offer: Offer) -> list[Suggestion]:
-    """Return the entries for all tools of a server."""
-    return [suggestion(tool, offer.server)._replace(only_some=tool.name in offer.only_some) for tool in offer.tools]
+def suggestions(offer: Offer, name: str = "") -> list[Suggestion]:
+    """Return the entries for all tools of a server. `name` is its name in `[servers]`, "" for the only one."""
+    server = name or offer.server
+    return [suggestion(tool, server)._replace(only_some=tool.name in offer.only_some) for tool in offer.tools]
 
 
 def suggestion(tool: Tool, server: str) -> Suggestion:

@@ -16,6 +16,9 @@ from accredit.cli.reaching import HeaderOption, TimeoutOption, TokenEnvOption, a
 def init(
     ctx: typer.Context,
     url: Annotated[str | None, typer.Argument(metavar="URL", help="The MCP server.")] = None,
+    server: Annotated[
+        str, typer.Option("--server", metavar="NAME", help="Make it the first of [servers], of this name.")
+    ] = "",
     folder: Annotated[Path, typer.Option("--dir", metavar="D", help="Where the files are written.")] = Path(),
     header: HeaderOption = None,
     token_env: TokenEnvOption = None,
@@ -26,7 +29,8 @@ def init(
 
     Writes accredit.toml, gateway.key, gateway.key.pub and accredit.lock, and never replaces a file (identity.key is
     made later, by a gateway with upstream.identity = "jwt"). Tools that say that they only read share the scope
-    mcp:tool; each other one has its own, and is sensitive unless it says that it destroys nothing.
+    mcp:tool; each other one has its own, and is sensitive unless it says that it destroys nothing. `accredit add` puts
+    more servers into the file.
 
     Examples:
 
@@ -34,17 +38,21 @@ def init(
 
     accredit init https://mcp.example.org/mcp --token-env MAIL_TOKEN
 
+    accredit init http://127.0.0.1:9000/mcp --server mail
+
     accredit init --dir /etc/accredit -- python server.py
     """
     from accredit.cli.actions.init import Plan, set_up
     from accredit.cli.command_line import values_of
-    from accredit.config import build_upstream, load_command_line
+    from accredit.config import build_upstream, check_server_name, load_command_line
     from accredit.errors import ConfigurationError
 
     if url is None and not command_of(ctx):
         raise ConfigurationError("there is no server to ask", "give its URL, or its command after --")
+    if server:
+        check_server_name(server, "--server")
     named = load_command_line(values_of(url, command_of(ctx), None, None))
     reach = read_reach(header, token_env, timeout)
     upstream = reached(build_upstream(named, os.environ), reach)
-    plan = Plan(upstream, folder, as_configured(header, token_env), reach.timeout)
+    plan = Plan(upstream, folder, as_configured(header, token_env), reach.timeout, server)
     return set_up(plan, as_json=as_json)

@@ -1,0 +1,255 @@
+"""What `accredit add` runs: asks a server, and puts it into a configuration and a lock that are there.
+
+In this order, so that a failure leaves nothing half done:
+
+1. the name is free, the file can take the server (which is tried with an empty one), and the lock can be read;
+2. the server lists what it offers, run where the configuration will run it;
+3. the new text means what the old one did and the new server, and nothing else: it is read by the gateway's own reader,
+   and is a configuration. Behind what is there it has something appended; with a server of `[upstream]` this gets its
+   name first (`config.renaming`);
+4. the lock is written first, with all that the old file needs of it and the new one will; then the file; then the lock
+   without the old name. Each is replaced in one step, and only if it is still what was read. So whenever this dies, a
+   gateway that starts finds the old servers or the new ones, with what is pinned of each.
+"""
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import typer
+
+from accredit.base.text import one_line
+from accredit.cli.actions.config_text import server_tables
+from accredit.cli.actions.init import counted, first_scopes, placed, word
+from accredit.cli.actions.output import print_json, say, tell
+from accredit.cli.actions.pin import definitions_of, lock_text
+from accredit.cli.actions.suggest_scopes import Suggestion, suggestions
+from accredit.cli.asking.knocking import shown
+from accredit.cli.asking.listing import Offer
+from accredit.cli.asking.server import ask_upstream
+from accredit.config import Loaded, build_catalog, load, lock_file, read_lock_file, views
+from accredit.config.load import OF_ONE
+from accredit.errors import ConfigurationError
+from accredit.gateway import HttpUpstream, StdioUpstream
+from accredit.keys import read_file, replace_file, write_file
+from accredit.limits import MAX_LOCK_BYTES, MAX_TOLD_CANDIDATES
+from accredit.pins import LOCK_FILE, UPSTREAM, Definitions
+
+_FORM = "write each server as tables with headers, such as [servers.mail]"
+
+
+class Addition(NamedTuple):
+    """A server's name and how it is reached, `headers` as they are to be written, and how many seconds to wait for it;
+    the configuration, and the name for its server of `[upstream]`."""
+
+    name: str
+    upstream: HttpUpstream | StdioUpstream
+    config: Path | None
+    existing: str | None
+    headers: Mapping[str, str | Mapping[str, str]] = {}
+    seconds: float | None = None
+
+
+class _Lock(NamedTuple):
+    """What is pinned, by the servers' names, and the file's bytes; None of a file that is not there."""
+
+    path: Path
+    data: bytes | None
+    pinned: dict[str, Definitions]
+
+
+def add_server(addition: Addition, *, as_json: bool) -> int:
+    """Write the configuration and the lock, and print what was done. Raises `ConfigurationError`."""
+    loaded = load(addition.config, os.environ, {})
+    file = loaded.file
+    if file is None:
+        raise ConfigurationError(
+            "there is no configuration that a server could be added to",
+            "`accredit init` writes one from its first server; or name it with --config",
+        )
+    _check_names(loaded, addition)
+    _new_content(loaded, addition, f'[servers.{addition.name}]\nurl = "http://127.0.0.1/"\n')
+    lock = _lock_of(loaded)
+    offer, upstream = ask_upstream(addition.upstream, follow=True, seconds=addition.seconds)
+    suggested = suggestions(offer, addition.name)
+    tables = server_tables(addition.name, placed(upstream, file.parent), offer, suggested, addition.headers)
+    content = _new_content(loaded, addition, tables)
+    pinned = _write(loaded, addition, content, lock, definitions_of(offer))
+    notes = [*_notes(loaded, addition, suggested, pinned=pinned)]
+    if upstream != addition.upstream and isinstance(upstream, HttpUpstream):
+        notes.append(f"the server is at {shown(upstream.url)}: the configuration names that")
+    files = [_near(each) for each in ([file, lock.path] if pinned else [file])]
+    _report(addition, files, offer, suggested, notes, as_json=as_json)
+    return 0
+
+
+def _check_names(loaded: Loaded, addition: Addition) -> None:
+    """Apply the first part of rule 1."""
+    name, existing = addition.name, addition.existing
+    here = sorted({section for section, _ in loaded.origins if section in OF_ONE}, key="upstream".__ne__)
+    if name in loaded.config.servers.by_name:
+        raise ConfigurationError(f"there is a [servers.{name}] already", "give the new server another name")
+    if existing is None and here:
+        raise ConfigurationError(
+            f"this configuration has one server, which has no name ([{here[0]}])",
+            f"give it a name, too: accredit add {name} ... --name-existing NAME",
+        )
+    if existing is None:
+        return
+    upstream = loaded.config.upstream
+    if not (upstream.url or upstream.urls or upstream.command):
+        raise ConfigurationError(
+            "--name-existing is for the server of [upstream], and there is none",
+            "leave it out" if loaded.config.servers.by_name else "write [upstream] with url or command first",
+        )
+    if name in (existing, UPSTREAM):
+        raise ConfigurationError(f"the new server can't be called {name}, as the old one is", "give it another name")
+
+
+def _new_content(loaded: Loaded, addition: Addition, tables: str) -> bytes:
+    """Return the file's new bytes (rule 3)."""
+    old = loaded.content.decode()
+    text, means = old, tomllib.loads(old)
+    if addition.existing is not None:
+        from accredit.config.renaming import means_renamed, renamed  # noqa: PLC0415 - the parser is loaded for this
+
+        text, means = renamed(old, addition.existing), means_renamed(means, addition.existing)
+    servers: dict[str, Any] = means.setdefault("servers", {})
+    servers[addition.name] = tomllib.loads(tables)["servers"][addition.name]
+    text += ("\n" if text.endswith("\n") or not text else "\n\n") + tables
+    if "\r\n" in old:
+        text = text.replace("\r\n", "\n").replace("\n", "\r\n")
+    try:
+        same = tomllib.loads(text) == means
+    except tomllib.TOMLDecodeError:
+        same = False
+    if not same:
+        raise ConfigurationError(f"{loaded.file} has its servers in a form that can't be added to", _FORM)
+    views(load(loaded.file, os.environ, {}, content=text.encode()))
+    return text.encode()
+
+
+def _lock_of(loaded: Loaded) -> _Lock:
+    path = lock_file(loaded) or Path(LOCK_FILE)
+    if not os.path.lexists(path):
+        return _Lock(path, None, {})
+    data = read_file(path, MAX_LOCK_BYTES).data
+    return _Lock(path, data, read_lock_file(path))
+
+
+def _write(loaded: Loaded, addition: Addition, content: bytes, lock: _Lock, found: Definitions) -> bool:
+    """Write the files (rule 4); return whether the server is pinned. Where there are servers and no lock, there still
+    is none: a lock that lacked them would keep the gateway from starting."""
+    file, existing = loaded.file or Path(), addition.existing
+    pinned = lock.data is not None or not (existing or loaded.config.servers.by_name)
+    if not pinned:
+        replace_file(file, content, old=loaded.content)
+        return False
+    after = {**lock.pinned, addition.name: found}
+    between = lock_text(after)
+    if existing is not None and UPSTREAM in lock.pinned:
+        after[existing] = after.pop(UPSTREAM)
+        between = lock_text({**after, UPSTREAM: lock.pinned[UPSTREAM]})
+    _put(lock.path, between, lock.data)
+    try:
+        replace_file(file, content, old=loaded.content)
+    except ConfigurationError:
+        if lock.data is not None:
+            replace_file(lock.path, lock.data, old=between)
+        else:
+            lock.path.unlink(missing_ok=True)
+        raise
+    _put(lock.path, lock_text(after), between)
+    return True
+
+
+def _put(path: Path, data: bytes, old: bytes | None) -> None:
+    if old is None:
+        write_file(path, data)
+    elif data != old:
+        replace_file(path, data, old=old)
+
+
+def _notes(loaded: Loaded, addition: Addition, suggested: Sequence[Suggestion], *, pinned: bool) -> Iterator[str]:
+    """Yield what else is different from now on."""
+    name, existing, path = addition.name, addition.existing, loaded.config.gateway.path.rstrip("/")
+    if existing is not None:
+        yield f"[upstream] is [servers.{existing}] now, with its catalog: clients find it at {path}/{existing}"
+        yield f"to proofs and agents its gateway is called ID/{existing} (--gateway-id); call.server of records says so"
+        if loaded.config.upstream.identity == "jwt":
+            yield f"its tokens in {loaded.config.upstream.identity_header} are for {existing} (aud), not for its URL"
+    for scope, (mine, others) in _shared(loaded, existing or UPSTREAM, suggested).items():
+        yield f"whoever holds {scope}, for {_some(others)}, may call {_some(mine)} of {name} as well"
+    if loaded.config.proofs.default_tool_scope:
+        yield f"tools without a table have the scope {loaded.config.proofs.default_tool_scope} here, too"
+    if not pinned:
+        yield f"nothing is pinned, as there is no {LOCK_FILE}: `accredit pin NAME` for each server makes one"
+    if isinstance(addition.upstream, HttpUpstream) and "?" in addition.upstream.url and _open_to_others(loaded):
+        yield f"the URL of {name} has a query, which may hold a key, and others can read {loaded.file}"
+
+
+def _shared(loaded: Loaded, unnamed: str, suggested: Sequence[Suggestion]) -> dict[str, tuple[list[str], list[str]]]:
+    """Return the scopes of new tools that tools of other servers have as well: one delegation holds for both."""
+    mine: dict[str, list[str]] = {}
+    for each in suggested:
+        mine.setdefault(each.scope, []).append(each.tool)
+    catalogs = {each.server or unnamed: build_catalog(each.config).tools for each in views(loaded)}
+    others: dict[str, list[str]] = {}
+    for server, tools in catalogs.items():
+        for tool, entry in tools.items():
+            if entry.scope in mine:
+                others.setdefault(entry.scope, []).append(f"{tool} of {server}")
+    return {scope: (mine[scope], found) for scope, found in others.items()}
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - MAX_TOLD_CANDIDATES
+    return ", ".join(names[:MAX_TOLD_CANDIDATES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _near(path: Path) -> str:
+    """Return a path as it is seen from the current folder, if it is in that."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def _open_to_others(loaded: Loaded) -> bool:
+    return loaded.file is not None and read_file(loaded.file, len(loaded.content) + 1).open_to_others
+
+
+def _report(
+    addition: Addition,
+    files: Sequence[str],
+    offer: Offer,
+    suggested: Sequence[Suggestion],
+    notes: Sequence[str],
+    *,
+    as_json: bool,
+) -> None:
+    name, (file, *_) = addition.name, files
+    folder, config = Path(file).parent, word(Path(file))
+    owner, agent, out = (word(folder / each) for each in ("owner.key", "agent.key", f"{name}.json"))
+    scopes = first_scopes(offer, suggested)
+    steps = [
+        f"accredit grant --issuer {owner} --agent {agent}.pub {scopes} --expires 7d --out {out}",
+        f"accredit check {name} --config {config}",
+        f"accredit serve --config {config}",
+    ]
+    if as_json:
+        tools = [{"name": each.tool, "scope": each.scope, "sensitive": each.sensitive} for each in suggested]
+        others = {"resources": len(offer.resources) + len(offer.templates), "prompts": len(offer.prompts)}
+        print_json(
+            {"files": files, "server": name, "renamed": addition.existing, "tools": tools, **others, "notes": notes,
+             "next": steps}
+        )  # fmt: skip
+        return
+    say(f"wrote {file}: [servers.{name}], {counted(offer, suggested)}. Read it before you go on.")
+    for each in files[1:]:
+        say(f"wrote {each}: what these tools say of themselves; a gateway refuses calls of one that changes")
+    for note in notes:
+        tell(f"note: {note}")
+    say("")
+    say("next:")
+    for step in steps:
+        typer.echo(f"  {one_line(step)}")  # unfolded: a folded line could not be copied

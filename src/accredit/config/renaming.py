@@ -1,0 +1,141 @@
+"""The text of a file with `[upstream]`, as one with `[servers.NAME]`. No I/O.
+
+1. Only names change: `[upstream...]` is `[servers.NAME...]`, and `[tools...]`, `[resources...]` and `[prompts...]` are
+   `[servers.NAME.tools...]` and so on, where they stand. `gateway.upstream_timeout_seconds`, which is the timeout of
+   all servers where several are, becomes `timeout_seconds` of this one. Comments, order and line ends stay.
+2. Two parsers agree on what the text means, before and after: the one that keeps comments (tomlkit) and the one that
+   the gateway reads with. The new text means what the old one did under the new names, and nothing else: tables in a
+   form that can't be renamed so (as keys with dots beside headers) are not touched, and their owner is told.
+"""
+
+import re
+import tomllib
+from typing import Any, cast
+
+from tomlkit import parse
+from tomlkit.container import Container
+from tomlkit.exceptions import ParseError
+from tomlkit.items import InlineTable, Item, Key, Table
+
+from accredit.config.load import OF_ONE
+from accredit.errors import ConfigurationError
+
+_GATEWAY, _TIMEOUT, _OWN_TIMEOUT = "gateway", "upstream_timeout_seconds", "timeout_seconds"
+
+
+def renamed(text: str, name: str) -> str:
+    """Return the text in which the server of `[upstream]` is called `name`. Raises `ConfigurationError`."""
+    try:
+        document = parse(text)
+    except (ParseError, RecursionError) as error:
+        raise _not_touched(f"it can't be read with its comments ({type(error).__name__})") from None
+    if document.as_string() != text:
+        raise _not_touched("it can't be read with all its comments")
+    end = "\r\n" if "\r\n" in text else "\n"
+    body: _Body = document.body
+    timeout = _taken_timeout(body)
+    goes_to = _place_of_timeout(body) if timeout is not None else None
+    parts: list[str] = []
+    for key, item in body:
+        if key is None or key.key not in OF_ONE:
+            parts.append(_text(key, item))
+            continue
+        new = f"servers.{name}" if key.key == "upstream" else f"servers.{name}.{key.key}"
+        parts.append(_moved(key, item, new, timeout if item is goes_to else None, end))
+    found = "".join(parts)
+    if not _means(found, means_renamed(tomllib.loads(text), name)):
+        raise _not_touched("its tables are in a form that can't be renamed")
+    return found
+
+
+def means_renamed(tables: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return what a file means in which the server of `[upstream]` is called `name`."""
+    kept = {section: table for section, table in tables.items() if section not in OF_ONE}
+    server: dict[str, Any] = {
+        **tables.get("upstream", {}),
+        **{section: tables[section] for section in ("tools", "resources", "prompts") if section in tables},
+    }
+    gateway = dict(kept.get(_GATEWAY, {}))
+    if _TIMEOUT in gateway:
+        server[_OWN_TIMEOUT] = gateway.pop(_TIMEOUT)
+        kept[_GATEWAY] = gateway
+    return {**kept, "servers": {name: server}}
+
+
+def _means(text: str, tables: dict[str, Any]) -> bool:
+    try:
+        return tomllib.loads(text) == tables
+    except tomllib.TOMLDecodeError:
+        return False
+
+
+_Body = list[tuple[Key | None, Item]]
+
+
+def _moved(key: Key, item: Item, new: str, timeout: Item | None, end: str) -> str:
+    """Return the text of an entry of the file under its new name, with the timeout in it."""
+    line = "" if timeout is None else f"{_OWN_TIMEOUT} = {_value_and_comment(timeout)}{end}"
+    if isinstance(item, Table) and not key.is_dotted():
+        _rename_headers(item, new)
+        if line and item.display_name is not None:
+            item.trivia.trail += line
+            return _text(key, item)
+        return (f"[{new}]{end}{line}{end}" if line else "") + _text(key, item)
+    before = ""
+    if timeout is not None and isinstance(item, InlineTable):
+        item.append(_OWN_TIMEOUT, timeout.unwrap())
+        before, line = (f"{timeout.trivia.comment}{end}" if timeout.trivia.comment else ""), ""
+    moved = re.sub(re.escape(key.as_string().strip()), lambda _: new, _text(key, item), count=1)
+    return f"{before}{moved}" + (f"{new}.{line}" if line else "")
+
+
+def _rename_headers(table: Table, new: str) -> None:
+    if table.display_name is not None:
+        table.display_name = new
+    for key, item in table.value.body:
+        if key is not None and isinstance(item, Table):
+            _rename_headers(item, f"{new}.{key.as_string().strip()}")
+
+
+def _taken_timeout(body: _Body) -> Item | None:
+    """Take the timeout out of `[gateway]`; return it, or None if there is none."""
+    for at, (key, item) in enumerate(body):
+        if key is None or key.key != _GATEWAY:
+            continue
+        if isinstance(item, InlineTable) and _TIMEOUT in item:
+            return cast("Any", item).pop(_TIMEOUT)
+        inner: _Body = item.value.body if isinstance(item, Table) else []
+        for place, (name, value) in enumerate(inner):
+            if name is not None and name.key == _TIMEOUT:
+                del inner[place]
+                if key.is_dotted():
+                    del body[at]
+                return value
+    return None
+
+
+def _place_of_timeout(body: _Body) -> Item | None:
+    """Return the entry that the timeout goes to: that of `[upstream]` itself, else the first one of what is below
+    it."""
+    found = [item for key, item in body if key is not None and key.key == "upstream"]
+    headers = (item for item in found if isinstance(item, Table) and item.display_name is not None)
+    return next(headers, found[0] if found else None)
+
+
+def _value_and_comment(item: Item) -> str:
+    trivia = item.trivia
+    return f"{item.as_string()}{trivia.comment_ws}{trivia.comment}"
+
+
+def _text(key: Key | None, item: Item) -> str:
+    """Return the text of one entry of a table."""
+    alone = Container(True)
+    alone.body.append((key, item))
+    return alone.as_string()
+
+
+def _not_touched(why: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"[upstream] can't be renamed, and nothing was changed: {why}",
+        "write the server and its catalog as tables with headers: [upstream], [tools.NAME], [resources], [prompts]",
+    )
