@@ -33,7 +33,7 @@ BEGIN, END = "<!-- conformance:begin -->", "<!-- conformance:end -->"
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
     only = [*TARGETS, CLIENT]
-    parser.add_argument("--only", choices=only, help="one target (http and stdio: compared with direct)")
+    parser.add_argument("--only", choices=only, help="one target (all but direct: compared with it)")
     parser.add_argument("--revision", choices=REVISIONS, help="one revision of the protocol")
     parser.add_argument("--scenario", action="append", default=[], help="only this scenario; may be repeated")
     parser.add_argument("--write", action="store_true", help=f"write the table into {PAGE.name}")

@@ -15,18 +15,19 @@ LEGEND = "checks that pass / checks with a verdict · requests that reached the 
 
 @dataclass(frozen=True)
 class Explained:
-    """Checks of one scenario that cannot come out through one target as they do directly, and why."""
+    """Checks of one scenario that cannot come out through some targets as they do directly, and why."""
 
-    target: str
+    targets: frozenset[str]
     revision: str
     scenario: str
     checks: frozenset[str]
     reason: str
 
 
+STDIO = frozenset({"stdio", "named-stdio"})
 EXPLAINED: tuple[Explained, ...] = (
     Explained(
-        "stdio",
+        STDIO,
         "2025-11-25",
         "server-sse-polling",
         frozenset({"server-sse-disconnect-resume", "server-sse-priming-event", "server-sse-retry-field"}),
@@ -35,7 +36,7 @@ EXPLAINED: tuple[Explained, ...] = (
         "which has no event ids and no `retry`",
     ),
     Explained(
-        "stdio",
+        STDIO,
         "2025-11-25",
         "server-sse-multiple-streams",
         frozenset({"server-sse-streams-functional"}),
@@ -67,7 +68,8 @@ class Comparison:
         return [
             entry
             for entry in EXPLAINED
-            if entry.revision == self.revision and entry.scenario in self.outcomes.get(entry.target, {})
+            if entry.revision == self.revision
+            and any(entry.scenario in self.outcomes.get(target, {}) for target in entry.targets)
         ]
 
     def problems(self) -> list[str]:
@@ -86,7 +88,7 @@ class Comparison:
         known = {
             check: entry
             for entry in self.explained()
-            if (entry.target, entry.scenario) == (target, name)
+            if target in entry.targets and entry.scenario == name
             for check in entry.checks
         }
         differing = differing_checks(direct, through)
@@ -132,7 +134,9 @@ def text_report(comparisons: list[Comparison]) -> str:
         lines += [
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
         ]
-        lines += [f"explained ({e.target}): {e.scenario}: {e.reason}" for e in comparison.explained()]
+        lines += [
+            f"explained ({', '.join(sorted(e.targets))}): {e.scenario}: {e.reason}" for e in comparison.explained()
+        ]
     return "\n".join(lines)
 
 
@@ -149,7 +153,7 @@ def markdown_report(comparisons: list[Comparison]) -> str:
         extra = comparison.rows(scored=False)
         lines += [_markdown_row([f"`{name}` (not scored)", *cells]) for name, *cells in extra]
         lines += [""]
-        lines += [f"- `{e.scenario}` over {e.target}: {e.reason}." for e in comparison.explained()]
+        lines += [f"- `{e.scenario}` ({', '.join(sorted(e.targets))}): {e.reason}." for e in comparison.explained()]
         lines += [""] if comparison.explained() else []
     return "\n".join(lines)
 

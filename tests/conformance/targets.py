@@ -1,10 +1,12 @@
-"""The three ways to the everything server: directly, through the gateway over HTTP, and over stdio.
+"""The ways to the everything server: directly, through the gateway over HTTP and over stdio, and so as one of several
+servers (`/mcp/NAME`).
 
 It does I/O: each target is a context manager that starts real processes on free ports of 127.0.0.1 and stops
 them. The processes run in the folder of the results, so that no `accredit.toml` of the project is picked up,
 and write their stderr there.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -79,10 +81,45 @@ def through_http(folder: Path, requests: Path, *options: str) -> Generator[str]:
 @contextmanager
 def through_stdio(folder: Path, requests: Path, *options: str) -> Generator[str]:
     """The gateway in front of the server's command."""
-    command = (python(), str(SERVER), "--stdio", "--requests", str(requests), *options)
-    with _gateway(folder, "--", *command) as gateway:
+    with _gateway(folder, "--", *_command(requests, *options)) as gateway:
+        yield gateway
+
+
+def _command(requests: Path, *options: str) -> list[str]:
+    return [python(), str(SERVER), "--stdio", "--requests", str(requests), *options]
+
+
+@contextmanager
+def _one_of_two(folder: Path, upstream: str) -> Generator[str]:
+    """The endpoint of a server that is the first of two behind one gateway."""
+    unasked = folder / "unasked.log"
+    beside = f"command = {json.dumps(_command(unasked))}"
+    configuration = folder / "accredit.toml"
+    configuration.write_text(f"[servers.everything]\n{upstream}\n\n[servers.beside]\n{beside}\n", "utf-8")
+    with _gateway(folder, "--config", str(configuration)) as gateway:
+        yield gateway
+    assert not unasked.exists() or not unasked.read_text("utf-8"), "what was for one server came to the other"
+
+
+@contextmanager
+def named_http(folder: Path, requests: Path, *options: str) -> Generator[str]:
+    """`/mcp/NAME` of a gateway before several servers, of which this one has a URL."""
+    with direct(folder, requests, *options) as url, _one_of_two(folder, f"url = {json.dumps(url)}") as gateway:
+        yield gateway
+
+
+@contextmanager
+def named_stdio(folder: Path, requests: Path, *options: str) -> Generator[str]:
+    """`/mcp/NAME` of a gateway before several servers, of which this one is a command."""
+    with _one_of_two(folder, f"command = {json.dumps(_command(requests, *options))}") as gateway:
         yield gateway
 
 
 Target = Callable[[Path, Path], AbstractContextManager[str]]
-TARGETS: dict[str, Target] = {"direct": direct, "http": through_http, "stdio": through_stdio}
+TARGETS: dict[str, Target] = {
+    "direct": direct,
+    "http": through_http,
+    "stdio": through_stdio,
+    "named-http": named_http,
+    "named-stdio": named_stdio,
+}

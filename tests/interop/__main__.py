@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -19,7 +20,8 @@ from tests.interop.clients import CLIENTS
 from tests.interop.compare import Verdict, Where, compare, joined, uncalled, unneeded
 from tests.interop.differences import DIFFERENCES
 from tests.interop.environments import Environments
-from tests.interop.report import PAGE, how_played, write_page
+from tests.interop.many import SDK_CLIENTS, play_behind_one
+from tests.interop.report import PAGE, how_played, write_one_gateway, write_page
 from tests.interop.servers import SERVERS
 from tests.interop.ways import DATA, WAYS, Place, authorize, baselines, possible
 
@@ -87,6 +89,7 @@ def chosen() -> argparse.Namespace:
         "--keep", type=Path, help="transcripts and logs go here; what is there already is not played again"
     )
     parser.add_argument("--played", action="store_true", help="play nothing: compare what lies in the folder of --keep")
+    parser.add_argument("--one-gateway", action="store_true", help="only all servers behind one gateway")
     parser.add_argument("--write", action="store_true", help="write the page, also of a part of the matrix")
     return parser.parse_args()
 
@@ -98,6 +101,15 @@ def main() -> int:
     run.mkdir(parents=True, exist_ok=True)
     run = run.resolve()
     environments = Environments(run)
+    whole = not (choice.client or choice.server or choice.way)
+    good = choice.one_gateway or matrix(choice, run, environments, whole=whole)
+    if choice.one_gateway or (whole and not choice.played):
+        good = one_gateway(choice, run, environments, whole=whole) and good
+    return 0 if good else 1
+
+
+def matrix(choice: argparse.Namespace, run: Path, environments: Environments, *, whole: bool) -> bool:
+    """Plays each client at each server by each way; whether all is explained."""
     clients, servers, ways = choice.client or [*CLIENTS], choice.server or [*SERVERS], choice.way or [*WAYS]
     cells = [Cell(CLIENTS[client], SERVERS[server]) for server in servers for client in clients]
     began = time.monotonic()
@@ -107,23 +119,46 @@ def main() -> int:
         parts = pool.map(partial(played, run, environments, ways, only=choice.played), cells)
         verdicts = [verdict for part in parts for verdict in part]
     absent = missing(run, cells, ways)
-    whole = not (choice.client or choice.server or choice.way)
-    failures = [verdict for verdict in verdicts if verdict.failed]
-    for verdict in failures:
-        where = verdict.where
-        print(f"\n{where.client} -> {where.server} by {where.way}: {where.step}")
-        print(f"  direct:  {verdict.direct[:SHOWN]}\n  through: {verdict.through[:SHOWN]}")
+    failed = show_failures(verdicts)
     for cell in absent:
         print(f"not played: {cell}")
     left = unneeded(verdicts, DIFFERENCES) if whole and not absent else []
     for name in left:
         print(f"\nthe difference {name!r} is named and does not occur")
     took = time.monotonic() - began
-    print(f"\n{len(verdicts)} steps compared in {took:.0f} s; {len(failures)} unexplained; transcripts: {run}")
+    print(f"\n{len(verdicts)} steps compared in {took:.0f} s; {failed} unexplained; transcripts: {run}")
     if choice.write or (whole and not choice.played):
         days = {cell.day(run, way) for cell, way in product(cells, ways) if cell.played(run, way)}
         write_page(PAGE, verdicts, DIFFERENCES, how=how_played(days, absent))
-    return 1 if failures or left else 0
+    return not (failed or left)
+
+
+def one_gateway(choice: argparse.Namespace, run: Path, environments: Environments, *, whole: bool) -> bool:
+    """Plays the official SDKs' clients at all servers behind one gateway; whether all is explained."""
+    clients, servers = choice.client or [*SDK_CLIENTS], choice.server or [*SERVERS]
+    began = time.monotonic()
+    came = play_behind_one(run, environments, clients, servers)
+    failed = show_failures(came.verdicts)
+    for each in came.absent:
+        print(f"left out, as it can't be installed: {each}")
+    for each in came.faults:
+        print(f"\nwrong at the end: {each}")
+    took = time.monotonic() - began
+    print(f"\n{len(came.verdicts)} steps behind one gateway compared in {took:.0f} s; {failed} unexplained")
+    if choice.write or whole:
+        how = how_played({datetime.now(UTC).date().isoformat()}, came.absent)
+        write_one_gateway(PAGE, came.verdicts, DIFFERENCES, how=how)
+    return not (failed or came.faults)
+
+
+def show_failures(verdicts: Iterable[Verdict]) -> int:
+    """Prints what is unexplained; how many steps that is."""
+    failures = [verdict for verdict in verdicts if verdict.failed]
+    for verdict in failures:
+        where = verdict.where
+        print(f"\n{where.client} -> {where.server} by {where.way}: {where.step}")
+        print(f"  direct:  {verdict.direct[:SHOWN]}\n  through: {verdict.through[:SHOWN]}")
+    return len(failures)
 
 
 if __name__ == "__main__":

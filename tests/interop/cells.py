@@ -19,11 +19,12 @@ from tests.interop.compare import Transcript
 from tests.interop.environments import Environments
 from tests.interop.servers import Server
 from tests.interop.steps import Step, restarts
-from tests.interop.ways import DATA, WAYS, Endpoint, Place
+from tests.interop.ways import WAYS, Endpoint, Place
 from tests.world.command import environment
 
 CELL_SECONDS = 1800.0
 PLAN, TRANSCRIPT = "plan.json", "transcript.jsonl"
+ON_DISK = "what is on the disk"
 
 _LONG = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/=]{1000,}+")
 """Images and the like: compared by their digest."""
@@ -54,20 +55,26 @@ def play(client: Client, place: Place, way: str) -> None:
     place.data.mkdir(parents=True)
     place.server.prepare(place.data)
     with WAYS[way](place) as endpoint:
-        target = {**endpoint.target, "root": place.data.as_uri()}
-        steps = plan(place.server, endpoint, place.data)
-        file = place.folder / PLAN
-        file.write_text(json.dumps({"endpoint": target, "steps": steps}), "utf-8")
-        lines = _run([*client.command(place.environments), str(file)], endpoint, place.folder)
-    (place.folder / TRANSCRIPT).write_text("".join(lines), "utf-8")
+        record(client, place, endpoint)
+
+
+def record(client: Client, place: Place, endpoint: Endpoint) -> None:
+    """Writes the plan and the transcript of a client at an endpoint; the last line is what the server has left."""
+    target = {**endpoint.target, "root": place.data.as_uri()}
+    steps = plan(place.server, endpoint, place.data)
+    file = place.folder / PLAN
+    file.write_text(json.dumps({"endpoint": target, "steps": steps, "data": str(place.data)}), "utf-8")
+    lines = _run([*client.command(place.environments), str(file)], endpoint, place.folder)
+    left = json.dumps({"step": ON_DISK, "result": place.server.left(place.data)})
+    (place.folder / TRANSCRIPT).write_text("".join([*lines, left, "\n"]), "utf-8")
 
 
 def read(folder: Path) -> Transcript:
     """The transcript that lies in a folder: each step with what came of it."""
-    steps = json.loads((folder / PLAN).read_text("utf-8"))["steps"]
-    loose = {step["name"] for step in steps if step["loosely"]}
+    plan = json.loads((folder / PLAN).read_text("utf-8"))
+    loose = {step["name"] for step in plan["steps"] if step["loosely"]}
     text = (folder / TRANSCRIPT).read_text("utf-8")
-    lines = [json.loads(_settled(line, folder / DATA)) for line in text.split("\n")[:-1]]
+    lines = [json.loads(_settled(line, plan["data"])) for line in text.split("\n")[:-1]]
     named = [(line.pop("step"), line) for line in lines]
     return {name: _loosened(line) if name in loose else line for name, line in named}
 
@@ -110,9 +117,9 @@ def _restart_asked(line: str) -> str | None:
         return None
 
 
-def _settled(line: str, data: Path) -> str:
+def _settled(line: str, data: str) -> str:
     """A line without what no two runs have in common."""
-    line = _LONG.sub(_digest, line.replace(json.dumps(str(data))[1:-1], "<data>"))
+    line = _LONG.sub(_digest, line.replace(json.dumps(data)[1:-1], "<data>"))
     if len(line) <= SEARCHED:
         for pattern, instead in _VOLATILE:
             line = pattern.sub(instead, line)
@@ -140,18 +147,18 @@ class Cell(Struct, frozen=True):
 
     def played(self, run: Path, way: str) -> bool:
         """Whether a whole transcript of this way is there."""
-        return (self._folder(run, way) / TRANSCRIPT).exists()
+        return (self.folder(run, way) / TRANSCRIPT).exists()
 
     def day(self, run: Path, way: str) -> str:
         """The day on which the transcript of this way was written."""
-        written = (self._folder(run, way) / TRANSCRIPT).stat().st_mtime
+        written = (self.folder(run, way) / TRANSCRIPT).stat().st_mtime
         return datetime.fromtimestamp(written, UTC).date().isoformat()
 
     def play(self, run: Path, environments: Environments, ways: list[str]) -> dict[str, Transcript]:
         """The transcripts of these ways. One that is there whole, of a run that was broken off, is taken as it is."""
         transcripts: dict[str, Transcript] = {}
         for way in ways:
-            folder = self._folder(run, way)
+            folder = self.folder(run, way)
             if not self.played(run, way):
                 shutil.rmtree(folder, ignore_errors=True)
                 place = Place(self.server, environments, folder, run / "authority" / self.server.name)
@@ -159,5 +166,6 @@ class Cell(Struct, frozen=True):
             transcripts[way] = read(folder)
         return transcripts
 
-    def _folder(self, run: Path, way: str) -> Path:
+    def folder(self, run: Path, way: str) -> Path:
+        """Where the plan, the transcript and the logs of this way are."""
         return run / self.client.name / self.server.name / way.replace(" ", "-").lower()

@@ -8,14 +8,14 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         name="what a call needs",
         reason="with proofs, what is listed says in its `_meta` which scope it needs, and for whom a proof is made out",
-        ways=("connect",),
+        ways=("connect*",),
         steps=LISTS,
         members=("ratify_scope", "ratify_sensitive", "ratify_binding", "ratify_verifier"),
     ),
     Difference(
         name="a list of one's own",
         reason="with proofs, what is listed is not the same for everybody: its `cacheScope` is `private`",
-        ways=("connect",),
+        ways=("connect*",),
         steps=LISTS[1:],
         members=("cacheScope",),
     ),
@@ -32,7 +32,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         name="unknown tool",
         reason="the gateway answers for a tool that is not in its catalog: with proofs, none reaches the server",
-        ways=("connect",),
+        ways=("connect*",),
         steps=("call of no tool",),
         direct="nobody",
         through="not in the catalog",
@@ -40,7 +40,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         name="unknown method",
         reason="with proofs, a method that the revision does not have is not forwarded; the gateway says so itself",
-        ways=("connect",),
+        ways=("connect*",),
         steps=("ping", "log_level", "subscribe", "unsubscribe"),
         direct='"code": -32601',
         through='"code": -32601',
@@ -58,7 +58,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         name="an event that is too long for its client",
         reason="some clients refuse an answer of more than a megabyte in a stream over HTTP; "
         "`connect` brings it by stdio",
-        ways=("connect",),
+        ways=("connect*",),
         steps=("call big_image",),
         direct="Server-sent event exceeded",
         through='"result"',
@@ -107,10 +107,19 @@ DIFFERENCES: tuple[Difference, ...] = (
         sometimes=True,
     ),
     Difference(
+        name="a word too late for its client",
+        reason="as above, where `connect` is the server by stdio: what is said while such a client closes goes on",
+        ways=("connect*",),
+        clients=("python-sdk-1", "langchain"),
+        steps=("end",),
+        through="BrokenResourceError",
+        sometimes=True,
+    ),
+    Difference(
         name="a client that does not survive what connect does",
         reason="some clients end when their server over HTTP is restarted, and none goes on when one over stdio is; "
         "`connect` begins a new session for them",
-        ways=("connect",),
+        ways=("connect*",),
         steps=("works after a restart of *", "restart *", "end"),
         direct='^null$|"recovered": false|"error"',
         through='"recovered": true|"result"',

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.conformance.node import find_node
+from tests.conformance.node import NodeMissing, find_node
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -102,6 +102,17 @@ class Environments:
         self._modules = modules
         self._ready = False
         self._lock = threading.Lock()
+
+    def install(self, name: str) -> str:
+        """Installs an environment, where it is not there; gives why it can't be had, "" if it can."""
+        try:
+            if name == NODE:
+                self.node("")
+            else:
+                python(name)
+        except (NodeMissing, subprocess.SubprocessError) as error:
+            return f"{name}: {error}"
+        return ""
 
     def python(self, name: str, program: str) -> list[str]:
         """The command of a program of ours in a Python environment."""

@@ -11,15 +11,31 @@ from tests.interop.ways import WAYS
 
 PAGE = ROOT / "docs" / "reference" / "interoperability.md"
 BEGIN, END = "<!-- interop:begin -->", "<!-- interop:end -->"
+ONE_BEGIN, ONE_END = "<!-- one-gateway:begin -->", "<!-- one-gateway:end -->"
 
 
 def write_page(page: Path, verdicts: Sequence[Verdict], differences: Iterable[Difference], *, how: str = "") -> None:
     """Writes what was found between the two marks of the page, and `how` it was played."""
-    before, rest = page.read_text("utf-8").split(BEGIN)
-    after = rest.split(END)[1]
     said = " ".join(part for part in (summary(verdicts), how) if part)
     found = "\n\n".join([said, tables(verdicts), reasons(verdicts, differences), versions(verdicts)])
-    page.write_text(f"{before}{BEGIN}\n\n{found}\n\n{END}{after}", "utf-8")
+    _write(page, BEGIN, found, END)
+
+
+def write_one_gateway(page: Path, verdicts: Sequence[Verdict], differences: Iterable[Difference], *, how: str) -> None:
+    """Writes what was found behind one gateway into its own part of the page."""
+    clients = list(dict.fromkeys(verdict.where.client for verdict in verdicts))
+    rows = [f"| server | {' | '.join(clients)} |", "| --- |" + " --- |" * len(clients)]
+    for server in dict.fromkeys(verdict.where.server for verdict in verdicts):
+        here = [verdict for verdict in verdicts if verdict.where.server == server]
+        cells = [_cell([verdict for verdict in here if verdict.where.client == client]) for client in clients]
+        rows.append(f"| {server} | {' | '.join(cells)} |")
+    named = reasons(verdicts, differences).replace("### The differences", "What was named:")
+    _write(page, ONE_BEGIN, "\n\n".join([f"{summary(verdicts)} {how}", "\n".join(rows), named]), ONE_END)
+
+
+def _write(page: Path, begin: str, found: str, end: str) -> None:
+    before, rest = page.read_text("utf-8").split(begin)
+    page.write_text(f"{before}{begin}\n\n{found}\n\n{end}{rest.split(end)[1]}", "utf-8")
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:

@@ -3,10 +3,13 @@
 I/O: `prepare` writes files; the commands run elsewhere.
 """
 
+import hashlib
+import json
 import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 from tests.interop.environments import NODE, OWN, ROOT, Environments
@@ -26,6 +29,7 @@ class Server(Struct, frozen=True):
 
     `packages` are those of its environment that it is made of.
     `recover` is the step that works as long as the server does. `left_out`: tools that no step calls, with the reason.
+    `left` reads what its tools have done to its folder.
     """
 
     name: str
@@ -35,6 +39,7 @@ class Server(Struct, frozen=True):
     environment: str
     packages: tuple[str, ...]
     prepare: Callable[[Path], None] = lambda _: None
+    left: Callable[[Path], Any] = lambda _: None
     http: Command | None = None
     left_out: dict[str, str] = {}
 
@@ -88,6 +93,11 @@ def _files(folder: Path) -> None:
     (folder / "image.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4096)
 
 
+def _written(folder: Path) -> dict[str, str]:
+    files = sorted(each for each in folder.rglob("*") if each.is_file())
+    return {str(each.relative_to(folder)): hashlib.sha256(each.read_bytes()).hexdigest() for each in files}
+
+
 def _filesystem(folder: Path) -> list[Step]:
     note, other = f"{folder}/note.txt", f"{folder}/other.txt"
     return [
@@ -131,6 +141,11 @@ def _memory(_: Path) -> list[Step]:
     ]
 
 
+def _remembered(folder: Path) -> list[Any]:
+    memory = folder / "memory.jsonl"
+    return [json.loads(line) for line in memory.read_text("utf-8").splitlines()] if memory.exists() else []
+
+
 def _repository(folder: Path) -> None:
     person = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER")
               for what, value in (("NAME", "Ada"), ("EMAIL", "ada@example.org"), ("DATE", COMMIT_DATE))}  # fmt: skip
@@ -145,6 +160,11 @@ def _repository(folder: Path) -> None:
     git("add", "note.txt")
     git("commit", "-qm", "first")
     (folder / "note.txt").write_text(NOTE + "third line\n", "utf-8")
+
+
+def _committed(folder: Path) -> str:
+    log = ["git", "log", "--all", "--format=%D: %s %T"]
+    return subprocess.run(log, cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
 def _git(folder: Path) -> list[Step]:
@@ -260,13 +280,13 @@ SERVERS = {
                NODE, (f"{SCOPE}/server-everything", f"{SCOPE}/sdk"),
                http=_package("server-everything", "streamableHttp")),
         Server("filesystem", _package("server-filesystem", "$FOLDER"), _filesystem, "call list_allowed_directories",
-               NODE, (f"{SCOPE}/server-filesystem", f"{SCOPE}/sdk"), prepare=_files),
+               NODE, (f"{SCOPE}/server-filesystem", f"{SCOPE}/sdk"), prepare=_files, left=_written),
         Server("memory", lambda environments, folder: [
             "/usr/bin/env", f"MEMORY_FILE_PATH={folder}/memory.jsonl",
             *environments.node(f"node_modules/{SCOPE}/server-memory/dist/index.js")], _memory, "call read_graph",
-               NODE, (f"{SCOPE}/server-memory", f"{SCOPE}/sdk")),
+               NODE, (f"{SCOPE}/server-memory", f"{SCOPE}/sdk"), left=_remembered),
         Server("git", lambda environments, _: environments.script("servers", "mcp-server-git"), _git,
-               "call git_branch", "servers", ("mcp-server-git", "mcp"), prepare=_repository),
+               "call git_branch", "servers", ("mcp-server-git", "mcp"), prepare=_repository, left=_committed),
         Server("time", lambda environments, _: [*environments.script("servers", "mcp-server-time"),
                                                 "--local-timezone", "UTC"], _time,
                "call get_current_time", "servers", ("mcp-server-time", "mcp")),

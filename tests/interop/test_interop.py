@@ -1,20 +1,26 @@
 """The matrix in short, with what is installed for the tests anyway; and what its comparison promises."""
 
 import json
+from collections.abc import Sequence
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.interop.__main__ import authorized, missing, played
 from tests.interop.cells import PLAN, TRANSCRIPT, Cell, read
 from tests.interop.clients import CLIENTS, Client
 from tests.interop.compare import Difference, Transcript, Where, compare, joined, judge, uncalled, unneeded
+from tests.interop.differences import DIFFERENCES
 from tests.interop.environments import OWN, Environments
+from tests.interop.one_gateway import WAY, OneGateway
 from tests.interop.report import BEGIN, END, how_played, write_page
-from tests.interop.servers import SERVERS
-from tests.interop.steps import restarts, step
+from tests.interop.servers import SERVERS, Server
+from tests.interop.steps import Step, restarts, step
 from tests.interop.ways import DATA
+from tests.world.recorded import records_of
 
 HERE = Where("a-client", "a-server", "wrap", "call add")
 META = Difference(name="marked", reason="it is signed for", steps=("call *",), members=("scope",))
@@ -105,7 +111,7 @@ def test_two_runs_on_two_days_in_two_folders_are_compared_without_what_only_that
     for when in ("Sunday, 2026-11-22T23:59:59Z", "Monday, 2026-11-23T00:00:01Z"):
         folder = tmp_path / str(len(seen))
         folder.mkdir()
-        (folder / PLAN).write_text(json.dumps({"steps": [step("call")]}), "utf-8")
+        (folder / PLAN).write_text(json.dumps({"steps": [step("call")], "data": str(folder / DATA)}), "utf-8")
         said = {"step": "call", "result": f"{when} in {folder / DATA} at 127.0.0.1:{4000 + len(seen)}: 5"}
         (folder / TRANSCRIPT).write_text(json.dumps(said) + "\n", "utf-8")
         seen.append(read(folder))
@@ -147,3 +153,27 @@ def test_what_works_directly_works_through_serve_wrap_and_connect_with_proofs__a
         here = [verdict for verdict in verdicts if verdict.where.way == way]
         assert len(here) > 40
         assert sum(not (verdict.cannot or verdict.known) for verdict in here) > 30
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_servers_of_both_libraries_behind_one_gateway_work_as_directly__with_proofs_and_pins(tmp_path: Path) -> None:
+    environments, client = Environments(tmp_path), CLIENTS["python-sdk-2"]
+    quick = {name: SERVERS[name] for name in ("fastmcp", "python-sdk-2")}
+    slow = ("cancel", "wait", "restart", "big_image", "progress", "say", "ask", "count", "log", "sampling", "elicit")
+    servers = [replace(each, steps=partial(without, each, slow)) for each in quick.values()]
+    with OneGateway(tmp_path, environments, servers) as gateway:
+        for cell in (Cell(client, server) for server in servers):
+            direct, through = cell.play(tmp_path, environments, ["direct-http"]), gateway.play(cell)
+            verdicts = compare(client.name, cell.server.name, WAY, direct["direct-http"], through, DIFFERENCES)
+            assert [f"{each.where}: {each.direct} {each.through}" for each in verdicts if each.failed] == []
+            assert sum(not (each.cannot or each.known) for each in verdicts) > 5
+        assert gateway.faults() == []
+    calls = [each.call for each in records_of(gateway.folder / "accredit.db") if each.decision is not None]
+    assert {call.server for call in calls} == {"fastmcp", "python-sdk-2"}
+    assert any(call.definition for call in calls)
+
+
+def without(server: Server, slow: Sequence[str], folder: Path) -> list[Step]:
+    """The steps that take no time."""
+    return [each for each in server.steps(folder) if not any(word in each["name"] for word in slow)]

@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import tomllib
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,16 +29,20 @@ AUTHORITY = ("accredit.toml", "gateway.key", "gateway.key.pub", "owner.key.pub",
 
 
 class Place(Struct, frozen=True):
-    """Where a cell runs: a server, the environments, and folders. `data` is the server's own."""
+    """Where a cell runs: a server, the environments, and folders. `data` is the server's own.
+
+    `served` is that folder where the server runs already, for several cells.
+    """
 
     server: Server
     environments: Environments
     folder: Path
     authority: Path
+    served: Path | None = None
 
     @property
     def data(self) -> Path:
-        return self.folder / DATA
+        return self.served or self.folder / DATA
 
     def stdio(self) -> list[str]:
         """The server's command."""
@@ -100,8 +104,8 @@ class Endpoint(Struct):
 
 
 @contextmanager
-def _process(name: str, command: list[str], place: Place, port: int) -> Generator[Process]:
-    process = Process(command, port, place.folder / f"{name}.log", {"PORT": str(port)})
+def _process(name: str, command: list[str], folder: Path, port: int) -> Generator[Process]:
+    process = Process(command, port, folder / f"{name}.log", {"PORT": str(port)})
     try:
         process.start()
         yield process
@@ -110,27 +114,28 @@ def _process(name: str, command: list[str], place: Place, port: int) -> Generato
 
 
 @contextmanager
-def _server(place: Place) -> Generator[tuple[str, Process]]:
+def server_over_http(place: Place) -> Generator[tuple[str, Process]]:
     """The server over HTTP; gives its URL."""
     assert place.server.http is not None
     with reserved_port() as port:
         command = [part.replace("$PORT", str(port)) for part in place.server.http(place.environments, place.data)]
-        with _process("server", command, place, port) as process:
+        with _process("server", command, place.folder, port) as process:
             yield f"http://127.0.0.1:{port}/mcp", process
 
 
 @contextmanager
-def _gateway(place: Place, *arguments: str) -> Generator[tuple[str, Process]]:
+def gateway_in(folder: Path, *arguments: str) -> Generator[tuple[str, Process]]:
+    """A gateway that runs in a folder; gives the URL of `/mcp`."""
     with reserved_port() as port:
         command = [*COMMAND, "serve", "--port", str(port), *arguments]
-        with _process("gateway", command, place, port) as process:
+        with _process("gateway", command, folder, port) as process:
             yield f"http://127.0.0.1:{port}/mcp", process
 
 
 @contextmanager
 def direct_http(place: Place) -> Generator[Endpoint]:
     """The client speaks HTTP with the server."""
-    with _server(place) as (url, process):
+    with server_over_http(place) as (url, process):
         yield Endpoint({"url": url}, {"server": process})
 
 
@@ -143,14 +148,14 @@ def direct_stdio(place: Place) -> Generator[Endpoint]:
 @contextmanager
 def serve_url(place: Place) -> Generator[Endpoint]:
     """`accredit serve URL`."""
-    with _server(place) as (upstream, server), _gateway(place, upstream) as (url, gateway):
+    with server_over_http(place) as (upstream, server), gateway_in(place.folder, upstream) as (url, gateway):
         yield Endpoint({"url": url}, {"server": server, "gateway": gateway})
 
 
 @contextmanager
 def serve_command(place: Place) -> Generator[Endpoint]:
     """`accredit serve -- COMMAND`."""
-    with _gateway(place, "--", *place.stdio()) as (url, gateway):
+    with gateway_in(place.folder, "--", *place.stdio()) as (url, gateway):
         parts = {"server": Children(gateway), "gateway": gateway} if place.server.http is not None else {}
         yield Endpoint({"url": url}, parts)
 
@@ -169,20 +174,25 @@ def connect(place: Place) -> Generator[Endpoint]:
     with contextlib.ExitStack() as stack:
         server: Process | None = None
         if place.server.http is None:
-            upstream = f"command = {_toml(place.stdio())}"
+            upstream = f"command = {toml(place.stdio())}"
         else:
-            url, server = stack.enter_context(_server(place))
-            upstream = f"url = {_toml(url)}"
+            url, server = stack.enter_context(server_over_http(place))
+            upstream = f"url = {toml(url)}"
         configuration = place.folder / "accredit.toml"
         configuration.write_text(_with_upstream(configuration.read_text("utf-8"), upstream), "utf-8")
-        url, gateway = stack.enter_context(_gateway(place, "--config", str(configuration)))
+        url, gateway = stack.enter_context(gateway_in(place.folder, "--config", str(configuration)))
         parts = {"server": server or Children(gateway), "gateway": gateway}
-        files = ["--key", str(place.folder / "agent.key"), "--delegation", str(place.folder / "delegation.json")]
-        own = ["/usr/bin/env", f"XDG_CONFIG_HOME={place.folder}"]
-        yield Endpoint({"command": [*own, *COMMAND, "connect", url, *files]}, parts)
+        yield Endpoint({"command": connecting(url, place.folder, place.folder)}, parts)
 
 
-def _toml(value: str | list[str]) -> str:
+def connecting(url: str, authority: Path, own: Path) -> list[str]:
+    """The command of `accredit connect`, with the agent's key and delegation; what it remembers is in `own`."""
+    files = ["--key", str(authority / "agent.key"), "--delegation", str(authority / "delegation.json")]
+    return ["/usr/bin/env", f"XDG_CONFIG_HOME={own}", *COMMAND, "connect", url, *files]
+
+
+def toml(value: str | list[str]) -> str:
+    """A text or a list of texts as TOML has them."""
     quoted = [f"'{each}'" for each in ([value] if isinstance(value, str) else value)]
     return quoted[0] if isinstance(value, str) else f"[{', '.join(quoted)}]"
 
@@ -194,26 +204,32 @@ def _with_upstream(text: str, upstream: str) -> str:
     return "\n".join([*lines[:at], upstream, *lines[at + 1 :], ""])
 
 
+def ran(folder: Path, *arguments: str) -> str:
+    """What an `accredit` command prints that has to succeed."""
+    done = accredit(*arguments, folder=folder, patience=COMMAND_SECONDS)
+    assert done.returncode == 0, f"accredit {' '.join(arguments)}: {done.stderr}"
+    return done.stdout
+
+
+def delegate(folder: Path, scopes: Iterable[str]) -> None:
+    """Keys of an owner and an agent, and a delegation of these scopes."""
+    ran(folder, "keys", "new", "owner.key", "--kind", "human", "--name", "Owner")
+    ran(folder, "keys", "new", "agent.key", "--kind", "agent", "--name", "Agent")
+    options = [part for scope in sorted(set(scopes)) for part in ("--scope", scope)]
+    key = ("--issuer", "owner.key", "--agent", "agent.key.pub")
+    ran(folder, "grant", *key, *options, "--yes", "--out", "delegation.json")
+
+
 def authorize(place: Place) -> None:
     """What a user does once: `init`, keys, and a grant of every scope that the configuration names."""
-
-    def run(*arguments: str) -> None:
-        done = accredit(*arguments, folder=place.authority, patience=COMMAND_SECONDS)
-        assert done.returncode == 0, f"accredit {' '.join(arguments)}: {done.stderr}"
-
     if place.server.http is None:
-        run("init", "--", *place.stdio())
+        ran(place.authority, "init", "--", *place.stdio())
     else:
-        with _server(place) as (url, _):
-            run("init", url)
-    run("keys", "new", "owner.key", "--kind", "human", "--name", "Owner")
-    run("keys", "new", "agent.key", "--kind", "agent", "--name", "Agent")
+        with server_over_http(place) as (url, _):
+            ran(place.authority, "init", url)
     catalog = tomllib.loads((place.authority / "accredit.toml").read_text("utf-8"))
     entries = [*catalog.get("tools", {}).values(), catalog["resources"], catalog["prompts"]]
-    scopes = sorted({entry["scope"] for entry in entries})
-    options = [part for scope in scopes for part in ("--scope", scope)]
-    key = ("--issuer", "owner.key", "--agent", "agent.key.pub")
-    run("grant", *key, *options, "--yes", "--out", "delegation.json")
+    delegate(place.authority, (entry["scope"] for entry in entries))
 
 
 Way = Callable[[Place], AbstractContextManager[Endpoint]]

@@ -1,0 +1,151 @@
+"""All servers behind one gateway, each at `/mcp/NAME`, as a user sets it up: `init` and `pin` ask the real servers. The
+gateway demands proofs, holds every definition to the lock and records every call.
+
+I/O: processes on free ports of 127.0.0.1, files in the folder of the run.
+"""
+
+import json
+import re
+import shutil
+import threading
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+from tests.interop.cells import Cell, read, record
+from tests.interop.compare import Transcript
+from tests.interop.environments import Environments
+from tests.interop.servers import Server
+from tests.interop.ways import (
+    COMMAND_SECONDS,
+    DATA,
+    Endpoint,
+    Place,
+    Process,
+    connecting,
+    delegate,
+    gateway_in,
+    ran,
+    server_over_http,
+    toml,
+)
+from tests.world.command import accredit
+from tests.world.recorded import records_of
+
+WAY = "connect to one of many"
+"""What this way is called beside the others (`ways.py`)."""
+_TABLE = re.compile(r"^\[(tools|resources|prompts)\b", re.MULTILINE)
+_UPSTREAM = re.compile(r"^\[upstream\]\n.*?(?=^\[)", re.MULTILINE | re.DOTALL)
+
+
+class OneGateway:
+    """`with OneGateway(run, environments, servers) as gateway`: a gateway before these servers.
+
+    What a server has on the disk is made anew for each cell, so that the cells of one server are played one after the
+    other; those of the others meanwhile, at the same gateway.
+    """
+
+    def __init__(self, run: Path, environments: Environments, servers: Iterable[Server]) -> None:
+        self.folder = run / "one-gateway"
+        self.run = run
+        self._environments = environments
+        self.running = ExitStack()
+        self._servers = {server.name: server for server in servers}
+        self._turns = {name: threading.Lock() for name in self._servers}
+        self._processes: dict[str, Process] = {}
+        self._url = ""
+
+    def __enter__(self) -> Self:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        with ExitStack() as stack:
+            upstreams = {name: self._start(name, stack) for name in self._servers}
+            self._configure(upstreams)
+            self._url, _ = stack.enter_context(gateway_in(self.folder))
+            self.running = stack.pop_all()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.running.close()
+
+    def play(self, cell: Cell) -> Transcript:
+        """The transcript of a cell's client at its server. One that is there whole is taken as it is."""
+        name, folder = cell.server.name, cell.folder(self.run, WAY)
+        with self._turns[name]:
+            if not cell.played(self.run, WAY):
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir(parents=True)
+                place = self._place(name, folder)
+                _fill(place)
+                target = {"command": connecting(f"{self._url}/{name}", self.folder, folder)}
+                parts = {"server": self._processes[name]} if name in self._processes else {}
+                record(cell.client, place, Endpoint(target, {**parts}))
+        return read(folder)
+
+    def faults(self) -> list[str]:
+        """What is wrong at the end: a server that is not as it was pinned, and calls that went on without the pinned
+        definition, or another server's, in their record."""
+        checked = json.loads(accredit("check", "--json", folder=self.folder, patience=COMMAND_SECONDS).stdout)
+        found = [
+            f"{name}: {finding['text']}"
+            for name, server in checked["servers"].items()
+            for finding in server["findings"]
+            if finding["problem"].endswith("_definition")
+        ]
+        lock = json.loads((self.folder / "accredit.lock").read_text("utf-8"))["servers"]
+        for each in records_of(self.folder / "accredit.db"):
+            call = each.call
+            if call.method == "tools/call" and each.decision is not None and each.decision.verdict == "allow":
+                pinned = lock[call.server]["tools"][call.target]["sha256"]
+                if call.definition != pinned:
+                    found.append(f"{call.server}: {call.target} was called as {call.definition}")
+        return found
+
+    def _place(self, name: str, folder: Path) -> Place:
+        return Place(self._servers[name], self._environments, folder, self.folder, self.folder / name / DATA)
+
+    def _start(self, name: str, stack: ExitStack) -> list[str] | str:
+        """Starts a server that speaks HTTP; gives its URL, or the command that the gateway is to start."""
+        place = self._place(name, self.folder / name)
+        place.data.mkdir(parents=True)
+        _fill(place)
+        if place.server.http is None:
+            return place.stdio()
+        url, self._processes[name] = stack.enter_context(server_over_http(place))
+        return url
+
+    def _configure(self, upstreams: dict[str, list[str] | str]) -> None:
+        """Puts what `init` writes for each server into one configuration, and pins each in one lock."""
+        shared, tables = "", list[str]()
+        for name, upstream in upstreams.items():
+            own = self.folder / name / "init"
+            ran(
+                self.folder,
+                "init",
+                "--dir",
+                str(own),
+                *([upstream] if isinstance(upstream, str) else ["--", *upstream]),
+            )
+            shared, catalog = _UPSTREAM.sub("", (own / "accredit.toml").read_text("utf-8")).split("[resources]")
+            key = "url" if isinstance(upstream, str) else "command"
+            catalog = _TABLE.sub(rf"[servers.{name}.\1", f"[resources]{catalog}")
+            tables.append(f"[servers.{name}]\n{key} = {toml(upstream)}\n\n{catalog}")
+            for each in (own / "gateway.key", own / "gateway.key.pub"):
+                shutil.copy(each, self.folder)
+        text = "\n".join([shared, *tables])
+        (self.folder / "accredit.toml").write_text(text, "utf-8")
+        for name in upstreams:
+            ran(self.folder, "pin", name, "--yes")
+        scopes = re.findall(r'^scope = "([^"]+)"', text, re.MULTILINE)
+        delegate(self.folder, scopes)
+
+
+def _fill(place: Place) -> None:
+    """Makes the server's folder as it is before anybody calls. The folder itself stays: the server runs in it."""
+    for each in place.data.iterdir():
+        if each.is_dir():
+            shutil.rmtree(each)
+        else:
+            each.unlink()
+    place.server.prepare(place.data)
