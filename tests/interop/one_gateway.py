@@ -1,4 +1,4 @@
-"""All servers behind one gateway, each at `/mcp/NAME`, as a user sets it up: `init` and `pin` ask the real servers. The
+"""All servers behind one gateway, each at `/mcp/NAME`, as a user sets it up: `init` and `add` ask the real servers. The
 gateway demands proofs, holds every definition to the lock and records every call.
 
 I/O: processes on free ports of 127.0.0.1, files in the folder of the run.
@@ -28,15 +28,12 @@ from tests.interop.ways import (
     gateway_in,
     ran,
     server_over_http,
-    toml,
 )
 from tests.world.command import accredit
 from tests.world.recorded import records_of
 
 WAY = "connect to one of many"
 """What this way is called beside the others (`ways.py`)."""
-_TABLE = re.compile(r"^\[(tools|resources|prompts)\b", re.MULTILINE)
-_UPSTREAM = re.compile(r"^\[upstream\]\n.*?(?=^\[)", re.MULTILINE | re.DOTALL)
 
 
 class OneGateway:
@@ -116,29 +113,13 @@ class OneGateway:
         return url
 
     def _configure(self, upstreams: dict[str, list[str] | str]) -> None:
-        """Puts what `init` writes for each server into one configuration, and pins each in one lock."""
-        shared, tables = "", list[str]()
+        """Adds each server, which the commands ask, to one configuration and one lock; grants all scopes."""
         for name, upstream in upstreams.items():
-            own = self.folder / name / "init"
-            ran(
-                self.folder,
-                "init",
-                "--dir",
-                str(own),
-                *([upstream] if isinstance(upstream, str) else ["--", *upstream]),
-            )
-            shared, catalog = _UPSTREAM.sub("", (own / "accredit.toml").read_text("utf-8")).split("[resources]")
-            key = "url" if isinstance(upstream, str) else "command"
-            catalog = _TABLE.sub(rf"[servers.{name}.\1", f"[resources]{catalog}")
-            tables.append(f"[servers.{name}]\n{key} = {toml(upstream)}\n\n{catalog}")
-            for each in (own / "gateway.key", own / "gateway.key.pub"):
-                shutil.copy(each, self.folder)
-        text = "\n".join([shared, *tables])
-        (self.folder / "accredit.toml").write_text(text, "utf-8")
-        for name in upstreams:
-            ran(self.folder, "pin", name, "--yes")
-        scopes = re.findall(r'^scope = "([^"]+)"', text, re.MULTILINE)
-        delegate(self.folder, scopes)
+            first = not (self.folder / "accredit.toml").exists()
+            named = ["init", "--server", name] if first else ["add", name]
+            ran(self.folder, *named, *([upstream] if isinstance(upstream, str) else ["--", *upstream]))
+        text = (self.folder / "accredit.toml").read_text("utf-8")
+        delegate(self.folder, re.findall(r'^scope = "([^"]+)"', text, re.MULTILINE))
 
 
 def _fill(place: Place) -> None:
