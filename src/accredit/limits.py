@@ -457,6 +457,19 @@ TOOL_LIST_FRESH_SECONDS = 10.0
 
 # --- pinned definitions -----------------------------------------------------------------------------
 
+MERGED_ASK_SECONDS = 5.0
+"""The time that one of several servers has for its part of what all are asked for at the merged endpoint, such as its
+whole list of tools. Those that were measured take under a second; one that hangs holds the others' answers up for so
+long."""
+
+MAX_MERGED_INSTRUCTIONS_CHARS = 65_536
+"""Characters of the servers' instructions at the merged endpoint, of which each has an equal part: clients put them
+into a model's context."""
+
+MANY_TOOLS = 128
+"""Tools at the merged endpoint beyond which that is logged: clients with limits have them about there, and models pick
+badly among more."""
+
 MAX_DEFINITIONS = 4_096
 """Tools of one server that are read from its lists, or from the lock: as many as are remembered otherwise. A client
 that is offered more than a few hundred picks badly among them."""

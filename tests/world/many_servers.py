@@ -11,6 +11,7 @@ from tests.world.running import RunningGateway
 from tests.world.tasks_server import TasksServer
 
 from accredit.gateway import Gateway, GatewaySettings, HttpUpstream, create_app
+from accredit.gateway.merging import merged_settings
 from accredit.gateway.settings import RecordSettings
 from accredit.ports import KeySets, ProofStore, Records
 from accredit.stores import MemoryStore, RevocationLists
@@ -21,7 +22,8 @@ NAMES = ("mail", "files")
 class Several:
     """`async with Several(trust) as gateway`: `mail` and `files`, the same server twice.
 
-    `policy` changes their policies; other keyword arguments are settings that both have.
+    `policy` changes their policies; other keyword arguments are settings that both have. With `merge` they are one at
+    `/mcp` as well.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class Several:
         key_sets: KeySets | None = None,
         records: Records | None = None,
         policy: dict[str, Any] | None = None,
+        merge: bool = False,
         **settings: Any,
     ) -> None:
         self._trust = trust
@@ -40,6 +43,7 @@ class Several:
         self._raw = {name: RawServer((handlers or {}).get(name, self.servers[name])) for name in NAMES}
         self._ports: dict[str, Any] = {"store": store or MemoryStore(), "key_sets": key_sets, "records": records}
         self._policy = policy or {}
+        self._merge = merge
         self._settings = settings
         self._own: dict[str, dict[str, Any]] = settings.pop("own", {})
 
@@ -50,6 +54,8 @@ class Several:
     def app(self) -> Gateway:
         """Return a gateway before the servers."""
         settings = [self.settings(name) for name in NAMES]
+        if self._merge:
+            settings.append(merged_settings(settings, path="/mcp", gateway_id=GATEWAY))
         return create_app(settings, revocations=RevocationLists((), {}), **self._ports)
 
     def settings(self, name: str) -> GatewaySettings:
@@ -88,13 +94,17 @@ class Several:
             await client.ask("POST", path, [("Content-Type", "application/json")], body)
             return await client.answer()
 
+    async def send_merged(self, posted: Posted, **more: str) -> RawAnswer:
+        """Post to the endpoint of both as one."""
+        return await self.send("", posted, **more)
+
     async def send(self, name: str, posted: Posted, *, session: str = "", token: str = "") -> RawAnswer:
         """Post to a server's endpoint."""
         headers = [pair for pair in posted.headers if pair[0] != "Mcp-Session-Id"]
         headers += [("Mcp-Session-Id", session)] if session else []
         headers += [("Authorization", f"Bearer {token}")] if token else []
         async with RawClient(self.port) as client:
-            await client.ask("POST", f"/mcp/{name}", headers, posted.body)
+            await client.ask("POST", f"/mcp/{name}".removesuffix("/"), headers, posted.body)
             return await client.answer()
 
     def calls(self, name: str) -> list[dict[str, Any]]:

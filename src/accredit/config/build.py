@@ -17,6 +17,7 @@ from accredit.config.auth import build_auth
 from accredit.config.digest import policy_digest
 from accredit.config.identity import build_identity
 from accredit.config.load import Loaded
+from accredit.config.merged import build_merged
 from accredit.config.pins import build_pins
 from accredit.config.proofs import build_proofs
 from accredit.config.rounds import build_rounds
@@ -42,12 +43,15 @@ def build_settings(
 def build_all_settings(
     loaded: Loaded, environ: Mapping[str, str], *, workers: int = 1, starting: bool = False
 ) -> list[GatewaySettings]:
-    """Return the settings of each server that a gateway stands before: of several, those of its views (`servers`).
+    """Return the settings of each server that a gateway stands before: of several, those of its views (`servers`), and
+    with `gateway.merge` at last those of all as one (`merged`).
 
     They have one set of keys for sealing, and each record names the whole configuration. Raises `ConfigurationError`.
     """
     rounds, digest = build_rounds(loaded), policy_digest(loaded)
     built = [_settings(each, environ, rounds, workers=workers, starting=starting) for each in views(loaded)]
+    if loaded.config.gateway.merge:
+        built.append(build_merged(loaded, built))
     return [
         replace(each, records=replace(each.records, policy_digest=digest)) if each.records is not None else each
         for each in built

@@ -99,6 +99,7 @@ class Gateway(Section, frozen=True):
     allowed_hosts: Annotated[list[Name], "a list of Host header values that pass"] = field(
         default_factory=lambda: ["127.0.0.1", "localhost", "[::1]"]
     )
+    merge: Annotated[bool, "whether gateway.path is all of [servers] as one, with tools named SERVER__TOOL"] = False
     passthrough: Annotated[list[Path], "a list of other paths that are forwarded unread"] = []
     forward_headers: Annotated[
         list[Forwarded], "a list of headers that go on as well where proofs or tokens are required"

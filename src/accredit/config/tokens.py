@@ -55,7 +55,7 @@ def build_tokens(loaded: Loaded, *, workers: int = 1) -> TokenSettings | None:
     digest = policy_digest(loaded.content)
     return TokenSettings(
         issuers=issuers,
-        resource=_resource(loaded, issuers),
+        resource=resource_of(loaded, issuers),
         required=tokens.mode == "required",
         sources=tuple(tokens.sources),
         tool_scopes=scopes,
@@ -106,7 +106,7 @@ def _keys(index: int, table: TokenIssuer, folder: Path) -> KeySet | str:
         raise ConfigurationError(one_line(what), one_line(error.remedy)) from None
 
 
-def _resource(loaded: Loaded, issuers: tuple[Issuer, ...]) -> str:
+def resource_of(loaded: Loaded, issuers: tuple[Issuer, ...]) -> str:
     """Return the endpoint's URL as clients know it, which tokens are issued for; else the one that it listens on."""
     audiences = [issuer.server_audience or issuer.audience for issuer in issuers]
     urls = [audience for audience in audiences if audience.startswith(("https://", "http://"))]

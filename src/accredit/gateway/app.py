@@ -178,17 +178,21 @@ class Routes:
         before: "Routes | None" = None,
     ) -> None:
         """`before` is what this goes on with. Raises `ConfigurationError`."""
+        several = [each for each in servers if each.members]
+        servers = [each for each in servers if not each.members]
         self.settings = settings = servers[0]
         self.shared = shared
         self._counters = shared.counters
         known = {each.name: each for each in before.servers} if before is not None else {}
-        self.servers = self._servers = [
-            Server(each, shared, servers=len(servers), before=known.get(each.server)) for each in servers
-        ]
-        self._endpoints = {each.settings.path: each for each in self._servers}
+        self._servers = [Server(each, shared, servers=len(servers), before=known.get(each.server)) for each in servers]
+        named = {each.name: each for each in self._servers}
+        merged = [Server(each, shared, before=known.get(""), beside=named) for each in several]
+        self.servers = [*self._servers, *merged]
+        """All of them, at last that of all as one, if there is one."""
+        self._endpoints = {each.settings.path: each for each in self.servers}
         self.targets = frozenset(path.encode("utf-8") for path in self._endpoints)
         """The paths whose POSTs are MCP's."""
-        self._beside = {path: each for each in reversed(self._servers) for path in each.paths}
+        self._beside = {path: each for each in reversed(self.servers) for path in each.paths}
         self._check_paths()
         first = self._servers[0]
         self._only = first if not first.name else None
@@ -280,7 +284,8 @@ class Routes:
     def _check_paths(self) -> None:
         """Raise `ConfigurationError` for endpoints of several servers that are not told apart."""
         names = {each.name for each in self._servers}
-        if len(self._servers) == len(names) == len(self._endpoints) and (len(names) == 1 or "" not in names):
+        apart = len(self._servers) == len(names) and len(self.servers) == len(self._endpoints)
+        if apart and (len(self.servers) == 1 or "" not in names):
             return
         raise ConfigurationError(
             "several servers need names and paths of their own", "give each GatewaySettings a server and a path"

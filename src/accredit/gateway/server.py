@@ -8,11 +8,12 @@ After a reload there is another `Server` for each. One that is reached as before
 sessions and children, and with what is known of them; whatever else its settings say counts from then on.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from msgspec import Raw
 
+from accredit.errors import ConfigurationError
 from accredit.gateway.admission.bearer import bearer_for
 from accredit.gateway.admission.gate import Gate
 from accredit.gateway.admission.identity import KEYS_PATH
@@ -28,10 +29,13 @@ from accredit.gateway.front.resource_metadata import Resource
 from accredit.gateway.front.session_binding import sessions_of
 from accredit.gateway.recording.recorder import recorder_of
 from accredit.gateway.room import Rooms
-from accredit.gateway.settings import GatewaySettings, StdioUpstream
+from accredit.gateway.settings import GatewaySettings, MergedUpstream, StdioUpstream
 from accredit.gateway.upstream.backend import Backend
 from accredit.gateway.upstream.http.own_token import AccessTokensFor
 from accredit.gateway.upstream.http.relay import HttpRelay
+from accredit.gateway.upstream.merged.backend import MergedBackend
+from accredit.gateway.upstream.merged.member import MergedMember
+from accredit.gateway.upstream.merged.pins import MergedPins
 from accredit.gateway.upstream.stdio.backend import StdioBackend
 from accredit.jsonrpc.long_text import Steps
 from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
@@ -51,19 +55,27 @@ class Shared(NamedTuple):
 
 
 class Server:
-    """One server. Raises `ConfigurationError` where its settings need a port that is missing."""
+    """One server, or several as one. Raises `ConfigurationError` where its settings need a port that is missing."""
 
     def __init__(
-        self, settings: GatewaySettings, shared: Shared, *, servers: int = 1, before: "Server | None" = None
+        self,
+        settings: GatewaySettings,
+        shared: Shared,
+        *,
+        servers: int = 1,
+        before: "Server | None" = None,
+        beside: "Mapping[str, Server] | None" = None,
     ) -> None:
         """`servers` is how many there are, this one included. `before` is the one of this name until now: nothing
-        that it goes by changes before `begin`."""
+        that it goes by changes before `begin`. `beside` are all others, by their names, where this is several as
+        one."""
         self.settings = settings
+        self._members = _members(settings, beside or {})
         self._servers = servers
         recorder = before.recorder if before is not None else None
         rooms = before.rooms if before is not None else None
         self.rooms = rooms or Rooms(settings.max_request_bytes, proving=settings.proving, servers=servers)
-        if before is not None and not _reached_alike(before.settings, settings):
+        if before is not None and not self._goes_on(before):
             before = None
         self.line = before.line if before is not None else object()
         """The same for all that go on with the same connections and children."""
@@ -73,7 +85,7 @@ class Server:
         bearer = bearer_for(settings, shared.key_sets, directory)
         tokens = settings.tokens
         self.resource = Resource(tokens, settings.path, only=not settings.server) if tokens is not None else None
-        live_here = isinstance(settings.upstream, StdioUpstream)
+        live_here = settings.lives_here
         self._sessions = sessions = sessions_of(
             settings, live_here=live_here, before=before._sessions if before is not None else None
         )
@@ -88,6 +100,7 @@ class Server:
             recorder=self.recorder,
             tasks=shared.tasks,
             before=before._gate if before is not None else None,
+            pinned=self._merged_pins(settings, counters),
         )
         self._gate = gate
         self._http: HttpRelay | None = None
@@ -104,6 +117,8 @@ class Server:
             if self._stdio is None:
                 self._stdio = StdioBackend(settings, upstream, counters, directory)
             return self._stdio
+        if isinstance(upstream, MergedUpstream):
+            return MergedBackend(settings, self._merged)
         self._http = HttpRelay(
             settings, upstream, counters, directory, tokens, before=before._http if before is not None else None
         )
@@ -120,8 +135,28 @@ class Server:
         return self._http
 
     @property
+    def _merged(self) -> dict[str, MergedMember]:
+        """The servers that are one here, as they are asked."""
+        return {
+            name: MergedMember(name, each.backend, each.rooms, each.pinned, is_told=each.settings.tells_identity)
+            for name, each in self._members.items()
+        }
+
+    def _merged_pins(self, settings: GatewaySettings, counters: Counters) -> MergedPins | None:
+        """Return what holds several servers to their definitions, where these are one."""
+        is_merged = isinstance(settings.upstream, MergedUpstream)
+        return MergedPins(settings.pins, counters, self._merged) if is_merged and settings.pins is not None else None
+
+    def _goes_on(self, before: "Server") -> bool:
+        """Return whether this is what it was before, reached in the same way."""
+        if not self._members:
+            return not before._members and _reached_alike(before.settings, self.settings)
+        lines = {name: each.line for name, each in self._members.items()}
+        return lines == {name: each.line for name, each in before._members.items()}
+
+    @property
     def name(self) -> str:
-        """Its name in `[servers]`; "" for the only one."""
+        """Its name in `[servers]`; "" for the only one, and for several as one."""
         return self.settings.server
 
     @property
@@ -179,6 +214,14 @@ class Server:
         if head.query:
             target += b"?" + head.query
         await forward(exchange, target, relay.sender.client, self.settings, relay.sender.forwarding)
+
+
+def _members(settings: GatewaySettings, servers: Mapping[str, Server]) -> dict[str, Server]:
+    """Return the servers that are one here, by their names. Raises `ConfigurationError`."""
+    names = [each.server for each in settings.members]
+    if not set(names) <= servers.keys():
+        raise ConfigurationError("what is merged has paths of its own", "give create_app the servers' settings, too")
+    return {name: servers[name] for name in names}
 
 
 def _reached_alike(before: GatewaySettings, settings: GatewaySettings) -> bool:

@@ -13,6 +13,7 @@ from accredit.gateway.forwarding import can_be_added
 from accredit.limits import CHILD_SILENCE_SECONDS, UPSTREAM_SILENCE_SECONDS
 from accredit.pins import Pins
 from accredit.policy import Policy
+from accredit.policy.merging import SERVER_NAME
 from accredit.rounds.sealing import KEY_BYTES, KeyRing
 from accredit.tokens import AccessGrant, Issuer, Source
 
@@ -73,6 +74,21 @@ class StdioUpstream:
 
 
 @dataclass(frozen=True, slots=True)
+class MergedUpstream:
+    """Several servers as one (`[gateway] merge`): the settings of each, by its name. Raises `ConfigurationError` for a
+    name from which no name of a tool would lead back (`policy.merging`)."""
+
+    members: Mapping[str, "GatewaySettings"]
+
+    def __post_init__(self) -> None:
+        for name in self.members:
+            if not SERVER_NAME.fullmatch(name):
+                raise ConfigurationError(
+                    f"{name!a} can't be merged with others", "name servers in a-z, 0-9 and -, in at most 32 characters"
+                )
+
+
+@dataclass(frozen=True, slots=True)
 class ProofSettings:
     """The sections `[proofs]`, `[tools]`, `[resources]` and `[prompts]`.
 
@@ -97,7 +113,7 @@ class IdentitySettings:
     audience: str = ""
 
 
-def check_reads_headers(upstream: HttpUpstream | StdioUpstream, place: str = "upstream") -> None:
+def check_reads_headers(upstream: HttpUpstream | StdioUpstream | MergedUpstream, place: str = "upstream") -> None:
     """Raise `ConfigurationError` for a server that reads no headers."""
     if isinstance(upstream, StdioUpstream):
         raise ConfigurationError(
@@ -139,7 +155,8 @@ class TokenSettings:
     """The section `[tokens]`, and what tools require of tokens.
 
     `resource` is the URL of the MCP endpoint as clients know it. `tool_scopes` maps a tool to the scope that a token
-    must have, and `policy_digest` is that of the present configuration.
+    must have, and `policy_digest` is that of the present configuration. `servers` are those whose tools are at the
+    endpoint under merged names.
     """
 
     issuers: tuple[Issuer, ...]
@@ -149,6 +166,7 @@ class TokenSettings:
     tool_scopes: Mapping[str, str] = field(default_factory=dict[str, str])
     policy_digest: str = ""
     bootstrap: BootstrapSettings | None = None
+    servers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +187,9 @@ class GatewaySettings:
     Processes forked from one share its `rounds`, and so can open each other's states and sessions' ids.
     """
 
-    upstream: HttpUpstream | StdioUpstream
+    upstream: HttpUpstream | StdioUpstream | MergedUpstream
     server: str = ""
-    """Its name in `[servers]`; "" for the server of `[upstream]`."""
+    """Its name in `[servers]`; "" for the server of `[upstream]`, and for all of them as one."""
     path: str = "/mcp"
     allowed_origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
@@ -205,17 +223,36 @@ class GatewaySettings:
         """The number of seconds of silence about a request after which no answer is expected."""
         if self.upstream_timeout_seconds is not None:
             return self.upstream_timeout_seconds
+        if self.members:
+            return max(each.patience for each in self.members)
         return CHILD_SILENCE_SECONDS if isinstance(self.upstream, StdioUpstream) else UPSTREAM_SILENCE_SECONDS
+
+    @property
+    def members(self) -> Collection["GatewaySettings"]:
+        """The settings of each server of which this is the merged one."""
+        return self.upstream.members.values() if isinstance(self.upstream, MergedUpstream) else ()
+
+    @property
+    def lives_here(self) -> bool:
+        """Whether the server's sessions live in this process."""
+        return isinstance(self.upstream, StdioUpstream) or any(each.lives_here for each in self.members)
 
     @property
     def exchanges(self) -> bool:
         """Whether a caller's token is exchanged for one for the server."""
-        return isinstance(self.upstream, HttpUpstream) and self.upstream.exchanges
+        if isinstance(self.upstream, HttpUpstream):
+            return self.upstream.exchanges
+        return any(each.exchanges for each in self.members)
+
+    @property
+    def signs_identity(self) -> bool:
+        """Whether the server is told in a header on whose authority a call comes."""
+        return self.identity is not None or any(each.signs_identity for each in self.members)
 
     @property
     def one_caller(self) -> bool:
         """Whether a request to the server tells in its head who calls, so that one head can't serve for a batch."""
-        return self.identity is not None or self.exchanges
+        return self.signs_identity or self.exchanges
 
     @property
     def guards(self) -> bool:
@@ -230,10 +267,10 @@ class GatewaySettings:
 
     @property
     def seals_sessions(self) -> bool:
-        """Whether clients get sealed ids of legacy sessions: sessions belong to somebody or to one of several replicas,
-        or several gateways serve them."""
-        replicas = isinstance(self.upstream, HttpUpstream) and bool(self.upstream.others)
-        return self.tokens is not None or self.rounds.shared or replicas
+        """Whether clients get sealed ids of legacy sessions: sessions belong to somebody, to one of several replicas or
+        to several servers, or several gateways serve them."""
+        several = bool(self.upstream.others) if isinstance(self.upstream, HttpUpstream) else bool(self.members)
+        return self.tokens is not None or self.rounds.shared or several
 
     def __post_init__(self) -> None:
         """Raise `ConfigurationError` for a passthrough pattern or a header by which MCP could go around the checks."""

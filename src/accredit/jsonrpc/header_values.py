@@ -24,6 +24,14 @@ def plain_header(value: bytes) -> str | None:
     return value.decode("ascii") if _PLAIN.fullmatch(value) else None
 
 
+def encode_header(text: str) -> bytes:
+    """Return a header value that means a text: as it is where that can be read back, else in the sentinel form."""
+    value = text.encode("utf-8", "surrogatepass")
+    if plain_header(value) == text and not _SENTINEL.fullmatch(text):
+        return value
+    return b"=?base64?" + base64.b64encode(value) + b"?="
+
+
 def decode_header(value: bytes) -> str | None:
     """Return the text of a header value that may have the Base64 sentinel form `=?base64?...?=`.
 

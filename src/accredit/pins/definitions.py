@@ -66,13 +66,19 @@ class Pins(Struct, frozen=True, kw_only=True):
     """What one gateway holds its server to: the digests that are pinned, of tools by name, and of the instructions.
 
     Where they are not `enforced`, differences are only reported. A look at the server's list counts for
-    `fresh_seconds`.
+    `fresh_seconds`. `listed` are the digests of definitions as clients see them, where their lists name tools
+    otherwise than their servers do.
     """
 
     tools: Mapping[str, str]
     instructions: str | None = None
     enforced: bool = True
     fresh_seconds: int = 60
+    listed: Mapping[str, str] | None = None
+
+    def as_listed(self, name: str) -> str | None:
+        """Return the digest that a tool of this name must have in a client's list, or None."""
+        return (self.tools if self.listed is None else self.listed).get(name)
 
 
 class ListReader:

@@ -112,7 +112,9 @@ class ListView(Struct, frozen=True, kw_only=True):
 
     def as_pinned(self, kind: Kind, named: str, item: Raw) -> bool:
         """Return whether a tool's definition lets it be listed (rule 3)."""
-        if self.pins is None or kind.method != "tools/call" or digest_of(bytes(item)) == self.pins.tools.get(named, ""):
+        if self.pins is None or kind.method != "tools/call":
+            return True
+        if digest_of(bytes(item)) == (self.pins.as_listed(named) or ""):
             return True
         self.on_other()
         return not self.pins.enforced

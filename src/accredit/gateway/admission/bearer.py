@@ -7,11 +7,13 @@
 4. A tool that is called must be one of the token's, and the token must have the scope that the tool asks for.
 5. Every token is taken off the message, including those that did not decide (`without`).
 
+At the merged endpoint of several servers a tool that a token denies is denied under its merged name as well.
+
 A method that a free reader could take for a call is refused: rule 4 could not be kept for it. Not checked here: the
 proof, nor whether both name the same agent (`policy.decide`).
 """
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_seconds
@@ -24,6 +26,7 @@ from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.tasks import may_subscribe
 from accredit.limits import MAX_CACHED_TOKENS
 from accredit.policy import GUARDED, LISTS, looks_guarded
+from accredit.policy.merging import merged_name
 from accredit.ports import KeySets
 from accredit.tokens import (
     Carried,
@@ -159,6 +162,9 @@ class Bearer:
         token = self._verifier.verify(presented, keys, unix_seconds())
         check_policy(token, self._settings.policy_digest)
         check_session(token, session)
+        if self._settings.servers and token.denied_tools:
+            also = {merged_name(server, tool) for server in self._settings.servers for tool in token.denied_tools}
+            token = structs.replace(token, denied_tools=token.denied_tools | also)
         if self._subjects is None:
             return token
         key = self._subjects.get(token.sha256)

@@ -109,12 +109,16 @@ class Gate:
         recorder: Recorder | None = None,
         tasks: TaskStore | None = None,
         before: "Gate | None" = None,
+        pinned: PinnedTools | None = None,
     ) -> None:
-        """`before` is that of the same server until now: what it knows of sessions, tasks and definitions counts."""
+        """`before` is that of the same server until now: what it knows of sessions, tasks and definitions counts.
+        `pinned` takes the place of what holds one server to the pins of its settings."""
         self._guards = settings.guards
-        self._pinned = PinnedTools(settings.pins, counters) if settings.pins is not None else None
-        if before is not None and before._pinned is not None and before._pinned.pins == settings.pins:
-            self._pinned = before._pinned
+        if pinned is None and settings.pins is not None:
+            known = before._pinned if before is not None else None
+            same = known is not None and known.pins == settings.pins
+            pinned = known if same else PinnedTools(settings.pins, counters)
+        self._pinned = pinned
         self._is_open = not settings.guards and bearer is None and recorder is None and self._pinned is None
         self._tells = settings.tells_identity
         self._methods = frozenset(settings.methods)

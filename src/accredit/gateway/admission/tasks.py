@@ -26,7 +26,7 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.recording.open_calls import OpenCall, ResumedCalls
 from accredit.gateway.recording.recorder import Client
 from accredit.gateway.replies import refusal
-from accredit.gateway.settings import GatewaySettings, StdioUpstream
+from accredit.gateway.settings import GatewaySettings
 from accredit.jsonrpc.frames import Notification, Request, Success
 from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.methods import TASK_METHODS, Era
@@ -100,7 +100,7 @@ class Tasks:
             raise ConfigurationError("calls are guarded, and nobody remembers their tasks", "give the gateway tasks")
         self._counters = counters
         self._server = f"{settings.server}|" if settings.server else ""
-        self._apart = secrets.token_hex(8) if isinstance(settings.upstream, StdioUpstream) else ""
+        self._apart = secrets.token_hex(8) if settings.lives_here else ""
         self._told = RecentlyUsed[str, set[str]](MAX_TASK_SESSIONS)
         self.unrecorded = Unrecorded()
         if before is not None:

@@ -13,7 +13,7 @@ the arguments: so a constraint's reason, which quotes them, is cut. The target i
 
 import asyncio
 import re
-from collections.abc import Coroutine, Mapping
+from collections.abc import Collection, Coroutine, Mapping
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -62,6 +62,7 @@ from accredit.jsonrpc.long_text import at_one_go
 from accredit.limits import MAX_RECORDED_CHAINS, MAX_RECORDED_TARGET, MAX_RECORDED_TEXT, SHORT_MESSAGE_BYTES
 from accredit.pins import Pins
 from accredit.policy import CONSTRAINT_REFUSALS, Decision, refusals
+from accredit.policy.merging import member_of_target
 from accredit.ports import Records
 from accredit.ratify import DelegationCert, encode_delegation_cert
 from accredit.refusals import CHALLENGE_REQUIRED
@@ -91,7 +92,10 @@ class Part(Struct, frozen=True):
 
 
 class Recorder:
-    """Writes what the gate decides into the log, and what came of it. One per server, by its name in `[servers]`."""
+    """Writes what the gate decides into the log, and what came of it. One per server, by its name in `[servers]`.
+
+    Where several are `merged`, the target of a call says which one it is for.
+    """
 
     def __init__(
         self,
@@ -103,9 +107,11 @@ class Recorder:
         pins: Pins | None = None,
         server: str = "",
         before: "Recorder | None" = None,
+        merged: Collection[str] = (),
     ) -> None:
         """`before` is the one of this server until now: the calls that it has opened are this one's, too."""
         self._server = server
+        self._merged = frozenset(merged)
         self._records = records
         self._hides_sessions = hides_sessions
         self._settings = settings
@@ -249,8 +255,12 @@ class Recorder:
             round=part.round if part is not None else None,
             definition=self._pinned.get(target) if method == "tools/call" else None,
             trace=trace,
-            server=self._server or None,
+            server=self._server_of(method, target) or None,
         )
+
+    def _server_of(self, method: str, target: str) -> str:
+        found = member_of_target(method, target) if self._merged else None
+        return found.server if found is not None and found.server in self._merged else self._server
 
     def _resume(self, session_id: str, id: MessageId) -> bytes:
         """The 32 bytes by which a call of a session is found: at every gateway where the session has this id, at the
@@ -305,6 +315,7 @@ def recorder_of(
         pins=settings.pins,
         server=settings.server,
         before=before,
+        merged=[each.server for each in settings.members],
     )
 
 

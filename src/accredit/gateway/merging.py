@@ -1,0 +1,66 @@
+"""From the settings of several servers to those of all of them as one. No I/O.
+
+1. What the servers share (roots, issuers, keys, bounds) is the gateway's, and the same here. Proofs are made out to the
+   gateway's own id; of an issuer's audiences only the gateway's counts.
+2. Catalogs and the scopes of tokens are the servers' own, under merged names (`policy.merging`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from msgspec import structs
+
+from accredit.gateway.settings import GatewaySettings, MergedUpstream, ProofSettings, TokenSettings
+from accredit.pins import Pins
+from accredit.policy import Catalog
+from accredit.policy.merging import MergedCatalog, merged_name
+
+
+def merged_settings(
+    servers: Sequence[GatewaySettings], *, path: str, gateway_id: str, resource: str = "", pins: Pins | None = None
+) -> GatewaySettings:
+    """Return the settings of `servers` as one, at `path`. `resource` is the URL of that as clients know it, where
+    tokens are on; `pins` are those of all tools, by their merged names. Raises `ConfigurationError`."""
+    return replace(
+        servers[0],
+        upstream=MergedUpstream({each.server: each for each in servers}),
+        server="",
+        path=path,
+        upstream_timeout_seconds=None,
+        tells_identity=any(each.tells_identity for each in servers),
+        identity=None,
+        proofs=_proofs(servers, gateway_id),
+        tokens=_tokens(servers, resource),
+        pins=pins,
+    )
+
+
+def _proofs(servers: Sequence[GatewaySettings], gateway_id: str) -> ProofSettings | None:
+    found = next((each.proofs for each in servers if each.proofs is not None), None)
+    if found is None:
+        return None
+    catalogs = {each.server: Catalog() if each.proofs is None else each.proofs.policy.catalog for each in servers}
+    catalog = MergedCatalog(by_server=catalogs)
+    id = gateway_id if found.required else ""
+    policy = structs.replace(found.policy, verifier_id=id, server="", catalog=catalog, vocabulary=catalog.vocabulary())
+    return replace(found, policy=policy)
+
+
+def _tokens(servers: Sequence[GatewaySettings], resource: str) -> TokenSettings | None:
+    tokens = servers[0].tokens
+    if tokens is None:
+        return None
+    scopes = {
+        merged_name(each.server, tool): scope
+        for each in servers
+        if each.tokens is not None
+        for tool, scope in each.tokens.tool_scopes.items()
+    }
+    return replace(
+        tokens,
+        issuers=tuple(structs.replace(each, server_audience="") for each in tokens.issuers),
+        resource=resource or tokens.resource,
+        tool_scopes=scopes,
+        bootstrap=None,
+        servers=tuple(each.server for each in servers),
+    )

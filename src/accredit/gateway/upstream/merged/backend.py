@@ -1,0 +1,199 @@
+"""The backend of the merged endpoint: several servers as one.
+
+What a request is about says whom it is for, so a call needs no list, and waits for nobody else's server:
+
+1. lists and `server/discover` are asked of all at once (`lists`); their answer is made here;
+2. what has a target (`policy.merging`), and `completion/complete` by its `ref`, goes to the one server that the target
+   names, under that server's own name for it, and its answer comes back under the merged one (`results`);
+3. a target that no server here has is an error of the client's (-32602), and nothing is forwarded;
+4. any other method is not known here (-32601): nobody could say whose it is.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+from msgspec import Raw
+
+from accredit import __version__
+from accredit.base.text import excerpt
+from accredit.errors import AnswerError, FrameError, MessageId, RequestError
+from accredit.gateway.headers import JSON, RequestHead
+from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.turns import in_turns
+from accredit.gateway.upstream.merged.hello import merged_capabilities, merged_instructions, merged_versions
+from accredit.gateway.upstream.merged.lists import UNAVAILABLE, MergedLists, answers_of_all, kept_of, opened, strictest
+from accredit.gateway.upstream.merged.member import ONE_SERVER, MemberReply, MergedMember, member_head
+from accredit.gateway.upstream.merged.results import with_merged_uris
+from accredit.gateway.upstream.reply import Reply, WhileConnected
+from accredit.jsonrpc.encode import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, to_json
+from accredit.jsonrpc.frames import Frame, Request, Success
+from accredit.jsonrpc.methods import META_VERSION, TARGET_MEMBER, Era
+from accredit.jsonrpc.objects import as_string, is_object, members
+from accredit.jsonrpc.requests import Batch
+from accredit.jsonrpc.responses import Answers, Edit
+from accredit.policy import LISTS
+from accredit.policy.merging import Member, member_of_name, member_of_target, member_of_uri
+
+_DISCOVER = "server/discover"
+_COMPLETE = "completion/complete"
+_SERVER_INFO = "io.modelcontextprotocol/serverInfo"
+_REFS = {"ref/prompt": "name", "ref/resource": "uri"}
+"""What a `ref` names its target by, for each of its types."""
+
+
+class MergedBackend:
+    """Answers for several servers, which are others' to close."""
+
+    def __init__(self, settings: GatewaySettings, servers: Mapping[str, MergedMember]) -> None:
+        self._servers = servers
+        self._added = frozenset(each.lower().encode() for each in settings.forward_headers)
+        self._lists = MergedLists(servers)
+        self._info = {"name": _own_name(settings), "version": __version__}
+
+    async def post(self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
+        """Answer a client's message."""
+        if era is not Era.MODERN:
+            raise RequestError(INVALID_REQUEST, "Invalid Request: this endpoint is for revision 2026-07-28")
+        if not isinstance(message, Request):
+            await reply.reply(202)
+            return
+        edit = edits.get(message.id)
+        if message.method in LISTS or message.method == _DISCOVER:
+            with WhileConnected(reply):
+                make = self._discovered if message.method == _DISCOVER else self._listed
+                await self._answer(reply, message, await make(reply, message, era), edit)
+            return
+        found, toward = self._toward(message)
+        await self._post_to(self._servers[found.server], reply, toward, found.own, era, edit)
+
+    async def get(self, reply: Reply, otherwise: Edit | None) -> None:
+        """Serve no stream."""
+        raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
+
+    async def delete(self, reply: Reply) -> None:
+        """End no session."""
+        raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
+
+    async def ask(self, reply: Reply, era: Era, request: Request) -> bytes | None:
+        """Send a request of the gateway's own: for a list to all servers, or to the one that it names."""
+        named = as_string(request.in_meta(ONE_SERVER))
+        if named is not None:
+            return await self._ask(reply, era, named, request.with_meta({}, without=(ONE_SERVER,)))
+        if request.method not in LISTS:
+            return None
+        return _response(request, await self._listed(reply, request, era))
+
+    async def ready(self) -> bool:
+        """Return whether it answers: it does, whatever its servers do."""
+        return True
+
+    def drain(self) -> None:
+        """End no streams: there are none of its own."""
+
+    async def aclose(self) -> None:
+        """Release nothing: the servers are others'."""
+
+    async def _ask(self, reply: Reply, era: Era, name: str, request: Request) -> bytes | None:
+        """Send a request of the gateway's own to one server. Raises `AccreditError`."""
+        server = self._servers.get(name)
+        if server is None:
+            return None
+        return await server.backend.ask(MemberReply(reply, self._head(reply.head)), era, server.request(request))
+
+    async def _listed(self, reply: Reply, request: Request, era: Era) -> bytes:
+        if "cursor" in request.names:
+            raise RequestError(INVALID_PARAMS, "Invalid params: this list has one page", id=request.id, status=200)
+        return await self._lists.result(request, era, partial(self._ask, reply, era))
+
+    async def _discovered(self, reply: Reply, request: Request, era: Era) -> bytes:
+        """Return the result of `server/discover`."""
+
+        async def one(name: str) -> dict[str, Raw] | None:
+            text = await self._ask(reply, era, name, request)
+            answer = await opened(text) if text is not None else None
+            if not isinstance(answer, Success) or not is_object(answer.result):
+                return None
+            result = members(answer.result)
+            pinned = self._servers[name].pinned
+            if pinned is not None:
+                await in_turns(pinned.hello(answer))
+            return result
+
+        found, missing = await answers_of_all(self._servers, one)
+        kept = strictest([kept_of(each) for each in found.values()], complete=not missing)
+        result: dict[str, object] = {
+            **kept.members(),
+            "supportedVersions": merged_versions(found, as_string(request.in_meta(META_VERSION))),
+            "capabilities": merged_capabilities(found),
+            "_meta": {_SERVER_INFO: self._info, **({UNAVAILABLE: missing} if missing else {})},
+        }
+        instructions = merged_instructions(found)
+        if instructions is not None:
+            result["instructions"] = instructions
+        return to_json(result)
+
+    async def _answer(self, reply: Reply, request: Request, result: bytes, edit: Edit | None) -> None:
+        """Answer a request here. Raises `AnswerError`."""
+        response = Success(request.id, Raw(result), _response(request, result))
+        try:
+            text = await in_turns(edit(response)) if edit is not None else response.text
+        except FrameError as error:
+            raise AnswerError(error.detail, bound=error.bound) from None
+        if reply.calls:
+            text = await reply.calls.withhold(Answers([(response, text)])) or text
+        await reply.reply(200, text, [JSON])
+
+    async def _post_to(
+        self, server: MergedMember, reply: Reply, request: Request, own: str, era: Era, edit: Edit | None
+    ) -> None:
+        """Forward a request to the one server that it is for."""
+        edit = with_merged_uris(server.name, request.method, edit)
+        place = server.rooms.calls.take(reply)
+        try:
+            head = self._head(reply.head, own)
+            edits = {request.id: edit} if edit is not None else {}
+            await server.backend.post(MemberReply(reply, head), server.request(request), era, edits)
+        finally:
+            place.leave()
+
+    def _toward(self, request: Request) -> tuple[Member, Request]:
+        """Return whom a request is for, and the request under the server's own name for its target. Raises
+        `RequestError` by rules 3 and 4."""
+        if request.method == _COMPLETE:
+            found, toward = _completion(request)
+        elif request.method in TARGET_MEMBER:
+            target = request.target
+            found = member_of_target(request.method, target) if target is not None else None
+            toward = {TARGET_MEMBER[request.method]: found.own} if found is not None else {}
+        else:
+            raise RequestError(METHOD_NOT_FOUND, "Method not found", id=request.id, status=404)
+        if found is None or found.server not in self._servers:
+            detail = f"Invalid params: no server here has {excerpt(request.target or 'it')}"
+            raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200)
+        return found, request.with_params({name: Raw(to_json(value)) for name, value in toward.items()})
+
+    def _head(self, head: RequestHead, own: str | None = None) -> RequestHead:
+        return member_head(head, self._added, own)
+
+
+def _completion(request: Request) -> tuple[Member | None, dict[str, object]]:
+    """Return whose prompt or template is to be completed, and what takes the place of `ref`."""
+    ref = request.members.get("ref")
+    found = members(ref) if ref is not None and is_object(ref) else {}
+    name = _REFS.get(as_string(found.get("type")) or "", "")
+    target = as_string(found.get(name))
+    if target is None:
+        return None, {}
+    member = member_of_uri(target) if name == "uri" else member_of_name(target)
+    return member, {"ref": found | {name: Raw(to_json(member.own))}} if member is not None else {}
+
+
+def _response(request: Request, result: bytes) -> bytes:
+    return to_json({"jsonrpc": "2.0", "id": request.id, "result": Raw(result)})
+
+
+def _own_name(settings: GatewaySettings) -> str:
+    """Return what the merged endpoint calls itself: the gateway's id, where it has one."""
+    if settings.proofs is not None and settings.proofs.required:
+        return settings.proofs.policy.verifier_id
+    return settings.records.gateway_id if settings.records is not None else "accredit"

@@ -1,0 +1,77 @@
+"""What several servers say of themselves, as one. No I/O.
+
+1. A capability is one that any server has. Only those are said that the merged endpoint serves: what is experimental,
+   or an extension that it does not know, may name things that it would have to rename.
+2. Instructions are each server's, under its name, up to an equal part of `MAX_MERGED_INSTRUCTIONS_CHARS`.
+3. A version is supported if all that answered support it; that of the request is.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from msgspec import Raw
+
+from accredit.errors import FrameError
+from accredit.jsonrpc.objects import as_string, is_object, members
+from accredit.limits import MAX_MERGED_INSTRUCTIONS_CHARS
+from accredit.policy.merging import merged_name
+
+Results = Mapping[str, Mapping[str, Raw]]
+"""The members of the result that each server gave, by the servers' names."""
+
+_FLAGS = {
+    "tools": ("listChanged",),
+    "prompts": ("listChanged",),
+    "resources": ("listChanged", "subscribe"),
+    "logging": (),
+    "completions": (),
+}
+"""The capabilities that the merged endpoint serves, each with its members that are true or false."""
+
+_decode_texts = msgspec.json.Decoder(list[str]).decode
+
+
+def merged_capabilities(results: Results) -> dict[str, dict[str, bool]]:
+    """Return the capabilities of all (rule 1)."""
+    merged: dict[str, dict[str, bool]] = {}
+    for result in results.values():
+        said = _object(result.get("capabilities"))
+        for name, flags in _FLAGS.items():
+            if not is_object(said.get(name)):
+                continue
+            own, known = _object(said[name]), merged.setdefault(name, {})
+            known |= {flag: True for flag in flags if flag in own and bytes(own[flag]) == b"true"}
+    return merged
+
+
+def merged_instructions(results: Results) -> str | None:
+    """Return the instructions of all (rule 2), or None if there are none."""
+    said = {server: as_string(result.get("instructions")) for server, result in results.items()}
+    most = MAX_MERGED_INSTRUCTIONS_CHARS // max(len(said), 1)
+    parts = [
+        f"{server} (its tools and prompts begin with {merged_name(server, '')}):\n{text[:most]}"
+        for server, text in said.items()
+        if text
+    ]
+    return "\n\n".join(parts) or None
+
+
+def merged_versions(results: Results, asked: str | None) -> list[str]:
+    """Return the versions that all support, in the order of the first (rule 3)."""
+    listed = [_texts(result.get("supportedVersions")) for result in results.values()]
+    common = [each for each in listed[0] if all(each in others for others in listed)] if listed else []
+    return common if asked is None or asked in common else [*common, asked]
+
+
+def _object(value: Raw | None) -> dict[str, Raw]:
+    try:
+        return members(value) if value is not None and is_object(value) else {}
+    except FrameError:
+        return {}
+
+
+def _texts(value: Raw | None) -> Iterable[str]:
+    try:
+        return dict.fromkeys(_decode_texts(value)) if value is not None else ()
+    except (msgspec.MsgspecError, RecursionError):
+        return ()

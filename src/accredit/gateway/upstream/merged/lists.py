@@ -1,0 +1,199 @@
+"""Lists of several servers as one list: asked in parallel, put together under merged names.
+
+1. Each server has `MERGED_ASK_SECONDS` for its whole list. Its pages are followed, up to `MAX_LIST_PAGES`: the merged
+   list has one page, so no cursor of one server ever comes to another.
+2. A server that does not answer in time, or not with a list that can be read, is left out, and named in the result's
+   `_meta`. One that has no such method (-32601) has an empty list.
+3. No server fills the others' room: each has an equal part of the bytes of a list that the gateway edits.
+4. In 2026-07-28 the list may be kept for as long as the strictest of them, and for no time while one is left out; it is
+   `public` only if all are.
+5. More than `MANY_TOOLS` are logged, once: a client that is offered so many picks badly among them.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from accredit.base.log_events import log_event
+from accredit.errors import AccreditError, FrameError
+from accredit.gateway.turns import in_turns
+from accredit.jsonrpc.encode import METHOD_NOT_FOUND, to_json, with_members
+from accredit.jsonrpc.frames import MESSAGE, Failure, Frame, Request, Success, decode_frame, frame_of
+from accredit.jsonrpc.long_text import Steps, members_in_steps
+from accredit.jsonrpc.methods import Era
+from accredit.jsonrpc.objects import Names, as_integer, as_string, is_object, unambiguous_members
+from accredit.limits import (
+    ITEMS_AT_ONCE,
+    LONG_ANSWER_BYTES,
+    MANY_TOOLS,
+    MAX_LIST_PAGES,
+    MAX_SPLIT_BYTES,
+    MERGED_ASK_SECONDS,
+    SHORT_MESSAGE_BYTES,
+)
+from accredit.policy.lists import KINDS, Kind
+from accredit.policy.merging import merged_name, merged_uri
+
+UNAVAILABLE = "dev.accredit/unavailable"
+"""The member of a merged result's `_meta` that names the servers which are left out."""
+
+Asked = Callable[[str, Request], Awaitable[bytes | None]]
+"""Send one of the gateway's own requests to the server of this name, as the caller at hand; return the response's
+text, or None."""
+
+Given = TypeVar("Given")
+_decode_list = msgspec.json.Decoder(list[Raw]).decode
+_log = logging.getLogger("accredit.gateway.merged")
+
+
+class Kept(NamedTuple):
+    """How long an answer may be kept, in milliseconds, and whether for everybody."""
+
+    ttl_ms: int
+    public: bool
+
+    def members(self) -> dict[str, object]:
+        """Return it as members of a result of 2026-07-28."""
+        scope = "public" if self.public else "private"
+        return {"resultType": "complete", "ttlMs": self.ttl_ms, "cacheScope": scope}
+
+
+NOT_KEPT = Kept(0, public=False)
+
+
+def kept_of(result: Mapping[str, Raw]) -> Kept:
+    """Return how long one server's answer may be kept: not at all where it does not say."""
+    return Kept(max(as_integer(result.get("ttlMs")) or 0, 0), as_string(result.get("cacheScope")) == "public")
+
+
+def strictest(all_kept: Collection[Kept], *, complete: bool) -> Kept:
+    """Return how long an answer may be kept that is made of others; not at all unless it is `complete`."""
+    if not all_kept or not complete:
+        return Kept(0, public=bool(all_kept) and all(each.public for each in all_kept))
+    return Kept(min(each.ttl_ms for each in all_kept), all(each.public for each in all_kept))
+
+
+class ListOfOne(NamedTuple):
+    """The list of one server, under merged names."""
+
+    items: Sequence[Raw]
+    kept: Collection[Kept]
+
+
+async def answers_of_all(
+    servers: Collection[str], ask: Callable[[str], Awaitable[Given | None]]
+) -> tuple[dict[str, Given], list[str]]:
+    """Ask several servers at once. Return what each gives, and the names of those that gave nothing in
+    `MERGED_ASK_SECONDS`, or failed."""
+
+    async def one(server: str) -> Given | None:
+        try:
+            async with asyncio.timeout(MERGED_ASK_SECONDS):
+                return await ask(server)
+        except (AccreditError, TimeoutError):
+            return None
+
+    given = await asyncio.gather(*map(one, servers))
+    found = {server: each for server, each in zip(servers, given, strict=True) if each is not None}
+    return found, [server for server in servers if server not in found]
+
+
+class MergedLists:
+    """Lists of `servers`, by their names."""
+
+    def __init__(self, servers: Collection[str]) -> None:
+        self._servers = servers
+        self._bytes = MAX_SPLIT_BYTES // (len(servers) + 1)
+        self._many = False
+
+    async def result(self, request: Request, era: Era, ask: Asked) -> bytes:
+        """Return the result of a request for a list, as JSON text."""
+        kind = KINDS[request.method]
+
+        async def one(server: str) -> ListOfOne | None:
+            return await self._list_of(server, kind, request, ask)
+
+        found, missing = await answers_of_all(self._servers, one)
+        items = [item for each in found.values() for item in each.items]
+        self._warn(kind, len(items))
+        kept = strictest([kept for each in found.values() for kept in each.kept], complete=not missing)
+        result: dict[str, object] = {kind.items: items}
+        if era is Era.MODERN:
+            result |= kept.members()
+        if missing:
+            result["_meta"] = {UNAVAILABLE: missing}
+        return to_json(result)
+
+    def _warn(self, kind: Kind, items: int) -> None:
+        if kind.items == "tools" and items > MANY_TOOLS and not self._many:
+            self._many = True
+            remedy = "give clients the servers' own endpoints"
+            log_event(_log, logging.WARNING, "many_tools", tools=items, remedy=remedy)
+
+    async def _list_of(self, server: str, kind: Kind, request: Request, ask: Asked) -> ListOfOne | None:
+        """Return one server's list, or None by rule 2. Raises `FrameError`."""
+        items: list[Raw] = []
+        kept: list[Kept] = []
+        size, cursor = 0, None
+        for _ in range(MAX_LIST_PAGES):
+            text = await ask(server, _page_of(request, cursor))
+            if text is None:
+                return None
+            size += len(text)
+            if size > self._bytes:
+                raise FrameError(f"a list of more than {self._bytes} bytes", bound=True)
+            answer = await opened(text)
+            if isinstance(answer, Failure) and answer.code == METHOD_NOT_FOUND:
+                return ListOfOne((), ())
+            if not isinstance(answer, Success) or not is_object(answer.result):
+                return None
+            result = unambiguous_members(answer.result, kind.result_names)
+            merged = partial(merged_name if kind.key == "name" else merged_uri, server)
+            items += await in_turns(items_of(result, kind.items, kind.key, kind.item_names, merged))
+            kept.append(kept_of(result))
+            cursor = result.get("nextCursor")
+            if as_string(cursor) is None:
+                return ListOfOne(items, kept)
+        return None
+
+
+def items_of(
+    result: Mapping[str, Raw], name: str, key: str, names: Names, rename: Callable[[str], str]
+) -> Steps[list[Raw]]:
+    """Return the items in a result's member, with what their `key` says renamed. Raises `FrameError`."""
+    yield
+    try:
+        items = _decode_list(result[name])
+    except (KeyError, msgspec.MsgspecError, RecursionError):
+        raise FrameError(f'"{name}" is not an array') from None
+    renamed: list[Raw] = []
+    for number, item in enumerate(items):
+        if number % ITEMS_AT_ONCE == 0 or len(item) > SHORT_MESSAGE_BYTES:
+            yield
+        if not is_object(item):
+            raise FrameError(f"{name} with an item that is not an object")
+        found = unambiguous_members(item, names)
+        own = as_string(found.get(key))
+        if own is None:
+            raise FrameError(f"{name} with an item without a {key}")
+        renamed.append(Raw(with_members(found, {key: rename(own)})))
+    return renamed
+
+
+async def opened(text: bytes) -> Frame:
+    """Return the message in a text that may be long. Raises `FrameError`."""
+    if len(text) <= LONG_ANSWER_BYTES:
+        return decode_frame(text)
+    return frame_of(await in_turns(members_in_steps(text, MESSAGE)), text)
+
+
+def _page_of(request: Request, cursor: Raw | None) -> Request:
+    """Return the request for one page, with an id of its own: several may be open in one session."""
+    page = request.with_id(secrets.token_hex(8))
+    return page if cursor is None else page.with_params({"cursor": cursor})

@@ -1,0 +1,134 @@
+"""One of several servers, as the merged endpoint asks it on a client's behalf. No own I/O.
+
+1. Of the client's headers only what MCP needs goes to a server, and what `[gateway] forward_headers` adds: a key or a
+   cookie that is meant for one would else be known to all. `Authorization` goes to none.
+2. `Mcp-Name` is the server's own name for the target.
+3. Of an answer's headers only those that say how it is carried come back: a server's cookie or session is none of the
+   others'. Its 401 is about the gateway, as a client has no credentials for it.
+4. It has its own part of the gateway's room: what hangs at one server leaves the others' callers theirs.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from accredit.errors import UpstreamRefuses
+from accredit.gateway.admission.pinned_tools import PinnedTools
+from accredit.gateway.forwarding import TO_UPSTREAM, Fate
+from accredit.gateway.headers import RawHeaders, RequestHead
+from accredit.gateway.recording.open_calls import OpenCalls
+from accredit.gateway.room import Rooms
+from accredit.gateway.upstream.backend import Backend
+from accredit.gateway.upstream.reply import Reply
+from accredit.jsonrpc.era import NAME_HEADER
+from accredit.jsonrpc.frames import Notification, Request
+from accredit.jsonrpc.header_values import encode_header
+from accredit.policy.passing import AUTHORIZATION, Speaker
+from accredit.tokens import SubjectToken
+
+ONE_SERVER = "dev.accredit/server"
+"""The member of the gateway's own request that names the one server which is to be asked. No server sees it."""
+
+_COMES_BACK = frozenset({b"cache-control", b"content-encoding", b"content-type", b"retry-after", b"x-accel-buffering"})
+_PASSES = frozenset({Fate.PASSES, Fate.OWN})
+
+
+class MergedMember(NamedTuple):
+    """One of several servers: what answers for it, its part of the room, what holds it to its definitions, and whether
+    it is told in `_meta` on whose authority a call comes."""
+
+    name: str
+    backend: Backend
+    rooms: Rooms
+    pinned: PinnedTools | None = None
+    is_told: bool = True
+
+    def request(self, request: Request) -> Request:
+        """Return a request as this server gets it."""
+        if not self.is_told and request.in_meta(AUTHORIZATION) is not None:
+            request = request.with_meta({}, without=(AUTHORIZATION,))
+        return request
+
+
+def member_head(head: RequestHead, added: frozenset[bytes] = frozenset(), own: str | None = None) -> RequestHead:
+    """Return a client's head as it goes to one server, by rules 1 and 2. `added` are the names of `forward_headers`."""
+    dropped = {name for name in head.headers if not _goes_on(name, added)}
+    if own is None or NAME_HEADER not in head.headers:
+        return head.without(dropped)
+    return head.without(dropped).with_field(NAME_HEADER, encode_header(own))
+
+
+def _goes_on(name: bytes, added: frozenset[bytes]) -> bool:
+    if name in added or name == b"connection":  # which may take some of the added ones off
+        return True
+    return name != b"authorization" and TO_UPSTREAM.fate(name) in _PASSES
+
+
+class MemberReply:
+    """What one server answers into: the client's reply, with a head of its own, and rule 3.
+
+    `mapped`, if given, turns the bytes of an event stream into those that the client gets.
+    """
+
+    __slots__ = (
+        "_mapped", "_reply", "calls", "carried", "head", "hears", "replica", "resumable", "speaker", "started",
+    )  # fmt: skip
+
+    def __init__(self, reply: Reply, head: RequestHead, mapped: Callable[[bytes], bytes] | None = None) -> None:
+        self._reply = reply
+        self._mapped = mapped
+        self.head = head
+        self.speaker: Speaker | None = reply.speaker
+        self.carried: SubjectToken | None = reply.carried
+        self.calls: OpenCalls = reply.calls
+        self.hears: Callable[[Notification], bool] | None = reply.hears
+        self.replica = head.replica
+        self.started = reply.started
+        self.resumable = False
+
+    @property
+    def peer(self) -> str:
+        """The address that the request comes from."""
+        return self._reply.peer
+
+    @property
+    def proved(self) -> bool:
+        """Whether its caller has authenticated by now."""
+        return self._reply.proved
+
+    def negotiated(self, session: bytes, revision: str) -> None:
+        """Say nothing: a server's session is not the client's."""
+
+    async def reply(self, status: int, body: bytes = b"", headers: RawHeaders | None = None) -> None:
+        """Send a whole answer. Raises `UpstreamRefuses` by rule 3."""
+        if status == 401:
+            raise UpstreamRefuses
+        self.started = True
+        await self._reply.reply(status, body, _coming_back(headers or []))
+
+    async def start(self, status: int, headers: RawHeaders) -> None:
+        """Send the head of a stream."""
+        self.started = True
+        await self._reply.start(status, _coming_back(headers))
+
+    async def write(self, chunk: bytes) -> None:
+        """Send a piece. Raises `ClientGone`."""
+        if self._mapped is not None:
+            chunk = self._mapped(chunk)
+        if chunk:
+            await self._reply.write(chunk)
+
+    async def end(self) -> None:
+        """End an answer that was begun."""
+        await self._reply.end()
+
+    def watch(self) -> None:
+        """From here on, let a client that disconnects interrupt the work."""
+        self._reply.watch()
+
+    def unwatch(self) -> bool:
+        """Stop that."""
+        return self._reply.unwatch()
+
+
+def _coming_back(headers: RawHeaders) -> RawHeaders:
+    return [pair for pair in headers if pair[0] in _COMES_BACK]

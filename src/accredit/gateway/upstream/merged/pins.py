@@ -1,0 +1,60 @@
+"""Holds each of several servers to the definitions that are pinned of it, at the merged endpoint. Asks it.
+
+A call is looked after by what does so at the server's own endpoint (`pinned_tools`), with the same bounds: the server
+that the tool's name says is asked for its list, as the caller at hand, and nobody else's is waited for.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from msgspec import Raw
+
+from accredit.gateway.admission.pinned_tools import PinnedTools, Way
+from accredit.gateway.admission.tool_directory import Ask
+from accredit.gateway.counters import Counters
+from accredit.gateway.upstream.merged.member import ONE_SERVER, MergedMember
+from accredit.jsonrpc.encode import to_json
+from accredit.jsonrpc.frames import Request, Success
+from accredit.jsonrpc.long_text import Steps
+from accredit.pins import Pins
+from accredit.policy import Authority
+from accredit.policy.merging import member_of_name
+from accredit.policy.passing import Speaker
+from accredit.tokens import VerifiedToken
+
+
+class MergedPins(PinnedTools):
+    """The pins of several servers, under the names that their tools have here."""
+
+    def __init__(self, pins: Pins, counters: Counters, servers: Mapping[str, MergedMember]) -> None:
+        super().__init__(pins, counters)
+        self._pinned = {name: each.pinned for name, each in servers.items() if each.pinned is not None}
+
+    async def find(self, call: Request, way: Way | None, name: str, speaker: Speaker | None = None) -> str | None:
+        """Return the digest of the definition that the tool's own server shows this caller, or None."""
+        found = member_of_name(name)
+        pinned = self._pinned.get(found.server) if found is not None else None
+        if pinned is None or found is None or way is None:
+            return None
+        return await pinned.find(call, way._replace(ask=partial(_ask_one, way.ask, found.server)), found.own, speaker)
+
+    def on_other(
+        self, request: Request, way: Way | None, authority: Authority | None, token: VerifiedToken | None
+    ) -> Callable[[], None]:
+        """Return what to call if a list for this caller shows what is not pinned."""
+        forgets = [each.on_other(request, way, authority, token) for each in self._pinned.values()]
+
+        def forget() -> None:
+            for each in forgets:
+                each()
+
+        return forget
+
+    def hello(self, response: Success) -> Steps[bytes]:
+        """Leave the answer as it is: each server's own instructions were compared before they were joined."""
+        yield
+        return response.text
+
+
+async def _ask_one(ask: Ask, server: str, request: Request) -> bytes | None:
+    return await ask(request.with_meta({ONE_SERVER: Raw(to_json(server))}))

@@ -1,0 +1,130 @@
+"""URIs in one server's results, under the names that they have at the merged endpoint. No I/O.
+
+1. Mapped are the URIs of embedded resources and resource links, in the `content` of a tool's result and in the messages
+   of a prompt, and those of `contents` that were read: what a client may ask for by them.
+2. Nothing else is: neither `structuredContent`, nor what a text says, nor the address of an icon.
+3. A result without such a URI stays byte for byte. One that has any, and more than `MAX_SPLIT_BYTES`, is none.
+
+A server can't name another's resource so: whatever it says is taken for its own.
+"""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from accredit.errors import FrameError
+from accredit.jsonrpc.encode import with_members
+from accredit.jsonrpc.frames import Success
+from accredit.jsonrpc.long_text import Steps, pairs_in_steps
+from accredit.jsonrpc.objects import as_string, is_object, may_hold, members
+from accredit.jsonrpc.responses import Edit
+from accredit.limits import ITEMS_AT_ONCE, LONG_ANSWER_BYTES, MAX_SPLIT_BYTES, SHORT_MESSAGE_BYTES
+from accredit.policy.merging import merged_uri
+
+_URI = b'"uri"'
+_decode_list = msgspec.json.Decoder(list[Raw]).decode
+_Mapped = Callable[[str, Raw], Steps[Raw]]
+
+
+def with_merged_uris(server: str, method: str, outer: Edit | None) -> Edit | None:
+    """Return the edit for one server's response to a request of this method; `outer` edits what comes of it."""
+    place = _PLACES.get(method)
+    if place is None:
+        return outer
+    return _edit(server, dict([place]), outer)
+
+
+def with_merged_uris_anywhere(server: str, outer: Edit | None) -> Edit:
+    """Return the edit for a response of which nobody knows any more what it answers: it goes by its shape."""
+    return _edit(server, dict(_PLACES.values()), outer)
+
+
+def _edit(server: str, places: Mapping[str, _Mapped], outer: Edit | None) -> Edit:
+    def edit(response: Success) -> Steps[bytes]:
+        if may_hold(response.result, _URI):
+            response = yield from _mapped(server, places, response)
+        return (yield from outer(response)) if outer is not None else response.text
+
+    return edit
+
+
+def _mapped(server: str, places: Mapping[str, _Mapped], response: Success) -> Steps[Success]:
+    """Return the response with its URIs mapped. Raises `FrameError` by rule 3."""
+    if len(response.result) > MAX_SPLIT_BYTES:
+        raise FrameError(f"a result with URIs of more than {MAX_SPLIT_BYTES} bytes", bound=True)
+    yield
+    result = yield from _split(response.result)
+    changes: dict[str, object] = {}
+    for name, mapped in places.items():
+        if name in result and may_hold(result[name], _URI):
+            changes[name] = yield from _each(server, result[name], mapped)
+    if not changes:
+        return response
+    yield
+    new_result = Raw(with_members(result, changes))
+    yield
+    text = with_members((yield from _split(Raw(response.text))), {"result": new_result})
+    return replace(response, result=new_result, text=text)
+
+
+def _each(server: str, value: Raw, mapped: _Mapped) -> Steps[list[Raw] | Raw]:
+    """Return an array with each of its items mapped; anything else as it is."""
+    try:
+        items = _decode_list(value)
+    except (msgspec.MsgspecError, RecursionError):
+        return value
+    changed: list[Raw] = []
+    for number, item in enumerate(items):
+        if number % ITEMS_AT_ONCE == 0 or len(item) > SHORT_MESSAGE_BYTES:
+            yield
+        is_one = is_object(item) and may_hold(item, _URI)
+        changed.append((yield from mapped(server, item)) if is_one else item)
+    return changed
+
+
+def _contents(server: str, item: Raw) -> Steps[Raw]:
+    """Return contents of a resource, with the URI that they have here."""
+    found = yield from _split(item)
+    own = as_string(found.get("uri"))
+    return item if own is None else Raw(with_members(found, {"uri": merged_uri(server, own)}))
+
+
+def _block(server: str, item: Raw) -> Steps[Raw]:
+    """Return a block of content; of an embedded resource and of a link to one, with the URI that it has here."""
+    found = yield from _split(item)
+    kind = as_string(found.get("type"))
+    if kind == "resource_link":
+        return (yield from _contents(server, item))
+    resource = found.get("resource")
+    if kind != "resource" or resource is None or not is_object(resource):
+        return item
+    return Raw(with_members(found, {"resource": (yield from _contents(server, resource))}))
+
+
+def _message(server: str, item: Raw) -> Steps[Raw]:
+    """Return a message of a prompt, whose content is one block or several."""
+    found = yield from _split(item)
+    content = found.get("content")
+    if content is None:
+        return item
+    new = (yield from _block(server, content)) if is_object(content) else (yield from _each(server, content, _block))
+    return Raw(with_members(found, {"content": new}))
+
+
+def _split(value: Raw) -> Steps[dict[str, Raw]]:
+    if not is_object(value):
+        return {}
+    if len(value) <= LONG_ANSWER_BYTES:
+        return members(value)
+    return dict((yield from pairs_in_steps(bytes(value))))
+
+
+_PLACES: Mapping[str, tuple[str, _Mapped]] = {
+    "tools/call": ("content", _block),
+    "tasks/result": ("content", _block),
+    "prompts/get": ("messages", _message),
+    "resources/read": ("contents", _contents),
+}
+"""Where a result of each method has URIs, and what each item there becomes."""
