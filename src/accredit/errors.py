@@ -80,6 +80,13 @@ class ConfigurationError(AccreditError):
         self.remedy = remedy
 
 
+class WrongPassphrase(ConfigurationError):
+    """A passphrase that does not open a key. The text says nothing of what was tried."""
+
+    def __init__(self, name: str, id: str) -> None:
+        super().__init__(f"this is not the passphrase of {name}'s key ({id})", "try again; nothing was signed")
+
+
 class FrameError(AccreditError):
     """Bytes that are not one valid message. `detail` is public and short.
 

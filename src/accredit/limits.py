@@ -547,6 +547,31 @@ MAX_AGENT_NAME_LENGTH_BYTES = 256
 MAX_KEY_FILE_BYTES = 16_384
 """Bytes of a key file. One with both seeds and the longest name has some 3,500."""
 
+ARGON2_MEMORY_KIB = 65_536
+"""Memory that turning a passphrase into a key takes (RFC 9106 section 4, the second choice): each guess costs as much.
+"""
+
+ARGON2_PASSES = 3
+"""How often that memory is gone through (RFC 9106): half a second in all."""
+
+ARGON2_LANES = 4
+"""Threads that do it (RFC 9106)."""
+
+MIN_ARGON2_MEMORY_KIB = 8_192
+"""The least memory that a key file may name: Argon2 with less is quick to guess at."""
+
+MAX_ARGON2_MEMORY_KIB = 1_048_576
+"""The most memory that a key file may name, 1 GiB: a hostile one must not take the machine's."""
+
+MAX_ARGON2_PASSES = 16
+"""The most passes that a key file may name: with 1 GiB, a minute."""
+
+MAX_ARGON2_LANES = 16
+"""The most threads that a key file may name."""
+
+MAX_PASSPHRASE_FILE_BYTES = 1_024
+"""Bytes of a file that holds a passphrase, with its line's end."""
+
 MAX_DELEGATION_FILE_BYTES = 122_880
 """Bytes of a delegation file: of the 131,072 of a proof, what its agent's key and signature (some 7,500) leave."""
 

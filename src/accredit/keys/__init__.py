@@ -1,30 +1,35 @@
 """Key files and signers: the only place where they are made, read and written.
 
-`formats` defines the files' contents and does no I/O; `files` reads and writes any file of `accredit`; `load` joins
-them. `token_keys` has the keys of session tokens and issuers, in PEM and as JWK sets; `record_signers` and
-`record_keys` have those of the audit log that other services hold.
+`formats` defines the files' contents and does no I/O, `passphrase` opens those of people; `files` reads and writes any
+file of `accredit`; `load` joins them. `token_keys` has the keys of session tokens and issuers, in PEM and as JWK sets;
+`record_signers` and `record_keys` have those of the audit log that other services hold.
 """
 
 from accredit.keys.files import read_file, replace_file, write_file
-from accredit.keys.formats import DelegationFile, KeyFile, KeyKind, PrivateKeyFile
+from accredit.keys.formats import DelegationFile, KeyFile, KeyKind, LockedKeyFile, PrivateKeyFile
 from accredit.keys.load import (
+    AskPassphrase,
     SigningKey,
     load_log_signer,
     load_public_key,
     load_signing_key,
+    lock_key,
     log_key,
     log_signer,
     make_key,
     public_path,
     read_key,
+    unlock_key,
     write_key,
 )
 from accredit.keys.token_keys import kept_token_key, load_key_set, load_token_key, make_token_key, write_token_key
 
 __all__ = [
+    "AskPassphrase",
     "DelegationFile",
     "KeyFile",
     "KeyKind",
+    "LockedKeyFile",
     "PrivateKeyFile",
     "SigningKey",
     "kept_token_key",
@@ -33,6 +38,7 @@ __all__ = [
     "load_public_key",
     "load_signing_key",
     "load_token_key",
+    "lock_key",
     "log_key",
     "log_signer",
     "make_key",
@@ -41,6 +47,7 @@ __all__ = [
     "read_file",
     "read_key",
     "replace_file",
+    "unlock_key",
     "write_file",
     "write_key",
     "write_token_key",

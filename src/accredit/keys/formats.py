@@ -5,7 +5,8 @@ They are read as strictly as the protocol's own objects (`ratify.wire`). A key f
 1. its version is known;
 2. its name is printable, and no longer than the protocol allows for an agent's;
 3. its id is derived from its public key;
-4. its seeds, if it has them, are those of its public key.
+4. its seeds, if it has them, are those of its public key; of seeds under a passphrase that shows when they are opened
+   (`passphrase`), and what it takes to open them is bounded here.
 """
 
 from typing import Annotated, Any, ClassVar, Literal
@@ -13,7 +14,15 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta, Struct
 
 from accredit.errors import WireError
-from accredit.limits import MAX_AGENT_NAME_LENGTH_BYTES, MAX_DELEGATION_FILE_BYTES, MAX_KEY_FILE_BYTES
+from accredit.limits import (
+    MAX_AGENT_NAME_LENGTH_BYTES,
+    MAX_ARGON2_LANES,
+    MAX_ARGON2_MEMORY_KIB,
+    MAX_ARGON2_PASSES,
+    MAX_DELEGATION_FILE_BYTES,
+    MAX_KEY_FILE_BYTES,
+    MIN_ARGON2_MEMORY_KIB,
+)
 from accredit.ratify import DelegationCert, HybridPrivateKey, HybridPublicKey, derive_id
 from accredit.ratify.wire import Bytes32, WireObject
 
@@ -44,6 +53,10 @@ class KeyFile(WireObject, frozen=True):
         if self.id != derive_id(self.public_key):
             raise WireError(f"{path}.id", "not the id of this public key")
 
+    def public(self) -> "KeyFile":
+        """Return the public half: the same without the seeds."""
+        return KeyFile(self.accredit_key, self.kind, self.name, self.id, self.created_at, self.public_key)
+
 
 class Seeds(Struct, frozen=True, forbid_unknown_fields=True):
     """The seeds of both private keys. Their `repr` shows nothing."""
@@ -73,9 +86,24 @@ class PrivateKeyFile(KeyFile, frozen=True):
         """Return the private key."""
         return HybridPrivateKey(self.seed.ed25519, self.seed.ml_dsa_65)
 
-    def public(self) -> KeyFile:
-        """Return the public half: the same without the seeds."""
-        return KeyFile(self.accredit_key, self.kind, self.name, self.id, self.created_at, self.public_key)
+
+class SealedSeeds(Struct, frozen=True, forbid_unknown_fields=True):
+    """Seeds under a passphrase, and the work that turns it into the key of `box`: AES-256-GCM of both seeds, that of
+    Ed25519 first."""
+
+    kdf: Literal["argon2id"]
+    memory_kib: Annotated[int, Meta(ge=MIN_ARGON2_MEMORY_KIB, le=MAX_ARGON2_MEMORY_KIB)]
+    passes: Annotated[int, Meta(ge=1, le=MAX_ARGON2_PASSES)]
+    lanes: Annotated[int, Meta(ge=1, le=MAX_ARGON2_LANES)]
+    salt: Annotated[bytes, Meta(min_length=16, max_length=64)]
+    nonce: Annotated[bytes, Meta(min_length=12, max_length=12)]
+    box: Annotated[bytes, Meta(min_length=80, max_length=80)]
+
+
+class LockedKeyFile(KeyFile, frozen=True):
+    """A key file that can sign once its passphrase is known."""
+
+    seed: SealedSeeds
 
 
 class DelegationFile(WireObject, frozen=True):

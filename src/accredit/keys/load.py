@@ -1,26 +1,41 @@
 """Making keys, and reading and writing their files. Uses the operating system's randomness.
 
-A private key that others can read counts as lost: it is refused before anything is done with it. A gateway signs each
+A private key that others can read counts as lost: it is refused before anything is done with it. One under a passphrase
+opens only for whoever is asked for it. A gateway signs each
 record of its log with only the Ed25519 half of its key, which `HybridSigner` does not do: hence `LogSigner`.
 """
 
 import os
 import secrets
 import shlex
+from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 from msgspec import Struct
 
 from accredit.attest import LogKey, LogSigner
 from accredit.errors import ConfigurationError, WireError
 from accredit.keys.files import FileContent, exists_already, read_file, write_file
-from accredit.keys.formats import KEY_FILE_VERSION, KeyFile, KeyKind, PrivateKeyFile, Seeds, name_fault
+from accredit.keys.formats import (
+    KEY_FILE_VERSION,
+    KeyFile,
+    KeyKind,
+    LockedKeyFile,
+    PrivateKeyFile,
+    Seeds,
+    name_fault,
+)
+from accredit.keys.passphrase import lock, unlock, wipe
 from accredit.limits import MAX_KEY_FILE_BYTES
 from accredit.ratify import HybridPrivateKey, HybridSigner
 from accredit.ratify.hybrid import SEED_BYTES
 from accredit.ratify.strict_json import parse
 
 PUBLIC_SUFFIX = ".pub"
+_SALT_BYTES = 16
+_NONCE_BYTES = 12
+_NONE = object()
 
 
 class SigningKey(Struct, frozen=True):
@@ -45,7 +60,7 @@ def make_key(kind: KeyKind, name: str, created_at: int) -> PrivateKeyFile:
     return PrivateKeyFile(KEY_FILE_VERSION, kind, name, key.id, created_at, key.public_key, seeds)
 
 
-def write_key(path: Path, key: PrivateKeyFile, *, replace: bool = False) -> None:
+def write_key(path: Path, key: PrivateKeyFile | LockedKeyFile, *, replace: bool = False) -> None:
     """Write `path` (private) and `path.pub`. Raises `ConfigurationError`; if one of them exists, neither is written."""
     write_pair(path, key.encode() + b"\n", key.public().encode() + b"\n", replace=replace)
 
@@ -53,10 +68,7 @@ def write_key(path: Path, key: PrivateKeyFile, *, replace: bool = False) -> None
 def write_pair(path: Path, private: bytes, public: bytes, *, replace: bool) -> None:
     """Write both halves of a key in any format. Raises `ConfigurationError`; if one of them exists, neither is
     written."""
-    if not replace:
-        for each in (path, public_path(path)):
-            if os.path.lexists(each):
-                raise exists_already(each)
+    check_free(path, replace=replace)
     write_file(path, private, private=True, replace=replace)
     try:
         write_file(public_path(path), public, replace=replace)
@@ -66,21 +78,41 @@ def write_pair(path: Path, private: bytes, public: bytes, *, replace: bool) -> N
         raise
 
 
-def read_key(path: Path) -> KeyFile | PrivateKeyFile:
+def check_free(path: Path, *, replace: bool) -> None:
+    """Check that a key may be written to `path` and beside it. Raises `ConfigurationError`."""
+    for each in () if replace else (path, public_path(path)):
+        if os.path.lexists(each):
+            raise exists_already(each)
+
+
+def lock_key(key: PrivateKeyFile, passphrase: bytearray) -> LockedKeyFile:
+    """Return a key's file under a passphrase, which is wiped."""
+    try:
+        return lock(key, passphrase, secrets.token_bytes(_SALT_BYTES), secrets.token_bytes(_NONCE_BYTES))
+    finally:
+        wipe(passphrase)
+
+
+def read_key(path: Path) -> KeyFile | PrivateKeyFile | LockedKeyFile:
     """Read a key file, public or private. Raises `ConfigurationError`."""
     content = read_file(path, MAX_KEY_FILE_BYTES)
     try:
         tree = parse(content.data, MAX_KEY_FILE_BYTES)
-        private = isinstance(tree, dict) and "seed" in tree
-        if private:
+        seed = cast("dict[str, object]", tree).get("seed", _NONE) if isinstance(tree, dict) else _NONE
+        if seed is not _NONE:
             check_private(path, content)
-        return (PrivateKeyFile if private else KeyFile).decode(content.data)
+        kind = KeyFile if seed is _NONE else LockedKeyFile if _is_sealed(seed) else PrivateKeyFile
+        return kind.decode(content.data)
     except WireError as error:
         where = error.path.partition(".")[2]
         raise ConfigurationError(
             f"{path} is not a key file: {f'{where}: ' if where else ''}{error.reason}",
             "name a file that `accredit keys new` made",
         ) from None
+
+
+def _is_sealed(seed: object) -> bool:
+    return isinstance(seed, dict) and "kdf" in seed
 
 
 def check_private(path: Path, content: FileContent) -> None:
@@ -96,7 +128,7 @@ def load_public_key(path: Path) -> KeyFile:
     """Read a public key file. Raises `ConfigurationError`, also for a private key, which should not be passed
     around."""
     key = read_key(path)
-    if isinstance(key, PrivateKeyFile):
+    if isinstance(key, PrivateKeyFile | LockedKeyFile):
         raise ConfigurationError(
             f"{path} is {key.name}'s private key, and a public one is asked for", _public_half(path)
         )
@@ -109,15 +141,36 @@ def _public_half(path: Path) -> str:
     return f"name {public_path(path)}"
 
 
-def load_signing_key(path: Path) -> SigningKey:
-    """Read a private key file, ready to sign. Raises `ConfigurationError`."""
+AskPassphrase = Callable[[KeyFile], bytearray]
+"""Returns the passphrase of a key, which is wiped once it was used. Raises `ConfigurationError`."""
+
+
+def load_signing_key(path: Path, ask: AskPassphrase | None = None) -> SigningKey:
+    """Read a private key file, ready to sign. Raises `ConfigurationError`, also for a key under a passphrase for which
+    nobody can be asked."""
     key = read_key(path)
+    if isinstance(key, LockedKeyFile):
+        key = unlock_key(path, key, ask)
     if not isinstance(key, PrivateKeyFile):
         raise ConfigurationError(
             f"{path} is {key.name}'s public key, which can't sign",
             "name the private key: the same path without .pub",
         )
     return SigningKey(key.public(), key.signer())
+
+
+def unlock_key(path: Path, key: LockedKeyFile, ask: AskPassphrase | None) -> PrivateKeyFile:
+    """Return the key that a person's passphrase opens. Raises `ConfigurationError`."""
+    if ask is None:
+        raise ConfigurationError(
+            f"{path} is under a passphrase, and nobody is asked for it here",
+            "name a key without one: only keys of people have a passphrase",
+        )
+    passphrase = ask(key.public())
+    try:
+        return unlock(key, passphrase)
+    finally:
+        wipe(passphrase)
 
 
 def log_signer(key: PrivateKeyFile) -> LogSigner:
@@ -133,6 +186,8 @@ def log_key(key: KeyFile) -> LogKey:
 def load_log_signer(path: Path) -> LogSigner:
     """Read a gateway's private key file, ready to sign the log. Raises `ConfigurationError`."""
     key = read_key(path)
+    if isinstance(key, LockedKeyFile):
+        key = unlock_key(path, key, None)
     if not isinstance(key, PrivateKeyFile):
         raise ConfigurationError(
             f"{path} is {key.name}'s public key, which can't sign",

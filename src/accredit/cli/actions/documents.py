@@ -5,7 +5,7 @@ from typing import TypeVar, cast
 
 from accredit.attest import CallBundle, decode_call_bundle, decode_envelope
 from accredit.errors import AttestationError, ConfigurationError, WireError
-from accredit.keys import DelegationFile, KeyFile, PrivateKeyFile, read_file, read_key
+from accredit.keys import DelegationFile, KeyFile, read_file, read_key
 from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.ratify import DelegationCert, ProofBundle, RevocationList
 from accredit.ratify.strict_json import parse
@@ -32,8 +32,7 @@ def read_document(path: Path) -> _Document:
         raise ConfigurationError(f"{path} is not JSON: {error.reason}", _WHAT_CAN_BE_READ) from None
     members = cast("dict[str, object]", tree) if isinstance(tree, dict) else {}
     if "accredit_key" in members:
-        key = read_key(path)
-        return key.public() if isinstance(key, PrivateKeyFile) else key
+        return read_key(path).public()
     if "challenge" in members:
         return _decode(path, data, ProofBundle)
     if "delegations" in members:

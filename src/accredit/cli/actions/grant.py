@@ -26,7 +26,15 @@ from accredit.cli.actions.documents import read_delegations
 from accredit.cli.actions.output import Words, print_facts, print_json, tell
 from accredit.cli.actions.vocabulary import canonical_neighbour, catalog_scopes, impossible_scope
 from accredit.errors import ConfigurationError, IssueError, WireError
-from accredit.keys import DelegationFile, KeyFile, SigningKey, load_public_key, load_signing_key, write_file
+from accredit.keys import (
+    AskPassphrase,
+    DelegationFile,
+    KeyFile,
+    SigningKey,
+    load_public_key,
+    load_signing_key,
+    write_file,
+)
 from accredit.keys.files import exists_already
 from accredit.policy import MCP_SCOPES
 from accredit.ratify import (
@@ -56,6 +64,7 @@ class Request(Struct, frozen=True, kw_only=True):
     out: Path
     force: bool
     yes: bool
+    passphrase: AskPassphrase
     notes: tuple[str, ...] = ()
 
 
@@ -125,7 +134,7 @@ class _AskingSigner:
 def _read(request: Request) -> _Parties:
     if not request.force and os.path.lexists(request.out):
         raise exists_already(request.out)
-    issuer, agent = load_signing_key(request.issuer), load_public_key(request.agent)
+    issuer, agent = load_signing_key(request.issuer, request.passphrase), load_public_key(request.agent)
     if agent.kind != "agent":
         raise ConfigurationError(
             f"{request.agent} is a key of kind {agent.kind}, and delegations are for agents",

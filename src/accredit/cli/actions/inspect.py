@@ -14,7 +14,7 @@ from accredit.cli.actions.inspect_token import inspect_token, is_token
 from accredit.cli.actions.keys import key_facts
 from accredit.cli.actions.log_place import public_keys
 from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_facts, say, tell
-from accredit.keys import DelegationFile, KeyFile, PrivateKeyFile, load_public_key, read_file, read_key
+from accredit.keys import DelegationFile, KeyFile, LockedKeyFile, PrivateKeyFile, load_public_key, read_file, read_key
 from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.ratify import DelegationCert, ProofBundle, RevocationList, revocation_list_fault
 
@@ -32,7 +32,7 @@ def inspect_file(path: Path, keys: Sequence[Path], *, as_json: bool) -> int:
         show_bundle = print_bundle_members if as_json else print_bundle
         return _NEGATIVE if show_bundle(document, public_keys(keys) if keys else ()) else 0
     known = {key.id: key for key in map(load_public_key, keys)}
-    if isinstance(document, KeyFile) and isinstance(read_key(path), PrivateKeyFile):
+    if isinstance(document, KeyFile) and isinstance(read_key(path), PrivateKeyFile | LockedKeyFile):
         tell(f"note: {path} holds the private key as well, which is for its owner alone")
     show = print_members if as_json else _print_words
     return _NEGATIVE if show(document, known, now) else 0

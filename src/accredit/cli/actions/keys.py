@@ -1,18 +1,44 @@
 """What `accredit keys new|show` run. Seeds never reach a terminal."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 from accredit.base.clock import unix_seconds
 from accredit.cli.actions import wording as words
-from accredit.cli.actions.output import print_facts, print_json
-from accredit.keys import KeyFile, KeyKind, PrivateKeyFile, make_key, public_path, read_key, write_key
+from accredit.cli.actions.output import print_facts, print_json, tell
+from accredit.cli.passphrases import new_passphrase
+from accredit.errors import ConfigurationError
+from accredit.keys import (
+    KeyFile,
+    KeyKind,
+    LockedKeyFile,
+    PrivateKeyFile,
+    lock_key,
+    make_key,
+    public_path,
+    read_key,
+    write_key,
+)
+from accredit.keys.load import check_free
 
 
-def make(path: Path, kind: KeyKind, name: str, *, replace: bool, as_json: bool) -> None:
+class Protection(NamedTuple):
+    """How a new key is protected: by the passphrase in a file, by none if it is declined, else by one that is asked
+    for."""
+
+    file: Path | None
+    declined: bool
+
+
+def make(path: Path, kind: KeyKind, name: str, protection: Protection, *, replace: bool, as_json: bool) -> None:
     """Make a key and write both files. Raises `ConfigurationError`."""
     now = unix_seconds()
     key = make_key(kind, name, now)
-    write_key(path, key, replace=replace)
+    check_free(path, replace=replace)
+    passphrase = _passphrase(key, protection)
+    write_key(path, key if passphrase is None else lock_key(key, passphrase), replace=replace)
+    if passphrase is None and kind == "human" and not protection.declined:
+        tell("warning: the key is not encrypted, as there is no terminal to ask for a passphrase: --passphrase-file F")
     files = {"private": str(path), "public": str(public_path(path))}
     if as_json:
         print_json({**key_members(key.public()), "files": files})
@@ -20,15 +46,27 @@ def make(path: Path, kind: KeyKind, name: str, *, replace: bool, as_json: bool) 
         print_facts([*key_facts(key.public(), now), *((f"{half} key", file) for half, file in files.items())])
 
 
+def _passphrase(key: PrivateKeyFile, protection: Protection) -> bytearray | None:
+    if key.kind != "human" and protection.file is not None:
+        raise ConfigurationError(
+            f"--passphrase-file: nobody could type the passphrase of {key.name}, a key of kind {key.kind}",
+            "leave it out: only keys of people have one",
+        )
+    if protection.file is not None and protection.declined:
+        raise ConfigurationError("--passphrase-file and --no-passphrase are given", "name one of them")
+    return new_passphrase(protection.file, key.name) if key.kind == "human" and not protection.declined else None
+
+
 def show_file(path: Path, *, as_json: bool) -> None:
     """Show the key of a file, of either half. Raises `ConfigurationError`."""
     key = read_key(path)
-    private = isinstance(key, PrivateKeyFile)
-    public = key.public() if isinstance(key, PrivateKeyFile) else key
+    locked = isinstance(key, LockedKeyFile)
+    private = locked or isinstance(key, PrivateKeyFile)
     if as_json:
-        print_json({**key_members(public), "private": private})
+        print_json({**key_members(key.public()), "private": private} | ({"encrypted": True} if locked else {}))
     else:
-        print_facts([*key_facts(public, unix_seconds()), ("can sign", "yes" if private else "no")])
+        can = "yes, with its passphrase" if locked else "yes" if private else "no"
+        print_facts([*key_facts(key.public(), unix_seconds()), ("can sign", can)])
 
 
 def key_members(key: KeyFile) -> dict[str, object]:

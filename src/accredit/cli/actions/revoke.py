@@ -18,7 +18,7 @@ from accredit.base.clock import unix_seconds
 from accredit.cli.actions import wording as words
 from accredit.cli.actions.output import find_by_prefix, print_facts, print_json, say, tell
 from accredit.errors import AccreditError, ConfigurationError, StoreUnavailable, WireError
-from accredit.keys import SigningKey, load_signing_key, read_file, write_file
+from accredit.keys import AskPassphrase, SigningKey, load_signing_key, read_file, write_file
 from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.ratify import RevocationList, issue_revocation_list, revocation_list_fault
 from accredit.stores import InMemory, LogStore, PostgresDatabase, SqliteFile, open_log, parse_store_url
@@ -43,7 +43,9 @@ _Extend = Callable[[bytes | None], bytes]
 """Takes a list's bytes (None if there is none yet) and returns those of the list with the new entry."""
 
 
-def revoke_certificate(cert_id: str, issuer: Path, list_file: Path | None, store: str | None, *, as_json: bool) -> int:
+def revoke_certificate(
+    cert_id: str, issuer: Path, list_file: Path | None, store: str | None, *, ask: AskPassphrase, as_json: bool
+) -> int:
     """Add a certificate's id to a list; return the exit code. Raises `ConfigurationError`."""
     if not cert_id.strip() or not cert_id.isprintable():
         raise ConfigurationError("CERT_ID: not a certificate's id", "`accredit inspect FILE` shows a delegation's ids")
@@ -53,7 +55,7 @@ def revoke_certificate(cert_id: str, issuer: Path, list_file: Path | None, store
         )
     if (list_file is None) == (store is None):
         raise ConfigurationError("a list is either in a file (--list) or in a store (--store)", "name one of them")
-    key = load_signing_key(issuer)
+    key = load_signing_key(issuer, ask)
     where = str(list_file or store)
     database = None if store is None else _store(store)
     if database is not None and _BEGINNING.fullmatch(cert_id):

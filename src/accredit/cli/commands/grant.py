@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from accredit.cli.options import JsonOption
+from accredit.cli.passphrases import PassphraseFileOption, passphrase_source
 from accredit.cli.reaching import HeaderOption, TimeoutOption, TokenEnvOption, read_reach
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def grant(
     parent: _Parent = None,
     force: _Force = False,
     yes: _Yes = False,
+    passphrase_file: PassphraseFileOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Signs a delegation: what an agent may do, under which conditions, and until when.
@@ -115,6 +117,7 @@ def grant(
         force=force,
         yes=yes,
         notes=lookup.notes,
+        passphrase=passphrase_source(passphrase_file),
     )
     return grant_delegation(request, as_json=as_json)
 

@@ -21,18 +21,27 @@ def new(
     name: Annotated[
         str | None, typer.Option("--name", metavar="N", help="For people to know it by; else PATH's own.")
     ] = None,
+    passphrase_file: Annotated[
+        Path | None,
+        typer.Option("--passphrase-file", metavar="F", help="Encrypt a human's key with the passphrase in F."),
+    ] = None,
+    no_passphrase: Annotated[bool, typer.Option("--no-passphrase", help="Do not encrypt a human's key.")] = False,
     force: ReplaceKeyOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Makes a key: PATH, which only you can read and nobody else must have, and PATH.pub, which is for everybody.
 
+    A human's key is encrypted with a passphrase, which a terminal is asked for; without a terminal, and without
+    --passphrase-file, it is not, and a warning says so.
+
     Example:
 
     accredit keys new owner.key --kind human --name Owner
     """
-    from accredit.cli.actions.keys import make
+    from accredit.cli.actions.keys import Protection, make
 
-    make(path, kind, path.name.removesuffix(".key") if name is None else name, replace=force, as_json=as_json)
+    known_as = path.name.removesuffix(".key") if name is None else name
+    make(path, kind, known_as, Protection(passphrase_file, no_passphrase), replace=force, as_json=as_json)
 
 
 @keys_app.command()

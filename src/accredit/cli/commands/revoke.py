@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from accredit.cli.options import JsonOption
+from accredit.cli.passphrases import PassphraseFileOption, passphrase_source
 
 
 def revoke(
@@ -23,6 +24,7 @@ def revoke(
         str | None,
         typer.Option("--store", metavar="URL", help="The gateway's store, in place of a file: sqlite:///FILE."),
     ] = None,
+    passphrase_file: PassphraseFileOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Adds a certificate to its issuer's signed revocation list.
@@ -38,4 +40,5 @@ def revoke(
     """
     from accredit.cli.actions.revoke import revoke_certificate
 
-    return revoke_certificate(cert_id, issuer, list_file, store, as_json=as_json)
+    ask = passphrase_source(passphrase_file)
+    return revoke_certificate(cert_id, issuer, list_file, store, ask=ask, as_json=as_json)

@@ -10,6 +10,8 @@ from tests.world.in_process import Refused, Run
 
 from accredit.keys import load_signing_key, read_key
 
+pytestmark = pytest.mark.holds("cli/actions/keys")
+
 
 @pytest.mark.parametrize("kind", ["human", "agent", "gateway"])
 def test_a_key_is_made(kind: str, run: Run, folder: Path) -> None:

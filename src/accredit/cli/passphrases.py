@@ -1,0 +1,80 @@
+"""Where a command gets the passphrase of a person's key: a file, or a terminal. I/O: both.
+
+1. `--passphrase-file` names a file that only its owner can read; one line's end at its end does not count.
+2. Else a person at a terminal is asked, without echo; for a new key twice.
+3. Else nothing is signed, and the error names the option.
+
+A passphrase is never an argument, which every user of the machine sees, nor in the environment. It is in no log.
+"""
+
+# ruff: noqa: PLC0415 - what opens keys is loaded when a passphrase is needed: `accredit --help` is quick without it
+
+import getpass
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from accredit.errors import ConfigurationError
+from accredit.limits import MAX_PASSPHRASE_FILE_BYTES
+
+if TYPE_CHECKING:
+    from accredit.keys import AskPassphrase, KeyFile
+
+PassphraseFileOption = Annotated[
+    Path | None,
+    typer.Option("--passphrase-file", metavar="F", help="The passphrase of the key is in F; else a terminal is asked."),
+]
+
+
+def passphrase_source(file: Path | None) -> "AskPassphrase":
+    """Return what gives the passphrase of a key that is to sign. It raises `ConfigurationError` (rule 3)."""
+
+    def passphrase(key: "KeyFile") -> bytearray:
+        if file is not None:
+            return _in_file(file)
+        if not sys.stdin.isatty():
+            raise ConfigurationError(
+                f"{key.name}'s key is under a passphrase, and there is nobody to ask for it",
+                "run this in a terminal, or name the file that holds it: --passphrase-file F",
+            )
+        return _typed(f"Passphrase of {key.name}'s key ({key.id[:8]}): ")
+
+    return passphrase
+
+
+def new_passphrase(file: Path | None, name: str) -> bytearray | None:
+    """Return the passphrase for a new key; None if there is neither a file nor a terminal. Raises
+    `ConfigurationError`."""
+    if file is not None:
+        return _in_file(file)
+    if not sys.stdin.isatty():
+        return None
+    first = _typed(f"New passphrase for {name}'s key: ")
+    if first != _typed("The same once more: "):
+        raise ConfigurationError("the two passphrases differ", "no key was made: try again")
+    return first
+
+
+def _in_file(path: Path) -> bytearray:
+    from accredit.keys import read_file
+    from accredit.keys.load import check_private
+    from accredit.keys.passphrase import passphrase_bytes
+
+    content = read_file(path, MAX_PASSPHRASE_FILE_BYTES)
+    check_private(path, content)
+    try:
+        text = content.data.decode()
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{path}: the passphrase is not UTF-8", "write it anew, as text") from None
+    return passphrase_bytes(text.removesuffix("\n").removesuffix("\r"))
+
+
+def _typed(prompt: str) -> bytearray:
+    from accredit.keys.passphrase import passphrase_bytes
+
+    try:
+        return passphrase_bytes(getpass.getpass(prompt, stream=sys.stderr))
+    except EOFError:
+        raise ConfigurationError("no passphrase was typed", "type one, or name a file: --passphrase-file F") from None

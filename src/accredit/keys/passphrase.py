@@ -1,0 +1,85 @@
+"""A private key under a passphrase: Argon2id makes a key of it, AES-256-GCM seals the seeds. No I/O.
+
+1. What a file says of the work to be done is bounded when it is read (`formats`): a hostile one can't take all memory,
+   or a day.
+2. A passphrase that is typed in another normal form is the same: it is taken in NFC, as UTF-8.
+3. Seeds count only if the box opens and they are those of the public key beside it; both faults are one error, which
+   says nothing of what was tried.
+
+The passphrase and what is made of it are wiped where Python lets us (bytearrays); copies that libraries make are not.
+Not here: where a passphrase comes from, and where salt and nonce do (`load`).
+"""
+
+import unicodedata
+from typing import TYPE_CHECKING, cast
+
+from accredit.base.deferred import Deferred
+from accredit.errors import ConfigurationError, WireError, WrongPassphrase
+from accredit.keys.formats import LockedKeyFile, PrivateKeyFile, SealedSeeds, Seeds
+from accredit.limits import ARGON2_LANES, ARGON2_MEMORY_KIB, ARGON2_PASSES
+from accredit.ratify.hybrid import SEED_BYTES
+
+if TYPE_CHECKING:
+    from cryptography import exceptions
+    from cryptography.hazmat.primitives.ciphers import aead
+    from cryptography.hazmat.primitives.kdf import argon2
+else:
+    exceptions = Deferred("cryptography.exceptions")
+    aead = Deferred("cryptography.hazmat.primitives.ciphers.aead")
+    argon2 = Deferred("cryptography.hazmat.primitives.kdf.argon2")
+
+_KEY_BYTES = 32
+
+
+def passphrase_bytes(text: str) -> bytearray:
+    """Return a passphrase as it is used (rule 2). Raises `ConfigurationError` for an empty one."""
+    if not text:
+        raise ConfigurationError("the passphrase is empty", "type one; --no-passphrase makes a key without one")
+    try:
+        return bytearray(unicodedata.normalize("NFC", text).encode())
+    except UnicodeEncodeError:
+        raise ConfigurationError("the passphrase is not UTF-8", "see which characters the terminal sends") from None
+
+
+def lock(key: PrivateKeyFile, passphrase: bytearray, salt: bytes, nonce: bytes) -> LockedKeyFile:
+    """Return a key's file under a passphrase. `salt` (16 bytes) and `nonce` (12) are fresh and random."""
+    sealed = SealedSeeds("argon2id", ARGON2_MEMORY_KIB, ARGON2_PASSES, ARGON2_LANES, salt, nonce, b"")
+    plain = key.seed.ed25519 + key.seed.ml_dsa_65
+    box = aead.AESGCM(_derived(passphrase, sealed)).encrypt(nonce, plain, None)
+    sealed = SealedSeeds("argon2id", ARGON2_MEMORY_KIB, ARGON2_PASSES, ARGON2_LANES, salt, nonce, box)
+    return LockedKeyFile(key.accredit_key, key.kind, key.name, key.id, key.created_at, key.public_key, sealed)
+
+
+def unlock(key: LockedKeyFile, passphrase: bytearray) -> PrivateKeyFile:
+    """Return the key that a passphrase opens. Raises `WrongPassphrase`; the passphrase stays the caller's to wipe."""
+    try:
+        plain = aead.AESGCM(_derived(passphrase, key.seed)).decrypt(key.seed.nonce, key.seed.box, None)
+        seeds = Seeds(plain[:SEED_BYTES], plain[SEED_BYTES:])
+        opened = PrivateKeyFile(key.accredit_key, key.kind, key.name, key.id, key.created_at, key.public_key, seeds)
+        opened.check("key", 1)
+    except (exceptions.InvalidTag, WireError):
+        raise WrongPassphrase(key.name, key.id) from None
+    return opened
+
+
+def wipe(passphrase: bytearray) -> None:
+    """Overwrite a passphrase in memory."""
+    passphrase[:] = bytes(len(passphrase))
+
+
+def _derived(passphrase: bytearray, sealed: SealedSeeds) -> bytearray:
+    key = bytearray(_KEY_BYTES)
+    try:
+        argon2.Argon2id(
+            salt=sealed.salt,
+            length=_KEY_BYTES,
+            iterations=sealed.passes,
+            lanes=sealed.lanes,
+            memory_cost=sealed.memory_kib,
+        ).derive_into(cast("bytes", passphrase), key)
+    except (exceptions.UnsupportedAlgorithm, MemoryError, ValueError) as error:
+        raise ConfigurationError(
+            f"Argon2id can't be computed here ({type(error).__name__})",
+            f"see that OpenSSL is 3.2 or newer, and {sealed.memory_kib // 1024} MiB of memory are free",
+        ) from None
+    return key
