@@ -1,4 +1,5 @@
-"""The official conformance suite: against our client; directly, and through the gateway over HTTP and stdio.
+"""The official conformance suite: against our client; directly, and through the gateway over HTTP and stdio, also as
+one of several servers.
 
 What passes directly has to pass through the gateway with the same counts of checks; the runner's table says
 which scenario did not.
@@ -73,10 +74,22 @@ def test_what_passes_directly_passes_through_the_gateway_too() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("node")
-def test_what_passes_directly_passes_over_stdio_too() -> None:
-    printed = suite("--only", "stdio")
-    assert "2025-11-25   direct 30/30   stdio 30/30" in printed
-    assert "2026-07-28   direct 37/37   stdio 37/37" in printed
+@pytest.mark.parametrize("target", ["stdio", "named-http", "named-stdio"])
+def test_what_passes_directly_passes_over_stdio_and_as_one_of_several_servers_too(target: str) -> None:
+    printed = suite("--only", target)
+    assert f"2025-11-25   direct 30/30   {target} 30/30" in printed
+    assert f"2026-07-28   direct 37/37   {target} 37/37" in printed
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("target", ["named-http", "named-stdio"])
+def test_sessions_and_requests_of_the_servers_own_pass_as_one_of_several_servers(
+    target: str, node: Node, tmp_path: Path
+) -> None:
+    scenarios = ["server-initialize", "tools-call-with-progress", "tools-call-elicitation"]
+    outcomes = run_target(node, install_suite(node), tmp_path, target, revision="2025-11-25", scenarios=scenarios)
+    assert {name: outcome.passed for name, outcome in outcomes.items()} == dict.fromkeys(scenarios, True)
 
 
 @pytest.mark.slow
