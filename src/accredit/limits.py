@@ -85,6 +85,27 @@ MAX_SEALED_SESSION_ID_BYTES = 6_144
 """Bytes of a session's id as the gateway has sealed it: a server's longest in base64url, and some 200 more. That of a
 UUID has some 170. Balancers take heads of 8 KiB and more."""
 
+MAX_MERGED_EVENT_ID_BYTES = 4_096
+"""Bytes of an event's id of the merged endpoint, which holds one of each server's. Official SDKs number events, or give
+them UUIDs: it has room for those of 40 servers. It comes back in a header, beside others."""
+
+MERGED_EVENT_NAME_BYTES = 40
+"""Bytes of a server's name in such an id: names have 32 characters at most, and the rest is how they are packed."""
+
+MERGED_ID_BYTES = 64
+"""Bytes of a member's name and replica in the id of a merged session, which are not the member's own id: names have 32
+characters at most, replicas 16, and the rest is how they are packed."""
+
+MERGED_ASK_SECONDS = 5.0
+"""How long each of several servers may take to answer what all of them are asked (contract: 5 s)."""
+
+REOPEN_FIRST_SECONDS = 1.0
+"""How long after the end of one server's part of a merged stream it is opened again; twice as long each time that this
+fails. Servers' own `retry` is about as long."""
+
+REOPEN_MAX_SECONDS = 30.0
+"""The longest such wait: a server that is back is heard of within it, and one that is gone costs a try in it."""
+
 SESSION_ID_SECONDS = 2_592_000
 """For how long a sealed session's id opens: 30 days. Few clients run for as long, and one that does initializes anew;
 but an id that was found somewhere is not good for ever."""

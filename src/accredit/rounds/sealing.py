@@ -24,6 +24,7 @@ sealed for one use opens for no other. `session_ids` is one.
 import base64
 import binascii
 import hashlib
+import hmac
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,7 @@ _BINDING_BYTES = 32
 _VERSION = "s1."
 _CHANGED = "changed, or sealed for another principal or request"
 _KEY_ID_BYTES = 8
+_TAG_BYTES = 16
 _OVERHEAD_BYTES = 256  # at most: the key's id, nonce and tag, a flow's name, two integers
 _MAX_TEXT = len(_VERSION) + (MAX_STATE_BYTES + _OVERHEAD_BYTES) * 4 // 3
 
@@ -138,6 +140,14 @@ class KeyRing:
         except exceptions.InvalidTag:
             raise SealError(_CHANGED) from None
 
+    def tag(self, data: bytes) -> bytes:
+        """Return 16 bytes that only the sealing key makes of `data`. A ring that tags should be `derived` for it."""
+        return _tag(self._keys[0], data)
+
+    def has_tagged(self, tag: bytes, data: bytes) -> bool:
+        """Return whether a key of the ring has made the tag of `data`."""
+        return any([hmac.compare_digest(_tag(key, data), tag) for key in self._keys])
+
     def derived(self, label: bytes) -> "KeyRing":
         """Return the ring for another use: of each key the one that HKDF-SHA256 makes of it for the label."""
 
@@ -213,6 +223,10 @@ def _parts(version: str, text: str) -> tuple[bytes, bytes, bytes]:
     if len(decoded) < nonce_end:
         raise SealError("too short")
     return decoded[:_KEY_ID_BYTES], decoded[_KEY_ID_BYTES:nonce_end], decoded[nonce_end:]
+
+
+def _tag(key: _Key, data: bytes) -> bytes:
+    return hmac.digest(key.key, data, "sha256")[:_TAG_BYTES]
 
 
 def _encode(data: bytes) -> str:

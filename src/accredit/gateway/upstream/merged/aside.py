@@ -1,0 +1,101 @@
+"""A reply of the gateway's own: what one server answers to a message that goes to several. Nothing of it reaches the
+client as it is. No I/O.
+"""
+
+from accredit.errors import AnswerError, FrameError, MessageId
+from accredit.gateway.headers import SESSION_HEADER, RawHeaders, RequestHead
+from accredit.gateway.recording.open_calls import OpenCalls
+from accredit.gateway.upstream.reply import Reply
+from accredit.jsonrpc.frames import Failure, Success, decode_error, decode_frame
+from accredit.jsonrpc.sse import SseParser
+
+
+class Aside:
+    """A `Reply`. The client's connection is watched by whoever asks, not here.
+
+    `status` is that of the answer, 0 while there is none; `session` is the id that an answer to `initialize` gives.
+    """
+
+    def __init__(self, reply: Reply, head: RequestHead, max_bytes: int) -> None:
+        """`reply` is the client's; the answer may have `max_bytes`."""
+        self._reply = reply
+        self._max_bytes = max_bytes
+        self._parser: SseParser | None = None
+        self._texts: list[bytes] = []
+        self._size = 0
+        self.head = head
+        self.speaker = reply.speaker
+        self.carried = reply.carried
+        self.calls = OpenCalls()
+        self.hears = None
+        self.started = False
+        self.resumable = False
+        self.replica = head.replica
+        self.status = 0
+        self.session = b""
+
+    @property
+    def peer(self) -> str:
+        """The address of the client."""
+        return self._reply.peer
+
+    @property
+    def proved(self) -> bool:
+        """Whether the client has authenticated."""
+        return self._reply.proved
+
+    def negotiated(self, session: bytes, revision: str) -> None:
+        """Note that the answer begins a session."""
+        self.session = session
+
+    async def reply(self, status: int, body: bytes = b"", headers: RawHeaders | None = None) -> None:
+        """Take a whole answer."""
+        self.started = True
+        self.status = status
+        self._note_session(headers or [])
+        if body:
+            self._take(body)
+
+    async def start(self, status: int, headers: RawHeaders) -> None:
+        """Take the head of a stream."""
+        self.started = True
+        self.status = status
+        self._note_session(headers)
+        self._parser = SseParser(self._max_bytes)
+
+    async def write(self, chunk: bytes) -> None:
+        """Take a piece of a stream."""
+        if self._parser is not None:
+            for event in self._parser.feed(chunk):
+                if event.data:
+                    self._take(event.data)
+
+    async def end(self) -> None:
+        """Take the end of a stream."""
+
+    def watch(self) -> None:
+        """Do nothing: whoever asks watches."""
+
+    def unwatch(self) -> bool:
+        """Return that no client interrupted this."""
+        return False
+
+    def response(self, id: MessageId) -> Success | Failure | None:
+        """Return the response to the request with this id, or None."""
+        for text in self._texts:
+            try:
+                frame = decode_frame(text) if self.status < 400 else decode_error(text)
+            except FrameError:
+                continue
+            if isinstance(frame, Success | Failure) and frame.id in (id, None):
+                return frame
+        return None
+
+    def _note_session(self, headers: RawHeaders) -> None:
+        self.session = next((value for name, value in headers if name == SESSION_HEADER), self.session)
+
+    def _take(self, text: bytes) -> None:
+        self._size += len(text)
+        if self._size > self._max_bytes:
+            raise AnswerError(f"the answer is larger than {self._max_bytes} bytes", bound=True)
+        self._texts.append(text)

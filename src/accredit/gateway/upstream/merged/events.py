@@ -1,0 +1,121 @@
+"""The events of one server's stream, judged already, as they go on to the client of several. No I/O.
+
+1. An answer's text stays: it was mapped where it was judged (`results`). Other messages become those of the merged
+   endpoint (`messages`), or are dropped.
+2. An event's id becomes one of the merged endpoint, or is left out where that would be too long.
+3. Whoever asks hears nothing of others' tasks, nor one subscription of what is told to another: what `hears` refuses,
+   and what names a subscription that is not the stream's, is dropped.
+4. On a stream that several servers share an answer of one ends nothing, and comments are the gateway's to make: neither
+   goes on.
+"""
+
+import re
+from collections.abc import Callable
+
+from msgspec import Raw
+
+from accredit.errors import AnswerError, FrameError, MessageId
+from accredit.gateway.counters import Counters
+from accredit.gateway.upstream.merged.messages import Outward
+from accredit.jsonrpc.frames import MESSAGE, Notification, Request, frame_of, message_id
+from accredit.jsonrpc.methods import META_SUBSCRIPTION
+from accredit.jsonrpc.objects import may_hold, unambiguous_members
+from accredit.jsonrpc.sse import Event, SseParser, encode_event
+from accredit.jsonrpc.tasks import without_state
+
+Hears = Callable[[Notification], bool]
+_ID_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))id(?::[^\r\n]*)?(?:\r\n|\r|\n)")
+
+
+class EventMapper:
+    """Bytes of a server's stream in, bytes for the client out. `id_outside` returns what an event's id becomes.
+
+    `subscription` is the id of the request that opened the stream, if it is one of a subscription. On a shared stream
+    `answered` gets the text of each answer (rule 4). `seen` is shown each notification for the client, and returns
+    whether it gets it.
+    """
+
+    def __init__(
+        self,
+        outward: Outward,
+        id_outside: Callable[[bytes], bytes | None],
+        *,
+        max_event_bytes: int,
+        counters: Counters,
+        hears: Hears | None = None,
+        subscription: MessageId | None = None,
+        answered: Callable[[bytes], None] | None = None,
+        seen: Hears | None = None,
+    ) -> None:
+        self._outward = outward
+        self._id_outside = id_outside
+        self._parser = SseParser(max_event_bytes)
+        self._counters = counters
+        self._hears = hears
+        self._subscription = subscription
+        self._answered = answered
+        self._seen = seen
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Return what goes on of a stream's next bytes. Raises `AnswerError` for what can't be told apart."""
+        return b"".join(map(self._mapped, self._parser.feed(chunk)))
+
+    def _mapped(self, event: Event) -> bytes:
+        if not event.data:
+            return self._without_data(event)
+        if not may_hold(Raw(event.data), b"method"):
+            return self._answer(event, event.data)
+        try:
+            found = unambiguous_members(event.data, MESSAGE)
+            if "method" not in found:
+                return self._answer(event, event.data)
+            call = frame_of(found, event.data)
+            mapped = self._call(call) if isinstance(call, Request | Notification) else None
+        except FrameError as error:
+            raise AnswerError(error.detail, bound=error.bound) from None
+        if mapped is None:
+            self._counters.counts["notifications_dropped"] += 1
+            return self._place(event)
+        return encode_event(mapped.text, name=event.name, id=self._id(event))
+
+    def _call(self, call: Request | Notification) -> Request | Notification | None:
+        if isinstance(call, Request):
+            return self._outward.request(call)
+        mapped = self._outward.notification(call)
+        if mapped is None or self._is_of_another(mapped) or (self._seen is not None and not self._seen(mapped)):
+            return None
+        if self._hears is None:
+            return mapped
+        return without_state(mapped) if self._hears(mapped) else None
+
+    def _is_of_another(self, notification: Notification) -> bool:
+        """Return whether a notification names another subscription than the stream's."""
+        named = notification.in_meta(META_SUBSCRIPTION)
+        return named is not None and message_id(named) != self._subscription
+
+    def _answer(self, event: Event, text: bytes) -> bytes:
+        if self._answered is None:
+            return self._with_id(event)
+        self._answered(text)
+        return self._place(event)
+
+    def _without_data(self, event: Event) -> bytes:
+        """Return a comment, or an event that has but an id."""
+        if event.id is not None:
+            return self._place(event) if self._answered is not None else self._with_id(event)
+        return b"" if self._answered is not None else event.raw
+
+    def _with_id(self, event: Event) -> bytes:
+        if event.id is None:
+            return event.raw
+        id = self._id(event)
+        bare = _ID_LINE.sub(b"", event.raw)
+        return b"id: %s\n%s" % (id, bare) if id is not None else bare
+
+    def _place(self, event: Event) -> bytes:
+        """Return an event that says no more than where the stream is."""
+        id = self._id(event)
+        return b"id: %s\n\n" % id if id is not None else b""
+
+    def _id(self, event: Event) -> bytes | None:
+        return self._id_outside(event.id) if event.id else None

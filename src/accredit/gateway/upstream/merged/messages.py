@@ -1,0 +1,168 @@
+"""What messages beside answers become between one client and several servers: a server's for the client (`Outward`), and
+a client's for the server that they are for (`addressee`). No I/O.
+
+Of a server's message:
+
+1. the id of a request, a progress token in it, and the id of an elicitation become ones of the merged endpoint (`ids`);
+   so does the id of the request that it cancels;
+2. progress goes on if it is of a call that this server was given, with the client's token;
+3. the URI of a resource, the id of a task and the name of a logger become the server's, by its name;
+4. of what a subscription is told to have (`acknowledged`) the same holds.
+
+A notification that names nothing in the way that its method demands is dropped: nobody knows whose it is. What of it
+has no id keeps its bytes.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from accredit.errors import FrameError, MessageId
+from accredit.gateway.upstream.merged.ids import ProgressTokens, inner_id, outer_id
+from accredit.jsonrpc.encode import to_json, with_members
+from accredit.jsonrpc.frames import Failure, Notification, Request, Success, message_id
+from accredit.jsonrpc.methods import META_PROGRESS, TASK_MEMBER, TASK_NOTIFICATION
+from accredit.jsonrpc.objects import as_string, is_object, members
+from accredit.policy.merging import merged_name, merged_uri
+
+RELATED_TASK = "io.modelcontextprotocol/related-task"
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+CANCELLED = "notifications/cancelled"
+PROGRESS = "notifications/progress"
+_CLIENTS_TASK = "notifications/tasks/status"
+
+_C = TypeVar("_C", Request, Notification)
+_decode_list: Callable[[Raw], list[Raw]] = msgspec.json.Decoder(list[Raw]).decode
+
+
+class Outward:
+    """The messages of the server `name`, for the client. `tokens` are those of the client that it was given."""
+
+    def __init__(self, name: str, tokens: ProgressTokens) -> None:
+        self._name = name
+        self._tokens = tokens
+        self._params: dict[str, tuple[str, Callable[[Raw], Raw | None]]] = {
+            PROGRESS: ("progressToken", self._progress),
+            CANCELLED: ("requestId", self._id),
+            "notifications/resources/updated": ("uri", self._uri),
+            "notifications/elicitation/complete": ("elicitationId", self._id),
+            _CLIENTS_TASK: (TASK_MEMBER, self._task),
+            TASK_NOTIFICATION: (TASK_MEMBER, self._task),
+            ACKNOWLEDGED: ("notifications", self._subscribed),
+        }
+
+    def request(self, request: Request) -> Request:
+        """Return a request of the server's as the client gets it. Raises `FrameError`."""
+        request = request.with_id(outer_id(self._name, request.id))
+        token = request.in_meta(META_PROGRESS)
+        if token is not None:
+            request = request.with_meta({META_PROGRESS: self._id(token)})
+        if request.method == "elicitation/create" and "elicitationId" in request.names:
+            request = request.with_params({"elicitationId": self._id(request.members["elicitationId"])})
+        return self._related(request)
+
+    def notification(self, notification: Notification) -> Notification | None:
+        """Return a notification of the server's as the client gets it; None if it gets none."""
+        try:
+            notification = self._related(notification)
+            if notification.method == "notifications/message":
+                logger = as_string(notification.members.get("logger"))
+                told = f"{self._name}/{logger}" if logger else self._name
+                return notification.with_params({"logger": Raw(to_json(told))})
+            named = self._params.get(notification.method)
+            if named is None:
+                return notification
+            member, outside = named
+            value = notification.members.get(member)
+            seen = outside(value) if value is not None else None
+            return notification.with_params({member: seen}) if seen is not None else None
+        except FrameError:
+            return None
+
+    def _related(self, call: _C) -> _C:
+        related = call.in_meta(RELATED_TASK)
+        if related is None:
+            return call
+        return call.with_meta({RELATED_TASK: with_task(self._name, related)})
+
+    def _progress(self, token: Raw) -> Raw | None:
+        own = self._tokens.inside_out(message_id(token))
+        return Raw(to_json(own)) if own is not None else None
+
+    def _id(self, id: Raw) -> Raw:
+        return Raw(to_json(outer_id(self._name, message_id(id))))
+
+    def _uri(self, uri: Raw) -> Raw | None:
+        text = as_string(uri)
+        return Raw(to_json(merged_uri(self._name, text))) if text is not None else None
+
+    def _task(self, task: Raw) -> Raw | None:
+        text = as_string(task)
+        return Raw(to_json(merged_name(self._name, text))) if text is not None else None
+
+    def _subscribed(self, subscribed: Raw) -> Raw:
+        kept: dict[str, object] = {**members(subscribed)}
+        for member, outside in (("resourceSubscriptions", self._uri), ("taskIds", self._task)):
+            if member in kept:
+                texts = list_of(members(subscribed)[member])
+                kept[member] = [seen for text in texts if (seen := outside(text)) is not None]
+        return Raw(to_json(kept))
+
+
+def addressee(message: Success | Failure | Notification) -> tuple[str, Success | Failure | Notification] | None:
+    """Return the server that a client's message is for, and what it gets; None for a message that is for all, or nobody.
+
+    A response is for the server whose request it answers, and progress for the one whose request it is of. A
+    cancellation does not say whose request it means: who has sent that on must know. Raises `FrameError` for what is of
+    some server's, and does not say of which.
+    """
+    if isinstance(message, Notification):
+        if message.method == _CLIENTS_TASK:
+            raise FrameError("of a client's task nobody knows whose it is")
+        if message.method != PROGRESS:
+            return None
+        found = inner_id(_id_in(message, "progressToken"))
+        if found is None:
+            raise FrameError("progress of no server's request")
+        return found[0], message.with_params({"progressToken": Raw(to_json(found[1]))})
+    found = inner_id(message.id)
+    if found is None:
+        raise FrameError("a response to no server's request")
+    name, id = found
+    text = with_members(members(message.text), {"id": id})
+    if isinstance(message, Success):
+        return name, Success(id, message.result, text)
+    return name, Failure(id, message.code, message.message, message.error, text)
+
+
+def cancelled(notification: Notification) -> MessageId | None:
+    """Return the request that a cancellation means, or None."""
+    return _id_in(notification, "requestId") if notification.method == CANCELLED else None
+
+
+def with_task(name: str, named: Raw) -> Raw:
+    """Return an object whose `taskId` names a task, with the client's id in place of the server's. Raises
+    `FrameError`."""
+    found = members(named) if is_object(named) else {}
+    task = as_string(found.get(TASK_MEMBER))
+    if task is None:
+        raise FrameError("a task without an id")
+    return Raw(with_members(found, {TASK_MEMBER: merged_name(name, task)}))
+
+
+def list_of(raw: Raw) -> list[Raw]:
+    """Return the elements of an array. Raises `FrameError`."""
+    try:
+        return _decode_list(raw)
+    except (msgspec.MsgspecError, RecursionError):
+        raise FrameError("no array where one is due") from None
+
+
+def _id_in(notification: Notification, member: str) -> MessageId | None:
+    try:
+        raw = notification.members.get(member)
+        return message_id(raw) if raw is not None else None
+    except FrameError:
+        return None

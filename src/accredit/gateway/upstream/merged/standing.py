@@ -1,0 +1,89 @@
+"""The standing stream of a merged session, of those of its servers' (GET; 2025-11-25, basic/transports). I/O through
+their backends.
+
+A client that resumes it (`Last-Event-ID`) resumes each server's where the last event that it has seen of that server
+was. Of a server that gives no ids, or can't go on from there, it is told that its lists may have changed.
+"""
+
+from collections.abc import Callable, Mapping
+
+from accredit.errors import AccreditError, RequestError
+from accredit.gateway.headers import RequestHead
+from accredit.gateway.upstream.backend import Backend
+from accredit.gateway.upstream.merged.events import EventMapper
+from accredit.gateway.upstream.merged.ids import EventIds, longest_event_id
+from accredit.gateway.upstream.merged.streams import LISTS, Part, SharedStream, told
+from accredit.gateway.upstream.reply import Reply
+from accredit.jsonrpc.encode import INVALID_REQUEST
+
+LAST_EVENT = b"last-event-id"
+_ENDED = 404
+_NOT_OFFERED = 405
+_CHANGED = b"".join(told(f"{each}/list_changed") for each in LISTS)
+
+
+class StandingStream(SharedStream):
+    """`heads` are those of the servers' own streams, without `Last-Event-ID`, `resumed` the ids to go on from."""
+
+    def __init__(
+        self,
+        reply: Reply,
+        heads: Mapping[str, RequestHead],
+        backends: Mapping[str, Backend],
+        mapper: Callable[[str, Callable[[bytes], bytes | None]], EventMapper],
+        resumed: EventIds | None,
+        max_bytes: int,
+    ) -> None:
+        super().__init__(reply, heads.keys())
+        self._heads = heads
+        self._backends = backends
+        self._mapper = mapper
+        self._max_bytes = max_bytes
+        self._last = {name: id for name, id in (resumed.of if resumed is not None else {}).items() if name in heads}
+        self._longest = longest_event_id(len(heads))
+        self._lost: set[str] = set()
+
+    def began(self, part: Part) -> None:
+        """Take the stream for open."""
+        self.open(part)
+        if part.name in self._lost:
+            self._lost.discard(part.name)
+            part.before = _CHANGED
+
+    def _part(self, name: str) -> Part:
+        head, last = self._heads[name], self._last.get(name)
+        if last is not None:
+            head = head.with_field(LAST_EVENT, last)
+        part = Part(name, self, self._reply, head, self._max_bytes)
+        part.mapper = self._mapper(name, lambda id: self._seen(name, id))
+        return part
+
+    async def _serve(self, part: Part) -> None:
+        await self._backends[part.name].get(part, None)
+
+    def _failed(self, part: Part, status: int) -> None:
+        if part.opened or not 400 <= status < 500:
+            return
+        if part.name in self._last:  # it does not know the event, or no longer
+            del self._last[part.name]
+            self._lost.add(part.name)
+        part.final = status in (_ENDED, _NOT_OFFERED)
+
+    def _left(self, part: Part) -> bytes:
+        return _CHANGED if part.status == _ENDED or part.name in self.opened else b""
+
+    def _refusal(self) -> AccreditError:
+        statuses = {error.status for error in self.problems.values() if isinstance(error, RequestError)}
+        if _ENDED in statuses:
+            return RequestError(INVALID_REQUEST, "Session not found", status=_ENDED, word="session_not_found")
+        if statuses == {_NOT_OFFERED} and len(self.problems) == len(self._names):
+            return RequestError(INVALID_REQUEST, "Method not allowed", status=_NOT_OFFERED)
+        return next(iter(self.problems.values()))
+
+    def _seen(self, name: str, id: bytes) -> bytes | None:
+        """Return the id of an event of the merged stream, after this one of a server's."""
+        if len(id) > self._longest:
+            self._last.pop(name, None)
+        else:
+            self._last[name] = id
+        return EventIds(False, self._last).text() if self._last else None

@@ -1,0 +1,377 @@
+"""What clients of the merged endpoint have beyond single calls: sessions, streams, and messages that are for all servers
+or answer one of them. I/O through the servers' backends.
+
+1. `initialize` asks all servers at once; each has `MERGED_ASK_SECONDS`. The session is with those that have answered
+   (`sessions`), and with one at least.
+2. `ping`, `logging/setLevel` and notifications go to all servers of the session. A server that knows no such method has
+   nothing to do; who has not answered is named. `DELETE` ends all sessions.
+3. A response goes to the server whose request it answers, with that server's own id, and progress likewise. A
+   cancellation goes to the server that has the request; where another process has sent it on, to all: an id that a
+   server does not know means nothing to it.
+4. What names no server of the session is dropped and logged, as what answers nobody is on every way.
+5. A session that one of the servers has ended is over where that server is concerned: what is for it gets its 404, as
+   in the single case. What is for the others goes on.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from functools import partial
+from typing import Any
+
+from msgspec import Raw
+
+from accredit.base.log_events import log_event
+from accredit.errors import (
+    AccreditError,
+    FrameError,
+    MessageId,
+    RequestError,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from accredit.gateway.counters import Counters
+from accredit.gateway.headers import JSON, SESSION_HEADER, RequestHead
+from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.upstream.merged.aside import Aside
+from accredit.gateway.upstream.merged.events import EventMapper
+from accredit.gateway.upstream.merged.ids import EventIds, ProgressTokens, longest_event_id, progress_ring
+from accredit.gateway.upstream.merged.initialize import UNAVAILABLE, Hello, merged_hello
+from accredit.gateway.upstream.merged.member import MemberReply, MergedMember, member_head
+from accredit.gateway.upstream.merged.messages import Outward, addressee, cancelled
+from accredit.gateway.upstream.merged.sessions import MemberSession, in_session, longest_id, packed, sessions_in
+from accredit.gateway.upstream.merged.standing import LAST_EVENT, StandingStream
+from accredit.gateway.upstream.merged.streams import Part, SharedStream
+from accredit.gateway.upstream.merged.subscription import Subscription, shares
+from accredit.gateway.upstream.reply import Reply, WhileConnected
+from accredit.gateway.upstream.stdio.pending_calls import progress_token
+from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND, to_json
+from accredit.jsonrpc.frames import Failure, Notification, Request, Success
+from accredit.jsonrpc.long_text import at_one_go
+from accredit.jsonrpc.methods import LISTEN, META_PROGRESS, Era
+from accredit.jsonrpc.requests import Batch
+from accredit.jsonrpc.responses import Edit
+from accredit.limits import MERGED_ASK_SECONDS
+
+_log = logging.getLogger("accredit.gateway.merged")
+_TO_ALL = frozenset({"ping", "logging/setLevel"})
+
+
+class Stateful:
+    """One for each merged endpoint."""
+
+    def __init__(self, settings: GatewaySettings, members: Mapping[str, MergedMember], counters: Counters) -> None:
+        self._members = members
+        self._counters = counters
+        self._max_bytes = settings.max_event_bytes
+        self._added = frozenset(name.lower().encode() for name in settings.forward_headers)
+        self._ring = progress_ring(settings.rounds.ring)
+        self._under_way: dict[tuple[bytes, MessageId], str] = {}
+        self._streams: set[SharedStream] = set()
+        self._chores: set[asyncio.Task[None]] = set()
+
+    # --- what single calls need --------------------------------------------------------------------
+
+    def toward(self, request: Request, name: str, head: RequestHead) -> Request:
+        """Return a request with the progress token that a server gets; `head` is the client's."""
+        token = progress_token(request)
+        if token is None:
+            return request
+        own = self._tokens(name, head).outside_in(token)
+        return request.with_meta({META_PROGRESS: Raw(to_json(own))})
+
+    def mapped(self, reply: Reply, name: str) -> Callable[[bytes], bytes]:
+        """Return what makes of a server's events, in answer to one request, those that the client gets."""
+
+        def id_outside(id: bytes) -> bytes | None:
+            return EventIds(True, {name: id}).text() if len(id) <= longest_event_id(1) else None
+
+        return self._mapper(reply, name, id_outside).feed
+
+    def head(self, head: RequestHead, name: str) -> RequestHead:
+        """Return a client's head as it goes to a server, in its own session. Raises `UpstreamUnavailable`."""
+        sessions = sessions_in(head)
+        session = sessions.get(name)
+        if sessions and session is None:
+            raise UpstreamUnavailable(f"{name} did not answer when this session began")
+        return in_session(member_head(head, self._added), session)
+
+    @contextlib.contextmanager
+    def under_way(self, head: RequestHead, id: MessageId, name: str) -> Generator[None]:
+        """Remember which server has a request, for as long as it is under way."""
+        key = _session(head), id
+        self._under_way[key] = name
+        try:
+            yield
+        finally:
+            if self._under_way.get(key) == name:
+                del self._under_way[key]
+
+    # --- messages ------------------------------------------------------------------------------------
+
+    async def post(
+        self,
+        reply: Reply,
+        message: Request | Notification | Success | Failure | Batch,
+        era: Era,
+        edits: Mapping[MessageId, Edit],
+    ) -> bool:
+        """Answer a message if it is one of these; return whether it was."""
+        if isinstance(message, Batch):
+            raise RequestError(INVALID_REQUEST, "Invalid Request: the merged endpoint takes no batches")
+        if isinstance(message, Request):
+            return await self._request(reply, message, era, edits.get(message.id))
+        if era is Era.MODERN:  # there a client cancels by closing the answer, and nothing asks it
+            await reply.reply(202)
+        else:
+            await self._told(reply, message)
+        return True
+
+    async def _request(self, reply: Reply, request: Request, era: Era, edit: Edit | None) -> bool:
+        if era is Era.MODERN and request.method == LISTEN:
+            await self._listen(reply, request)
+        elif era is Era.LEGACY and request.method == "initialize":
+            await self._initialize(reply, request, edit)
+        elif era is Era.LEGACY and request.method in _TO_ALL:
+            await self._ask_all(reply, request)
+        else:
+            return False
+        return True
+
+    async def _initialize(self, reply: Reply, request: Request, edit: Edit | None) -> None:
+        if SESSION_HEADER in reply.head.headers:
+            detail = "Invalid Request: this session is initialized already"
+            raise RequestError(INVALID_REQUEST, detail, id=request.id)
+        asides = {name: self._aside(reply, name) for name in self._members}
+        begun = False
+        try:
+            with WhileConnected(reply):
+                await self._to_all(asides, request)
+            hellos = {name: hello for name, aside in asides.items() if (hello := self._hello(aside, request))}
+            if not hellos:
+                raise UpstreamUnavailable("none of the servers has answered")
+            revision, result = merged_hello(hellos, sorted(self._members.keys() - hellos.keys()))
+            sessions = {name: _begun(asides[name], hello) for name, hello in hellos.items()}
+            text = to_json({"jsonrpc": "2.0", "id": request.id, "result": result})
+            if edit is not None:
+                text = at_one_go(edit(Success(request.id, result, text)))
+            own = packed(sessions)
+            reply.negotiated(own, revision)
+            begun = True
+        finally:
+            for name, aside in asides.items():
+                if aside.session and not (begun and name in sessions):
+                    self._end(name, aside)
+        await reply.reply(200, text, [JSON, (SESSION_HEADER, own)])
+
+    def _hello(self, aside: Aside, request: Request) -> Hello | None:
+        response = aside.response(request.id)
+        if not isinstance(response, Success) or len(aside.session) > longest_id(len(self._members)):
+            return None
+        return Hello.read(response.result)
+
+    async def _ask_all(self, reply: Reply, request: Request) -> None:
+        asides = {name: self._aside(reply, name) for name in self._session_of(reply)}
+        with WhileConnected(reply):
+            await self._to_all(asides, request)
+        answers = {name: aside.response(request.id) for name, aside in asides.items()}
+        failures = [answer for answer in answers.values() if isinstance(answer, Failure)]
+        good = any(isinstance(answer, Success) for answer in answers.values())
+        if not good and failures:
+            first = next((each for each in failures if each.code != METHOD_NOT_FOUND), failures[0])
+            raise RequestError(first.code, first.message, id=request.id, status=200)
+        if not good:
+            raise _none_of(asides)
+        missing = sorted(name for name, answer in answers.items() if not _has_answered(answer))
+        missing += sorted(self._members.keys() - asides.keys())
+        result = {"_meta": {UNAVAILABLE: sorted(missing)}} if missing else {}
+        await reply.reply(200, to_json({"jsonrpc": "2.0", "id": request.id, "result": result}), [JSON])
+
+    async def _told(self, reply: Reply, message: Notification | Success | Failure) -> None:
+        """Pass on what is owed no answer (rules 2 to 4)."""
+        sessions = self._session_of(reply)
+        try:
+            found = addressee(message)
+        except FrameError as error:
+            log_event(_log, logging.WARNING, "response_dropped", detail=error.detail)
+            await reply.reply(202)
+            return
+        if found is not None:
+            name, own = found
+            if name in sessions:
+                await self._members[name].backend.post(self._member_reply(reply, name), own, Era.LEGACY, {})
+                return
+            log_event(_log, logging.WARNING, "response_dropped", detail="it answers no server of the session")
+        else:
+            id = cancelled(message) if isinstance(message, Notification) else None
+            name = self._under_way.get((_session(reply.head), id)) if id is not None else None
+            names = [name] if name in sessions else list(sessions)
+            with WhileConnected(reply):
+                await self._to_all({each: self._aside(reply, each) for each in names}, message)
+        await reply.reply(202)
+
+    # --- streams -------------------------------------------------------------------------------------
+
+    async def get(self, reply: Reply, otherwise: Callable[[str], Edit | None]) -> None:
+        """Serve the standing stream of a session, or resume one; `otherwise` returns the edit for what a server answers
+        there."""
+        sessions = self._session_of(reply)
+        last = reply.head.headers.get(LAST_EVENT)
+        resumed = EventIds.read(last) if last is not None else None
+        if last is not None and (resumed is None or not resumed.of.keys() <= sessions.keys()):
+            raise RequestError(INVALID_REQUEST, "Last-Event-ID names no event of this session")
+        if resumed is not None and resumed.answer:
+            ((name, id),) = resumed.of.items()
+            aside = self._member_reply(reply, name)
+            aside.head = aside.head.with_field(LAST_EVENT, id)
+            await self._members[name].backend.get(aside, otherwise(name))
+            return
+        bare = reply.head.without((LAST_EVENT,))
+        heads = {name: self.head(bare, name) for name in sessions}
+        backends = {name: self._members[name].backend for name in sessions}
+        mapper = partial(self._mapper, reply, answered=_nobody)
+        await self._serve(StandingStream(reply, heads, backends, mapper, resumed, self._max_bytes))
+
+    async def delete(self, reply: Reply) -> None:
+        """End a session, at all of its servers."""
+        asides = {name: self._aside(reply, name) for name in self._session_of(reply)}
+        with WhileConnected(reply):
+            await self._each(asides, lambda name, aside: self._members[name].backend.delete(aside))
+        if not any(200 <= aside.status < 300 for aside in asides.values()):
+            raise _none_of(asides)
+        await reply.reply(204)
+
+    def drain(self) -> None:
+        """End the long-lived streams."""
+        for stream in self._streams:
+            stream.drain()
+
+    async def aclose(self) -> None:
+        """End what is left to do."""
+        for chore in self._chores:
+            chore.cancel()
+        await asyncio.gather(*self._chores, return_exceptions=True)
+
+    async def _listen(self, reply: Reply, request: Request) -> None:
+        asked = {
+            name: self._members[name].request(share) for name, share in shares(request, sorted(self._members)).items()
+        }
+        heads = {name: self.head(reply.head, name) for name in asked}
+        backends = {name: self._members[name].backend for name in asked}
+
+        def mapper(name: str, stream: Subscription, part: Part) -> EventMapper:
+            return self._mapper(
+                reply,
+                name,
+                _no_id,
+                subscription=request.id,
+                answered=partial(stream.answered, part),
+                seen=partial(stream.heard, part),
+            )
+
+        await self._serve(Subscription(reply, request, asked, heads, backends, mapper, self._max_bytes))
+
+    async def _serve(self, stream: SharedStream) -> None:
+        self._streams.add(stream)
+        try:
+            await stream.run()
+        finally:
+            self._streams.discard(stream)
+
+    # --- parts -----------------------------------------------------------------------------------------
+
+    def _session_of(self, reply: Reply) -> Mapping[str, MemberSession]:
+        """Return the sessions that a request names, with servers that are still there. Raises `RequestError`."""
+        if SESSION_HEADER not in reply.head.headers:
+            raise RequestError(INVALID_REQUEST, "Invalid Request: Mcp-Session-Id is missing")
+        found = sessions_in(reply.head)
+        return {name: session for name, session in found.items() if name in self._members}
+
+    def _mapper(self, reply: Reply, name: str, id_outside: Callable[[bytes], bytes | None], **more: Any) -> EventMapper:
+        outward = Outward(name, self._tokens(name, reply.head))
+        return EventMapper(
+            outward,
+            id_outside,
+            max_event_bytes=self._max_bytes,
+            counters=self._counters,
+            hears=reply.hears,
+            **more,
+        )
+
+    def _tokens(self, name: str, head: RequestHead) -> ProgressTokens:
+        session = sessions_in(head).get(name)
+        return ProgressTokens(self._ring, name, session.id if session is not None else b"")
+
+    def _member_reply(self, reply: Reply, name: str) -> MemberReply:
+        member = MemberReply(reply, self.head(reply.head, name), self.mapped(reply, name))
+        member.hears = None
+        return member
+
+    def _aside(self, reply: Reply, name: str) -> Aside:
+        head = self.head(reply.head, name).with_field(b"accept-encoding", b"identity")
+        return Aside(reply, head, self._max_bytes)
+
+    async def _to_all(self, asides: Mapping[str, Aside], message: Request | Notification | Success | Failure) -> None:
+        def post(name: str, aside: Aside) -> Coroutine[Any, Any, None]:
+            return self._members[name].backend.post(aside, message, Era.LEGACY, {})
+
+        await self._each(asides, post)
+
+    async def _each(self, asides: Mapping[str, Aside], work: Callable[[str, Aside], Coroutine[Any, Any, None]]) -> None:
+        """Do something at several servers at once. What fails at one is between it and the gateway."""
+
+        async def one(name: str, aside: Aside) -> None:
+            try:
+                async with asyncio.timeout(MERGED_ASK_SECONDS):
+                    await work(name, aside)
+            except TimeoutError:
+                self._counters.refused(UpstreamTimeout(f"no answer for {MERGED_ASK_SECONDS:g} s"))
+            except RequestError as error:
+                aside.status = error.status
+            except AccreditError as error:
+                self._counters.refused(error)
+
+        async with asyncio.TaskGroup() as group:
+            for name, aside in asides.items():
+                group.create_task(one(name, aside))
+
+    def _end(self, name: str, aside: Aside) -> None:
+        """End a session that a server has begun and no client learns of."""
+        head = in_session(aside.head, MemberSession(aside.session, aside.replica, ""))
+        head.method = "DELETE"
+        ending = Aside(aside, head, self._max_bytes)
+        chore = asyncio.create_task(
+            self._each({name: ending}, lambda name, aside: self._members[name].backend.delete(aside))
+        )
+        self._chores.add(chore)
+        chore.add_done_callback(self._chores.discard)
+
+
+def _session(head: RequestHead) -> bytes:
+    return head.headers.get(SESSION_HEADER, b"")
+
+
+def _begun(aside: Aside, hello: Hello) -> MemberSession:
+    return MemberSession(aside.session, aside.replica, hello.revision)
+
+
+def _has_answered(answer: Success | Failure | None) -> bool:
+    return isinstance(answer, Success) or (isinstance(answer, Failure) and answer.code == METHOD_NOT_FOUND)
+
+
+def _none_of(asides: Mapping[str, Aside]) -> AccreditError:
+    """Return the refusal where no server has done what all were to do."""
+    statuses = {aside.status for aside in asides.values()}
+    for status, detail in ((404, "Session not found"), (405, "Method not allowed")):
+        if status in statuses:
+            return RequestError(INVALID_REQUEST, detail, status=status)
+    return UpstreamUnavailable("none of the servers has answered")
+
+
+def _nobody(text: bytes) -> None:
+    """Let an answer go that nobody waits for."""
+
+
+def _no_id(id: bytes) -> None:
+    """Return no id: nothing is resumed in this era."""

@@ -1,0 +1,221 @@
+"""One long-lived stream to a client, of the streams of several servers. I/O through their backends; timers.
+
+1. Each server's stream is followed by itself. What comes of it goes on at once, one event at a time; a client that is
+   slow to read makes all of them wait, so nothing gathers here.
+2. One that ends, or could not be opened, is opened again, after a pause that grows: the client knows of one stream only,
+   and can't do it. The others go on meanwhile. One whose server does not offer it stays away.
+3. The client's stream begins when each server has opened its own or refused to, after `MERGED_ASK_SECONDS` at the latest.
+   It is refused if all have refused.
+4. Where messages of a server may be lost for good, the client is told that what it knows may have changed.
+5. It ends when no server's is left, and when the process is about to stop.
+
+`StandingStream` is that of a legacy session (GET), `Subscription` the answer to `subscriptions/listen`.
+"""
+
+import asyncio
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from accredit.errors import AccreditError, ClientGone, RequestError, UpstreamUnavailable
+from accredit.gateway.headers import EVENT_STREAM, RawHeaders, RequestHead
+from accredit.gateway.upstream.merged.aside import Aside
+from accredit.gateway.upstream.merged.events import EventMapper
+from accredit.gateway.upstream.reply import Reply, WhileConnected
+from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
+from accredit.jsonrpc.sse import KEEP_ALIVE, encode_event
+from accredit.limits import KEEP_ALIVE_SECONDS, MERGED_ASK_SECONDS, REOPEN_FIRST_SECONDS, REOPEN_MAX_SECONDS
+
+LISTS = ("tools", "prompts", "resources")
+
+
+class Part(Aside):
+    """What one server's stream is written into. `opened` says that it has begun, `final` that it need not be opened
+    again."""
+
+    mapper: EventMapper
+
+    def __init__(self, name: str, stream: "SharedStream", reply: Reply, head: RequestHead, max_bytes: int) -> None:
+        super().__init__(reply, head, max_bytes)
+        self.name = name
+        self._stream = stream
+        self.opened = False
+        self.final = False
+        self.before = b""
+        """What the client gets before anything else of this stream."""
+
+    async def start(self, status: int, headers: RawHeaders) -> None:
+        """Take the head of the stream."""
+        self.started, self.status = True, status
+        self._stream.began(self)
+
+    async def write(self, chunk: bytes) -> None:
+        """Pass events on. Raises `ClientGone`."""
+        await self._stream.take(self, chunk)
+
+
+class SharedStream(ABC):
+    """Runs once, in the task of the client's request."""
+
+    def __init__(self, reply: Reply, names: Collection[str]) -> None:
+        self._reply = reply
+        self._names = names
+        self._unsettled = set(names)
+        self._settled = asyncio.Event()
+        self._begun = asyncio.Event()
+        self._writing = asyncio.Lock()
+        self._followers: set[asyncio.Task[None]] = set()
+        self._drained = asyncio.Event()
+        self._last_write = asyncio.get_running_loop().time()
+        self.opened: set[str] = set()
+        """The servers whose streams are open, or were."""
+        self.problems: dict[str, AccreditError] = {}
+        """Why the streams of others are not."""
+
+    async def run(self) -> None:
+        """Serve the stream until it is over. Raises the `AccreditError` that becomes the answer."""
+        self._followers = {asyncio.create_task(self._follow(name)) for name in self._names}
+        for follower in self._followers:
+            follower.add_done_callback(lambda _: self._settled.set())
+        try:
+            with WhileConnected(self._reply):
+                await self._settle()
+                if self._names and not self.opened and not self._unsettled:
+                    raise self._refusal()
+                await self._reply.start(200, EVENT_STREAM)
+                await self._write(self._beginning())
+                self._begun.set()
+                await self._stand()
+        finally:
+            for follower in self._followers:
+                follower.cancel()
+            await asyncio.gather(*self._followers, return_exceptions=True)
+        await self._write(self._ending(drained=self._drained.is_set()))
+        await self._reply.end()
+
+    def drain(self) -> None:
+        """End it: the process is about to stop."""
+        self._drained.set()
+        self._settled.set()
+
+    def began(self, part: Part) -> None:
+        """Note that a server has sent the head of its stream."""
+
+    async def take(self, part: Part, chunk: bytes) -> None:
+        """Pass a server's events on, once the stream has begun."""
+        self._settled.set()
+        await self._begun.wait()
+        async with self._writing:
+            await self._write_now(self._new(part) + part.mapper.feed(chunk))
+
+    def open(self, part: Part) -> None:
+        """Note that a server's stream is open."""
+        part.opened = True
+        self.opened.add(part.name)
+        self.problems.pop(part.name, None)
+        self._note(part.name)
+
+    @abstractmethod
+    def _part(self, name: str) -> Part:
+        """Return what a server's stream is to be written into next."""
+
+    @abstractmethod
+    async def _serve(self, part: Part) -> None:
+        """Open a server's stream, and follow it to its end."""
+
+    @abstractmethod
+    def _refusal(self) -> AccreditError:
+        """Return why there is no stream, from `problems`."""
+
+    def _beginning(self) -> bytes:
+        return b""
+
+    def _ending(self, *, drained: bool) -> bytes:
+        return b""
+
+    def _left(self, part: Part) -> bytes:
+        """Return what the client is told when a server's stream is over for good."""
+        return b""
+
+    async def _follow(self, name: str) -> None:
+        pause = REOPEN_FIRST_SECONDS
+        while True:
+            part = self._part(name)
+            problem = await self._attempt(part)
+            if part.opened:
+                pause = REOPEN_FIRST_SECONDS
+            else:
+                self.problems[name] = problem
+                self._note(name)
+            if part.final:
+                await self._begun.wait()
+                await self._write(self._left(part))
+                return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, REOPEN_MAX_SECONDS)
+
+    async def _attempt(self, part: Part) -> AccreditError:
+        """Follow a server's stream until it ends, and return why."""
+        try:
+            await self._serve(part)
+        except ClientGone:
+            raise
+        except AccreditError as error:
+            self._failed(part, error.status if isinstance(error, RequestError) else 0)
+            return error
+        self._failed(part, part.status)
+        if part.status >= 400:
+            return RequestError(INVALID_REQUEST, "a server refuses the stream", status=part.status)
+        return UpstreamUnavailable("the stream has ended")
+
+    @abstractmethod
+    def _failed(self, part: Part, status: int) -> None:
+        """Note what an attempt has ended with."""
+
+    def _note(self, name: str) -> None:
+        self._unsettled.discard(name)
+        if not self._unsettled:
+            self._settled.set()
+
+    async def _settle(self) -> None:
+        """Wait for rule 3."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(MERGED_ASK_SECONDS):
+                await self._settled.wait()
+
+    async def _stand(self) -> None:
+        drained = asyncio.ensure_future(self._drained.wait())
+        left: set[asyncio.Future[Any]] = {drained, *self._followers}
+        try:
+            while not self._drained.is_set() and (len(left) > 1 or not self._names):
+                silent = asyncio.get_running_loop().time() - self._last_write
+                if silent >= KEEP_ALIVE_SECONDS:
+                    await self._write(KEEP_ALIVE)
+                    continue
+                done, left = await asyncio.wait(
+                    left, timeout=KEEP_ALIVE_SECONDS - silent, return_when=asyncio.FIRST_COMPLETED
+                )
+                for each in done:
+                    each.result()
+        finally:
+            drained.cancel()
+
+    async def _write(self, text: bytes) -> None:
+        async with self._writing:
+            await self._write_now(text)
+
+    async def _write_now(self, text: bytes) -> None:
+        if text:
+            self._last_write = asyncio.get_running_loop().time()
+            await self._reply.write(text)
+
+    def _new(self, part: Part) -> bytes:
+        before, part.before = part.before, b""
+        return before
+
+
+def told(method: str, params: Mapping[str, object] | None = None) -> bytes:
+    """Return the event of a notification of the gateway's own."""
+    message: dict[str, object] = {"jsonrpc": "2.0", "method": f"notifications/{method}"}
+    return encode_event(to_json({**message, "params": params} if params is not None else message))

@@ -1,0 +1,158 @@
+"""`subscriptions/listen` of several servers on one stream (2026-07-28). I/O through their backends.
+
+1. Each server is asked for what concerns it: changes of lists all of them, a resource or a task the one whose it is. One
+   that has nothing to tell is not asked.
+2. The client gets one acknowledgement, of what any of them will tell; who has not answered by then is named in it.
+3. A server whose stream ends is asked again, and then all of what it tells about counts as changed: nobody knows what
+   has happened meanwhile. One that refuses with an error is left.
+4. The answer comes when none is left, or the gateway stops.
+"""
+
+from collections.abc import Callable, Mapping
+
+from msgspec import Raw
+
+from accredit.errors import AccreditError, RequestError, UpstreamUnavailable
+from accredit.gateway.headers import RequestHead
+from accredit.gateway.replies import refusal
+from accredit.gateway.upstream.backend import Backend
+from accredit.gateway.upstream.merged.events import EventMapper
+from accredit.gateway.upstream.merged.messages import ACKNOWLEDGED, CANCELLED, list_of
+from accredit.gateway.upstream.merged.streams import LISTS, Part, SharedStream, told
+from accredit.gateway.upstream.reply import Reply
+from accredit.jsonrpc.encode import UPSTREAM_ERROR, to_json
+from accredit.jsonrpc.frames import Failure, Notification, Request, decode_frame
+from accredit.jsonrpc.methods import META_SUBSCRIPTION, Era
+from accredit.jsonrpc.objects import as_string, is_object, members
+from accredit.jsonrpc.result_types import COMPLETE
+from accredit.jsonrpc.sse import encode_event
+from accredit.policy.merging import member_of_name, member_of_uri
+
+UNAVAILABLE = "dev.accredit/unavailable"
+_RESOURCES = "resourceSubscriptions"
+_TASKS = "taskIds"
+_WHOSE = {_RESOURCES: member_of_uri, _TASKS: member_of_name}
+
+
+def shares(request: Request, names: list[str]) -> dict[str, Request]:
+    """Return what each of the servers is asked (rule 1). Raises `FrameError` for what is no filter."""
+    filter = request.members.get("notifications")
+    wanted = members(filter) if filter is not None and is_object(filter) else {}
+    common = {name: value for name, value in wanted.items() if name not in _WHOSE and bytes(value) != b"false"}
+    own: dict[str, dict[str, list[str]]] = {name: {} for name in names}
+    for member, whose in _WHOSE.items():
+        for text in list_of(wanted[member]) if member in wanted else []:
+            found = whose(as_string(text) or "")
+            if found is not None and found.server in own:
+                own[found.server].setdefault(member, []).append(found.own)
+    asked = {name: {**common, **own[name]} for name in names if common or own[name]}
+    return {name: request.with_params({"notifications": Raw(to_json(share))}) for name, share in asked.items()}
+
+
+class Subscription(SharedStream):
+    """`heads` are those of the servers' own requests."""
+
+    def __init__(
+        self,
+        reply: Reply,
+        request: Request,
+        asked: Mapping[str, Request],
+        heads: Mapping[str, RequestHead],
+        backends: Mapping[str, Backend],
+        mapper: "Callable[[str, Subscription, Part], EventMapper]",
+        max_bytes: int,
+    ) -> None:
+        super().__init__(reply, asked.keys())
+        self._request = request
+        self._asked = asked
+        self._heads = heads
+        self._backends = backends
+        self._mapper = mapper
+        self._max_bytes = max_bytes
+        self._honored: dict[str, dict[str, Raw]] = {}
+
+    async def take(self, part: Part, chunk: bytes) -> None:
+        """Pass a server's events on, but for its acknowledgement."""
+        text = part.mapper.feed(chunk)
+        if text or part.before:
+            await self._begun.wait()
+            await self._write(self._new(part) + text)
+
+    def heard(self, part: Part, notification: Notification) -> bool:
+        """Return whether the client gets a server's notification, as it is for the client."""
+        if notification.method != ACKNOWLEDGED:
+            return part.opened and notification.method != CANCELLED
+        again = part.name in self._honored
+        self._honored[part.name] = self._of(notification)
+        self.open(part)
+        if again or self._begun.is_set():
+            part.before = self._changed(self._honored[part.name])
+        return False
+
+    def answered(self, part: Part, text: bytes) -> None:
+        """Take a server's answer, in the stream: an error says that it won't tell."""
+        self._answer(part, text)
+
+    def _part(self, name: str) -> Part:
+        part = Part(name, self, self._reply, self._heads[name], self._max_bytes)
+        part.mapper = self._mapper(name, self, part)
+        return part
+
+    async def _serve(self, part: Part) -> None:
+        await self._backends[part.name].post(part, self._asked[part.name], Era.MODERN, {})
+        response = part.response(self._request.id)
+        if isinstance(response, Failure):
+            self._answer(part, response.text)
+
+    def _failed(self, part: Part, status: int) -> None:
+        """Leave a server that has answered with an error (`_answer`), and no other."""
+
+    def _answer(self, part: Part, text: bytes) -> None:
+        frame = decode_frame(text)
+        if isinstance(frame, Failure) and not part.opened:
+            part.final = frame.code != UPSTREAM_ERROR and part.status < 500
+            data = members(frame.error).get("data")
+            raise RequestError(frame.code, frame.message, id=self._request.id, status=part.status or 200, data=data)
+
+    def _beginning(self) -> bytes:
+        """Return the acknowledgement (rule 2)."""
+        union: dict[str, object] = {}
+        for honored in self._honored.values():
+            for name, value in honored.items():
+                if name in _WHOSE:
+                    union[name] = [*_list(union.get(name)), *list_of(value)]
+                elif bytes(value) == b"true" or name not in union:
+                    union[name] = value
+        missing = sorted(set(self._names) - self.opened)
+        unavailable = {UNAVAILABLE: missing} if missing else {}
+        return told("subscriptions/acknowledged", {"_meta": {**self._meta, **unavailable}, "notifications": union})
+
+    def _ending(self, *, drained: bool) -> bytes:
+        if drained:
+            stops = UpstreamUnavailable("the gateway is stopping")
+            return encode_event(refusal(stops).frame(self._request.id))
+        result = {"resultType": COMPLETE, "_meta": self._meta}
+        return encode_event(to_json({"jsonrpc": "2.0", "id": self._request.id, "result": result}))
+
+    def _refusal(self) -> AccreditError:
+        return next(iter(self.problems.values()))
+
+    @property
+    def _meta(self) -> dict[str, object]:
+        return {META_SUBSCRIPTION: self._request.id}
+
+    def _of(self, notification: Notification) -> dict[str, Raw]:
+        honored = notification.members.get("notifications")
+        return members(honored) if honored is not None and is_object(honored) else {}
+
+    def _changed(self, honored: Mapping[str, Raw]) -> bytes:
+        """Return what says that all that a server tells about may have changed (rule 3)."""
+        lists = [each for each in LISTS if bytes(honored.get(f"{each}ListChanged", b"")) == b"true"]
+        events = [told(f"{each}/list_changed", {"_meta": self._meta}) for each in lists]
+        for uri in list_of(honored[_RESOURCES]) if _RESOURCES in honored else []:
+            events.append(told("resources/updated", {"_meta": self._meta, "uri": uri}))
+        return b"".join(events)
+
+
+def _list(value: object) -> list[object]:
+    return [*value] if isinstance(value, list) else []
