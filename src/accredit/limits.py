@@ -87,7 +87,7 @@ UUID has some 170. Balancers take heads of 8 KiB and more."""
 
 MAX_MERGED_EVENT_ID_BYTES = 4_096
 """Bytes of an event's id of the merged endpoint, which holds one of each server's. Official SDKs number events, or give
-them UUIDs: it has room for those of 40 servers. It comes back in a header, beside others."""
+them UUIDs: it has room for those of 38 servers. It comes back in a header, beside others."""
 
 MERGED_EVENT_NAME_BYTES = 40
 """Bytes of a server's name in such an id: names have 32 characters at most, and the rest is how they are packed."""

@@ -118,7 +118,7 @@ class Server:
                 self._stdio = StdioBackend(settings, upstream, counters, directory)
             return self._stdio
         if isinstance(upstream, MergedUpstream):
-            return MergedBackend(settings, self._merged)
+            return MergedBackend(settings, self._merged, counters, before.backend if before is not None else None)
         self._http = HttpRelay(
             settings, upstream, counters, directory, tokens, before=before._http if before is not None else None
         )

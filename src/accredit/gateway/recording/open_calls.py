@@ -277,6 +277,16 @@ class ResumedCalls(OpenCalls):
         """Settle none."""
         return {}
 
+    def only(self, concerns: Callable[[MessageId], bool]) -> "ResumedCalls":
+        """Return those that a stream concerns."""
+        claim = self._claim
+
+        async def claim_own(id: MessageId) -> OpenCall | None:
+            return await claim(id) if claim is not None and concerns(id) else None
+
+        own = (call for id, call in self._calls.items() if concerns(id))
+        return ResumedCalls(own, claim_own if claim is not None else None)
+
 
 async def outcome_of(response: Response) -> Outcome:
     """Return a call's outcome by its response. Of an error only the code is kept: its text may quote arguments."""

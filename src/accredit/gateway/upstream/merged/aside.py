@@ -2,11 +2,13 @@
 client as it is. No I/O.
 """
 
+from collections.abc import Callable
+
 from accredit.errors import AnswerError, FrameError, MessageId
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders, RequestHead
 from accredit.gateway.recording.open_calls import OpenCalls
 from accredit.gateway.upstream.reply import Reply
-from accredit.jsonrpc.frames import Failure, Success, decode_error, decode_frame
+from accredit.jsonrpc.frames import Failure, Notification, Success, decode_error, decode_frame
 from accredit.jsonrpc.sse import SseParser
 
 
@@ -27,7 +29,7 @@ class Aside:
         self.speaker = reply.speaker
         self.carried = reply.carried
         self.calls = OpenCalls()
-        self.hears = None
+        self.hears: Callable[[Notification], bool] | None = None
         self.started = False
         self.resumable = False
         self.replica = head.replica

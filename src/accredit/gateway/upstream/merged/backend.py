@@ -17,26 +17,30 @@ from msgspec import Raw
 from accredit import __version__
 from accredit.base.text import excerpt
 from accredit.errors import AnswerError, FrameError, MessageId, RequestError
-from accredit.gateway.headers import JSON, RequestHead
+from accredit.gateway.counters import Counters
+from accredit.gateway.headers import JSON
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import in_turns
 from accredit.gateway.upstream.merged.hello import merged_capabilities, merged_instructions, merged_versions
 from accredit.gateway.upstream.merged.lists import UNAVAILABLE, MergedLists, answers_of_all, kept_of, opened, strictest
-from accredit.gateway.upstream.merged.member import ONE_SERVER, MemberReply, MergedMember, member_head
-from accredit.gateway.upstream.merged.results import with_merged_uris
+from accredit.gateway.upstream.merged.member import ONE_SERVER, MemberReply, MergedMember
+from accredit.gateway.upstream.merged.results import with_merged_uris, with_merged_uris_anywhere
+from accredit.gateway.upstream.merged.stateful import Stateful
+from accredit.gateway.upstream.merged.tasks import with_merged_tasks, with_merged_tasks_anywhere
 from accredit.gateway.upstream.reply import Reply, WhileConnected
-from accredit.jsonrpc.encode import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, to_json
+from accredit.jsonrpc.encode import INVALID_PARAMS, METHOD_NOT_FOUND, to_json
 from accredit.jsonrpc.frames import Frame, Request, Success
 from accredit.jsonrpc.methods import META_VERSION, TARGET_MEMBER, Era
 from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Answers, Edit
-from accredit.policy import LISTS
+from accredit.policy import LISTS, TASK_LIST
 from accredit.policy.merging import Member, member_of_name, member_of_target, member_of_uri
 
 _DISCOVER = "server/discover"
 _COMPLETE = "completion/complete"
 _SERVER_INFO = "io.modelcontextprotocol/serverInfo"
+_RESOURCES = frozenset({"resources/subscribe", "resources/unsubscribe"})
 _REFS = {"ref/prompt": "name", "ref/resource": "uri"}
 """What a `ref` names its target by, for each of its types."""
 
@@ -44,35 +48,36 @@ _REFS = {"ref/prompt": "name", "ref/resource": "uri"}
 class MergedBackend:
     """Answers for several servers, which are others' to close."""
 
-    def __init__(self, settings: GatewaySettings, servers: Mapping[str, MergedMember]) -> None:
+    def __init__(self, settings: GatewaySettings, servers: Mapping[str, MergedMember], counters: Counters) -> None:
         self._servers = servers
-        self._added = frozenset(each.lower().encode() for each in settings.forward_headers)
         self._lists = MergedLists(servers)
         self._info = {"name": _own_name(settings), "version": __version__}
+        self._stateful = Stateful(settings, servers, counters, self._info)
 
     async def post(self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
         """Answer a client's message."""
-        if era is not Era.MODERN:
-            raise RequestError(INVALID_REQUEST, "Invalid Request: this endpoint is for revision 2026-07-28")
-        if not isinstance(message, Request):
-            await reply.reply(202)
+        if await self._stateful.post(reply, message, era, edits) or not isinstance(message, Request):
             return
         edit = edits.get(message.id)
-        if message.method in LISTS or message.method == _DISCOVER:
+        if message.method in LISTS or message.method in (_DISCOVER, TASK_LIST):
             with WhileConnected(reply):
                 make = self._discovered if message.method == _DISCOVER else self._listed
                 await self._answer(reply, message, await make(reply, message, era), edit)
             return
-        found, toward = self._toward(message)
+        found, toward = self._toward(message, era)
         await self._post_to(self._servers[found.server], reply, toward, found.own, era, edit)
 
     async def get(self, reply: Reply, otherwise: Edit | None) -> None:
-        """Serve no stream."""
-        raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
+        """Serve the standing stream of a session, or resume one."""
+
+        def edit(name: str) -> Edit:
+            return with_merged_uris_anywhere(name, with_merged_tasks_anywhere(name, otherwise))
+
+        await self._stateful.get(reply, edit)
 
     async def delete(self, reply: Reply) -> None:
-        """End no session."""
-        raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
+        """End a session."""
+        await self._stateful.delete(reply)
 
     async def ask(self, reply: Reply, era: Era, request: Request) -> bytes | None:
         """Send a request of the gateway's own: for a list to all servers, or to the one that it names."""
@@ -88,17 +93,20 @@ class MergedBackend:
         return True
 
     def drain(self) -> None:
-        """End no streams: there are none of its own."""
+        """End the long-lived streams."""
+        self._stateful.drain()
 
     async def aclose(self) -> None:
-        """Release nothing: the servers are others'."""
+        """Release what is its own: the servers are others'."""
+        await self._stateful.aclose()
 
     async def _ask(self, reply: Reply, era: Era, name: str, request: Request) -> bytes | None:
         """Send a request of the gateway's own to one server. Raises `AccreditError`."""
         server = self._servers.get(name)
         if server is None:
             return None
-        return await server.backend.ask(MemberReply(reply, self._head(reply.head)), era, server.request(request))
+        head = self._stateful.head(reply.head, name)
+        return await server.backend.ask(MemberReply(reply, head), era, server.request(request))
 
     async def _listed(self, reply: Reply, request: Request, era: Era) -> bytes:
         if "cursor" in request.names:
@@ -147,33 +155,37 @@ class MergedBackend:
         self, server: MergedMember, reply: Reply, request: Request, own: str, era: Era, edit: Edit | None
     ) -> None:
         """Forward a request to the one server that it is for."""
-        edit = with_merged_uris(server.name, request.method, edit)
+        edit = with_merged_uris(server.name, request.method, with_merged_tasks(server.name, request.method, edit))
+        edits = {request.id: edit} if edit is not None else {}
+        member = self._stateful.reply_of(reply, request, server.name, own)
+        toward = self._stateful.toward(server.request(request), server.name, reply.head)
         place = server.rooms.calls.take(reply)
         try:
-            head = self._head(reply.head, own)
-            edits = {request.id: edit} if edit is not None else {}
-            await server.backend.post(MemberReply(reply, head), server.request(request), era, edits)
+            with self._stateful.under_way(reply.head, request.id, server.name):
+                await server.backend.post(member, toward, era, edits)
         finally:
             place.leave()
 
-    def _toward(self, request: Request) -> tuple[Member, Request]:
+    def _toward(self, request: Request, era: Era) -> tuple[Member, Request]:
         """Return whom a request is for, and the request under the server's own name for its target. Raises
         `RequestError` by rules 3 and 4."""
         if request.method == _COMPLETE:
             found, toward = _completion(request)
+        elif request.method in _RESOURCES:
+            target = as_string(request.members.get("uri"))
+            found = member_of_uri(target) if target is not None else None
+            toward = {"uri": found.own} if found is not None else {}
         elif request.method in TARGET_MEMBER:
             target = request.target
             found = member_of_target(request.method, target) if target is not None else None
             toward = {TARGET_MEMBER[request.method]: found.own} if found is not None else {}
         else:
-            raise RequestError(METHOD_NOT_FOUND, "Method not found", id=request.id, status=404)
+            status = 404 if era is Era.MODERN else 200  # in sessions it says that there is none any more
+            raise RequestError(METHOD_NOT_FOUND, "Method not found", id=request.id, status=status)
         if found is None or found.server not in self._servers:
             detail = f"Invalid params: no server here has {excerpt(request.target or 'it')}"
             raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200)
         return found, request.with_params({name: Raw(to_json(value)) for name, value in toward.items()})
-
-    def _head(self, head: RequestHead, own: str | None = None) -> RequestHead:
-        return member_head(head, self._added, own)
 
 
 def _completion(request: Request) -> tuple[Member | None, dict[str, object]]:

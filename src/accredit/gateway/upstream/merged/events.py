@@ -1,6 +1,7 @@
 """The events of one server's stream, judged already, as they go on to the client of several. No I/O.
 
-1. An answer's text stays: it was mapped where it was judged (`results`). Other messages become those of the merged
+1. An answer's text stays: it was mapped where it was judged (`results`). On a resumed stream it goes on if it answers
+   the request that the stream was for. Other messages become those of the merged
    endpoint (`messages`), or are dropped.
 2. An event's id becomes one of the merged endpoint, or is left out where that would be too long.
 3. Whoever asks hears nothing of others' tasks, nor one subscription of what is told to another: what `hears` refuses,
@@ -9,20 +10,23 @@
    goes on.
 """
 
+import logging
 import re
 from collections.abc import Callable
 
 from msgspec import Raw
 
+from accredit.base.log_events import log_event
 from accredit.errors import AnswerError, FrameError, MessageId
 from accredit.gateway.counters import Counters
 from accredit.gateway.upstream.merged.messages import Outward
-from accredit.jsonrpc.frames import MESSAGE, Notification, Request, frame_of, message_id
+from accredit.jsonrpc.frames import MESSAGE, Failure, Notification, Request, Success, frame_of, message_id
 from accredit.jsonrpc.methods import META_SUBSCRIPTION
 from accredit.jsonrpc.objects import may_hold, unambiguous_members
 from accredit.jsonrpc.sse import Event, SseParser, encode_event
 from accredit.jsonrpc.tasks import without_state
 
+_log = logging.getLogger("accredit.gateway.merged")
 Hears = Callable[[Notification], bool]
 _ID_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))id(?::[^\r\n]*)?(?:\r\n|\r|\n)")
 
@@ -30,8 +34,9 @@ _ID_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))id(?::[^\r\n]*)?(?:\r\n|\r|\n)")
 class EventMapper:
     """Bytes of a server's stream in, bytes for the client out. `id_outside` returns what an event's id becomes.
 
-    `subscription` is the id of the request that opened the stream, if it is one of a subscription. On a shared stream
-    `answered` gets the text of each answer (rule 4). `seen` is shown each notification for the client, and returns
+    `subscription` is the id of the request that opened the stream, if it is one of a subscription; `may_answer` returns
+    whether a response's id is one that the stream may answer. On a shared stream `answered` gets the text of each
+    answer (rule 4). `seen` is shown each notification for the client, and returns
     whether it gets it.
     """
 
@@ -44,6 +49,7 @@ class EventMapper:
         counters: Counters,
         hears: Hears | None = None,
         subscription: MessageId | None = None,
+        may_answer: Callable[[MessageId], bool] | None = None,
         answered: Callable[[bytes], None] | None = None,
         seen: Hears | None = None,
     ) -> None:
@@ -53,6 +59,7 @@ class EventMapper:
         self._counters = counters
         self._hears = hears
         self._subscription = subscription
+        self._may_answer = may_answer
         self._answered = answered
         self._seen = seen
 
@@ -63,9 +70,9 @@ class EventMapper:
     def _mapped(self, event: Event) -> bytes:
         if not event.data:
             return self._without_data(event)
-        if not may_hold(Raw(event.data), b"method"):
-            return self._answer(event, event.data)
         try:
+            if not may_hold(Raw(event.data), b"method"):
+                return self._answer(event, event.data)
             found = unambiguous_members(event.data, MESSAGE)
             if "method" not in found:
                 return self._answer(event, event.data)
@@ -95,9 +102,18 @@ class EventMapper:
 
     def _answer(self, event: Event, text: bytes) -> bytes:
         if self._answered is None:
-            return self._with_id(event)
+            return self._with_id(event) if self._is_due(text) else self._place(event)
         self._answered(text)
         return self._place(event)
+
+    def _is_due(self, text: bytes) -> bool:
+        if self._may_answer is None:
+            return True
+        response = frame_of(unambiguous_members(text, MESSAGE), text)
+        if isinstance(response, Success | Failure) and response.id is not None and self._may_answer(response.id):
+            return True
+        log_event(_log, logging.WARNING, "response_dropped", detail="it answers what another server was asked")
+        return False
 
     def _without_data(self, event: Event) -> bytes:
         """Return a comment, or an event that has but an id."""

@@ -2,19 +2,21 @@
 No I/O.
 
 1. What a server numbers (its own requests, their progress tokens, elicitations) is outside `NAME:` and the JSON of the
-   server's id. So 7 and "7" stay two ids, and the server gets its own back, type and all.
-2. What the client numbers for a server to name it (progress tokens) goes there behind a tag, an HMAC over the server, its
-   session and the token. Only what comes back from that server in that session, with its tag, leads to the token: no
-   server reports the progress of a call that another one has got.
-3. An event's id is outside `m1.` and the base64url of the last id of each server whose events are on the stream; of a
-   stream that answers one request, of that server alone. So a client that resumes gets of each what came after.
+   server's id. So 7 and "7" stay two ids, and the server gets its own back, type and all. Such an id is no secret: it
+   names something within sessions that its bearer has.
+2. What the client numbers for a server to name it (progress tokens) goes there behind a tag, an HMAC over the server,
+   its session and the token. Only what comes back from that server in that session, with its tag, leads to the token:
+   no server reports the progress of a call that another one has got.
+3. An event's id is outside `m1.` and the base64url of the last id of each server whose events are on the stream. So a
+   client that resumes gets of each what came after. Of a stream that answers a request, it says which: no server
+   answers what another was asked. It has a tag over the session, so that nobody else makes one.
 
-An id that can't be read so is nobody's. What rules 1 and 3 make is no secret, and gives its bearer nothing: it names
-something within sessions that the bearer already has.
+What can't be read so is nobody's.
 """
 
 import base64
 import binascii
+import hashlib
 import re
 from collections.abc import Mapping
 
@@ -27,10 +29,11 @@ from accredit.jsonrpc.frames import message_id
 from accredit.limits import MAX_MERGED_EVENT_ID_BYTES, MERGED_EVENT_NAME_BYTES
 from accredit.rounds.sealing import KeyRing
 
-_LABEL = b"accredit progress tokens 1"
+_LABEL = b"accredit merged ids 1"
+_TAG_BYTES = 16
 _TAG_CHARS = 22
 _EVENTS = b"m1."
-_PACKED_BYTES = (MAX_MERGED_EVENT_ID_BYTES - 16) * 3 // 4
+_PACKED_BYTES = (MAX_MERGED_EVENT_ID_BYTES - len(_EVENTS)) * 3 // 4 - 3 * _TAG_BYTES
 _EVENT_ID = re.compile(rb"[\x20-\x7e\x80-\xff]*")  # what a header may hold
 
 
@@ -55,9 +58,9 @@ class ProgressTokens:
     """Clients' progress tokens, as one server has them in one session ("" for none): rule 2."""
 
     def __init__(self, ring: KeyRing, name: str, session: bytes = b"") -> None:
-        """`ring` is what `progress_ring` returns."""
+        """`ring` is what `merged_ring` returns."""
         self._ring = ring
-        self._bound = msgspec.msgpack.encode((name, session))
+        self._bound = msgspec.msgpack.encode(("progress", name, session))
 
     def outside_in(self, token: MessageId) -> str:
         """Return the token that the server gets."""
@@ -76,37 +79,49 @@ class ProgressTokens:
             return None
 
 
-def progress_ring(ring: KeyRing) -> KeyRing:
-    """Return the keys for progress tokens."""
+def merged_ring(ring: KeyRing) -> KeyRing:
+    """Return the keys for tags."""
     return ring.derived(_LABEL)
 
 
 class EventIds(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The last event's id of each server, on a stream of all or, with `answer`, on one that answers a request."""
+    """The last event's id of each server, on a stream that they share or, where `answered` is a request's `digest_of`,
+    on the one that answers it."""
 
-    answer: bool
     of: Mapping[str, bytes]
+    answered: bytes = b""
 
-    def text(self) -> bytes:
+    def text(self, ring: KeyRing, session: bytes) -> bytes:
         """Return the id that the client gets, which is short enough if each server's is (`longest_event_id`)."""
-        return _EVENTS + _base64(msgspec.msgpack.encode(self))
+        data = msgspec.msgpack.encode(self)
+        return _EVENTS + _base64(ring.tag(_of_event(session, data)) + data)
 
     @classmethod
-    def read(cls, text: bytes) -> "EventIds | None":
-        """Return what a client's `Last-Event-ID` says; None for one that was not given to it."""
+    def read(cls, text: bytes, ring: KeyRing, session: bytes) -> "EventIds | None":
+        """Return what a client's `Last-Event-ID` says; None for one that was not given out in this session."""
         if not text.startswith(_EVENTS) or len(text) > MAX_MERGED_EVENT_ID_BYTES:
             return None
         try:
-            ids = msgspec.msgpack.decode(_unbase64(text.removeprefix(_EVENTS)), type=cls)
+            data = _unbase64(text.removeprefix(_EVENTS))
+            tag, data = data[:_TAG_BYTES], data[_TAG_BYTES:]
+            ids = msgspec.msgpack.decode(data, type=cls) if ring.has_tagged(tag, _of_event(session, data)) else None
         except (ValueError, msgspec.MsgspecError):
             return None
-        good = all(_EVENT_ID.fullmatch(id) for id in ids.of.values()) and (not ids.answer or len(ids.of) == 1)
-        return ids if good else None
+        return ids if ids is not None and all(_EVENT_ID.fullmatch(id) for id in ids.of.values()) else None
+
+
+def digest_of(request: MessageId) -> bytes:
+    """Return what an event's id says of the request that its stream answers."""
+    return hashlib.sha256(to_json(request)).digest()[:_TAG_BYTES]
 
 
 def longest_event_id(servers: int) -> int:
     """Return how many bytes the id of each of so many servers' events may have."""
     return max(_PACKED_BYTES // max(servers, 1) - MERGED_EVENT_NAME_BYTES, 0)
+
+
+def _of_event(session: bytes, data: bytes) -> bytes:
+    return msgspec.msgpack.encode(("event", session, data))
 
 
 def _base64(data: bytes) -> bytes:

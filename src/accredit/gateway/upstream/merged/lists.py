@@ -48,6 +48,7 @@ Asked = Callable[[str, Request], Awaitable[bytes | None]]
 text, or None."""
 
 Given = TypeVar("Given")
+TASKS = Kind("tasks", "taskId", "tasks/get")
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
 _log = logging.getLogger("accredit.gateway.merged")
 
@@ -114,7 +115,7 @@ class MergedLists:
 
     async def result(self, request: Request, era: Era, ask: Asked) -> bytes:
         """Return the result of a request for a list, as JSON text."""
-        kind = KINDS[request.method]
+        kind = KINDS.get(request.method, TASKS)
 
         async def one(server: str) -> ListOfOne | None:
             return await self._list_of(server, kind, request, ask)

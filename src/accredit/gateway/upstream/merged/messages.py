@@ -1,4 +1,4 @@
-"""What messages beside answers become between one client and several servers: a server's for the client (`Outward`), and
+"""What messages beside answers become between a client and several servers: a server's for the client (`Outward`), and
 a client's for the server that they are for (`addressee`). No I/O.
 
 Of a server's message:

@@ -23,7 +23,8 @@ _CHANGED = b"".join(told(f"{each}/list_changed") for each in LISTS)
 
 
 class StandingStream(SharedStream):
-    """`heads` are those of the servers' own streams, without `Last-Event-ID`, `resumed` the ids to go on from."""
+    """`heads` are those of the servers' own streams, without `Last-Event-ID`, `resumed` the ids to go on from. `id_of`
+    returns what the client gets for such ids."""
 
     def __init__(
         self,
@@ -32,14 +33,16 @@ class StandingStream(SharedStream):
         backends: Mapping[str, Backend],
         mapper: Callable[[str, Callable[[bytes], bytes | None]], EventMapper],
         resumed: EventIds | None,
+        id_of: Callable[[EventIds], bytes],
         max_bytes: int,
     ) -> None:
         super().__init__(reply, heads.keys())
         self._heads = heads
         self._backends = backends
         self._mapper = mapper
+        self._id_of = id_of
         self._max_bytes = max_bytes
-        self._last = {name: id for name, id in (resumed.of if resumed is not None else {}).items() if name in heads}
+        self._last = dict(resumed.of) if resumed is not None else dict[str, bytes]()
         self._longest = longest_event_id(len(heads))
         self._lost: set[str] = set()
 
@@ -86,4 +89,4 @@ class StandingStream(SharedStream):
             self._last.pop(name, None)
         else:
             self._last[name] = id
-        return EventIds(False, self._last).text() if self._last else None
+        return self._id_of(EventIds(self._last)) if self._last else None

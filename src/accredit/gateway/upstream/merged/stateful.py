@@ -25,6 +25,7 @@ from msgspec import Raw
 from accredit.base.log_events import log_event
 from accredit.errors import (
     AccreditError,
+    AnswerError,
     FrameError,
     MessageId,
     RequestError,
@@ -33,14 +34,17 @@ from accredit.errors import (
 )
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import JSON, SESSION_HEADER, RequestHead
+from accredit.gateway.recording.open_calls import ResumedCalls
 from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.turns import in_turns
 from accredit.gateway.upstream.merged.aside import Aside
 from accredit.gateway.upstream.merged.events import EventMapper
-from accredit.gateway.upstream.merged.ids import EventIds, ProgressTokens, longest_event_id, progress_ring
-from accredit.gateway.upstream.merged.initialize import UNAVAILABLE, Hello, merged_hello
+from accredit.gateway.upstream.merged.ids import EventIds, ProgressTokens, digest_of, longest_event_id, merged_ring
+from accredit.gateway.upstream.merged.initialize import hello_in, initialized, revision_of
+from accredit.gateway.upstream.merged.lists import UNAVAILABLE
 from accredit.gateway.upstream.merged.member import MemberReply, MergedMember, member_head
 from accredit.gateway.upstream.merged.messages import Outward, addressee, cancelled
-from accredit.gateway.upstream.merged.sessions import MemberSession, in_session, longest_id, packed, sessions_in
+from accredit.gateway.upstream.merged.sessions import MemberSession, MemberSessions, in_session, longest_id, packed, sessions_in
 from accredit.gateway.upstream.merged.standing import LAST_EVENT, StandingStream
 from accredit.gateway.upstream.merged.streams import Part, SharedStream
 from accredit.gateway.upstream.merged.subscription import Subscription, shares
@@ -48,7 +52,6 @@ from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.gateway.upstream.stdio.pending_calls import progress_token
 from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND, to_json
 from accredit.jsonrpc.frames import Failure, Notification, Request, Success
-from accredit.jsonrpc.long_text import at_one_go
 from accredit.jsonrpc.methods import LISTEN, META_PROGRESS, Era
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
@@ -61,12 +64,20 @@ _TO_ALL = frozenset({"ping", "logging/setLevel"})
 class Stateful:
     """One for each merged endpoint."""
 
-    def __init__(self, settings: GatewaySettings, members: Mapping[str, MergedMember], counters: Counters) -> None:
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        members: Mapping[str, MergedMember],
+        counters: Counters,
+        info: Mapping[str, str],
+    ) -> None:
+        """`info` is what the merged endpoint says of itself."""
+        self._info = info
         self._members = members
         self._counters = counters
         self._max_bytes = settings.max_event_bytes
         self._added = frozenset(name.lower().encode() for name in settings.forward_headers)
-        self._ring = progress_ring(settings.rounds.ring)
+        self._ring = merged_ring(settings.rounds.ring)
         self._under_way: dict[tuple[bytes, MessageId], str] = {}
         self._streams: set[SharedStream] = set()
         self._chores: set[asyncio.Task[None]] = set()
@@ -81,21 +92,18 @@ class Stateful:
         own = self._tokens(name, head).outside_in(token)
         return request.with_meta({META_PROGRESS: Raw(to_json(own))})
 
-    def mapped(self, reply: Reply, name: str) -> Callable[[bytes], bytes]:
-        """Return what makes of a server's events, in answer to one request, those that the client gets."""
+    def reply_of(self, reply: Reply, request: Request, name: str, own: str | None = None) -> MemberReply:
+        """Return what a server answers a request into; `own` is its own name for the target. Raises
+        `UpstreamUnavailable` where it is not in the session."""
+        return self._member_reply(reply, name, digest_of(request.id), own=own)
 
-        def id_outside(id: bytes) -> bytes | None:
-            return EventIds(True, {name: id}).text() if len(id) <= longest_event_id(1) else None
-
-        return self._mapper(reply, name, id_outside).feed
-
-    def head(self, head: RequestHead, name: str) -> RequestHead:
+    def head(self, head: RequestHead, name: str, own: str | None = None) -> RequestHead:
         """Return a client's head as it goes to a server, in its own session. Raises `UpstreamUnavailable`."""
         sessions = sessions_in(head)
         session = sessions.get(name)
         if sessions and session is None:
             raise UpstreamUnavailable(f"{name} did not answer when this session began")
-        return in_session(member_head(head, self._added), session)
+        return in_session(member_head(head, self._added, own), session)
 
     @contextlib.contextmanager
     def under_way(self, head: RequestHead, id: MessageId, name: str) -> Generator[None]:
@@ -144,6 +152,7 @@ class Stateful:
             detail = "Invalid Request: this session is initialized already"
             raise RequestError(INVALID_REQUEST, detail, id=request.id)
         asides = {name: self._aside(reply, name) for name in self._members}
+        sessions: MemberSessions = {}
         begun = False
         try:
             with WhileConnected(reply):
@@ -151,11 +160,12 @@ class Stateful:
             hellos = {name: hello for name, aside in asides.items() if (hello := self._hello(aside, request))}
             if not hellos:
                 raise UpstreamUnavailable("none of the servers has answered")
-            revision, result = merged_hello(hellos, sorted(self._members.keys() - hellos.keys()))
-            sessions = {name: _begun(asides[name], hello) for name, hello in hellos.items()}
-            text = to_json({"jsonrpc": "2.0", "id": request.id, "result": result})
-            if edit is not None:
-                text = at_one_go(edit(Success(request.id, result, text)))
+            sessions = {name: _begun(asides[name], revision_of(hello)) for name, hello in hellos.items()}
+            revision, result = initialized(hellos, sorted(self._members.keys() - hellos.keys()), self._info)
+            response = Success(
+                request.id, Raw(result), to_json({"jsonrpc": "2.0", "id": request.id, "result": Raw(result)})
+            )
+            text = await in_turns(edit(response)) if edit is not None else response.text
             own = packed(sessions)
             reply.negotiated(own, revision)
             begun = True
@@ -165,11 +175,11 @@ class Stateful:
                     self._end(name, aside)
         await reply.reply(200, text, [JSON, (SESSION_HEADER, own)])
 
-    def _hello(self, aside: Aside, request: Request) -> Hello | None:
+    def _hello(self, aside: Aside, request: Request) -> dict[str, Raw] | None:
         response = aside.response(request.id)
         if not isinstance(response, Success) or len(aside.session) > longest_id(len(self._members)):
             return None
-        return Hello.read(response.result)
+        return hello_in(response.result)
 
     async def _ask_all(self, reply: Reply, request: Request) -> None:
         asides = {name: self._aside(reply, name) for name in self._session_of(reply)}
@@ -200,13 +210,13 @@ class Stateful:
         if found is not None:
             name, own = found
             if name in sessions:
-                await self._members[name].backend.post(self._member_reply(reply, name), own, Era.LEGACY, {})
+                await self._members[name].backend.post(self._member_reply(reply, name, b""), own, Era.LEGACY, {})
                 return
             log_event(_log, logging.WARNING, "response_dropped", detail="it answers no server of the session")
         else:
             id = cancelled(message) if isinstance(message, Notification) else None
-            name = self._under_way.get((_session(reply.head), id)) if id is not None else None
-            names = [name] if name in sessions else list(sessions)
+            at = self._under_way.get((_session(reply.head), id)) if id is not None else None
+            names = [at] if at is not None and at in sessions else list(sessions)
             with WhileConnected(reply):
                 await self._to_all({each: self._aside(reply, each) for each in names}, message)
         await reply.reply(202)
@@ -218,20 +228,32 @@ class Stateful:
         there."""
         sessions = self._session_of(reply)
         last = reply.head.headers.get(LAST_EVENT)
-        resumed = EventIds.read(last) if last is not None else None
+        own = _session(reply.head)
+        resumed = EventIds.read(last, self._ring, own) if last is not None else None
         if last is not None and (resumed is None or not resumed.of.keys() <= sessions.keys()):
             raise RequestError(INVALID_REQUEST, "Last-Event-ID names no event of this session")
-        if resumed is not None and resumed.answer:
+        if resumed is not None and resumed.answered:
             ((name, id),) = resumed.of.items()
-            aside = self._member_reply(reply, name)
-            aside.head = aside.head.with_field(LAST_EVENT, id)
-            await self._members[name].backend.get(aside, otherwise(name))
+            await self._resume(reply, name, id, resumed.answered, otherwise(name))
             return
         bare = reply.head.without((LAST_EVENT,))
         heads = {name: self.head(bare, name) for name in sessions}
         backends = {name: self._members[name].backend for name in sessions}
         mapper = partial(self._mapper, reply, answered=_nobody)
-        await self._serve(StandingStream(reply, heads, backends, mapper, resumed, self._max_bytes))
+        id_of = partial(EventIds.text, ring=self._ring, session=own)
+        await self._serve(StandingStream(reply, heads, backends, mapper, resumed, id_of, self._max_bytes))
+
+    async def _resume(self, reply: Reply, name: str, id: bytes, answered: bytes, otherwise: Edit | None) -> None:
+        """Go on with the stream that answers one request: what the server says there answers no other."""
+
+        def may_answer(id: MessageId) -> bool:
+            return digest_of(id) == answered
+
+        member = self._member_reply(reply, name, answered, may_answer=may_answer)
+        member.head = member.head.with_field(LAST_EVENT, id)
+        if isinstance(member.calls, ResumedCalls):
+            member.calls = member.calls.only(may_answer)
+        await self._members[name].backend.get(member, otherwise)
 
     async def delete(self, reply: Reply) -> None:
         """End a session, at all of its servers."""
@@ -303,9 +325,19 @@ class Stateful:
         session = sessions_in(head).get(name)
         return ProgressTokens(self._ring, name, session.id if session is not None else b"")
 
-    def _member_reply(self, reply: Reply, name: str) -> MemberReply:
-        member = MemberReply(reply, self.head(reply.head, name), self.mapped(reply, name))
-        member.hears = None
+    def _member_reply(
+        self, reply: Reply, name: str, answered: bytes, *, own: str | None = None, **more: Any
+    ) -> MemberReply:
+        session, longest = _session(reply.head), longest_event_id(1)
+
+        def id_outside(id: bytes) -> bytes:
+            if len(id) > longest:
+                raise AnswerError(f"an event's id of more than {longest} bytes", bound=True)
+            return EventIds({name: id}, answered).text(self._ring, session)
+
+        mapper = self._mapper(reply, name, id_outside, **more)
+        member = MemberReply(reply, self.head(reply.head, name, own), mapper.feed)
+        member.hears = None  # the mapper asks, by the client's names
         return member
 
     def _aside(self, reply: Reply, name: str) -> Aside:
@@ -352,8 +384,8 @@ def _session(head: RequestHead) -> bytes:
     return head.headers.get(SESSION_HEADER, b"")
 
 
-def _begun(aside: Aside, hello: Hello) -> MemberSession:
-    return MemberSession(aside.session, aside.replica, hello.revision)
+def _begun(aside: Aside, revision: str) -> MemberSession:
+    return MemberSession(aside.session, aside.replica, revision)
 
 
 def _has_answered(answer: Success | Failure | None) -> bool:

@@ -99,6 +99,7 @@ class SharedStream(ABC):
         self._drained.set()
         self._settled.set()
 
+    @abstractmethod
     def began(self, part: Part) -> None:
         """Note that a server has sent the head of its stream."""
 

@@ -71,6 +71,9 @@ class Subscription(SharedStream):
         self._max_bytes = max_bytes
         self._honored: dict[str, dict[str, Raw]] = {}
 
+    def began(self, part: Part) -> None:
+        """Wait for the acknowledgement."""
+
     async def take(self, part: Part, chunk: bytes) -> None:
         """Pass a server's events on, but for its acknowledgement."""
         text = part.mapper.feed(chunk)
@@ -148,10 +151,9 @@ class Subscription(SharedStream):
     def _changed(self, honored: Mapping[str, Raw]) -> bytes:
         """Return what says that all that a server tells about may have changed (rule 3)."""
         lists = [each for each in LISTS if bytes(honored.get(f"{each}ListChanged", b"")) == b"true"]
+        uris = list_of(honored[_RESOURCES]) if _RESOURCES in honored else []
         events = [told(f"{each}/list_changed", {"_meta": self._meta}) for each in lists]
-        for uri in list_of(honored[_RESOURCES]) if _RESOURCES in honored else []:
-            events.append(told("resources/updated", {"_meta": self._meta, "uri": uri}))
-        return b"".join(events)
+        return b"".join(events + [told("resources/updated", {"_meta": self._meta, "uri": uri}) for uri in uris])
 
 
 def _list(value: object) -> list[object]:

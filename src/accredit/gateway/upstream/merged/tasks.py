@@ -4,25 +4,58 @@
 """
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from accredit.gateway.upstream.merged.messages import RELATED_TASK, with_task
 from accredit.jsonrpc.encode import with_members
-from accredit.jsonrpc.methods import TASK_MEMBER
+from accredit.jsonrpc.frames import Success
+from accredit.jsonrpc.long_text import Steps, pairs_in_steps
+from accredit.jsonrpc.methods import TASK_MEMBER, TASK_METHODS
 from accredit.jsonrpc.objects import is_object, may_name, members
+from accredit.jsonrpc.responses import Edit
+from accredit.limits import LONG_ANSWER_BYTES
+
+_NAMED = TASK_MEMBER.encode("ascii")
 
 
-def named_outside(server: str, result: Raw) -> Raw:
-    """Return a result with its server's tasks under the client's names. Raises `FrameError`."""
-    if not is_object(result) or not may_name(result, TASK_MEMBER.encode()):
-        return result
-    found = members(result)
+def with_merged_tasks(server: str, method: str, outer: Edit | None) -> Edit | None:
+    """Return the edit for one server's response to a request of this method; `outer` edits what comes of it."""
+    return with_merged_tasks_anywhere(server, outer) if method in TASK_METHODS or method == "tools/call" else outer
+
+
+def with_merged_tasks_anywhere(server: str, outer: Edit | None) -> Edit:
+    """Return the edit for a response of which nobody knows any more what it answers."""
+
+    def edit(response: Success) -> Steps[bytes]:
+        if is_object(response.result) and may_name(response.result, _NAMED):
+            response = yield from _mapped(server, response)
+        return (yield from outer(response)) if outer is not None else response.text
+
+    return edit
+
+
+def _mapped(server: str, response: Success) -> Steps[Success]:
+    found = yield from _split(response.result)
     changes: dict[str, object] = {}
-    if TASK_MEMBER in found:
-        found = members(with_task(server, result))
-        changes[TASK_MEMBER] = found[TASK_MEMBER]
     task, meta = found.get("task"), found.get("_meta")
+    if TASK_MEMBER in found:
+        changes[TASK_MEMBER] = members(with_task(server, Raw(with_members({}, {TASK_MEMBER: found[TASK_MEMBER]}))))[
+            TASK_MEMBER
+        ]
     if task is not None and is_object(task) and TASK_MEMBER in members(task):
         changes["task"] = with_task(server, task)
     if meta is not None and is_object(meta) and RELATED_TASK in (in_meta := members(meta)):
         changes["_meta"] = {**in_meta, RELATED_TASK: with_task(server, in_meta[RELATED_TASK])}
-    return Raw(with_members(found, changes)) if changes else result
+    if not changes:
+        return response
+    yield
+    result = Raw(with_members(found, changes))
+    yield
+    text = with_members((yield from _split(Raw(response.text))), {"result": result})
+    return replace(response, result=result, text=text)
+
+
+def _split(value: Raw) -> Steps[dict[str, Raw]]:
+    if len(value) <= LONG_ANSWER_BYTES:
+        return members(value)
+    return dict((yield from pairs_in_steps(bytes(value))))

@@ -1,5 +1,7 @@
 """Ids of several servers: no two collide, each leads back to its own server as that wrote it, and nobody forges one."""
 
+import base64
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,17 +10,18 @@ from accredit.errors import MessageId
 from accredit.gateway.upstream.merged.ids import (
     EventIds,
     ProgressTokens,
+    digest_of,
     inner_id,
     longest_event_id,
+    merged_ring,
     outer_id,
-    progress_ring,
 )
 from accredit.limits import MAX_MERGED_EVENT_ID_BYTES
 from accredit.rounds import KeyRing
 
 pytestmark = pytest.mark.holds("gateway/upstream/merged/ids")
 
-RING = progress_ring(KeyRing([b"k" * 32]))
+RING = merged_ring(KeyRing([b"k" * 32]))
 names = st.from_regex(r"[a-z0-9][a-z0-9-]{0,31}", fullmatch=True)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 own_ids: st.SearchStrategy[MessageId] = st.integers(-(10**60), 10**60) | texts | texts.map(lambda text: f"mail:{text}")
@@ -78,9 +81,9 @@ def test_no_server_speaks_of_a_call_that_another_has_got(token: MessageId, other
 
 def test_a_token_is_good_while_its_key_is_kept() -> None:
     old, new = b"o" * 32, b"n" * 32
-    given_out = ProgressTokens(progress_ring(KeyRing([old])), "mail").outside_in(7)
-    assert ProgressTokens(progress_ring(KeyRing([new, old])), "mail").inside_out(given_out) == 7
-    assert ProgressTokens(progress_ring(KeyRing([new])), "mail").inside_out(given_out) is None
+    given_out = ProgressTokens(merged_ring(KeyRing([old])), "mail").outside_in(7)
+    assert ProgressTokens(merged_ring(KeyRing([new, old])), "mail").inside_out(given_out) == 7
+    assert ProgressTokens(merged_ring(KeyRing([new])), "mail").inside_out(given_out) is None
     for bad in (None, 7, "", "x" * 22, "\ud800" * 30, "!" * 40):
         assert ProgressTokens(RING, "mail").inside_out(bad) is None
 
@@ -89,31 +92,31 @@ header_bytes = st.binary(max_size=60).filter(lambda id: all(32 <= byte != 127 fo
 
 
 @pytest.mark.holds("gateway/upstream/merged/ids", 3)
-@given(st.dictionaries(names, header_bytes, max_size=5))
-def test_each_servers_last_event_comes_back(last: dict[str, bytes]) -> None:
-    ids = EventIds(answer=False, of=last)
-    assert EventIds.read(ids.text()) == ids
-    assert ids.text().isascii()
+@given(st.dictionaries(names, header_bytes, max_size=5), st.binary(max_size=40), own_ids)
+def test_each_servers_last_event_comes_back(last: dict[str, bytes], session: bytes, request: MessageId) -> None:
+    for ids in (EventIds(last), EventIds(last, digest_of(request))):
+        text = ids.text(RING, session)
+        assert EventIds.read(text, RING, session) == ids
+        assert EventIds.read(text, RING, session + b"x") is None
+        assert text.isascii()
 
 
-@given(st.binary(max_size=200) | st.binary(max_size=200).map(lambda data: b"m1." + data))
-def test_an_event_id_that_was_not_given_out_raises_nothing(text: bytes) -> None:
-    found = EventIds.read(text)
-    assert found is None or EventIds.read(found.text()) == found
+@given(st.binary(max_size=200) | st.binary(max_size=200).map(lambda data: b"m1." + base64.urlsafe_b64encode(data)))
+def test_nobody_makes_an_event_id(text: bytes) -> None:
+    assert EventIds.read(text, RING, b"") is None
 
 
 def test_no_event_id_carries_what_a_header_must_not() -> None:
     for bad in (b"1\r\nX: y", b"\0", b"\n", b"\x7f"):
-        assert EventIds.read(EventIds(answer=False, of={"mail": bad}).text()) is None
-    assert EventIds.read(EventIds(answer=True, of={"mail": b"1", "files": b"2"}).text()) is None
-    assert EventIds.read(EventIds(answer=True, of={}).text()) is None
+        assert EventIds.read(EventIds({"mail": bad}).text(RING, b""), RING, b"") is None
 
 
-@pytest.mark.parametrize("servers", [1, 2, 20, 40])
+@pytest.mark.parametrize("servers", [1, 2, 20, 38])
 def test_the_ids_of_many_servers_fit_in_a_header(servers: int) -> None:
     longest = longest_event_id(servers)
     assert longest >= 36
-    ids = EventIds(answer=False, of={f"{number:032}": b"x" * longest for number in range(servers)})
-    assert len(ids.text()) <= MAX_MERGED_EVENT_ID_BYTES
-    assert EventIds.read(ids.text()) == ids
-    assert EventIds.read(ids.text() + b"A" * MAX_MERGED_EVENT_ID_BYTES) is None
+    ids = EventIds({f"{number:032}": b"x" * longest for number in range(servers)}, digest_of(7))
+    text = ids.text(RING, b"session")
+    assert len(text) <= MAX_MERGED_EVENT_ID_BYTES
+    assert EventIds.read(text, RING, b"session") == ids
+    assert EventIds.read(text + b"A" * MAX_MERGED_EVENT_ID_BYTES, RING, b"session") is None

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accredit.errors import FrameError
-from accredit.gateway.upstream.merged.ids import ProgressTokens, outer_id, progress_ring
+from accredit.gateway.upstream.merged.ids import ProgressTokens, merged_ring, outer_id
 from accredit.gateway.upstream.merged.messages import ACKNOWLEDGED, RELATED_TASK, Outward, addressee, cancelled
 from accredit.jsonrpc.frames import Failure, Notification, Request, Success, decode_frame
 from accredit.rounds import KeyRing
 
 pytestmark = pytest.mark.holds("gateway/upstream/merged/messages")
 
-RING = progress_ring(KeyRing([b"k" * 32]))
+RING = merged_ring(KeyRing([b"k" * 32]))
 TOKENS = ProgressTokens(RING, "mail", b"session")
 MAIL = Outward("mail", TOKENS)
 
@@ -48,7 +48,9 @@ def test_a_servers_request_has_no_id_that_another_could_have() -> None:
     assert asked("ping", None, "7") == {"jsonrpc": "2.0", "method": "ping", "id": 'mail:"7"'}
     url = asked("elicitation/create", {"mode": "url", "elicitationId": "e"})
     assert url["params"]["elicitationId"] == 'mail:"e"'
-    assert outside("notifications/elicitation/complete", {"elicitationId": "e"})["params"]["elicitationId"] == 'mail:"e"'
+    assert (
+        outside("notifications/elicitation/complete", {"elicitationId": "e"})["params"]["elicitationId"] == 'mail:"e"'
+    )
     assert outside("notifications/cancelled", {"requestId": 7})["params"] == {"requestId": "mail:7"}
 
 
@@ -62,7 +64,9 @@ def test_progress_is_of_a_call_that_this_server_was_given() -> None:
 
 @pytest.mark.holds("gateway/upstream/merged/messages", 3)
 def test_what_a_server_names_has_its_name() -> None:
-    assert outside("notifications/resources/updated", {"uri": "file:///a"})["params"]["uri"] == "accredit+mail:file:///a"
+    assert (
+        outside("notifications/resources/updated", {"uri": "file:///a"})["params"]["uri"] == "accredit+mail:file:///a"
+    )
     assert outside("notifications/tasks/status", {"taskId": "1", "status": "working"})["params"]["taskId"] == "mail__1"
     assert outside("notifications/tasks", {"taskId": "1"})["params"]["taskId"] == "mail__1"
     assert outside("notifications/message", {"level": "info", "data": 1})["params"]["logger"] == "mail"
