@@ -326,7 +326,7 @@ def test_another_gateway_with_the_same_keys_goes_on_with_a_session_of_servers_ov
         async with Merged({"mail": HTTP, "files": HTTP}) as merged:
             session = await merged.session()
             rounds = merged.rounds
-            members = {name: each for name, each in merged.members.items()}
+            members = dict(merged.members)
             whole = GatewaySettings(MergedUpstream(members), rounds=rounds)
             async with RunningGateway(create_app([*members.values(), whole])) as other:
                 first, merged.port = merged.port, other.port

@@ -1,5 +1,5 @@
-"""Several servers as one: raw stdio servers behind the real gateway's merged endpoint, some as its children and some over
-HTTP, each behind a gateway of its own. I/O: sockets on 127.0.0.1, processes.
+"""Several servers as one: raw stdio servers behind the real gateway's merged endpoint, some as its children and some
+over HTTP, each behind a gateway of its own. I/O: sockets on 127.0.0.1, processes.
 """
 
 from collections.abc import Mapping

@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import AsyncGenerator
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from msgspec import Struct
 from tests.world.calls import Posted, initialize, post
@@ -74,10 +74,18 @@ class Bridge:
         return SessionClient(self, session, revision)
 
 
+class Sends(Protocol):
+    """What a client sends through."""
+
+    async def send(self, posted: Posted, method: str = "POST") -> RawAnswer:
+        """One request, and its whole answer."""
+        ...
+
+
 class SessionClient:
     """A client with a legacy session."""
 
-    def __init__(self, bridge: Bridge, id: str, revision: str) -> None:
+    def __init__(self, bridge: Sends, id: str, revision: str) -> None:
         self.id = id
         self.revision = revision
         self._bridge = bridge

@@ -146,7 +146,7 @@ class KeyRing:
 
     def has_tagged(self, tag: bytes, data: bytes) -> bool:
         """Return whether a key of the ring has made the tag of `data`."""
-        return any([hmac.compare_digest(_tag(key, data), tag) for key in self._keys])
+        return any(hmac.compare_digest(_tag(key, data), tag) for key in self._keys)
 
     def derived(self, label: bytes) -> "KeyRing":
         """Return the ring for another use: of each key the one that HKDF-SHA256 makes of it for the label."""

@@ -21,6 +21,7 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.headers import JSON
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import in_turns
+from accredit.gateway.upstream.backend import Backend
 from accredit.gateway.upstream.merged.hello import merged_capabilities, merged_instructions, merged_versions
 from accredit.gateway.upstream.merged.lists import UNAVAILABLE, MergedLists, answers_of_all, kept_of, opened, strictest
 from accredit.gateway.upstream.merged.member import ONE_SERVER, MemberReply, MergedMember
@@ -48,11 +49,19 @@ _REFS = {"ref/prompt": "name", "ref/resource": "uri"}
 class MergedBackend:
     """Answers for several servers, which are others' to close."""
 
-    def __init__(self, settings: GatewaySettings, servers: Mapping[str, MergedMember], counters: Counters) -> None:
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        servers: Mapping[str, MergedMember],
+        counters: Counters,
+        before: Backend | None = None,
+    ) -> None:
+        """`before` is what did the same until a reload, with the same servers: what it has begun goes on."""
         self._servers = servers
         self._lists = MergedLists(servers)
         self._info = {"name": _own_name(settings), "version": __version__}
-        self._stateful = Stateful(settings, servers, counters, self._info)
+        begun = before._stateful if isinstance(before, MergedBackend) else None
+        self._stateful = Stateful(settings, servers, counters, self._info, begun)
 
     async def post(self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
         """Answer a client's message."""

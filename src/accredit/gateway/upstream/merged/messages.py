@@ -112,7 +112,7 @@ class Outward:
 
 
 def addressee(message: Success | Failure | Notification) -> tuple[str, Success | Failure | Notification] | None:
-    """Return the server that a client's message is for, and what it gets; None for a message that is for all, or nobody.
+    """Return the server that a client's message is for, and what it gets; None for a message that is for all.
 
     A response is for the server whose request it answers, and progress for the one whose request it is of. A
     cancellation does not say whose request it means: who has sent that on must know. Raises `FrameError` for what is of

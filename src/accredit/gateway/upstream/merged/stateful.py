@@ -1,5 +1,5 @@
-"""What clients of the merged endpoint have beyond single calls: sessions, streams, and messages that are for all servers
-or answer one of them. I/O through the servers' backends.
+"""What clients of the merged endpoint have beyond single calls: sessions, streams, and messages that are for all
+servers or answer one of them. I/O through the servers' backends.
 
 1. `initialize` asks all servers at once; each has `MERGED_ASK_SECONDS`. The session is with those that have answered
    (`sessions`), and with one at least.
@@ -44,7 +44,14 @@ from accredit.gateway.upstream.merged.initialize import hello_in, initialized, r
 from accredit.gateway.upstream.merged.lists import UNAVAILABLE
 from accredit.gateway.upstream.merged.member import MemberReply, MergedMember, member_head
 from accredit.gateway.upstream.merged.messages import Outward, addressee, cancelled
-from accredit.gateway.upstream.merged.sessions import MemberSession, MemberSessions, in_session, longest_id, packed, sessions_in
+from accredit.gateway.upstream.merged.sessions import (
+    MemberSession,
+    MemberSessions,
+    in_session,
+    longest_id,
+    packed,
+    sessions_in,
+)
 from accredit.gateway.upstream.merged.standing import LAST_EVENT, StandingStream
 from accredit.gateway.upstream.merged.streams import Part, SharedStream
 from accredit.gateway.upstream.merged.subscription import Subscription, shares
@@ -70,17 +77,18 @@ class Stateful:
         members: Mapping[str, MergedMember],
         counters: Counters,
         info: Mapping[str, str],
+        before: "Stateful | None" = None,
     ) -> None:
-        """`info` is what the merged endpoint says of itself."""
+        """`info` is what the merged endpoint says of itself; what `before` has begun goes on."""
         self._info = info
         self._members = members
         self._counters = counters
         self._max_bytes = settings.max_event_bytes
         self._added = frozenset(name.lower().encode() for name in settings.forward_headers)
         self._ring = merged_ring(settings.rounds.ring)
-        self._under_way: dict[tuple[bytes, MessageId], str] = {}
-        self._streams: set[SharedStream] = set()
-        self._chores: set[asyncio.Task[None]] = set()
+        self._under_way: dict[tuple[bytes, MessageId], str] = before._under_way if before is not None else {}
+        self._streams: set[SharedStream] = before._streams if before is not None else set()
+        self._chores: set[asyncio.Task[None]] = before._chores if before is not None else set()
 
     # --- what single calls need --------------------------------------------------------------------
 

@@ -2,10 +2,10 @@
 
 1. Each server's stream is followed by itself. What comes of it goes on at once, one event at a time; a client that is
    slow to read makes all of them wait, so nothing gathers here.
-2. One that ends, or could not be opened, is opened again, after a pause that grows: the client knows of one stream only,
-   and can't do it. The others go on meanwhile. One whose server does not offer it stays away.
-3. The client's stream begins when each server has opened its own or refused to, after `MERGED_ASK_SECONDS` at the latest.
-   It is refused if all have refused.
+2. One that ends, or could not be opened, is opened again, after a pause that grows: the client knows of one stream
+   only, and can't do it. The others go on meanwhile. One whose server does not offer it stays away.
+3. The client's stream begins when each server has opened its own or refused to, after `MERGED_ASK_SECONDS` at the
+   latest. It is refused if all have refused.
 4. Where messages of a server may be lost for good, the client is told that what it knows may have changed.
 5. It ends when no server's is left, and when the process is about to stop.
 

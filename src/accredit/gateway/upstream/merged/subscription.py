@@ -1,7 +1,7 @@
 """`subscriptions/listen` of several servers on one stream (2026-07-28). I/O through their backends.
 
-1. Each server is asked for what concerns it: changes of lists all of them, a resource or a task the one whose it is. One
-   that has nothing to tell is not asked.
+1. Each server is asked for what concerns it: changes of lists all of them, a resource or a task the one whose it is.
+   One that has nothing to tell is not asked.
 2. The client gets one acknowledgement, of what any of them will tell; who has not answered by then is named in it.
 3. A server whose stream ends is asked again, and then all of what it tells about counts as changed: nobody knows what
    has happened meanwhile. One that refuses with an error is left.

@@ -1,6 +1,6 @@
 """Tasks in the results of one of several servers, as the client knows them: `NAME__id`, wherever one is named. No I/O.
 
-`task.taskId` (2025-11-25), `taskId` (SEP-2663) and `_meta`'s `related-task`. Lists of tasks are merged as all lists are.
+`task.taskId` (2025-11-25), `taskId` (SEP-2663) and `_meta`'s `related-task`. Lists of tasks are merged as all are.
 """
 
 from msgspec import Raw

@@ -31,6 +31,7 @@ own_ids: st.SearchStrategy[MessageId] = st.integers(-(10**60), 10**60) | texts |
 @given(names, own_ids)
 def test_a_servers_id_comes_back_to_it_type_and_all(name: str, id: MessageId) -> None:
     found = inner_id(outer_id(name, id))
+    assert found is not None
     assert found == (name, id)
     assert type(found[1]) is type(id)
 
