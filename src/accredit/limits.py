@@ -266,6 +266,16 @@ MAX_CONNECTIONS = 3_200
 """Connections to the upstream in all, a file descriptor each: for `MAX_CALLS`, `MAX_STREAMS`, and the gateway's own
 requests, of which there are few at a time."""
 
+MAX_CHORES = 256
+"""Messages that wait to be sent to one server, and whose answer nobody waits for: ends of sessions, cancellations. They
+are a courtesy: what a server that does not take them makes too many of is left out."""
+
+MAX_CHORES_AT_ONCE = 64
+"""Those that are under way, each with a connection, at all servers; a server that answers takes some milliseconds."""
+
+MIN_CHORES_AT_ONCE = 4
+"""The same at one of many servers."""
+
 MAX_REPLICAS = 32
 """URLs of one server. Each has connections of its own, and is looked at for each request: beyond that a balancer of its
 own does it better."""
@@ -337,7 +347,10 @@ REFUSED_LINES_PER_SECOND = 10
 """Refused lines of a child's stdout that are logged per second; all are counted."""
 
 MAX_SESSIONS = 128
-"""Legacy sessions at once: each is a child process, of 20 to 100 MiB."""
+"""Legacy sessions at once: each is a child process, of 20 to 100 MiB, and three descriptors."""
+
+MIN_SESSIONS = 8
+"""Of these, what each of many stdio servers has at least: as many clients as a person runs."""
 
 CHILD_SILENCE_SECONDS = 3_600.0
 """How long a child may be silent about a request, by default. Its process can be seen to be alive, and tools that

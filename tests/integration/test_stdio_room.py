@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+from pathlib import Path
 
 import pytest
 from tests.world.calls import initialize, post
@@ -10,7 +12,7 @@ from tests.world.raw_client import RawClient
 from tests.world.raw_server import until
 from tests.world.running import RunningGateway, run
 from tests.world.stdio_bridge import Bridge, SessionClient, modern
-from tests.world.stdio_processes import raw_command
+from tests.world.stdio_processes import descendants, raw_command
 from tests.world.tokened import Tokened
 
 from accredit.gateway import GatewaySettings, StdioUpstream, create_app
@@ -65,7 +67,7 @@ def test_a_call_that_is_open_is_never_cut_off_for_somebody_else_s_session() -> N
             calls = [asyncio.create_task(session.call("hang", id="hang")) for session in sessions]
             async with Crowd(bridge.port) as crowd:
                 for _ in range(2):
-                    await until(lambda: bridge.gateway.app.rooms.calls.taken == MOST)
+                    await until(lambda: bridge.gateway.app.routes.rooms.calls.taken == MOST)
                     (late,) = await crowd.join(1, request("POST", initialize()))
                     assert await late.status() == 503
                     assert b"\r\nretry-after: 1\r\n" in late.head
@@ -74,7 +76,7 @@ def test_a_call_that_is_open_is_never_cut_off_for_somebody_else_s_session() -> N
             for call in calls:
                 call.cancel()
             await asyncio.gather(*calls, return_exceptions=True)
-            await until(lambda: bridge.gateway.app.rooms.calls.taken == 0)
+            await until(lambda: bridge.gateway.app.routes.rooms.calls.taken == 0)
             assert (await bridge.send(initialize())).status == 200  # nobody waits for an answer any more
 
     run(main())
@@ -131,10 +133,42 @@ def test_slow_calls_of_strangers_to_the_child_that_all_share_leave_room_for_a_go
         gateway = RunningGateway(create_app(settings, key_sets=tokened.key_sets))
         async with gateway, Crowd(gateway.port) as crowd:
             await crowd.join(3, request("POST", modern("hang")))
-            await until(lambda: gateway.app.rooms.calls.taken == 3)
+            await until(lambda: gateway.app.routes.rooms.calls.taken == 3)
             assert await crowd.asks(modern("echo")) == 503
             mine = request("POST", modern("echo"), Authorization=f"Bearer {tokened.token()}")
             (member,) = await crowd.join(1, mine)
             assert await member.status() == 200
 
     run(main())
+
+
+def test_of_several_servers_none_has_more_than_its_part_of_the_children__they_would_take_all_descriptors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("accredit.gateway.upstream.stdio.sessions.MIN_SESSIONS", 1)
+    several = [
+        GatewaySettings(StdioUpstream(raw_command(f"--name={name}")), server=name, path=f"/mcp/{name}")
+        for name in ("loud", "calm")
+    ]
+
+    async def begin(port: int, name: str) -> int:
+        async with RawClient(port) as client:
+            await client.ask("POST", f"/mcp/{name}", initialize().headers, initialize().body)
+            return (await client.answer()).status
+
+    async def main() -> None:
+        async with RunningGateway(create_app(several)) as gateway:
+            assert [await begin(gateway.port, "calm") for _ in range(2)] == [200, 200]
+            calm = children("--name=calm")
+            assert {await begin(gateway.port, "loud") for _ in range(3 * MOST)} == {200}
+            await until(lambda: len(children("--name=loud")) == MOST // 2)
+            assert children("--name=calm") == calm
+            assert len(calm) == MOST // 2
+
+    run(main())
+
+
+def children(word: str) -> set[int]:
+    """The processes below this one whose command has a word."""
+    commands = {pid: Path(f"/proc/{pid}/cmdline") for pid in descendants(os.getpid())}
+    return {pid for pid, file in commands.items() if file.exists() and word.encode() in file.read_bytes().split(b"\0")}

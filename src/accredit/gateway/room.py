@@ -246,6 +246,23 @@ class Room:
             self._waiters.discard(waiter)
 
 
+class Parts:
+    """Says what each of so many `servers` has of what their process has once. A reload may change their number."""
+
+    __slots__ = ("servers",)
+
+    def __init__(self, servers: int = 1) -> None:
+        self.servers = servers
+
+    def of(self, most: int, least: int = 1) -> int:
+        """Return the equal part of one server, which is `least` even of many."""
+        return max(most // self.servers, min(least, most))
+
+
+ALONE = Parts()
+"""Those of an only server."""
+
+
 class Rooms:
     """The rooms for one server in one process, and which sessions have proved something. `proving` says that tokens or
     proofs are required.
@@ -266,7 +283,7 @@ class Rooms:
         bodies = max(MAX_BODIES_BYTES, MAX_LARGEST_BODIES * max_body)
         if servers > 1:
             bodies = max(bodies // servers, 2 * max_body)
-        streams, calls = max(1, MAX_STREAMS // servers), max(1, MAX_CALLS // servers)
+        streams, calls = map(Parts(servers).of, (MAX_STREAMS, MAX_CALLS))
         reserved = RESERVED_SHARE if proving else 0.0
         self.streams.fit(streams, int(streams * reserved))
         self.calls.fit(calls, int(calls * reserved))

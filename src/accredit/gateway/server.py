@@ -28,7 +28,7 @@ from accredit.gateway.front.passthrough import forward, named, refuse
 from accredit.gateway.front.resource_metadata import Resource
 from accredit.gateway.front.session_binding import sessions_of
 from accredit.gateway.recording.recorder import recorder_of
-from accredit.gateway.room import Rooms
+from accredit.gateway.room import Parts, Rooms
 from accredit.gateway.settings import GatewaySettings, MergedUpstream, StdioUpstream
 from accredit.gateway.upstream.backend import Backend
 from accredit.gateway.upstream.http.own_token import AccessTokensFor
@@ -77,6 +77,7 @@ class Server:
         self.rooms = rooms or Rooms(settings.max_request_bytes, proving=settings.proving, servers=servers)
         if before is not None and not self._goes_on(before):
             before = None
+        self._parts = before._parts if before is not None else Parts(servers)
         self.line = before.line if before is not None else object()
         """The same for all that go on with the same connections and children."""
         self._counters = counters = before._counters if before is not None else shared.counters.of_server()
@@ -115,12 +116,18 @@ class Server:
         if isinstance(upstream, StdioUpstream):
             self._stdio = before._stdio if before is not None else None
             if self._stdio is None:
-                self._stdio = StdioBackend(settings, upstream, counters, directory)
+                self._stdio = StdioBackend(settings, upstream, counters, directory, self._parts)
             return self._stdio
         if isinstance(upstream, MergedUpstream):
             return MergedBackend(settings, self._merged, counters, before.backend if before is not None else None)
         self._http = HttpRelay(
-            settings, upstream, counters, directory, tokens, before=before._http if before is not None else None
+            settings,
+            upstream,
+            counters,
+            directory,
+            tokens,
+            self._parts,
+            before=before._http if before is not None else None,
         )
         self._sse = LegacySse(
             settings,
@@ -175,6 +182,7 @@ class Server:
     def begin(self) -> None:
         """Be in force from now on, in the place of the one before."""
         settings = self.settings
+        self._parts.servers = self._servers
         self.rooms.fit(settings.max_request_bytes, proving=settings.proving, servers=self._servers)
         if self._http is not None:
             self._http.begin()

@@ -14,7 +14,7 @@ from accredit.errors import ConfigurationError, RequestError, UpstreamError
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.upstream.http.answer import Answer
 from accredit.gateway.upstream.http.dial import parse_origin
-from accredit.gateway.upstream.http.pool import Pool
+from accredit.gateway.upstream.http.pool import Pool, Share
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.limits import REACHABLE_SECONDS
 
@@ -47,11 +47,13 @@ class UpstreamClient:
     """Sends requests to the origin of `url`, over persistent connections.
 
     `headers` go with every request and override those of the same name passed to `send`. `timeout` is in seconds, from
-    the start of a request to the head of its answer. Raises `ConfigurationError` for a URL or a header that no request
-    can carry.
+    the start of a request to the head of its answer. `share` is what its server has of the process's connections.
+    Raises `ConfigurationError` for a URL or a header that no request can carry.
     """
 
-    def __init__(self, url: str, *, headers: Mapping[str, str] | None = None, timeout: float) -> None:
+    def __init__(
+        self, url: str, *, headers: Mapping[str, str] | None = None, timeout: float, share: Share | None = None
+    ) -> None:
         origin = parse_origin(url)
         own = {b"host": b"Host: " + origin.authority + b"\r\n"}
         for name, value in (headers or {}).items():
@@ -62,7 +64,7 @@ class UpstreamClient:
         self._target = origin.target
         self._url = url
         self._timeout = timeout
-        self._pool = Pool(origin)
+        self._pool = Pool(origin, share or Share())
 
     def target(self, query: bytes) -> bytes:
         """Return the URL's own path and query; if it has no query, that of a client's request."""

@@ -3,23 +3,47 @@
 import asyncio
 
 from accredit.errors import UpstreamError, UpstreamUnavailable
+from accredit.gateway.room import ALONE, Parts
 from accredit.gateway.upstream.http.connection import Connection
 from accredit.gateway.upstream.http.dial import Origin, attach, open_socket
 from accredit.gateway.upstream.http.parsing import AnswerHeads
 from accredit.limits import CONNECT_SECONDS, IDLE_SECONDS, MAX_CONNECTIONS, MAX_IDLE_CONNECTIONS
 
 
-class Pool:
-    """Hands out connections: the one that was used last, or else a new one."""
+class Share:
+    """The connections that one server may have open, at all of its replicas together: its equal part."""
 
-    def __init__(self, origin: Origin) -> None:
+    def __init__(self, parts: Parts = ALONE) -> None:
+        self._parts = parts
+        self._pools: list[Pool] = []
+
+    def join(self, pool: "Pool") -> None:
+        """Count a pool's connections, too."""
+        self._pools.append(pool)
+
+    def used_up(self) -> bool:
+        """Return whether no more may be opened."""
+        return sum(pool.held for pool in self._pools) >= self._parts.of(MAX_CONNECTIONS)
+
+
+class Pool:
+    """Hands out connections: the one that was used last, or else a new one. It takes part in a `share`."""
+
+    def __init__(self, origin: Origin, share: Share) -> None:
         self._origin = origin
+        self._share = share
+        share.join(self)
         self.heads = AnswerHeads()
         self._idle: list[Connection] = []
         self._open: set[Connection] = set()
         self._dialing = 0
         self._closed = False
         self._emptied = asyncio.Event()
+
+    @property
+    def held(self) -> int:
+        """How many connections are open, or about to be."""
+        return len(self._open) + self._dialing
 
     def rested(self) -> Connection | None:
         """Return an idle connection that is still usable, or None."""
@@ -35,7 +59,7 @@ class Pool:
         marked as `unsent`."""
         if self._closed:
             raise UpstreamUnavailable("the gateway is stopping")
-        if len(self._open) + self._dialing >= MAX_CONNECTIONS:
+        if self._share.used_up():
             raise UpstreamUnavailable("too many connections to the upstream are open")
         self._dialing += 1
         try:

@@ -13,7 +13,7 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.headers import RequestHead
 from accredit.gateway.recording.open_calls import outcome_of_end
 from accredit.gateway.recording.resumable_calls import ResumableCalls
-from accredit.gateway.room import Place
+from accredit.gateway.room import ALONE, Parts, Place
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.upstream.http.answer_relay import AnswerRelay
 from accredit.gateway.upstream.http.client import ANYWHERE, Answer
@@ -38,14 +38,18 @@ class HttpRelay:
         counters: Counters,
         tools: ToolDirectory,
         tokens_for: AccessTokensFor | None = None,
+        parts: Parts = ALONE,
         *,
         before: "HttpRelay | None" = None,
     ) -> None:
-        """`before` is the one to the same server until now, whose connections, streams and tokens go on."""
+        """`parts` are the server's of what the process has once. `before` is the one to the same server until now,
+        whose connections, streams and tokens go on."""
         self._settings = settings
         self._counters = counters
         self._looked_after = upstream.looked_after
-        self.sender = Sender(settings, upstream, tokens_for, before=before.sender if before is not None else None)
+        self.sender = Sender(
+            settings, upstream, tokens_for, parts, before=before.sender if before is not None else None
+        )
         self.answers = AnswerRelay(
             settings,
             self.sender,

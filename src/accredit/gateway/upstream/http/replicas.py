@@ -17,10 +17,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from accredit.errors import RequestError, UpstreamError, UpstreamLeftOut, UpstreamTimeout
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders, RequestHead
+from accredit.gateway.room import ALONE, Parts
 from accredit.gateway.settings import HttpUpstream
 from accredit.gateway.upstream.http.answer import Answer
 from accredit.gateway.upstream.http.balance import Balance, Turn
 from accredit.gateway.upstream.http.client import ANYWHERE, Prepared, Route, UpstreamClient
+from accredit.gateway.upstream.http.pool import Share
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.frames import Request
 
@@ -46,11 +48,12 @@ class ReplicaAnswer(Answer):
         self._turn.end()
 
 
-def client_of(upstream: HttpUpstream, timeout: float) -> UpstreamClient:
+def client_of(upstream: HttpUpstream, timeout: float, parts: Parts = ALONE) -> UpstreamClient:
     """Return the client for a server; `timeout` is in seconds. Raises `ConfigurationError`."""
+    share = Share(parts)
     if upstream.looked_after:
-        return ReplicatedClient(upstream.replicas, headers=upstream.headers, timeout=timeout)
-    return UpstreamClient(upstream.url, headers=upstream.headers, timeout=timeout)
+        return ReplicatedClient(upstream.replicas, headers=upstream.headers, timeout=timeout, share=share)
+    return UpstreamClient(upstream.url, headers=upstream.headers, timeout=timeout, share=share)
 
 
 def route_of(head: RequestHead, requests: Sequence[Request], repeated: Callable[[], None] = ANYWHERE.repeated) -> Route:
@@ -72,9 +75,13 @@ class ReplicatedClient(UpstreamClient):
         headers: Mapping[str, str],
         timeout: float,
         lot: Callable[[], float] = _LOT,
+        share: Share | None = None,
     ) -> None:
-        super().__init__(next(iter(replicas.values())), headers=headers, timeout=timeout)
-        each = {name: UpstreamClient(url, headers=headers, timeout=timeout) for name, url in replicas.items()}
+        share = share or Share()
+        super().__init__(next(iter(replicas.values())), headers=headers, timeout=timeout, share=share)
+        each = {
+            name: UpstreamClient(url, headers=headers, timeout=timeout, share=share) for name, url in replicas.items()
+        }
         self._each = each
         self._first = next(iter(each.values()))
         """The one whose own fields are those of what this client prepares."""

@@ -14,7 +14,7 @@ from accredit.errors import AccreditError, RequestError, UpstreamLeftOut
 from accredit.gateway.admission.identity import Identity
 from accredit.gateway.forwarding import Forwarding
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders, RequestHead
-from accredit.gateway.room import Place, Room
+from accredit.gateway.room import ALONE, Parts, Place, Room
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.upstream.http.client import ANYWHERE, Answer, Prepared, Route
 from accredit.gateway.upstream.http.encoding import accepted_codings
@@ -25,7 +25,14 @@ from accredit.gateway.upstream.stdio.pending_calls import LATE, cancellation
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import LISTEN, Era
 from accredit.jsonrpc.responses import Expected
-from accredit.limits import MAX_PREPARED_HEADS, MAX_REMEMBERED_HEAD_BYTES, RESERVED_SHARE
+from accredit.limits import (
+    MAX_CHORES,
+    MAX_CHORES_AT_ONCE,
+    MAX_PREPARED_HEADS,
+    MAX_REMEMBERED_HEAD_BYTES,
+    MIN_CHORES_AT_ONCE,
+    RESERVED_SHARE,
+)
 
 
 class Sender:
@@ -36,16 +43,18 @@ class Sender:
         settings: GatewaySettings,
         upstream: HttpUpstream,
         tokens_for: AccessTokensFor | None = None,
+        parts: Parts = ALONE,
         *,
         before: "Sender | None" = None,
     ) -> None:
-        """`before` is the one to the same server until now, whose connections and tokens go on."""
+        """`parts` are the server's of what the process has once. `before` is the one to the same server until now,
+        whose connections and tokens go on."""
         self._most = upstream.max_in_flight
         self._reserved = int(self._most * RESERVED_SHARE) if self._most is not None and settings.proving else 0
         if before is not None:
             self.client, self._room, self._own_token = before.client, before._room, before._own_token
         else:
-            self.client = client_of(upstream, settings.patience)
+            self.client = client_of(upstream, settings.patience, parts)
             self._room = Room("requests to this server", self._most, self._reserved) if self._most is not None else None
             self._own_token = own_token(upstream, tokens_for)
         self.identity = Identity(settings.identity, upstream.url) if settings.identity is not None else None
@@ -54,6 +63,7 @@ class Sender:
         self.forwarding = Forwarding(listed_only=settings.guards, added=settings.forward_headers, own=own)
         self._prepared = RecentlyUsed[tuple[object, ...], Prepared](MAX_PREPARED_HEADS)
         self._chores: set[asyncio.Task[None]] = before._chores if before is not None else set()
+        self._at_once = asyncio.Semaphore(parts.of(MAX_CHORES_AT_ONCE, MIN_CHORES_AT_ONCE))
 
     def begin(self) -> None:
         """Have so much room from now on."""
@@ -143,14 +153,18 @@ class Sender:
         return b"" if self.forwarding.listed_only else head.query
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        if len(self._chores) >= MAX_CHORES:
+            work.close()
+            return
         chore = asyncio.create_task(work)
         self._chores.add(chore)
         chore.add_done_callback(self._chores.discard)
 
     async def _tell(self, reply: Reply, method: str, headers: RawHeaders, text: bytes, route: Route) -> None:
         """Send what nobody waits for."""
-        with contextlib.suppress(AccreditError):
-            (await self.exchange(reply, self.client.prepare(method, headers), text, route)).close()
+        async with self._at_once:
+            with contextlib.suppress(AccreditError):
+                (await self.exchange(reply, self.client.prepare(method, headers), text, route)).close()
 
 
 def _size(head: RequestHead) -> int:

@@ -15,6 +15,7 @@ from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import SESSION_HEADER
 from accredit.gateway.media_types import accepts
+from accredit.gateway.room import ALONE, Parts
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.upstream.reply import Reply
 from accredit.gateway.upstream.stdio.child import find_program
@@ -33,11 +34,17 @@ class StdioBackend:
     """Owns every child of the process."""
 
     def __init__(
-        self, settings: GatewaySettings, upstream: StdioUpstream, counters: Counters, tools: ToolDirectory
+        self,
+        settings: GatewaySettings,
+        upstream: StdioUpstream,
+        counters: Counters,
+        tools: ToolDirectory,
+        parts: Parts = ALONE,
     ) -> None:
+        """`parts` are the server's of what the process has once."""
         self._upstream = upstream
         self._guard = OrphanGuard()
-        self._sessions = Sessions(settings, upstream, self._guard, counters)
+        self._sessions = Sessions(settings, upstream, self._guard, counters, parts)
         self._shared = SharedUpstream(settings, upstream, self._guard, counters, tools)
 
     def go_by(self, settings: GatewaySettings) -> None:

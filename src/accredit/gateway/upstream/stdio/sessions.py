@@ -1,7 +1,7 @@
 """The legacy sessions of one gateway process: made, found, ended, and ended by themselves when nobody uses them.
 
-Each is a child, so their number is bounded. If there is no room for a newcomer, the least valuable session ends. A
-stranger is a caller who has proved nothing (no token, no proof):
+Each is a child, so their number is bounded, in equal parts for several servers. If there is no room for a newcomer, the
+least valuable session ends. A stranger is a caller who has proved nothing (no token, no proof):
 
 1. never one that owes an answer, or is being asked;
 2. sessions of callers who have proved something only after all others, and for a stranger only while more of them are
@@ -20,6 +20,7 @@ from accredit.base.log_events import log_event
 from accredit.errors import AnswerError, RequestError
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import JSON, SESSION_HEADER, RawHeaders
+from accredit.gateway.room import ALONE, Parts
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.gateway.upstream.stdio.child import Child
@@ -28,7 +29,14 @@ from accredit.gateway.upstream.stdio.session import Session
 from accredit.jsonrpc.encode import INVALID_REQUEST, UPSTREAM_ERROR
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.responses import Edit
-from accredit.limits import BUSY_RETRY_SECONDS, MAX_SESSIONS, RESERVED_SHARE, SESSION_IDLE_SECONDS, SESSION_LEFT_SECONDS
+from accredit.limits import (
+    BUSY_RETRY_SECONDS,
+    MAX_SESSIONS,
+    MIN_SESSIONS,
+    RESERVED_SHARE,
+    SESSION_IDLE_SECONDS,
+    SESSION_LEFT_SECONDS,
+)
 
 _log = logging.getLogger("accredit.gateway.stdio")
 
@@ -66,10 +74,12 @@ class Sessions:
         upstream: StdioUpstream,
         guard: OrphanGuard,
         counters: Counters,
+        parts: Parts = ALONE,
     ) -> None:
         self._upstream = upstream
         self._guard = guard
         self._counters = counters
+        self._parts = parts
         self._entries: dict[str, _Entry] = {}
         self.go_by(settings)
         self._children = 0
@@ -78,7 +88,8 @@ class Sessions:
     def go_by(self, settings: GatewaySettings) -> None:
         """Go by these settings from now on."""
         self._settings = settings
-        self._reserved = int(MAX_SESSIONS * RESERVED_SHARE) if settings.proving else 0
+        self._most = self._parts.of(MAX_SESSIONS, MIN_SESSIONS)
+        self._reserved = int(self._most * RESERVED_SHARE) if settings.proving else 0
         for entry in self._entries.values():
             entry.session.go_by(settings)
 
@@ -157,9 +168,9 @@ class Sessions:
                 raise RequestError(UPSTREAM_ERROR, detail, id=request.id, status=503, retry_after=retry)
 
     def _full(self, reply: Reply) -> bool:
-        if self._children >= MAX_SESSIONS:
+        if self._children >= self._most:
             return True
-        return not reply.proved and self._children - self._proved() >= MAX_SESSIONS - self._reserved
+        return not reply.proved and self._children - self._proved() >= self._most - self._reserved
 
     def _proved(self) -> int:
         return sum(entry.proved for entry in self._entries.values())
