@@ -15,8 +15,9 @@ from tests.world.command import Serving, accredit, environment
 from tests.world.raw_server import PATIENCE
 from tests.world.warm import Warm
 
-from accredit.config import build_pins, load, read_lock_file, views
+from accredit.config import build_pins, load, read_lock_file
 from accredit.config.renaming import means_renamed
+from accredit.config.servers import views
 
 pytestmark = pytest.mark.holds("cli/actions/add")
 ROOT = Path(__file__).parents[2]

@@ -20,12 +20,11 @@ KEY = {"MAIL_KEY": "key-of-mail"}
 
 
 def test_the_how_to_does_what_it_says(tmp_path: Path) -> None:
-    (text,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    text, _merged = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     (listening,) = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
-    commands = [
-        each.split() for body in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL) for each in body.split("\n")
-    ]
-    check_file, serve, call, check, pin_mail, pin_calendar = [each[1:] for each in commands if each]
+    lines = [each for body in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL) for each in body.split("\n")]
+    commands = [each.split()[1:] for each in lines if each and "mail__list_inbox" not in each]
+    check_file, serve, call, check, fix, pin_mail, pin_calendar, grant, grant_mail, add, add_first = commands
     assert serve == ["serve"]
 
     async def told(*arguments: str) -> tuple[int, str]:
@@ -61,19 +60,21 @@ def test_the_how_to_does_what_it_says(tmp_path: Path) -> None:
             code, said = await told(*check)
             assert code == 1, said  # the page's catalogs are short
             assert {line.partition(": ")[0] for line in said.splitlines()} == {"mail", "team-calendar"}
+            assert (await told(*fix))[0] == 0
             for pin in (pin_mail, pin_calendar):
                 assert (await told(*pin))[0] == 0
             assert {*read_lock_file(tmp_path / "accredit.lock")} == {"mail", "team-calendar"}
             for key, kind in (("owner.key", "human"), ("agent.key", "agent")):
                 assert (await told("keys", "new", key, "--kind", kind))[0] == 0
-            keys = ["--issuer", "owner.key", "--agent", "agent.key.pub", "--out", "delegation.json"]
-            of_one = [
-                ["pin", "--yes"],
-                ["check", "--fix"],
-                ["wrap"],
-                ["call", "list_inbox", "--config", "accredit.toml"],
-                ["grant", *keys, "--tool", "list_inbox", "--config", "accredit.toml"],
-            ]
+            for command, scopes in ((grant, "custom:mail:send_email, mcp:tool"), (grant_mail, "mcp:tool")):
+                code, said = await told(*command)
+                assert (code, scopes in said) == (0, True), said
+            async with RawServer(HonestServer()) as files:
+                code, said = await told(*(each.replace("http://127.0.0.1:9003/mcp", files.url) for each in add))
+            assert (code, "whoever holds mcp:tool" in said) == (0, True), said
+            assert {*read_lock_file(tmp_path / "accredit.lock")} == {"mail", "team-calendar", "files"}
+            assert add_first[:-2] == add
+            of_one = [["pin", "--yes"], ["wrap"], ["call", "list_inbox", "--config", "accredit.toml"]]
             for command in of_one:
                 code, said = await told(*command)
                 assert (code, "[servers]" in said) == (2, True), said

@@ -17,6 +17,9 @@ ServerConfigOption = Annotated[
         help="The configuration; else $ACCREDIT_CONFIG, else ./accredit.toml, but that only where no server is named.",
     ),
 ]
+NamedServerOption = Annotated[
+    str | None, typer.Option("--server", metavar="NAME", help="One of the configuration's [servers].")
+]
 LogLevelOption = Annotated[
     Literal["debug", "info", "warning", "error"], typer.Option("--log-level", help="The least that is logged.")
 ]

@@ -70,7 +70,7 @@ _BOTH: Mapping[str, Callable[[str], object]] = {
 }
 OPTIONS = {
     "serve": {**_BOTH, "--host": _text, "--port": _whole, "--workers": _workers},
-    "wrap": _BOTH,
+    "wrap": {**_BOTH, "--server": _text},
 }
 """The options of a command that take a value, and how it is read: anything else raises `ValueError`."""
 FLAGS = {"serve": frozenset({"--insecure"}), "wrap": frozenset[str]()}

@@ -38,6 +38,11 @@ TimeoutOption = Annotated[
     typer.Option("--timeout", metavar="SECONDS", help="How long a server may be silent; progress counts as a word."),
 ]
 
+ServerOption = Annotated[
+    str | None,
+    typer.Option("--server", metavar="NAME", help="One of the gateway's [servers]; of a URL, what is at URL/NAME."),
+]
+
 _FROM_ENVIRONMENT = "env:"
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _CREDENTIAL = re.compile(r"auth|key|token|secret|pass|cookie|credential|session|signature|jwt|bearer", re.IGNORECASE)
@@ -108,6 +113,23 @@ def as_configured(headers: Sequence[str] | None, token_env: str | None) -> dict[
     if token_env is not None:
         configured["Authorization"] = {"env": token_env, "scheme": "Bearer"}
     return configured
+
+
+def endpoint_of(url: str, server: str | None) -> str:
+    """Return the endpoint of a gateway's server, at the gateway's URL; of None the URL itself. Raises
+    `ConfigurationError`."""
+    if server is None:
+        return url
+    from accredit.config.servers import check_server_name
+
+    check_server_name(server, "--server")
+    base, question, query = url.partition("?")
+    return f"{base.rstrip('/')}/{server}{question}{query}"
+
+
+def id_at(gateway_id: str, server: str | None) -> str:
+    """Return what the gateway of an id is called at the endpoint of one of its servers; "" for none."""
+    return f"{gateway_id}/{server}" if gateway_id and server is not None else gateway_id
 
 
 def _header(option: str) -> tuple[str, str]:

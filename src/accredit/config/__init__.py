@@ -2,10 +2,9 @@
 
 `load` finds and validates; `build_settings` checks the result against this machine (`build_all_settings` where there
 may be several servers), and `build_upstream`, `build_catalog`, `build_pins`, `build_proofs`, `build_records`,
-`build_rounds`, `build_tokens` and `build_key_sources` do so for parts of it; `views` and `view` show each of several
-servers as if it were the only one; `read_lock_file` reads what is pinned, and `store_of` parses the store's URL;
-`tls_context` loads the certificate; `try_record_signer` has the signer of records sign once; `shown` prints the
-configuration, and `policy_digest` is what records name it by. Every failure is an
+`build_rounds`, `build_tokens` and `build_key_sources` do so for parts of it; `read_lock_file` reads what is pinned, and
+`store_of` parses the store's URL; `tls_context` loads the certificate; `try_record_signer` has the signer of records
+sign once; `shown` prints the configuration, and `policy_digest` is what records name it by. Every failure is an
 `accredit.errors.ConfigurationError`: one line for what is wrong, one for what to do.
 """
 
@@ -19,7 +18,6 @@ from accredit.config.pins import build_pins, lock_file, read_lock_file, read_pin
 from accredit.config.proofs import build_catalog, build_proofs, read_public_key
 from accredit.config.rounds import build_rounds
 from accredit.config.schema import Config
-from accredit.config.servers import check_server_name, view, views
 from accredit.config.show import Shown, shown
 from accredit.config.store import store_of
 from accredit.config.tokens import build_key_sources, build_tokens
@@ -42,7 +40,6 @@ __all__ = [
     "build_tokens",
     "build_upstream",
     "check_exposure",
-    "check_server_name",
     "converted",
     "folder_of",
     "gateway_id",
@@ -59,6 +56,4 @@ __all__ = [
     "store_of",
     "tls_context",
     "try_record_signer",
-    "view",
-    "views",
 ]

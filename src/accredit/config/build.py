@@ -22,7 +22,7 @@ from accredit.config.pins import build_pins
 from accredit.config.proofs import build_proofs
 from accredit.config.rounds import build_rounds
 from accredit.config.schema import Upstream
-from accredit.config.servers import views
+from accredit.config.servers import view, views
 from accredit.config.tokens import build_tokens
 from accredit.config.values import FromEnvironment, check_header_text
 from accredit.errors import ConfigurationError
@@ -31,13 +31,16 @@ from accredit.gateway.upstream.stdio.child import find_program
 
 
 def build_settings(
-    loaded: Loaded, environ: Mapping[str, str], *, workers: int = 1, starting: bool = False
+    loaded: Loaded, environ: Mapping[str, str], *, server: str | None = None, workers: int = 1, starting: bool = False
 ) -> GatewaySettings:
-    """Return the settings of one gateway. Raises `ConfigurationError` for what can't work on this machine.
+    """Return the settings of a gateway for one server, of several the one that is named. Raises `ConfigurationError`
+    for what can't work on this machine.
 
     `starting` says that it is about to serve: a key of its own that is missing is then made.
     """
-    return _settings(loaded, environ, build_rounds(loaded), workers=workers, starting=starting)
+    one = loaded if server is None else view(loaded, server)
+    built = _settings(one, environ, build_rounds(loaded), workers=workers, starting=starting)
+    return built if one is loaded else _of_whole(built, policy_digest(loaded))
 
 
 def build_all_settings(
@@ -52,10 +55,13 @@ def build_all_settings(
     built = [_settings(each, environ, rounds, workers=workers, starting=starting) for each in views(loaded)]
     if loaded.config.gateway.merge:
         built.append(build_merged(loaded, built))
-    return [
-        replace(each, records=replace(each.records, policy_digest=digest)) if each.records is not None else each
-        for each in built
-    ]
+    return [_of_whole(each, digest) for each in built]
+
+
+def _of_whole(settings: GatewaySettings, digest: str) -> GatewaySettings:
+    """Return a server's settings with records that name the whole configuration."""
+    records = settings.records
+    return settings if records is None else replace(settings, records=replace(records, policy_digest=digest))
 
 
 def _settings(
@@ -105,7 +111,7 @@ def build_upstream(loaded: Loaded, environ: Mapping[str, str]) -> HttpUpstream |
     if loaded.config.servers.by_name:
         raise ConfigurationError(
             f"[servers] names {len(loaded.config.servers.by_name)} servers, and this is about one",
-            "name a server's own URL or command, or use a configuration with [upstream]",
+            one_line(f"name it with --server: {', '.join(loaded.config.servers.by_name)}"),
         )
     named = [key for key in ("url", "urls", "command") if getattr(upstream, key)]
     if len(named) > 1:

@@ -219,6 +219,11 @@ class GatewaySettings:
     refused."""
 
     @property
+    def place(self) -> str:
+        """Where the configuration has the server."""
+        return f"servers.{self.server}" if self.server else "upstream"
+
+    @property
     def patience(self) -> float:
         """The number of seconds of silence about a request after which no answer is expected."""
         if self.upstream_timeout_seconds is not None:
@@ -279,10 +284,11 @@ class GatewaySettings:
                 what = f"gateway.forward_headers: {name!a} can't be added"
                 raise ConfigurationError(what, "name headers that say neither how a message is read nor where it goes")
         if self.identity is not None:
-            check_reads_headers(self.upstream)
+            check_reads_headers(self.upstream, self.place)
         if self.exchanges and (self.tokens is None or not self.tokens.required):
-            what = "upstream.auth exchanges the caller's token, and a caller may come without one"
-            raise ConfigurationError(what, 'set tokens.mode = "required", or upstream.auth.type = "client_credentials"')
+            what = f"{self.place}.auth exchanges the caller's token, and a caller may come without one"
+            remedy = f'set tokens.mode = "required", or {self.place}.auth.type = "client_credentials"'
+            raise ConfigurationError(what, remedy)
         served = [self.path]
         if isinstance(self.upstream, HttpUpstream):
             served.append(urlsplit(self.upstream.url).path)

@@ -29,8 +29,9 @@ from accredit.cli.actions.suggest_scopes import Suggestion, suggestions
 from accredit.cli.asking.knocking import shown
 from accredit.cli.asking.listing import Offer
 from accredit.cli.asking.server import ask_upstream
-from accredit.config import Loaded, build_catalog, load, lock_file, read_lock_file, views
+from accredit.config import Loaded, build_catalog, load, lock_file, read_lock_file
 from accredit.config.load import OF_ONE
+from accredit.config.servers import views
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream, StdioUpstream
 from accredit.keys import read_file, replace_file, write_file

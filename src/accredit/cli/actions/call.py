@@ -58,6 +58,7 @@ class Request(Struct, frozen=True, kw_only=True):
     json_args: Path | None
     url: str | None
     config: Path | None
+    server: str | None
     key: Path | None
     delegations: tuple[Path, ...]
     gateway_id: str
@@ -107,9 +108,9 @@ def _from_json(path: Path) -> dict[str, object]:
 async def _called(request: Request, given: dict[str, object]) -> CallToolResult | _Trouble:
     agent = None if request.key is None else Agent(request.key, request.delegations, request.gateway_id)
     way = (
-        at_gate(request.config, agent, request.reach)
+        at_gate(request.config, request.server, agent, request.reach)
         if request.config is not None
-        else at_url(request.url or "", agent, request.reach)
+        else at_url(request.url or "", request.server, agent, request.reach)
     )
     async with way as (client, presenter):
         try:

@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 from accredit.app import assemble
 from accredit.cli.asking.in_process import InProcess
-from accredit.cli.reaching import Reach
+from accredit.cli.reaching import Reach, endpoint_of, id_at
 from accredit.client import AccreditedClient, ProofPresenter
 from accredit.client.gateways import Reached, to_gateway
 from accredit.client.http import GatewayHttp
 from accredit.client.proving import Prover
 from accredit.client.streams import ProvingTransport
 from accredit.client.ways import over_http
-from accredit.config import build_settings, load
-from accredit.config.attest import gateway_id as id_of
+from accredit.config import build_all_settings, build_settings, load
+from accredit.config.attest import gateway_id
 from accredit.errors import ConfigurationError
 from accredit.gateway import create_app
 
@@ -35,28 +35,36 @@ class Agent(NamedTuple):
 
 @asynccontextmanager
 async def at_url(
-    url: str, agent: Agent | None, reach: Reach
+    url: str, server: str | None, agent: Agent | None, reach: Reach
 ) -> AsyncGenerator[tuple[AccreditedClient, ProofPresenter | None]]:
-    """Open a client of an endpoint. Raises `ConfigurationError` for files that can't be used."""
+    """Open a client of an endpoint, or of that of one of a gateway's servers. Raises `ConfigurationError` for files
+    that can't be used."""
+    if agent is not None:
+        agent = agent._replace(gateway_id=id_at(agent.gateway_id, server))
     presenter = _presenter(agent)
-    reached = Reached(url=url, token=reach.token, headers=reach.headers, timeout=reach.timeout)
+    reached = Reached(url=endpoint_of(url, server), token=reach.token, headers=reach.headers, timeout=reach.timeout)
     async with AccreditedClient(to_gateway(reached, presenter, whole_lists=True, uncovered=_as_it_is)) as client:
         yield client, presenter
 
 
 @asynccontextmanager
 async def at_gate(
-    config: Path, agent: Agent | None, reach: Reach
+    config: Path, server: str | None, agent: Agent | None, reach: Reach
 ) -> AsyncGenerator[tuple[AccreditedClient, ProofPresenter | None]]:
-    """Open the gate that a configuration describes, and a client of it. Raises `ConfigurationError`."""
+    """Open the gate that a configuration describes, and a client of it: of several servers the gate of one, or of all
+    where they are merged. Raises `ConfigurationError`."""
     loaded = load(config, os.environ, {})
-    settings = build_settings(loaded, os.environ)
+    if loaded.config.gateway.merge and server is None:
+        every = build_all_settings(loaded, os.environ)
+    else:
+        every = [build_settings(loaded, os.environ, server=server)]
     if reach.timeout is not None:
-        settings = replace(settings, upstream_timeout_seconds=reach.timeout)
+        every = [replace(each, upstream_timeout_seconds=reach.timeout) for each in every]
+    settings = every[-1]  # the one before which all others are, if they are merged
     if agent is not None and settings.proofs is not None and not agent.gateway_id:
-        agent = agent._replace(gateway_id=id_of(loaded))
+        agent = agent._replace(gateway_id=id_at(gateway_id(loaded), server))
     presenter = _presenter(agent)
-    app = create_app(settings, **assemble(loaded, settings.proofs)._asdict())
+    app = create_app(every, **assemble(loaded, settings.proofs)._asdict())
     host = "127.0.0.1" if "127.0.0.1" in settings.allowed_hosts else next(iter(settings.allowed_hosts), "127.0.0.1")
     try:
         http = GatewayHttp(reach.token, headers=reach.headers, transport=InProcess(app))

@@ -11,14 +11,22 @@ whose arguments constraints could be about, if the catalog did not leave them ou
 what the tool does.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
+import typer
 from mcp.types import Tool
 
+from accredit.base.text import one_line, two_lines
+from accredit.cli.actions.check_fix import add_tables
 from accredit.cli.actions.output import print_json, say
 from accredit.cli.actions.suggest_scopes import advertised_scope, fault_of
 from accredit.cli.asking.listing import Offer
+from accredit.cli.asking.server import ask_configured
+from accredit.cli.reaching import Reach
+from accredit.config import Loaded, build_catalog, read_pinned
+from accredit.config.servers import view, views
+from accredit.errors import ConfigurationError
 from accredit.pins import Change, Definitions, changes
 from accredit.policy import Catalog
 from accredit.policy.constraint_words import facts_table
@@ -46,23 +54,63 @@ class Finding(NamedTuple):
     found: str | None = None
 
 
-def check_offers(offers: Mapping[str, tuple[Offer, Catalog, Definitions | None]], *, as_json: bool) -> int:
-    """Print what is wrong with the tools of each of several servers, by their names; return the exit code."""
-    checked = {name: _checked(*each) for name, each in offers.items()}
-    if as_json:
-        print_json(
-            {"ok": all(each.ok for each in checked.values()), "servers": {n: c.members for n, c in checked.items()}}
+def check_configured(loaded: Loaded, name: str | None, reach: Reach, *, fix: bool, as_json: bool) -> int:
+    """Ask the servers of a configuration, or the one that is named, and print what is wrong with the tools of each;
+    return the exit code. With `fix` missing tables are written first. Raises `ConfigurationError`.
+
+    Of several that are asked, one that can't be is told, and the others are checked nevertheless.
+    """
+    servers = views(loaded) if name is None else [view(loaded, name)]
+    several = name is None and bool(loaded.config.servers.by_name)
+    if several and reach.all_headers:
+        raise ConfigurationError(
+            "--header and --token-env are for one server, and [servers] names several",
+            one_line(f"name it: accredit check NAME, of {', '.join(loaded.config.servers.by_name)}"),
         )
+    offers, silent = _asked(servers, reach, several=several)
+    if fix:
+        loaded = add_tables(loaded, offers)
+    now = {each.server: each for each in views(loaded)}
+    checked = {
+        each: _checked(offer, build_catalog(now[each].config), read_pinned(now[each])) for each, offer in offers.items()
+    }
+    if not several:
+        return _printed(next(iter(checked.values())), as_json=as_json)
+    good = not silent and all(found.ok for found in checked.values())
+    if as_json:
+        told = {each: {"ok": False, "error": error.what} for each, error in silent.items()}
+        print_json({"ok": good, "servers": {**{each: found.members for each, found in checked.items()}, **told}})
     else:
-        for name, each in checked.items():
-            for line in each.lines:
-                say(f"{name}: {line}")
-    return 0 if all(each.ok for each in checked.values()) else 1
+        for each, found in checked.items():
+            for line in found.lines:
+                say(f"{each}: {line}")
+    for error in silent.values():
+        typer.echo(two_lines(error.what, error.remedy), err=True)
+    return 0 if good else 2 if silent else 1
 
 
 def check_offer(offer: Offer, catalog: Catalog | None, pinned: Definitions | None = None, *, as_json: bool) -> int:
     """Print what is wrong with a server's tools, by a catalog and by what is pinned; return the exit code."""
-    checked = _checked(offer, catalog, pinned)
+    return _printed(_checked(offer, catalog, pinned), as_json=as_json)
+
+
+def _asked(
+    servers: Iterable[Loaded], reach: Reach, *, several: bool
+) -> tuple[dict[str, Offer], dict[str, ConfigurationError]]:
+    """Return what each server offers, by its name, and of several what is wrong with those that don't say."""
+    offers: dict[str, Offer] = {}
+    silent: dict[str, ConfigurationError] = {}
+    for each in servers:
+        try:
+            offers[each.server] = ask_configured(each, reach)
+        except ConfigurationError as error:
+            if not several:
+                raise
+            silent[each.server] = error
+    return offers, silent
+
+
+def _printed(checked: "_Checked", *, as_json: bool) -> int:
     if as_json:
         print_json(checked.members)
     else:

@@ -7,53 +7,73 @@
 3. The file is replaced in one step, and only if it is still what was read.
 """
 
+import os
 import tomllib
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 from accredit.cli.actions.config_text import holds, tool_table
 from accredit.cli.actions.output import tell
 from accredit.cli.actions.suggest_scopes import Suggestion, suggestions
 from accredit.cli.asking.listing import Offer
-from accredit.config import Loaded, build_catalog
+from accredit.config import Loaded, build_catalog, load
+from accredit.config.servers import views
 from accredit.errors import ConfigurationError
 from accredit.keys import replace_file
+from accredit.policy import Catalog
 
 _HEAD = "# Added by `accredit check --fix` from what the server says of its tools. Nobody has checked that.\n"
 
 
-def add_tables(loaded: Loaded, offer: Offer) -> None:
-    """Add the missing tables, and say so on stderr. Raises `ConfigurationError`."""
-    catalog = build_catalog(loaded.config)
-    missing = [
-        each for each in suggestions(offer) if catalog.tool(each.tool) is None and each.tool and holds(each.tool)
-    ]
+def add_tables(loaded: Loaded, offers: Mapping[str, Offer]) -> Loaded:
+    """Add the missing tables of servers that were asked, by their names in `[servers]` ("": the only one), and say so
+    on stderr; return what the configuration is then. Raises `ConfigurationError`."""
+    missing: dict[str, list[Suggestion]] = {}
+    for each in views(loaded):
+        if each.server in offers and (found := _missing(build_catalog(each.config), offers[each.server], each.server)):
+            missing[each.server] = found
     if not missing:
-        return
+        return loaded
     if loaded.file is None:
         raise ConfigurationError("--fix has no configuration to write to", "name one with --config")
-    _write(loaded.file, loaded.content, _with(loaded.content, missing), missing)
-    tell(f"wrote {loaded.file}: tables for {', '.join(each.tool for each in missing)}. Read them before you go on.")
+    content = _with(loaded.content, missing)
+    _check_meaning(loaded, content, missing)
+    replace_file(loaded.file, content, old=loaded.content)
+    names = (each.tool + (f" of {server}" if server else "") for server, some in missing.items() for each in some)
+    tell(f"wrote {loaded.file}: tables for {', '.join(names)}. Read them before you go on.")
+    return load(loaded.file, os.environ, {})
 
 
-def _with(content: bytes, missing: list[Suggestion]) -> bytes:
-    text = "\n".join(["", _HEAD, *map(tool_table, missing)])
+def _missing(catalog: Catalog, offer: Offer, server: str) -> list[Suggestion]:
+    return [
+        each
+        for each in suggestions(offer, server)
+        if catalog.tool(each.tool) is None and each.tool and holds(each.tool)
+    ]
+
+
+def _with(content: bytes, missing: Mapping[str, list[Suggestion]]) -> bytes:
+    tables = (tool_table(each, server) for server, some in missing.items() for each in some)
+    text = "\n".join(["", _HEAD, *tables])
     if content and not content.endswith(b"\n"):
         text = "\n" + text
     return content + (text.replace("\n", "\r\n") if b"\r\n" in content else text).encode()
 
 
-def _write(file: Path, old: bytes, new: bytes, missing: list[Suggestion]) -> None:
-    expected: dict[str, Any] = tomllib.loads(old.decode())
-    tables: dict[str, Any] = expected.setdefault("tools", {})
-    for each in missing:
-        tables[each.tool] = {"scope": each.scope, **({"sensitive": True} if each.sensitive else {})}
+def _check_meaning(loaded: Loaded, content: bytes, missing: Mapping[str, list[Suggestion]]) -> None:
+    """Apply rule 2."""
+    expected: dict[str, Any] = tomllib.loads(loaded.content.decode())
+    for server, some in missing.items():
+        above = expected["servers"][server] if server else expected
+        above.setdefault("tools", {}).update(
+            (each.tool, {"scope": each.scope, **({"sensitive": True} if each.sensitive else {})}) for each in some
+        )
     try:
-        same = tomllib.loads(new.decode()) == expected
+        same = tomllib.loads(content.decode()) == expected
     except tomllib.TOMLDecodeError:
         same = False
     if not same:
         raise ConfigurationError(
-            f"{file} has its tools in a form that --fix can't add to", "write [tools.NAME] tables in place of one value"
+            f"{loaded.file} has its tools in a form that --fix can't add to",
+            "write [tools.NAME] tables in place of one value",
         )
-    replace_file(file, new, old=old)

@@ -8,6 +8,7 @@ server with `--url`, and for `--all-read-only`.
    may be false.
 3. A named scope that nothing in the catalog asks for is refused, except for scopes of identity, and with `--force`.
 4. A constraint on a fact that the gateway does not take from a call would refuse each such call: a warning says so.
+5. Of several servers, none of which is named, all catalogs count, and a tool is SERVER__TOOL (`policy.merging`).
 """
 
 import os
@@ -21,13 +22,15 @@ from mcp.types import Tool
 
 from accredit.cli.actions.config_text import key
 from accredit.cli.actions.suggest_scopes import advertised_scope
-from accredit.cli.asking.server import ask_upstream
-from accredit.cli.reaching import Reach, reached
-from accredit.config import build_catalog, build_upstream, load
+from accredit.cli.asking.server import ask_configured, ask_upstream
+from accredit.cli.reaching import Reach, endpoint_of, reached
+from accredit.config import build_catalog, load
+from accredit.config.servers import view, views
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream
 from accredit.policy import Catalog, Entry
 from accredit.policy.constraint_words import facts_needed, facts_table
+from accredit.policy.merging import MergedCatalog, member_of_name, merged_name
 from accredit.ratify import Constraint
 from accredit.ratify.scopes import expand
 
@@ -36,10 +39,12 @@ _IDENTITY = "identity:"
 
 
 class Place(NamedTuple):
-    """Where to look up scopes: a configuration, a URL, or neither. `reach` is how to reach the URL."""
+    """Where to look up scopes: a configuration, a URL, or neither; `server` is one of several there. `reach` is how to
+    reach a server."""
 
     config: Path | None
     url: str | None
+    server: str | None
     reach: Reach
 
 
@@ -54,12 +59,13 @@ class Wanted(NamedTuple):
 
 class _Known(NamedTuple):
     """A catalog and its name. `listed` are the server's tools, if it was asked; `has_facts` says whether the catalog
-    names the facts that the gateway takes from calls."""
+    names the facts that the gateway takes from calls; `server` is the name of the one of several that it is of."""
 
     name: str
     catalog: Catalog
     listed: Sequence[Tool]
     has_facts: bool
+    server: str = ""
 
 
 class _Scopes(NamedTuple):
@@ -99,19 +105,35 @@ def _known(place: Place, *, ask: bool) -> _Known:
     if place.url is not None:
         if not place.url.startswith(("http://", "https://")):
             raise ConfigurationError("--url is not an http or https URL", "name the gateway's endpoint")
-        offer, _ = ask_upstream(reached(HttpUpstream(place.url), place.reach), seconds=place.reach.timeout)
+        url = endpoint_of(place.url, place.server)
+        offer, _ = ask_upstream(reached(HttpUpstream(url), place.reach), seconds=place.reach.timeout)
         tools = {tool.name: Entry(scope=scope) for tool in offer.tools if (scope := advertised_scope(tool))}
         return _Known(f"the list at {urlsplit(place.url).netloc}", Catalog(tools=tools), offer.tools, has_facts=False)
     loaded = load(place.config, os.environ, {})
-    if loaded.config.servers.by_name:
-        raise ConfigurationError(
-            "[servers] names several, each with a catalog of its own", "name the endpoint of one: --url URL/NAME"
-        )
-    listed: Sequence[Tool] = ()
-    if ask:
-        offer, _ = ask_upstream(reached(build_upstream(loaded, os.environ), place.reach), seconds=place.reach.timeout)
-        listed = offer.tools
-    return _Known(str(place.config), build_catalog(loaded.config), listed, has_facts=True)
+    if place.server is not None:
+        loaded = view(loaded, place.server)
+    several = bool(loaded.config.servers.by_name)
+    if several and ask and place.reach.all_headers:
+        raise ConfigurationError("--header and --token-env are for one server", "name it with --server")
+    name, known = str(place.config), dict[str, _Known]()
+    for each in views(loaded):
+        listed = ask_configured(each, place.reach).tools if ask else ()
+        known[each.server] = _Known(name, build_catalog(each.config), listed, has_facts=True, server=each.server)
+    return _merged(known, name) if several else next(iter(known.values()))
+
+
+def _merged(known: Mapping[str, _Known], name: str) -> _Known:
+    """Return what is known of several servers (rule 5)."""
+    tools = {
+        merged_name(server, tool): entry for server, each in known.items() for tool, entry in each.catalog.tools.items()
+    }
+    listed = [
+        tool.model_copy(update={"name": merged_name(server, tool.name)})
+        for server, each in known.items()
+        for tool in each.listed
+    ]
+    by_server = {server: each.catalog for server, each in known.items()}
+    return _Known(name, MergedCatalog(tools=tools, by_server=by_server), listed, has_facts=True)
 
 
 def _scope_of(tool: str, known: _Known) -> str:
@@ -139,6 +161,10 @@ def _check_wanted(scope: str, known: _Known) -> None:
 
 def _entries(catalog: Catalog) -> Iterable[tuple[str, Entry]]:
     """Yield every entry that asks for a scope, with its tool; "" for those of no single tool."""
+    if isinstance(catalog, MergedCatalog):
+        for each in catalog.by_server.values():
+            yield from _entries(each)
+        return
     yield from catalog.tools.items()
     others = (catalog.default_tool, catalog.resource, catalog.prompt, *catalog.resource_prefixes.values())
     yield from (("", each) for each in others if each is not None)
@@ -208,7 +234,14 @@ def _missing_facts(scopes: Sequence[str], constraints: Sequence[Constraint], kno
         missing = {fact: kind for fact, kind in needed.items() if entry is None or fact not in entry.facts.sources}
         if missing:
             yield f"warning: every call of {name} will be refused: {_why(missing)}"
-            yield f"  add to [tools.{key(name)}] in {known.name}: {_table(missing)}"
+            yield f"  add to [{_table_of(name, known)}] in {known.name}: {_table(missing)}"
+
+
+def _table_of(tool: str, known: _Known) -> str:
+    """Return the header of a tool's table."""
+    merged = member_of_name(tool) if isinstance(known.catalog, MergedCatalog) else None
+    server, own = merged if merged is not None else (known.server, tool)
+    return f"{f'servers.{server}.' if server else ''}tools.{key(own)}"
 
 
 def _why(needed: Mapping[str, str]) -> str:

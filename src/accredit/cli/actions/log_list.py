@@ -23,6 +23,8 @@ from accredit.stores.audit_log.calls import STATUSES, CallRow, joined_as_they_en
 from accredit.stores.audit_log.reading import LogAway, LogReader, Numbered
 
 _HEADINGS = ("received", "call", "target", "decision", "outcome", "agent")
+_SERVER = 2
+"""The column before which that of the server is, where there is one."""
 _TO_THE_SECOND = len("2026-08-01T12:00:00")
 _NEGATIVE = 1
 
@@ -31,6 +33,7 @@ class Filter(Struct, frozen=True):
     """Which calls to list; None is any. Times are in unix milliseconds, `after` inclusive, `before` exclusive."""
 
     target: str | None = None
+    server: str | None = None
     principal_id: str | None = None
     agent_id: str | None = None
     verdict: str | None = None
@@ -44,6 +47,7 @@ class Filter(Struct, frozen=True):
         received = row.decision.times.received
         return (
             self.target in (None, row.decision.call.target)
+            and self.server in (None, row.decision.call.server)
             and self.principal_id in (None, authority.principal_id if authority else "")
             and self.agent_id in (None, authority.agent_id if authority else "")
             and self.verdict in (None, row.verdict)
@@ -134,10 +138,12 @@ def _print(rows: Sequence[CallRow], listing: Listing) -> None:
         for row in rows:
             typer.echo(json.dumps(row.members(listing.names)))
     else:
-        print_table(_HEADINGS, (_cells(row, listing.names) for row in rows))
+        several = any(row.decision.call.server for row in rows)
+        headings = (*_HEADINGS[:_SERVER], "server", *_HEADINGS[_SERVER:]) if several else _HEADINGS
+        print_table(headings, (_cells(row, listing.names, several=several) for row in rows))
 
 
-def _cells(row: CallRow, names: Names) -> tuple[Words | str, ...]:
+def _cells(row: CallRow, names: Names, *, several: bool) -> tuple[Words | str, ...]:
     # A terminal has no room for whole ids, and would cut them off; a beginning is enough for every command.
     short = sys.stdout.isatty()
     call, authority = row.decision.call, row.decision.authority
@@ -145,6 +151,7 @@ def _cells(row: CallRow, names: Names) -> tuple[Words | str, ...]:
     return (
         f"{row.decision.times.received[:_TO_THE_SECOND]}Z" if short else row.decision.times.received,
         call.id[:SHORT_ID_CHARS] if short else call.id,
+        *([call.server or ""] if several else []),
         call.target or call.method,
         Words(f"{row.verdict} {error or ''}".rstrip(), BAD if row.verdict == "deny" else ""),
         row.status,
@@ -153,4 +160,7 @@ def _cells(row: CallRow, names: Names) -> tuple[Words | str, ...]:
 
 
 def _line(row: CallRow, names: Names) -> str:
-    return "  ".join(one_line(cell.text if isinstance(cell, Words) else cell) for cell in _cells(row, names))
+    return "  ".join(
+        one_line(cell.text if isinstance(cell, Words) else cell)
+        for cell in _cells(row, names, several=bool(row.decision.call.server))
+    )

@@ -56,6 +56,7 @@ def start_wrap(
     command: list[str] | None,
     *,
     config: Path | None = None,
+    server: str | None = None,
     timeout: float | None = None,
     log_level: LogLevel = "info",
     log_format: LogFormat = "json",
@@ -65,7 +66,7 @@ def start_wrap(
     Raises `ConfigurationError`.
     """
     loaded = load(config, os.environ, values_of(None, command, None, None, timeout))
-    return _run_wrap(loaded, log_level=log_level, log_format=log_format)
+    return _run_wrap(loaded, server, log_level=log_level, log_format=log_format)
 
 
 def _run_server(loaded: Loaded, *, workers: int, insecure: bool, log_level: LogLevel, log_format: LogFormat) -> int:
@@ -109,12 +110,12 @@ def _path(settings: GatewaySettings) -> str:
     return settings.path
 
 
-def _run_wrap(loaded: Loaded, *, log_level: LogLevel, log_format: LogFormat) -> int:
+def _run_wrap(loaded: Loaded, server: str | None, *, log_level: LogLevel, log_format: LogFormat) -> int:
     """Run `accredit wrap` until its input ends; return the exit code. Raises `ConfigurationError`."""
-    settings = build_settings(loaded, os.environ)
+    settings = build_settings(loaded, os.environ, server=server)
     if isinstance(settings.upstream, HttpUpstream):
         raise ConfigurationError(
-            "wrap stands around a stdio server, and upstream.url names one behind HTTP",
+            f"wrap stands around a stdio server, and {settings.place}.url names one behind HTTP",
             "name a command after --, or use `accredit serve`",
         )
     ports = assemble(loaded, settings.proofs)

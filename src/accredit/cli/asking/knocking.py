@@ -44,8 +44,9 @@ class Door(NamedTuple):
     sse: bool = False
 
 
-async def knock(upstream: HttpUpstream, *, follow: bool, seconds: float) -> Door:
-    """Find the server's door, with `seconds` for each step. Unless `follow`, a redirect is an error."""
+async def knock(upstream: HttpUpstream, *, follow: bool, seconds: float, place: str = "upstream") -> Door:
+    """Find the server's door, with `seconds` for each step. Unless `follow`, a redirect is an error. `place` is where
+    the configuration has the server."""
     for _ in range(MAX_SETUP_REDIRECTS):
         try:
             door = await _look(upstream, seconds)
@@ -58,18 +59,19 @@ async def knock(upstream: HttpUpstream, *, follow: bool, seconds: float) -> Door
             ) from None
         if isinstance(door, Door):
             return door
-        upstream = replace(upstream, url=_next(upstream.url, door, follow=follow))
+        upstream = replace(upstream, url=_next(upstream.url, door, place, follow=follow))
     raise ConfigurationError(f"{shown(upstream.url)} redirects again and again", "name the URL where the server is")
 
 
-async def authenticated(upstream: HttpUpstream) -> HttpUpstream:
-    """Return an upstream with the token that its `auth` gets it, as one more header. Raises `ConfigurationError`."""
+async def authenticated(upstream: HttpUpstream, place: str = "upstream") -> HttpUpstream:
+    """Return an upstream with the token that its `auth` gets it, as one more header. `place` is where the configuration
+    has the server. Raises `ConfigurationError`."""
     auth = upstream.auth
     if auth is None:
         return upstream
     if auth.exchanges:
         raise ConfigurationError(
-            "upstream.auth exchanges the tokens of callers, and this command has none",
+            f"{place}.auth exchanges the tokens of callers, and this command has none",
             "give it a token that the server takes: --token-env NAME",
         )
     try:
@@ -78,7 +80,7 @@ async def authenticated(upstream: HttpUpstream) -> HttpUpstream:
     except (AccessTokenError, TimeoutError) as error:
         raise ConfigurationError(
             f"no token for the server from {shown(auth.token_url)}: {str(error) or 'no answer in time'}",
-            "see whether upstream.auth names the right URL, client, secret and audience",
+            f"see whether {place}.auth names the right URL, client, secret and audience",
         ) from None
     return replace(upstream, headers={**upstream.headers, "Authorization": f"Bearer {token.text}"}, auth=None)
 
@@ -88,7 +90,7 @@ def shown(url: str) -> str:
     return url.partition("?")[0]
 
 
-def _next(url: str, target: str, *, follow: bool) -> str:
+def _next(url: str, target: str, place: str, *, follow: bool) -> str:
     """Return a redirect's target if rule 1 allows it."""
     if not same_origin(url, target):
         raise ConfigurationError(
@@ -98,7 +100,7 @@ def _next(url: str, target: str, *, follow: bool) -> str:
     if not follow:
         raise ConfigurationError(
             f"{shown(url)} redirects to {shown(target)}, and a gateway follows no redirects",
-            f"name {shown(target)}: in upstream.url, or on the command line",
+            f"name {shown(target)}: in {place}.url, or on the command line",
         )
     return target
 

@@ -13,6 +13,7 @@ answer is waited for, and stderr says so. What tools say of themselves is not lo
 import asyncio
 import contextlib
 import logging
+import os
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from types import TracebackType
@@ -31,6 +32,8 @@ from accredit.cli.asking.in_process import InProcess
 from accredit.cli.asking.knocking import Door, authenticated, knock
 from accredit.cli.asking.listing import Connected, Offer, offer_of, together
 from accredit.cli.asking.objects import imported, in_memory
+from accredit.cli.reaching import Reach, reached
+from accredit.config import Loaded, build_upstream
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
 from accredit.jsonrpc.encode import UPSTREAM_ERROR
@@ -52,15 +55,30 @@ _Connect = Callable[[Capabilities], _Connection]
 _Upstream = HttpUpstream | StdioUpstream
 
 
-def ask_upstream(upstream: _Upstream, *, follow: bool = False, seconds: float | None = None) -> tuple[Offer, _Upstream]:
+def ask_upstream(
+    upstream: _Upstream, *, follow: bool = False, seconds: float | None = None, place: str = "upstream"
+) -> tuple[Offer, _Upstream]:
     """Return what a server offers to a gateway in front of it, and where it is: with `follow` redirects may lead to
     another URL.
 
-    `seconds` are for all of it. Raises `ConfigurationError`.
+    `seconds` are for all of it; `place` is where the configuration has the server. Raises `ConfigurationError`.
     """
     configure_logs("error", "text")
     logging.getLogger("mcp").setLevel(logging.CRITICAL)  # what it has to say comes back as an error
-    return _ask_upstream(upstream, follow=follow, seconds=seconds)
+    return _ask_upstream(upstream, follow=follow, seconds=seconds, place=place)
+
+
+def ask_configured(loaded: Loaded, reach: Reach) -> Offer:
+    """Return what the server of a configuration, or of a view of one, offers. Raises `ConfigurationError`, which says
+    which of several it is about."""
+    try:
+        upstream = reached(build_upstream(loaded, os.environ), reach)
+        offer, _ = ask_upstream(upstream, seconds=reach.timeout, place=loaded.place("upstream"))
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            f"{loaded.server}: {error.what}" if loaded.server else error.what, error.remedy
+        ) from None
+    return offer
 
 
 def ask_object(place: str) -> Offer:
@@ -70,12 +88,12 @@ def ask_object(place: str) -> Offer:
 
 
 def _ask_upstream(
-    upstream: _Upstream, *, follow: bool = False, seconds: float | None = None
+    upstream: _Upstream, *, follow: bool = False, seconds: float | None = None, place: str = "upstream"
 ) -> tuple[Offer, _Upstream]:
     seconds = seconds or ASK_SECONDS
     if isinstance(upstream, HttpUpstream):
-        upstream = asyncio.run(authenticated(upstream))
-        door = asyncio.run(knock(upstream, follow=follow, seconds=seconds))
+        upstream = asyncio.run(authenticated(upstream, place))
+        door = asyncio.run(knock(upstream, follow=follow, seconds=seconds, place=place))
         return _ask(lambda capabilities: _through_gateway(door, capabilities), _TRY_URL, seconds), door.upstream
     with _Overheard() as overheard:
         try:

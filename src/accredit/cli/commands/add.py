@@ -41,7 +41,8 @@ def add(
     """
     from accredit.cli.actions.add import Addition, add_server
     from accredit.cli.command_line import values_of
-    from accredit.config import build_upstream, check_server_name, load_command_line
+    from accredit.config import build_upstream, load_command_line
+    from accredit.config.servers import check_server_name
     from accredit.errors import ConfigurationError
 
     check_server_name(name, "NAME")

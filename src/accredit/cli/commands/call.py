@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from accredit.cli.options import JsonOption
-from accredit.cli.reaching import HeaderOption, TimeoutOption, TokenEnvOption, read_reach
+from accredit.cli.reaching import HeaderOption, ServerOption, TimeoutOption, TokenEnvOption, read_reach
 
 
 def call(
@@ -28,6 +28,7 @@ def call(
             "--config", metavar="FILE", help="In place of a URL: a configuration, whose gateway this process is itself."
         ),
     ] = None,
+    server: ServerOption = None,
     key: Annotated[Path | None, typer.Option("--key", metavar="AGENT.key", help="The agent's private key.")] = None,
     delegation: Annotated[
         list[Path] | None,
@@ -54,7 +55,8 @@ def call(
     accredit call send_email --arg to=ada@example.org --arg subject=Hello --url http://127.0.0.1:8484/mcp
     --key agent.key --delegation delegation.json
 
-    accredit call search --arg word=number --config accredit.toml --key agent.key --delegation delegation.json
+    accredit call search --arg word=number --config accredit.toml --server mail --key agent.key
+    --delegation delegation.json
     """
     from accredit.cli.actions.call import Request, call_tool
 
@@ -64,6 +66,7 @@ def call(
         json_args=json_args,
         url=url,
         config=config,
+        server=server,
         key=key,
         delegations=tuple(delegation or ()),
         gateway_id=gateway_id,

@@ -9,7 +9,15 @@ from typing import Annotated
 import typer
 
 from accredit.cli.options import LogFormatOption, LogLevelOption
-from accredit.cli.reaching import HeaderOption, TimeoutOption, TokenEnvOption, read_reach
+from accredit.cli.reaching import (
+    HeaderOption,
+    ServerOption,
+    TimeoutOption,
+    TokenEnvOption,
+    endpoint_of,
+    id_at,
+    read_reach,
+)
 from accredit.errors import ConfigurationError
 
 
@@ -20,6 +28,7 @@ def connect(
         list[Path] | None,
         typer.Option("--delegation", metavar="FILE", help="What the agent may do; may be repeated."),
     ] = None,
+    server: ServerOption = None,
     token_env: TokenEnvOption = None,
     header: HeaderOption = None,
     timeout: TimeoutOption = None,
@@ -43,10 +52,13 @@ def connect(
 
     accredit connect http://127.0.0.1:8484/mcp --key agent.key --delegation delegation.json
 
+    accredit connect http://127.0.0.1:8484/mcp --server mail --key agent.key --delegation delegation.json
+
     {"mcpServers": {"mail": {"command": "accredit", "args": ["connect", "http://127.0.0.1:8484/mcp",
     "--key", "agent.key", "--delegation", "delegation.json"]}}}
     """
     _check(url, key, delegation)
+    url, gateway_id = endpoint_of(url, server), id_at(gateway_id, server)
     reach = read_reach(header, token_env, timeout)
 
     import logging

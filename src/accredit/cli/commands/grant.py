@@ -9,7 +9,7 @@ import typer
 
 from accredit.cli.options import JsonOption
 from accredit.cli.passphrases import PassphraseFileOption, passphrase_source
-from accredit.cli.reaching import HeaderOption, TimeoutOption, TokenEnvOption, read_reach
+from accredit.cli.reaching import HeaderOption, ServerOption, TimeoutOption, TokenEnvOption, read_reach
 
 if TYPE_CHECKING:
     from accredit.ratify import Constraint
@@ -70,6 +70,7 @@ def grant(
     all_read_only: _AllReadOnly = False,
     config: _Config = None,
     url: _Url = None,
+    server: ServerOption = None,
     header: HeaderOption = None,
     token_env: TokenEnvOption = None,
     timeout: TimeoutOption = None,
@@ -87,7 +88,8 @@ def grant(
 ) -> int:
     """Signs a delegation: what an agent may do, under which conditions, and until when.
 
-    With --config or --url a scope is looked up for each --tool, and one that nothing there asks for is refused. All
+    With --config or --url a scope is looked up for each --tool, and one that nothing there asks for is refused. Of
+    several servers --server names one; without it a tool of theirs is SERVER__TOOL, as in mail__send_email. All
     constraints must hold. An agent whose delegation holds identity:delegate passes a part of it on with --parent.
 
     Examples:
@@ -105,7 +107,7 @@ def grant(
 
     constraints = _constraints(max_amount, between, resource, rate, constraint)
     wanted = Wanted(tuple(dict.fromkeys(scope or ())), tuple(tool or ()), all_read_only, force)
-    lookup = look_up(wanted, constraints, Place(config, url, read_reach(header, token_env, timeout)))
+    lookup = look_up(wanted, constraints, Place(config, url, server, read_reach(header, token_env, timeout)))
     request = Request(
         issuer=issuer,
         agent=agent,

@@ -44,7 +44,8 @@ def init(
     """
     from accredit.cli.actions.init import Plan, set_up
     from accredit.cli.command_line import values_of
-    from accredit.config import build_upstream, check_server_name, load_command_line
+    from accredit.config import build_upstream, load_command_line
+    from accredit.config.servers import check_server_name
     from accredit.errors import ConfigurationError
 
     if url is None and not command_of(ctx):

@@ -45,6 +45,7 @@ def list_calls(
     store: _StoreOption = None,
     config: ConfigOption = None,
     tool: Annotated[str | None, typer.Option("--tool", metavar="NAME", help="Calls of this target.")] = None,
+    server: Annotated[str | None, typer.Option("--server", metavar="NAME", help="Of this one of [servers].")] = None,
     principal: Annotated[
         str | None, typer.Option("--principal", metavar="ID", help="Of this principal; the id or how it begins.")
     ] = None,
@@ -73,6 +74,8 @@ def list_calls(
 
     accredit log list --tool send_email --decision deny
 
+    accredit log list --server mail
+
     accredit log list -f --json
     """
     from accredit.cli.actions.log_list import Filter, Listing, show_calls
@@ -81,6 +84,7 @@ def list_calls(
 
     wanted = Filter(
         target=tool,
+        server=server,
         principal_id=principal,
         agent_id=agent,
         verdict=decision,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from accredit.cli.options import ConfigOption, JsonOption
-from accredit.cli.reaching import HeaderOption, TimeoutOption, TokenEnvOption, reached, read_reach
+from accredit.cli.reaching import HeaderOption, TimeoutOption, TokenEnvOption, read_reach
 
 
 def pin(
@@ -36,8 +36,8 @@ def pin(
     accredit pin --config accredit.toml --yes
     """
     from accredit.cli.actions.pin import Approval, pin_offer
-    from accredit.cli.asking.server import ask_upstream
-    from accredit.config import build_upstream, load, lock_file
+    from accredit.cli.asking.server import ask_configured
+    from accredit.config import load, lock_file
     from accredit.config.pins import lock_name
     from accredit.config.servers import view
     from accredit.errors import ConfigurationError
@@ -50,7 +50,6 @@ def pin(
     if servers and name is None:
         raise ConfigurationError("[servers] names several, and pin approves one", f"name one of {', '.join(servers)}")
     server = view(loaded, name) if servers and name is not None else loaded
-    reach = read_reach(header, token_env, timeout)
-    offer, _ = ask_upstream(reached(build_upstream(server, os.environ), reach), seconds=reach.timeout)
+    offer = ask_configured(server, read_reach(header, token_env, timeout))
     configured = frozenset(servers) or frozenset({lock_name(loaded)})
     return pin_offer(Approval(path, name or lock_name(server), yes, configured), offer, as_json=as_json)

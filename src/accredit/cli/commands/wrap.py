@@ -5,13 +5,14 @@
 import typer
 
 from accredit.cli.dashes import command_of
-from accredit.cli.options import LogFormatOption, LogLevelOption, ServerConfigOption
+from accredit.cli.options import LogFormatOption, LogLevelOption, NamedServerOption, ServerConfigOption
 from accredit.cli.reaching import TimeoutOption
 
 
 def wrap(
     ctx: typer.Context,
     config: ServerConfigOption = None,
+    server: NamedServerOption = None,
     timeout: TimeoutOption = None,
     log_level: LogLevelOption = "info",
     log_format: LogFormatOption = "json",
@@ -22,8 +23,12 @@ def wrap(
 
     accredit wrap -- python server.py
 
+    accredit wrap --config accredit.toml --server files
+
     {"mcpServers": {"files": {"command": "accredit", "args": ["wrap", "--", "python", "server.py"]}}}
     """
     from accredit.cli.actions.serve import start_wrap
 
-    return start_wrap(command_of(ctx), config=config, timeout=timeout, log_level=log_level, log_format=log_format)
+    return start_wrap(
+        command_of(ctx), config=config, server=server, timeout=timeout, log_level=log_level, log_format=log_format
+    )

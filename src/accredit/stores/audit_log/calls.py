@@ -36,6 +36,7 @@ class CallRow(NamedTuple):
             "received": self.decision.times.received,
             "method": self.decision.call.method,
             "target": self.decision.call.target,
+            "server": self.decision.call.server,
             "decision": self.verdict,
             "error": decision.error if decision else None,
             "principal_id": authority.principal_id if authority else None,
