@@ -17,6 +17,13 @@ ServerConfigOption = Annotated[
         help="The configuration; else $ACCREDIT_CONFIG, else ./accredit.toml, but that only where no server is named.",
     ),
 ]
+AgentKeyOption = Annotated[Path | None, typer.Option("--key", metavar="AGENT.key", help="The agent's private key.")]
+DelegationsOption = Annotated[
+    list[Path] | None, typer.Option("--delegation", metavar="FILE", help="What the agent may do; may be repeated.")
+]
+GatewayIdOption = Annotated[
+    str, typer.Option("--gateway-id", metavar="ID", help="Sign for this gateway only; else for the first one met.")
+]
 NamedServerOption = Annotated[
     str | None, typer.Option("--server", metavar="NAME", help="One of the configuration's [servers].")
 ]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from accredit.cli.options import JsonOption
+from accredit.cli.options import AgentKeyOption, DelegationsOption, GatewayIdOption, JsonOption
 from accredit.cli.reaching import HeaderOption, ServerOption, TimeoutOption, TokenEnvOption, read_reach
 
 
@@ -29,14 +29,9 @@ def call(
         ),
     ] = None,
     server: ServerOption = None,
-    key: Annotated[Path | None, typer.Option("--key", metavar="AGENT.key", help="The agent's private key.")] = None,
-    delegation: Annotated[
-        list[Path] | None,
-        typer.Option("--delegation", metavar="FILE", help="What the agent may do; may be repeated."),
-    ] = None,
-    gateway_id: Annotated[
-        str, typer.Option("--gateway-id", metavar="ID", help="Sign for this gateway only; else for the first one met.")
-    ] = "",
+    key: AgentKeyOption = None,
+    delegation: DelegationsOption = None,
+    gateway_id: GatewayIdOption = "",
     token_env: TokenEnvOption = None,
     header: HeaderOption = None,
     timeout: TimeoutOption = None,

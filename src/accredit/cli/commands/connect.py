@@ -8,7 +8,13 @@ from typing import Annotated
 
 import typer
 
-from accredit.cli.options import LogFormatOption, LogLevelOption
+from accredit.cli.options import (
+    AgentKeyOption,
+    DelegationsOption,
+    GatewayIdOption,
+    LogFormatOption,
+    LogLevelOption,
+)
 from accredit.cli.reaching import (
     HeaderOption,
     ServerOption,
@@ -23,18 +29,13 @@ from accredit.errors import ConfigurationError
 
 def connect(
     url: Annotated[str, typer.Argument(metavar="URL", help="The gateway's endpoint.")],
-    key: Annotated[Path | None, typer.Option("--key", metavar="AGENT.key", help="The agent's private key.")] = None,
-    delegation: Annotated[
-        list[Path] | None,
-        typer.Option("--delegation", metavar="FILE", help="What the agent may do; may be repeated."),
-    ] = None,
+    key: AgentKeyOption = None,
+    delegation: DelegationsOption = None,
     server: ServerOption = None,
     token_env: TokenEnvOption = None,
     header: HeaderOption = None,
     timeout: TimeoutOption = None,
-    gateway_id: Annotated[
-        str, typer.Option("--gateway-id", metavar="ID", help="Sign for this gateway only; else for the first one met.")
-    ] = "",
+    gateway_id: GatewayIdOption = "",
     show_uncovered: Annotated[
         bool, typer.Option("--show-uncovered", help="List what no delegation covers too, with a note.")
     ] = False,

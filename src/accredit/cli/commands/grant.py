@@ -88,9 +88,8 @@ def grant(
 ) -> int:
     """Signs a delegation: what an agent may do, under which conditions, and until when.
 
-    With --config or --url a scope is looked up for each --tool, and one that nothing there asks for is refused. Of
-    several servers --server names one; without it a tool of theirs is SERVER__TOOL, as in mail__send_email. All
-    constraints must hold. An agent whose delegation holds identity:delegate passes a part of it on with --parent.
+    With --config or --url a scope is looked up for each --tool (of several servers SERVER__TOOL), and one that nothing
+    there asks for is refused. All constraints must hold. With identity:delegate an agent passes a part on (--parent).
 
     Examples:
 
@@ -99,8 +98,8 @@ def grant(
     accredit grant --issuer owner.key --agent agent.key.pub --all-read-only --tool send_email --config accredit.toml
     --out delegation.json
 
-    accredit grant --issuer agent.key --agent sub.key.pub --parent delegation.json --scope email:send
-    --rate 10/1h --between 09:00-17:00@Europe/Berlin --out sub.json
+    accredit grant --issuer agent.key --agent sub.key.pub --parent delegation.json --scope email:send --out sub.json
+    --rate 10/1h --between 09:00-17:00@Europe/Berlin
     """
     from accredit.cli.actions.grant import Request, grant_delegation
     from accredit.cli.actions.grant_lookup import Place, Wanted, look_up
