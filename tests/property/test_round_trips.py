@@ -11,6 +11,7 @@ from accredit.errors import AnswerError, FrameError, RequestError
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.era import decode_header
 from accredit.jsonrpc.frames import Failure, Request, Success, decode_frame
+from accredit.jsonrpc.header_values import encode_header
 from accredit.jsonrpc.lines import LineSplitter, encode_line
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.objects import members, pairs
@@ -83,6 +84,14 @@ def test_an_answer_that_is_forwarded_names_the_request(text: bytes, id: int | st
 def test_a_header_value_in_its_sentinel_form_is_its_text(text: str) -> None:
     value = b"=?base64?" + base64.b64encode(text.encode()) + b"?="
     assert decode_header(value) == text
+
+
+@given(st.text() | st.text(" =?base64\t\r\n", max_size=12))
+def test_a_header_value_that_the_gateway_writes_means_its_text(text: str) -> None:
+    value = encode_header(text)
+    assert decode_header(value) == text
+    assert value.isascii()
+    assert not set(value) & set(b"\r\n\0")
 
 
 @given(st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E)))

@@ -6,13 +6,14 @@ from typing import Any, Self
 from tests.world.authorization import GATEWAY, Trust
 from tests.world.calls import Posted
 from tests.world.raw_client import RawAnswer, RawClient
-from tests.world.raw_server import RawServer
+from tests.world.raw_server import RawRequest, RawServer
 from tests.world.running import RunningGateway
 from tests.world.tasks_server import TasksServer
 
 from accredit.gateway import Gateway, GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.merging import merged_settings
 from accredit.gateway.settings import RecordSettings
+from accredit.pins import Pins
 from accredit.ports import KeySets, ProofStore, Records
 from accredit.stores import MemoryStore, RevocationLists
 
@@ -36,6 +37,7 @@ class Several:
         records: Records | None = None,
         policy: dict[str, Any] | None = None,
         merge: bool = False,
+        merged_pins: Pins | None = None,
         **settings: Any,
     ) -> None:
         self._trust = trust
@@ -44,6 +46,7 @@ class Several:
         self._ports: dict[str, Any] = {"store": store or MemoryStore(), "key_sets": key_sets, "records": records}
         self._policy = policy or {}
         self._merge = merge
+        self._merged_pins = merged_pins
         self._settings = settings
         self._own: dict[str, dict[str, Any]] = settings.pop("own", {})
 
@@ -55,7 +58,7 @@ class Several:
         """Return a gateway before the servers."""
         settings = [self.settings(name) for name in NAMES]
         if self._merge:
-            settings.append(merged_settings(settings, path="/mcp", gateway_id=GATEWAY))
+            settings.append(merged_settings(settings, path="/mcp", gateway_id=GATEWAY, pins=self._merged_pins))
         return create_app(settings, revocations=RevocationLists((), {}), **self._ports)
 
     def settings(self, name: str) -> GatewaySettings:
@@ -110,6 +113,10 @@ class Several:
     def calls(self, name: str) -> list[dict[str, Any]]:
         """The calls that reached a server."""
         return [each for each in self.servers[name].messages if each["method"] == "tools/call"]
+
+    def requests(self, name: str) -> list[RawRequest]:
+        """The requests that reached a server, heads and bodies."""
+        return self._raw[name].requests
 
     async def stop(self, name: str) -> None:
         """End a server: nothing listens there any more."""

@@ -3,15 +3,19 @@
 1. What the servers share (roots, issuers, keys, bounds) is the gateway's, and the same here. Proofs are made out to the
    gateway's own id; of an issuer's audiences only the gateway's counts.
 2. Catalogs and the scopes of tokens are the servers' own, under merged names (`policy.merging`).
+3. Where definitions are pinned, each server's tools are held to the digests of its own definitions, and a client's list
+   to those of the same definitions under their merged names.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from msgspec import structs
 
 from accredit.gateway.settings import GatewaySettings, MergedUpstream, ProofSettings, TokenSettings
-from accredit.pins import Pins
+from accredit.jsonrpc.encode import with_members
+from accredit.jsonrpc.objects import members
+from accredit.pins import Definitions, Pins, digest_of
 from accredit.policy import Catalog
 from accredit.policy.merging import MergedCatalog, merged_name
 
@@ -64,3 +68,16 @@ def _tokens(servers: Sequence[GatewaySettings], resource: str) -> TokenSettings 
         bootstrap=None,
         servers=tuple(each.server for each in servers),
     )
+
+
+def merged_pins(pins: Pins, pinned: Mapping[str, Definitions | None]) -> Pins:
+    """Return the pins of several servers (rule 3): `pinned` is what is pinned of each, `pins` are those of any."""
+    own: dict[str, str] = {}
+    listed: dict[str, str] = {}
+    for server, definitions in pinned.items():
+        for name, definition in definitions.tools.items() if definitions is not None else ():
+            merged = merged_name(server, name)
+            renamed = digest_of(with_members(members(definition.text), {"name": merged}))
+            if definition.sha256 is not None and renamed is not None:
+                own[merged], listed[merged] = definition.sha256, renamed
+    return structs.replace(pins, tools=own, instructions=None, listed=listed)

@@ -8,6 +8,7 @@
 A server can't name another's resource so: whatever it says is taken for its own.
 """
 
+import operator
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -59,7 +60,9 @@ def _mapped(server: str, places: Mapping[str, _Mapped], response: Success) -> St
     changes: dict[str, object] = {}
     for name, mapped in places.items():
         if name in result and may_hold(result[name], _URI):
-            changes[name] = yield from _each(server, result[name], mapped)
+            changed = yield from _each(server, result[name], mapped)
+            if changed is not result[name]:
+                changes[name] = changed
     if not changes:
         return response
     yield
@@ -70,7 +73,7 @@ def _mapped(server: str, places: Mapping[str, _Mapped], response: Success) -> St
 
 
 def _each(server: str, value: Raw, mapped: _Mapped) -> Steps[list[Raw] | Raw]:
-    """Return an array with each of its items mapped; anything else as it is."""
+    """Return an array with each of its items mapped; the value itself if that changes nothing, or it is no array."""
     try:
         items = _decode_list(value)
     except (msgspec.MsgspecError, RecursionError):
@@ -81,7 +84,7 @@ def _each(server: str, value: Raw, mapped: _Mapped) -> Steps[list[Raw] | Raw]:
             yield
         is_one = is_object(item) and may_hold(item, _URI)
         changed.append((yield from mapped(server, item)) if is_one else item)
-    return changed
+    return value if all(map(operator.is_, items, changed)) else changed
 
 
 def _contents(server: str, item: Raw) -> Steps[Raw]:
@@ -100,7 +103,8 @@ def _block(server: str, item: Raw) -> Steps[Raw]:
     resource = found.get("resource")
     if kind != "resource" or resource is None or not is_object(resource):
         return item
-    return Raw(with_members(found, {"resource": (yield from _contents(server, resource))}))
+    new = yield from _contents(server, resource)
+    return item if new is resource else Raw(with_members(found, {"resource": new}))
 
 
 def _message(server: str, item: Raw) -> Steps[Raw]:
@@ -110,7 +114,7 @@ def _message(server: str, item: Raw) -> Steps[Raw]:
     if content is None:
         return item
     new = (yield from _block(server, content)) if is_object(content) else (yield from _each(server, content, _block))
-    return Raw(with_members(found, {"content": new}))
+    return item if new is content else Raw(with_members(found, {"content": new}))
 
 
 def _split(value: Raw) -> Steps[dict[str, Raw]]:
