@@ -64,10 +64,14 @@ KINDS = {
 }
 """Every kind of list, by the method that asks for it."""
 
+OF_TASKS = Kind("tasks", "taskId", "tasks/get")
+"""The list of tasks, of which everybody sees their own alone (`jsonrpc.tasks`)."""
+
+_ALL = (*KINDS.values(), OF_TASKS)
 _RESULT_NAMES = {
-    kind.items: Names(kind.items, "nextCursor", "cacheScope", "ttlMs", "resultType", "_meta") for kind in KINDS.values()
+    kind.items: Names(kind.items, "nextCursor", "cacheScope", "ttlMs", "resultType", "_meta") for kind in _ALL
 }
-_ITEM_NAMES = {kind.items: Names(kind.key, "_meta") for kind in KINDS.values()}
+_ITEM_NAMES = {kind.items: Names(kind.key, "_meta") for kind in _ALL}
 
 
 class ListView(Struct, frozen=True, kw_only=True):

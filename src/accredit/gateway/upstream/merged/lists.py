@@ -37,7 +37,7 @@ from accredit.limits import (
     MERGED_ASK_SECONDS,
     SHORT_MESSAGE_BYTES,
 )
-from accredit.policy.lists import KINDS, Kind
+from accredit.policy.lists import KINDS, OF_TASKS, Kind
 from accredit.policy.merging import merged_name, merged_uri
 
 UNAVAILABLE = "dev.accredit/unavailable"
@@ -48,7 +48,6 @@ Asked = Callable[[str, Request], Awaitable[bytes | None]]
 text, or None."""
 
 Given = TypeVar("Given")
-TASKS = Kind("tasks", "taskId", "tasks/get")
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
 _log = logging.getLogger("accredit.gateway.merged")
 
@@ -115,7 +114,7 @@ class MergedLists:
 
     async def result(self, request: Request, era: Era, ask: Asked) -> bytes:
         """Return the result of a request for a list, as JSON text."""
-        kind = KINDS.get(request.method, TASKS)
+        kind = KINDS.get(request.method, OF_TASKS)
 
         async def one(server: str) -> ListOfOne | None:
             return await self._list_of(server, kind, request, ask)
@@ -155,7 +154,7 @@ class MergedLists:
             if not isinstance(answer, Success) or not is_object(answer.result):
                 return None
             result = unambiguous_members(answer.result, kind.result_names)
-            merged = partial(merged_name if kind.key == "name" else merged_uri, server)
+            merged = partial(merged_uri if kind.method == "resources/read" else merged_name, server)
             items += await in_turns(items_of(result, kind.items, kind.key, kind.item_names, merged))
             kept.append(kept_of(result))
             cursor = result.get("nextCursor")

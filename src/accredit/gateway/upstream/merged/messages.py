@@ -7,7 +7,7 @@ Of a server's message:
    so does the id of the request that it cancels;
 2. progress goes on if it is of a call that this server was given, with the client's token;
 3. the URI of a resource, the id of a task and the name of a logger become the server's, by its name;
-4. of what a subscription is told to have (`acknowledged`) the same holds.
+4. of what the acknowledgement of a subscription names the same holds.
 
 A notification that names nothing in the way that its method demands is dropped: nobody knows whose it is. What of it
 has no id keeps its bytes.
@@ -76,6 +76,8 @@ class Outward:
                 return notification
             member, outside = named
             value = notification.members.get(member)
+            if value is None and notification.method == ACKNOWLEDGED:
+                return notification
             seen = outside(value) if value is not None else None
             return notification.with_params({member: seen}) if seen is not None else None
         except FrameError:

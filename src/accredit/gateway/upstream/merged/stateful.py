@@ -57,7 +57,7 @@ from accredit.gateway.upstream.merged.streams import Part, SharedStream
 from accredit.gateway.upstream.merged.subscription import Subscription, shares
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.gateway.upstream.stdio.pending_calls import progress_token
-from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND, to_json
+from accredit.jsonrpc.encode import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, to_json
 from accredit.jsonrpc.frames import Failure, Notification, Request, Success
 from accredit.jsonrpc.methods import LISTEN, META_PROGRESS, Era
 from accredit.jsonrpc.requests import Batch
@@ -168,6 +168,7 @@ class Stateful:
             hellos = {name: hello for name, aside in asides.items() if (hello := self._hello(aside, request))}
             if not hellos:
                 raise UpstreamUnavailable("none of the servers has answered")
+            await self._compare(asides, request)
             sessions = {name: _begun(asides[name], revision_of(hello)) for name, hello in hellos.items()}
             revision, result = initialized(hellos, sorted(self._members.keys() - hellos.keys()), self._info)
             response = Success(
@@ -182,6 +183,13 @@ class Stateful:
                 if aside.session and not (begun and name in sessions):
                     self._end(name, aside)
         await reply.reply(200, text, [JSON, (SESSION_HEADER, own)])
+
+    async def _compare(self, asides: Mapping[str, Aside], request: Request) -> None:
+        """Compare what servers say of themselves with what is pinned of it."""
+        for name, aside in asides.items():
+            pinned, response = self._members[name].pinned, aside.response(request.id)
+            if pinned is not None and isinstance(response, Success):
+                await in_turns(pinned.hello(response))
 
     def _hello(self, aside: Aside, request: Request) -> dict[str, Raw] | None:
         response = aside.response(request.id)
@@ -284,9 +292,11 @@ class Stateful:
         await asyncio.gather(*self._chores, return_exceptions=True)
 
     async def _listen(self, reply: Reply, request: Request) -> None:
-        asked = {
-            name: self._members[name].request(share) for name, share in shares(request, sorted(self._members)).items()
-        }
+        try:
+            shared = shares(request, sorted(self._members))
+        except FrameError as error:
+            raise RequestError(INVALID_PARAMS, f"Invalid params: {error.detail}", id=request.id) from None
+        asked = {name: self._members[name].request(share) for name, share in shared.items()}
         heads = {name: self.head(reply.head, name) for name in asked}
         backends = {name: self._members[name].backend for name in asked}
 
