@@ -106,27 +106,31 @@ def test_all_servers_tell_on_one_stream_under_the_clients_own_subscription(id: A
 def test_each_server_is_asked_for_its_own_and_tells_of_no_others() -> None:
     async def main() -> None:
         mail, files, third = Listening(), Listening(), Listening()
-        async with RawServer(mail) as one, RawServer(files) as two, RawServer(third) as three:
-            async with Merged({"mail": one.url, "files": two.url, "third": three.url}) as merged:
-                async with RawClient(merged.port) as client:
-                    uris = ["accredit+mail:a:1", "accredit+files:a:1", "accredit+nobody:a:1", "a:1"]
-                    posted = listen(5, resourceSubscriptions=uris, taskIds=["mail__1"], promptsListChanged=False)
-                    ack = await opened(client, posted)
-                    assert set(ack["params"]["notifications"].pop("resourceSubscriptions")) == set(uris[:2])
-                    assert ack == acknowledged(5, {"taskIds": ["mail__1"]})
-                    asked = [each.asked[0]["params"]["notifications"] for each in (mail, files)]
-                    assert asked == [
-                        {"resourceSubscriptions": ["a:1"], "taskIds": ["1"]},
-                        {"resourceSubscriptions": ["a:1"]},
-                    ]
-                    assert third.asked == []
-                    await files.say(changed(5, uri="a:1"))
-                    assert await told(client) == changed(5, uri="accredit+files:a:1")
-                    # of another subscription of the client's, and of none: neither is this stream's to tell
-                    await files.say(changed(6, uri="a:1"))
-                    await files.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}})
-                    await mail.say(changed(5, uri="a:1"))
-                    assert await told(client) == changed(5, uri="accredit+mail:a:1")
+        async with (
+            RawServer(mail) as one,
+            RawServer(files) as two,
+            RawServer(third) as three,
+            Merged({"mail": one.url, "files": two.url, "third": three.url}) as merged,
+            RawClient(merged.port) as client,
+        ):
+            uris = ["accredit+mail:a:1", "accredit+files:a:1", "accredit+nobody:a:1", "a:1"]
+            posted = listen(5, resourceSubscriptions=uris, taskIds=["mail__1"], promptsListChanged=False)
+            ack = await opened(client, posted)
+            assert set(ack["params"]["notifications"].pop("resourceSubscriptions")) == set(uris[:2])
+            assert ack == acknowledged(5, {"taskIds": ["mail__1"]})
+            asked = [each.asked[0]["params"]["notifications"] for each in (mail, files)]
+            assert asked == [
+                {"resourceSubscriptions": ["a:1"], "taskIds": ["1"]},
+                {"resourceSubscriptions": ["a:1"]},
+            ]
+            assert third.asked == []
+            await files.say(changed(5, uri="a:1"))
+            assert await told(client) == changed(5, uri="accredit+files:a:1")
+            # of another subscription of the client's, and of none: neither is this stream's to tell
+            await files.say(changed(6, uri="a:1"))
+            await files.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}})
+            await mail.say(changed(5, uri="a:1"))
+            assert await told(client) == changed(5, uri="accredit+mail:a:1")
 
     run(main())
 
@@ -137,12 +141,16 @@ def test_a_server_that_does_not_answer_is_named_in_the_acknowledgement(monkeypat
 
     async def main() -> None:
         mail, files = Listening(), Listening(hangs=True)
-        async with RawServer(mail) as one, RawServer(files) as two:
-            async with Merged({"mail": one.url, "files": two.url}) as merged, RawClient(merged.port) as client:
-                wanted = {"toolsListChanged": True}
-                assert await opened(client, listen(5, **wanted)) == acknowledged(5, wanted, **{UNAVAILABLE: ["files"]})
-                await mail.say(changed(5))
-                assert await told(client) == changed(5)
+        async with (
+            RawServer(mail) as one,
+            RawServer(files) as two,
+            Merged({"mail": one.url, "files": two.url}) as merged,
+            RawClient(merged.port) as client,
+        ):
+            wanted = {"toolsListChanged": True}
+            assert await opened(client, listen(5, **wanted)) == acknowledged(5, wanted, **{UNAVAILABLE: ["files"]})
+            await mail.say(changed(5))
+            assert await told(client) == changed(5)
 
     run(main())
 
@@ -153,15 +161,19 @@ def test_what_a_server_tells_about_counts_as_changed_after_its_stream_was_lost(m
 
     async def main() -> None:
         mail, files = Listening(), Listening()
-        async with RawServer(mail) as one, RawServer(files) as two:
-            async with Merged({"mail": one.url, "files": two.url}) as merged, RawClient(merged.port) as client:
-                uri = "accredit+mail:a:1"
-                await opened(client, listen(5, toolsListChanged=True, resourceSubscriptions=[uri]))
-                mail.streams[-1].reset()
-                assert [await told(client), await told(client)] == [changed(5), changed(5, uri=uri)]
-                await mail.say(changed(5))
-                assert await told(client) == changed(5)
-                assert (len(mail.asked), len(files.asked)) == (2, 1)
+        async with (
+            RawServer(mail) as one,
+            RawServer(files) as two,
+            Merged({"mail": one.url, "files": two.url}) as merged,
+            RawClient(merged.port) as client,
+        ):
+            uri = "accredit+mail:a:1"
+            await opened(client, listen(5, toolsListChanged=True, resourceSubscriptions=[uri]))
+            mail.streams[-1].reset()
+            assert [await told(client), await told(client)] == [changed(5), changed(5, uri=uri)]
+            await mail.say(changed(5))
+            assert await told(client) == changed(5)
+            assert (len(mail.asked), len(files.asked)) == (2, 1)
 
     run(main())
 

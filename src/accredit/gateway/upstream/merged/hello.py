@@ -13,6 +13,7 @@ from msgspec import Raw
 
 from accredit.errors import FrameError
 from accredit.jsonrpc.objects import as_string, is_object, members
+from accredit.jsonrpc.result_types import TASKS_EXTENSION
 from accredit.limits import MAX_MERGED_INSTRUCTIONS_CHARS
 from accredit.policy.merging import merged_name
 
@@ -31,9 +32,9 @@ _FLAGS = {
 _decode_texts = msgspec.json.Decoder(list[str]).decode
 
 
-def merged_capabilities(results: Results) -> dict[str, dict[str, bool]]:
+def merged_capabilities(results: Results) -> dict[str, dict[str, object]]:
     """Return the capabilities of all (rule 1)."""
-    merged: dict[str, dict[str, bool]] = {}
+    merged: dict[str, dict[str, object]] = {}
     for result in results.values():
         said = _object(result.get("capabilities"))
         for name, flags in _FLAGS.items():
@@ -41,7 +42,20 @@ def merged_capabilities(results: Results) -> dict[str, dict[str, bool]]:
                 continue
             own, known = _object(said[name]), merged.setdefault(name, {})
             known |= {flag: True for flag in flags if flag in own and bytes(own[flag]) == b"true"}
+        _add_tasks(merged, said)
     return merged
+
+
+def _add_tasks(merged: dict[str, dict[str, object]], said: Mapping[str, Raw]) -> None:
+    """Add what one server says of tasks: a capability in 2025-11-25, an extension in 2026-07-28."""
+    tasks = said.get("tasks")
+    if is_object(tasks):
+        own, known = _object(tasks), merged.setdefault("tasks", {})
+        known |= {name: {} for name in ("list", "cancel") if is_object(own.get(name))}
+        if is_object(_object(_object(own.get("requests")).get("tools")).get("call")):
+            known["requests"] = {"tools": {"call": {}}}
+    if is_object(_object(said.get("extensions")).get(TASKS_EXTENSION)):
+        merged.setdefault("extensions", {})[TASKS_EXTENSION] = {}
 
 
 def merged_instructions(results: Results) -> str | None:
